@@ -1,0 +1,10 @@
+//! What is true of Playmeter without a disk, a socket or a clock.
+//!
+//! No I/O, no time of its own, no randomness, no JSON.
+
+pub mod event;
+pub mod limits;
+pub mod reject;
+
+pub use event::{Dimension, RawEvent};
+pub use reject::{Outcome, Reject};

@@ -1,0 +1,48 @@
+//! Every limit of the product, in one place. Nothing that comes from outside may grow without one.
+
+/// A request body as it arrives, before decompression.
+pub const BODY_BYTES_MAX: usize = 10 << 20;
+/// The same body after decompression.
+pub const INFLATED_BYTES_MAX: usize = 64 << 20;
+/// Events in one request.
+pub const EVENTS_PER_REQUEST_MAX: usize = 10_000;
+/// One event as it was sent, its properties included.
+pub const EVENT_BYTES_MAX: usize = 64 << 10;
+
+/// An event's name.
+pub const NAME_BYTES_MAX: usize = 200;
+/// The opaque ids of players and sessions.
+pub const PLAYER_BYTES_MAX: usize = 128;
+/// A dimension's value: source, platform, version, level.
+pub const DIMENSION_BYTES_MAX: usize = 128;
+/// How deep `props` may nest; `{"a": 1}` has depth 1.
+pub const PROPS_DEPTH_MAX: usize = 3;
+/// Keys in `props`, those of inner objects included.
+pub const PROPS_KEYS_MAX: usize = 64;
+/// One key of `props`.
+pub const PROP_KEY_BYTES_MAX: usize = 128;
+/// One string value of `props`, unescaped.
+pub const PROP_STRING_BYTES_MAX: usize = 1_024;
+/// How deep any JSON may nest; one level deeper is malformed.
+pub const JSON_DEPTH_MAX: usize = 32;
+
+/// Phones have wrong clocks; more than a day ahead after correction is not believed.
+pub const FUTURE_MS_MAX: i64 = 24 * 3_600_000;
+/// The default lateness bound of a game.
+pub const LATE_MS_MAX: i64 = 30 * 24 * 3_600_000;
+/// How long an event id is remembered.
+pub const ID_WINDOW_MS: i64 = 7 * 24 * 3_600_000;
+
+/// Values a metric keeps per dimension and day; the rest is counted in `(other)`.
+pub const VALUES_PER_DIMENSION_MAX: usize = 1_000;
+/// A player is online until this long after the last event.
+pub const ONLINE_MS: i64 = 180_000;
+/// A session ends after this long without an event.
+pub const SESSION_SILENCE_MS: i64 = 30 * 60_000;
+
+/// Points in one answer of a query: times multiplied by series.
+pub const QUERY_POINTS_MAX: usize = 1_000_000;
+/// Metrics in one query.
+pub const QUERY_METRICS_MAX: usize = 10;
+/// Bytes of a query as JSON.
+pub const QUERY_BYTES_MAX: usize = 64 << 10;
