@@ -2,9 +2,13 @@
 //!
 //! No I/O, no time of its own, no randomness, no JSON.
 
+pub mod admit;
 pub mod event;
 pub mod limits;
+pub mod record;
 pub mod reject;
+pub mod series;
+pub mod sessions;
 
 pub use event::{Dimension, RawEvent};
 pub use reject::{Outcome, Reject};

@@ -1,0 +1,59 @@
+//! Where rollups are kept.
+
+use std::ops::Range;
+
+use crate::rollup::{Cell, Deltas};
+use crate::series::{Cut, Level};
+
+/// The store answered with an error; nothing is known to have changed.
+#[derive(Debug, thiserror::Error)]
+#[error("store failed: {0}")]
+pub struct StoreError(pub String);
+
+/// Rollups of every game by minute and hour.
+///
+/// A range of the log applied twice counts once, also when a crash came between: the store keeps the end of what it
+/// has applied in the same transaction as the data. Ranges come in log order, each starting where the last one ended.
+pub trait Counters: Send + Sync {
+    /// Adds what the log's `range` changed. A range that ends at or before `applied_until` changes nothing.
+    ///
+    /// Readers see the whole of it or nothing of it.
+    fn apply(&self, range: Range<u64>, deltas: &Deltas) -> Result<(), StoreError>;
+
+    /// The end of the log that reads include.
+    fn applied_until(&self) -> u64;
+
+    /// The end of the log that would survive a power cut here; the log is replayed from this offset at start.
+    fn durable_until(&self) -> u64;
+
+    /// Makes what has been applied durable. May take seconds; never called on the acknowledgement path.
+    fn checkpoint(&self) -> Result<(), StoreError>;
+
+    /// Visits the slots of one cut of a metric that lie in `minutes` (minutes since 1970-01-01 UTC; for hour slots both
+    /// ends are whole hours): the row's value, the first minute of the slot, the slot. With `values`, only those rows.
+    /// No order is promised. Slots in which nothing happened are not visited.
+    fn visit(
+        &self,
+        select: Select<'_>,
+        minutes: Range<u32>,
+        visit: &mut dyn FnMut(&str, u32, &Cell),
+    ) -> Result<(), StoreError>;
+
+    /// The metrics (event names) that have rows in `minutes`, in order.
+    fn metrics(&self, game: u32, minutes: Range<u32>) -> Result<Vec<String>, StoreError>;
+}
+
+/// What to visit.
+#[derive(Clone, Copy, Debug)]
+pub struct Select<'a> {
+    /// The tenant.
+    pub game: u32,
+    /// The event name, or [`crate::series::EVENTS`].
+    pub metric: &'a str,
+    /// How it is cut.
+    pub cut: Cut,
+    /// Only these rows; `None` for all rows.
+    pub values: Option<&'a [&'a str]>,
+    /// Minute or hour slots.
+    pub level: Level,
+}

@@ -1,0 +1,416 @@
+//! An admitted batch as the log stores it: encoded once at the door, read by everything behind the log.
+//!
+//! One entry of the log is one batch of one game. All numbers are little-endian.
+//!
+//! ```text
+//! batch:  version u8 = 1 | endpoint u8 | key class u8 | tallies u8 | game u32 | received ms i64
+//!         then per tally: reason u8 | count u32
+//!         then the events
+//! event:  length of what follows u32 | flags u16 | time ms i64
+//!         id u128            if flag 0
+//!         value f64          if flag 1
+//!         name               u8 length, bytes
+//!         player             if flag 2: u8 length, bytes
+//!         session            if flag 3: u8 length, bytes
+//!         country..level     if flag 4..8: u8 length, bytes
+//!         props              if flag 9: the rest, JSON text
+//! ```
+//! Flag 10: the user agent is a known bot. Flag 11: the client's time was not believed, the time is that of receipt.
+
+use crate::event::Dimension;
+use crate::reject::{Outcome, Reject};
+
+const VERSION: u8 = 1;
+const HEADER_BYTES: usize = 16;
+const TALLY_BYTES: usize = 5;
+
+const HAS_ID: u16 = 1;
+const HAS_VALUE: u16 = 1 << 1;
+const HAS_PLAYER: u16 = 1 << 2;
+const HAS_SESSION: u16 = 1 << 3;
+const HAS_COUNTRY: u16 = 1 << 4;
+const HAS_PROPS: u16 = 1 << 9;
+const IS_BOT: u16 = 1 << 10;
+const TIME_REPLACED: u16 = 1 << 11;
+
+/// Through which door a batch came. The numbers are stored and never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Endpoint {
+    /// `POST /v1/events`.
+    Events = 1,
+    /// The simulated players of `serve --demo`.
+    Demo = 2,
+}
+
+impl Endpoint {
+    /// All of them.
+    pub const ALL: [Endpoint; 2] = [Endpoint::Events, Endpoint::Demo];
+
+    /// The word in metrics, answers and the dashboard.
+    pub fn label(self) -> &'static str {
+        match self {
+            Endpoint::Events => "events",
+            Endpoint::Demo => "demo",
+        }
+    }
+
+    /// The endpoint with this stored number.
+    pub fn from_code(code: u8) -> Option<Endpoint> {
+        Endpoint::ALL.into_iter().find(|endpoint| *endpoint as u8 == code)
+    }
+}
+
+/// What kind of key a batch came with. Ids of one class never suppress those of the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum KeyClass {
+    /// In every client: anybody may have it.
+    Public = 0,
+    /// Servers only.
+    Secret = 1,
+}
+
+/// One event as the log has it. Strings are UTF-8 as admission checked them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Stored<'a> {
+    /// The client's UUID.
+    pub id: Option<u128>,
+    /// Corrected time, milliseconds since 1970-01-01 UTC, never negative.
+    pub ts_ms: i64,
+    /// The event's name.
+    pub name: &'a [u8],
+    /// Empty: not known.
+    pub player: &'a [u8],
+    /// Empty: not known.
+    pub session: &'a [u8],
+    /// The measured value.
+    pub value: Option<f64>,
+    /// In the order of [`Dimension::ALL`]; empty: not known.
+    pub dimensions: [&'a [u8]; Dimension::COUNT],
+    /// JSON text of an object; empty: none.
+    pub props: &'a [u8],
+    /// Sent by a known bot: not counted as a player.
+    pub bot: bool,
+    /// The client's time was not believed.
+    pub time_replaced: bool,
+}
+
+/// Builds the bytes of one batch.
+#[derive(Debug)]
+pub struct BatchBuilder {
+    bytes: Vec<u8>,
+    events: u32,
+}
+
+impl BatchBuilder {
+    /// A batch without events. `tallies` says how many events of the request were refused, and why.
+    pub fn new(
+        endpoint: Endpoint,
+        class: KeyClass,
+        game: u32,
+        received_ms: i64,
+        tallies: &[(Reject, u32)],
+        capacity: usize,
+    ) -> BatchBuilder {
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + tallies.len() * TALLY_BYTES + capacity);
+        bytes.extend_from_slice(&[VERSION, endpoint as u8, class as u8, tallies.len() as u8]);
+        bytes.extend_from_slice(&game.to_le_bytes());
+        bytes.extend_from_slice(&received_ms.to_le_bytes());
+        for (reject, count) in tallies {
+            bytes.push(reject.code());
+            bytes.extend_from_slice(&count.to_le_bytes());
+        }
+        BatchBuilder { bytes, events: 0 }
+    }
+
+    /// Adds an event. Names and ids must already be within their limits.
+    pub fn push(&mut self, event: &Stored<'_>) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; 6]);
+        self.bytes.extend_from_slice(&event.ts_ms.to_le_bytes());
+        let mut flags = (event.bot as u16 * IS_BOT) | (event.time_replaced as u16 * TIME_REPLACED);
+        if let Some(id) = event.id {
+            flags |= HAS_ID;
+            self.bytes.extend_from_slice(&id.to_le_bytes());
+        }
+        if let Some(value) = event.value {
+            flags |= HAS_VALUE;
+            self.bytes.extend_from_slice(&value.to_le_bytes());
+        }
+        self.text(event.name);
+        flags |= self.optional(event.player, HAS_PLAYER) | self.optional(event.session, HAS_SESSION);
+        for (index, value) in event.dimensions.iter().enumerate() {
+            flags |= self.optional(value, HAS_COUNTRY << index);
+        }
+        if !event.props.is_empty() {
+            flags |= HAS_PROPS;
+            self.bytes.extend_from_slice(event.props);
+        }
+        let length = (self.bytes.len() - start - 4) as u32;
+        self.bytes[start..start + 4].copy_from_slice(&length.to_le_bytes());
+        self.bytes[start + 4..start + 6].copy_from_slice(&flags.to_le_bytes());
+        self.events += 1;
+    }
+
+    /// The bytes and how many events they hold.
+    pub fn finish(self) -> (Vec<u8>, u32) {
+        (self.bytes, self.events)
+    }
+
+    fn optional(&mut self, text: &[u8], flag: u16) -> u16 {
+        if text.is_empty() {
+            return 0;
+        }
+        self.text(text);
+        flag
+    }
+
+    fn text(&mut self, text: &[u8]) {
+        debug_assert!(text.len() <= u8::MAX as usize, "admission bounds every name and id");
+        self.bytes.push(text.len() as u8);
+        self.bytes.extend_from_slice(text);
+    }
+}
+
+/// The bytes are not a batch of a version this program knows.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("log entry is not a batch: {0}")]
+pub struct NotABatch(&'static str);
+
+/// A batch read back.
+#[derive(Clone, Copy, Debug)]
+pub struct Batch<'a> {
+    /// The door it came through.
+    pub endpoint: Endpoint,
+    /// The class of its key.
+    pub class: KeyClass,
+    /// The tenant.
+    pub game: u32,
+    /// When the server received it.
+    pub received_ms: i64,
+    tallies: &'a [u8],
+    events: &'a [u8],
+}
+
+impl<'a> Batch<'a> {
+    /// Reads the header. The events are read as they are iterated.
+    pub fn read(bytes: &'a [u8]) -> Result<Batch<'a>, NotABatch> {
+        let header: &[u8; HEADER_BYTES] = bytes.first_chunk().ok_or(NotABatch("it is too short"))?;
+        if header[0] != VERSION {
+            return Err(NotABatch("its version is not known"));
+        }
+        let tallies = header[3] as usize * TALLY_BYTES;
+        if bytes.len() < HEADER_BYTES + tallies {
+            return Err(NotABatch("its tallies are cut off"));
+        }
+        Ok(Batch {
+            endpoint: Endpoint::from_code(header[1]).ok_or(NotABatch("its endpoint is not known"))?,
+            class: if header[2] == 0 { KeyClass::Public } else { KeyClass::Secret },
+            game: u32::from_le_bytes([header[4], header[5], header[6], header[7]]),
+            received_ms: i64::from_le_bytes(*header.last_chunk().expect("a header has 16 bytes")),
+            tallies: &bytes[HEADER_BYTES..HEADER_BYTES + tallies],
+            events: &bytes[HEADER_BYTES + tallies..],
+        })
+    }
+
+    /// How many events of the request were refused, by reason.
+    pub fn tallies(&self) -> impl Iterator<Item = (Reject, u32)> + 'a {
+        self.tallies.chunks_exact(TALLY_BYTES).filter_map(|tally| {
+            let count = u32::from_le_bytes([tally[1], tally[2], tally[3], tally[4]]);
+            Some((Reject::from_code(tally[0])?, count))
+        })
+    }
+
+    /// The events in order.
+    pub fn events(&self) -> Events<'a> {
+        Events { rest: self.events }
+    }
+
+    /// The same batch without the events at `removed` (ascending), which are counted as duplicates instead.
+    pub fn without(&self, removed: &[u32]) -> (Vec<u8>, u32) {
+        let mut tallies: Vec<(Reject, u32)> = self.tallies().collect();
+        tallies.push((Reject::SeenBefore, removed.len() as u32));
+        let mut batch = BatchBuilder::new(
+            self.endpoint,
+            self.class,
+            self.game,
+            self.received_ms,
+            &tallies,
+            self.events.len(),
+        );
+        let mut removed = removed.iter().copied().peekable();
+        let mut events = self.events();
+        let mut index = 0;
+        while let Some(raw) = events.next_raw() {
+            if removed.next_if_eq(&index).is_none() {
+                batch.bytes.extend_from_slice(raw);
+                batch.events += 1;
+            }
+            index += 1;
+        }
+        batch.finish()
+    }
+
+    /// The sum over one outcome of the refused.
+    pub fn refused(&self, outcome: Outcome) -> u32 {
+        self.tallies().filter(|(reject, _)| reject.outcome() == outcome).map(|(_, count)| count).sum()
+    }
+}
+
+/// The events of a batch, in order. Ends early at bytes that are no event, which a checksum makes impossible.
+#[derive(Clone, Copy, Debug)]
+pub struct Events<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Events<'a> {
+    fn next_raw(&mut self) -> Option<&'a [u8]> {
+        let length = u32::from_le_bytes(*self.rest.first_chunk()?) as usize;
+        let (raw, rest) = self.rest.split_at_checked(4 + length)?;
+        self.rest = rest;
+        Some(raw)
+    }
+}
+
+impl<'a> Iterator for Events<'a> {
+    type Item = Stored<'a>;
+
+    fn next(&mut self) -> Option<Stored<'a>> {
+        Fields { rest: &self.next_raw()?[4..] }.event()
+    }
+}
+
+struct Fields<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    #[inline]
+    fn event(mut self) -> Option<Stored<'a>> {
+        let flags = u16::from_le_bytes(self.take()?);
+        let ts_ms = i64::from_le_bytes(self.take()?);
+        let id = if flags & HAS_ID != 0 { Some(u128::from_le_bytes(self.take()?)) } else { None };
+        let value = if flags & HAS_VALUE != 0 { Some(f64::from_le_bytes(self.take()?)) } else { None };
+        let name = self.text()?;
+        let player = self.optional(flags & HAS_PLAYER)?;
+        let session = self.optional(flags & HAS_SESSION)?;
+        let mut dimensions: [&[u8]; Dimension::COUNT] = [&[]; Dimension::COUNT];
+        for (index, dimension) in dimensions.iter_mut().enumerate() {
+            *dimension = self.optional(flags & (HAS_COUNTRY << index))?;
+        }
+        let props = if flags & HAS_PROPS != 0 { self.rest } else { &[] };
+        let (bot, time_replaced) = (flags & IS_BOT != 0, flags & TIME_REPLACED != 0);
+        Some(Stored { id, ts_ms, name, player, session, value, dimensions, props, bot, time_replaced })
+    }
+
+    #[inline]
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, rest) = self.rest.split_first_chunk()?;
+        self.rest = rest;
+        Some(*head)
+    }
+
+    #[inline]
+    fn optional(&mut self, flag: u16) -> Option<&'a [u8]> {
+        if flag == 0 { Some(&[]) } else { self.text() }
+    }
+
+    #[inline]
+    fn text(&mut self) -> Option<&'a [u8]> {
+        let (length, rest) = self.rest.split_first()?;
+        let (text, rest) = rest.split_at_checked(*length as usize)?;
+        self.rest = rest;
+        Some(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[derive(Clone, Debug)]
+    struct Owned {
+        id: Option<u128>,
+        ts_ms: i64,
+        texts: Vec<String>,
+        value: Option<f64>,
+        bot: bool,
+        time_replaced: bool,
+    }
+
+    impl Owned {
+        fn stored(&self) -> Stored<'_> {
+            let text = |index: usize| self.texts[index].as_bytes();
+            Stored {
+                id: self.id,
+                ts_ms: self.ts_ms,
+                name: text(0),
+                player: text(1),
+                session: text(2),
+                value: self.value,
+                dimensions: [text(3), text(4), text(5), text(6), text(7)],
+                props: text(8),
+                bot: self.bot,
+                time_replaced: self.time_replaced,
+            }
+        }
+    }
+
+    fn event() -> impl Strategy<Value = Owned> {
+        let texts = prop::collection::vec(".{0,20}", 9..=9);
+        (any::<Option<u128>>(), any::<i64>(), texts, prop::option::of(-1e9..1e9f64), any::<(bool, bool)>())
+            .prop_map(|(id, ts_ms, texts, value, (bot, time_replaced))| Owned {
+                id,
+                ts_ms,
+                texts,
+                value,
+                bot,
+                time_replaced,
+            })
+    }
+
+    fn build(events: &[Owned]) -> (Vec<u8>, u32) {
+        let tallies = [(Reject::UnknownField, 2)];
+        let mut batch = BatchBuilder::new(Endpoint::Events, KeyClass::Secret, 7, 1234, &tallies, 0);
+        events.iter().for_each(|event| batch.push(&event.stored()));
+        batch.finish()
+    }
+
+    proptest! {
+        #[test]
+        fn a_batch_reads_back_as_it_was_built(events in prop::collection::vec(event(), 0..8)) {
+            let (bytes, count) = build(&events);
+            let batch = Batch::read(&bytes).unwrap();
+            prop_assert_eq!((batch.game, batch.received_ms, batch.class), (7, 1234, KeyClass::Secret));
+            prop_assert_eq!(batch.tallies().collect::<Vec<_>>(), vec![(Reject::UnknownField, 2)]);
+            prop_assert_eq!(count as usize, events.len());
+            let expected: Vec<Stored> = events.iter().map(Owned::stored).collect();
+            prop_assert_eq!(batch.events().collect::<Vec<_>>(), expected);
+        }
+
+        #[test]
+        fn removed_events_become_duplicates(
+            events in prop::collection::vec(event(), 0..8),
+            keep in prop::collection::vec(any::<bool>(), 8..=8),
+        ) {
+            let (bytes, _) = build(&events);
+            let removed: Vec<u32> = (0..events.len() as u32).filter(|index| !keep[*index as usize]).collect();
+            let (bytes, count) = Batch::read(&bytes).unwrap().without(&removed);
+            let batch = Batch::read(&bytes).unwrap();
+            prop_assert_eq!(batch.refused(Outcome::Duplicate) as usize, removed.len());
+            prop_assert_eq!(count as usize, events.len() - removed.len());
+            let kept = events.iter().enumerate().filter(|(index, _)| keep[*index]);
+            let expected: Vec<Stored> = kept.map(|(_, event)| event.stored()).collect();
+            prop_assert_eq!(batch.events().collect::<Vec<_>>(), expected);
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok(batch) = Batch::read(&bytes) {
+                let _ = (batch.tallies().count(), batch.events().count());
+            }
+        }
+    }
+}

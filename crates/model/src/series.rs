@@ -1,0 +1,61 @@
+//! Which series there are: what a rollup row is about.
+
+use crate::Dimension;
+
+/// The value of the row that gathers what the cardinality guard did not give a row of its own.
+pub const OTHER: &str = "(other)";
+/// The metric over all events of a game.
+pub const EVENTS: &str = "events";
+/// Joins the values of a [`Cut::Tuple`] row; it cannot stand in a dimension's value.
+pub const TUPLE_SEPARATOR: char = '\u{1f}';
+
+/// How a metric's events are cut into rows. The numbers are stored and never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Cut {
+    /// One row for everything; its value is empty.
+    Total,
+    /// One row per value of a dimension; events without it stand in the row with the empty value.
+    By(Dimension),
+    /// One row per combination of all dimensions' values, joined by [`TUPLE_SEPARATOR`] in the order of
+    /// [`Dimension::ALL`]. These rows have counts and values, but neither players nor quantiles.
+    Tuple,
+}
+
+impl Cut {
+    /// The stored number.
+    pub fn code(self) -> u8 {
+        match self {
+            Cut::Total => 0,
+            Cut::By(dimension) => 1 + dimension as u8,
+            Cut::Tuple => 255,
+        }
+    }
+
+    /// The cut with this stored number.
+    pub fn from_code(code: u8) -> Option<Cut> {
+        match code {
+            0 => Some(Cut::Total),
+            255 => Some(Cut::Tuple),
+            _ => Dimension::ALL.get(code as usize - 1).copied().map(Cut::By),
+        }
+    }
+}
+
+/// The width of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Level {
+    /// UTC minutes.
+    Minute,
+    /// UTC hours.
+    Hour,
+}
+
+impl Level {
+    /// Minutes in a slot.
+    pub fn minutes(self) -> u32 {
+        match self {
+            Level::Minute => 1,
+            Level::Hour => 60,
+        }
+    }
+}
