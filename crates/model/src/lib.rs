@@ -5,6 +5,7 @@
 pub mod admit;
 pub mod event;
 pub mod limits;
+pub mod ports;
 pub mod record;
 pub mod reject;
 pub mod series;

@@ -1,0 +1,3 @@
+//! What the server needs of an engine: small interfaces, each with its promise above it.
+
+pub mod ids;
