@@ -5,7 +5,7 @@ use crate::Dimension;
 /// The value of the row that gathers what the cardinality guard did not give a row of its own.
 pub const OTHER: &str = "(other)";
 /// The metric over all events of a game.
-pub const EVENTS: &str = "events";
+pub const EVENTS: &str = "$events";
 /// Joins the values of a [`Cut::Tuple`] row; it cannot stand in a dimension's value.
 pub const TUPLE_SEPARATOR: char = '\u{1f}';
 

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use crate::rollup::{Cell, Deltas};
+use crate::deltas::Deltas;
+use crate::rollup::Cell;
 use crate::series::{Cut, Level};
 
 /// The store answered with an error; nothing is known to have changed.
@@ -26,8 +27,14 @@ pub trait Counters: Send + Sync {
     /// The end of the log that would survive a power cut here; the log is replayed from this offset at start.
     fn durable_until(&self) -> u64;
 
-    /// Makes what has been applied durable. May take seconds; never called on the acknowledgement path.
-    fn checkpoint(&self) -> Result<(), StoreError>;
+    /// Takes what is applied but not yet durable aside, to be made durable by the caller's own thread.
+    ///
+    /// `kept` is stored in the same transaction: named states of others that belong to exactly this position. One
+    /// checkpoint at a time: the next is frozen only after the one before was committed.
+    fn freeze(&self, kept: Vec<(&'static str, Vec<u8>)>) -> Box<dyn Checkpoint>;
+
+    /// What was last kept durably under this name; it belongs to [`Counters::durable_until`] at the time of opening.
+    fn kept(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError>;
 
     /// Visits the slots of one cut of a metric that lie in `minutes` (minutes since 1970-01-01 UTC; for hour slots both
     /// ends are whole hours): the row's value, the first minute of the slot, the slot. With `values`, only those rows.
@@ -41,6 +48,12 @@ pub trait Counters: Send + Sync {
 
     /// The metrics (event names) that have rows in `minutes`, in order.
     fn metrics(&self, game: u32, minutes: Range<u32>) -> Result<Vec<String>, StoreError>;
+}
+
+/// Applied additions on their way to the disk.
+pub trait Checkpoint: Send {
+    /// Makes them durable, all or none. May take seconds. After an error it may be called again.
+    fn commit(&mut self) -> Result<(), StoreError>;
 }
 
 /// What to visit.
