@@ -1,0 +1,198 @@
+//! Walks over the frames of one segment in constant memory, and finds the next one behind damage.
+
+use std::io;
+
+use crate::disk::{DiskFile, read_full};
+use crate::format::{FRAME_ALIGN, FRAME_HEADER_BYTES, FrameHeader, Salt};
+
+/// What comes next in a segment.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// A frame whose checksums hold; the payload only if it was asked for.
+    Frame { at: u64, header: FrameHeader, payload: Vec<u8> },
+    /// Something that is no frame or not what was written, before the next frame or up to a frame's end.
+    Bad(Gap),
+    /// No valid header from `at` on. What is not zero ends at `garbage_until`; equal: all is zero.
+    End { at: u64, garbage_until: u64 },
+}
+
+/// A stretch of a segment that cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gap {
+    pub(crate) byte_from: u64,
+    pub(crate) byte_to: u64,
+    pub(crate) offset_from: u64,
+    pub(crate) offset_to: u64,
+}
+
+/// What to do with the payloads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Payload {
+    /// Read and check them, keep nothing.
+    Check,
+    /// Pass over those of frames that end at or before this offset, give out the others.
+    KeepFrom(u64),
+}
+
+/// The walk. It reads each byte once, in blocks.
+pub(crate) struct Scanner<'a> {
+    window: Window<'a>,
+    salt: Salt,
+    at: u64,
+    expected: u64,
+    found: Option<(u64, FrameHeader)>,
+}
+
+impl<'a> Scanner<'a> {
+    /// Walks the bytes `from..limit`, where `from` is the place of a frame whose offset is `expected`.
+    pub(crate) fn new(
+        file: &'a dyn DiskFile,
+        salt: u64,
+        from: u64,
+        limit: u64,
+        expected: u64,
+    ) -> Scanner<'a> {
+        Scanner { window: Window::new(file, limit), salt: Salt::new(salt), at: from, expected, found: None }
+    }
+
+    /// The offset the next frame should have.
+    pub(crate) fn expected(&self) -> u64 {
+        self.expected
+    }
+
+    /// The next frame, gap or end.
+    pub(crate) fn step(&mut self, payload: Payload) -> io::Result<Step> {
+        let Some((at, header)) = self.found.take().map_or_else(|| self.find(), |found| Ok(Some(found)))?
+        else {
+            let garbage_until = self.window.nonzero_until(self.at)?;
+            return Ok(Step::End { at: self.at, garbage_until });
+        };
+        if at > self.at || header.first > self.expected {
+            let gap =
+                Gap { byte_from: self.at, byte_to: at, offset_from: self.expected, offset_to: header.first };
+            (self.at, self.expected) = (at, header.first);
+            self.found = Some((at, header));
+            return Ok(Step::Bad(gap));
+        }
+        self.frame(at, header, payload)
+    }
+
+    fn frame(&mut self, at: u64, header: FrameHeader, payload: Payload) -> io::Result<Step> {
+        let bytes = self.payload(at, &header, payload)?;
+        self.at = at + header.frame_bytes();
+        self.expected = header.until();
+        Ok(match bytes {
+            Some(payload) => Step::Frame { at, header, payload },
+            None => Step::Bad(Gap {
+                byte_from: at,
+                byte_to: self.at,
+                offset_from: header.first,
+                offset_to: header.until(),
+            }),
+        })
+    }
+
+    /// `None`: the payload is not what was written.
+    fn payload(&mut self, at: u64, header: &FrameHeader, payload: Payload) -> io::Result<Option<Vec<u8>>> {
+        let keep = match payload {
+            Payload::KeepFrom(offset) if header.until() <= offset => return Ok(Some(Vec::new())),
+            Payload::KeepFrom(_) => true,
+            Payload::Check => false,
+        };
+        let mut bytes = Vec::with_capacity(if keep { header.payload_bytes as usize } else { 0 });
+        let (mut sum, mut from) = (self.salt.start(), at + FRAME_HEADER_BYTES as u64);
+        let until = from + u64::from(header.payload_bytes);
+        while from < until {
+            let part = self.window.from(from, 1)?;
+            let part = &part[..part.len().min((until - from) as usize)];
+            if part.is_empty() {
+                return Ok(None);
+            }
+            sum = crc32c::crc32c_append(sum, part);
+            if keep {
+                bytes.extend_from_slice(part);
+            }
+            from += part.len() as u64;
+        }
+        Ok((sum == header.payload_sum).then_some(bytes))
+    }
+
+    /// The next header that belongs to this segment and does not go back in offsets.
+    fn find(&mut self) -> io::Result<Option<(u64, FrameHeader)>> {
+        let (mut at, limit) = (self.at, self.window.limit);
+        loop {
+            let view = self.window.from(at, FRAME_HEADER_BYTES)?;
+            if view.len() < FRAME_HEADER_BYTES {
+                return Ok(None);
+            }
+            let places = view.len() - FRAME_HEADER_BYTES + 1;
+            for place in (0..places).step_by(FRAME_ALIGN as usize) {
+                let bytes = &view[place..place + FRAME_HEADER_BYTES];
+                // Both checksums zero is so rare that it may be taken for the zeros it looks like.
+                if bytes[..8] == [0; 8] {
+                    continue;
+                }
+                let fits = |header: &FrameHeader| header.frame_bytes() <= limit - (at + place as u64);
+                if let Some(header) = FrameHeader::decode(bytes, self.salt, self.expected).filter(fits) {
+                    return Ok(Some((at + place as u64, header)));
+                }
+            }
+            at += (places as u64).next_multiple_of(FRAME_ALIGN);
+        }
+    }
+}
+
+const BLOCK_BYTES_MIN: usize = 64 << 10;
+const BLOCK_BYTES_MAX: usize = 1 << 20;
+
+/// A part of a file in memory. Reading one frame costs a small block, reading on larger ones.
+struct Window<'a> {
+    file: &'a dyn DiskFile,
+    limit: u64,
+    start: u64,
+    bytes: Vec<u8>,
+    block: usize,
+}
+
+impl<'a> Window<'a> {
+    fn new(file: &'a dyn DiskFile, limit: u64) -> Window<'a> {
+        Window { file, limit, start: 0, bytes: Vec::new(), block: BLOCK_BYTES_MIN }
+    }
+
+    /// The bytes from `at` on: at least `wanted` of them unless the limit or the end of the file is nearer.
+    fn from(&mut self, at: u64, wanted: usize) -> io::Result<&[u8]> {
+        let end = self.start + self.bytes.len() as u64;
+        let inside = (self.start..=end).contains(&at) && !self.bytes.is_empty();
+        if !(inside && (at + wanted as u64 <= end || end >= self.limit)) {
+            self.fill(at)?;
+        }
+        let skip = at.saturating_sub(self.start) as usize;
+        Ok(&self.bytes[skip.min(self.bytes.len())..])
+    }
+
+    fn fill(&mut self, at: u64) -> io::Result<()> {
+        let block = (self.block as u64).min(self.limit.saturating_sub(at)) as usize;
+        self.bytes.resize(block, 0);
+        let read = read_full(self.file, &mut self.bytes, at)?;
+        self.bytes.truncate(read);
+        self.start = at;
+        self.block = (self.block * 2).min(BLOCK_BYTES_MAX);
+        Ok(())
+    }
+
+    /// Where the last byte from `at` on that is not zero ends; `at` if there is none.
+    fn nonzero_until(&mut self, mut at: u64) -> io::Result<u64> {
+        let mut until = at;
+        while at < self.limit {
+            let part = self.from(at, 1)?;
+            if part.is_empty() {
+                break;
+            }
+            if let Some(last) = part.iter().rposition(|byte| *byte != 0) {
+                until = at + last as u64 + 1;
+            }
+            at += part.len() as u64;
+        }
+        Ok(until)
+    }
+}
