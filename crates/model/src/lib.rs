@@ -8,6 +8,7 @@ pub mod limits;
 pub mod ports;
 pub mod record;
 pub mod reject;
+pub mod rollup;
 pub mod series;
 pub mod sessions;
 

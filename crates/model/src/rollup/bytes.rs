@@ -1,0 +1,237 @@
+//! The bytes that every part of a rollup is written in: varints, packed bits and sets of slots.
+//!
+//! Each value has exactly one form and the reader refuses all others, so that equal bytes and equal
+//! rollups are the same thing.
+
+/// The bytes are not a rollup. Not retried: a person has to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a rollup: {0}")]
+pub struct Corrupt(pub &'static str);
+
+/// Seven bits a byte, the lowest first; the top bit says that more follow.
+#[inline]
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Small numbers of either sign stay short: 0, -1, 1, -2 become 0, 1, 2, 3.
+#[inline]
+pub(crate) fn put_signed(out: &mut Vec<u8>, value: i64) {
+    put_varint(out, zigzag(value));
+}
+
+#[inline]
+pub(crate) fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)) as u64
+}
+
+#[inline]
+pub(crate) fn unzigzag(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
+}
+
+pub(crate) fn varint_bytes(value: u64) -> usize {
+    (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
+}
+
+/// The lowest `width` bits of each value, one after the other.
+pub(crate) fn put_packed(out: &mut Vec<u8>, width: u32, values: impl Iterator<Item = u64>) {
+    let (mut pending, mut bits) = (0u128, 0);
+    for value in values {
+        pending |= u128::from(value) << bits;
+        bits += width;
+        while bits >= 8 {
+            out.push(pending as u8);
+            pending >>= 8;
+            bits -= 8;
+        }
+    }
+    if bits > 0 {
+        out.push(pending as u8);
+    }
+}
+
+/// A set of numbers below `LEN` (at most 64): how many, then nothing if it is all of them, each of
+/// them if that is shorter than a bit for everyone, else those bits.
+pub(crate) fn put_set<const LEN: usize>(out: &mut Vec<u8>, set: u64) {
+    let members = set.count_ones() as usize;
+    out.push(members as u8);
+    if members < LEN.div_ceil(8) {
+        out.extend(Members(set));
+    } else if members < LEN {
+        out.extend_from_slice(&set.to_le_bytes()[..LEN.div_ceil(8)]);
+    }
+}
+
+/// The members of a set, ascending.
+pub(crate) struct Members(pub u64);
+
+impl Iterator for Members {
+    type Item = u8;
+
+    #[inline]
+    fn next(&mut self) -> Option<u8> {
+        let member = self.0.trailing_zeros() as u8;
+        let rest = self.0 & self.0.wrapping_sub(1);
+        (std::mem::replace(&mut self.0, rest) != 0).then_some(member)
+    }
+}
+
+/// What is still to be read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reader<'a>(pub &'a [u8]);
+
+impl<'a> Reader<'a> {
+    #[inline]
+    pub(crate) fn byte(&mut self) -> Result<u8, Corrupt> {
+        let (first, rest) = self.0.split_first().ok_or(Corrupt("ends too early"))?;
+        self.0 = rest;
+        Ok(*first)
+    }
+
+    pub(crate) fn take(&mut self, bytes: usize) -> Result<&'a [u8], Corrupt> {
+        let (taken, rest) = self.0.split_at_checked(bytes).ok_or(Corrupt("ends too early"))?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    #[inline]
+    pub(crate) fn varint(&mut self) -> Result<u64, Corrupt> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                let padded = byte == 0 && shift > 0;
+                let too_large = shift == 63 && byte > 1;
+                return if padded || too_large { Err(Corrupt("a varint is malformed")) } else { Ok(value) };
+            }
+        }
+        Err(Corrupt("a varint is malformed"))
+    }
+
+    #[inline]
+    pub(crate) fn signed(&mut self) -> Result<i64, Corrupt> {
+        self.varint().map(unzigzag)
+    }
+
+    /// A varint that counts things of at least `bytes_each` bytes, all of which are still to come:
+    /// what is reserved for them is never more than what was sent.
+    pub(crate) fn length(&mut self, bytes_each: usize) -> Result<usize, Corrupt> {
+        let length = usize::try_from(self.varint()?).map_err(|_| Corrupt("ends too early"))?;
+        let bytes = length.checked_mul(bytes_each).ok_or(Corrupt("ends too early"))?;
+        if bytes <= self.0.len() { Ok(length) } else { Err(Corrupt("ends too early")) }
+    }
+
+    /// A part with its length before it.
+    pub(crate) fn part(&mut self) -> Result<Reader<'a>, Corrupt> {
+        let bytes = self.length(1)?;
+        self.take(bytes).map(Reader)
+    }
+
+    /// Gives each of `values` its `width` bits.
+    pub(crate) fn packed(&mut self, width: u32, values: &mut [u64]) -> Result<(), Corrupt> {
+        let mut bytes = self.take((values.len() * width as usize).div_ceil(8))?.iter();
+        let (mut pending, mut bits) = (0u128, 0);
+        for value in values {
+            while bits < width {
+                pending |= u128::from(*bytes.next().expect("as many bytes as bits were taken")) << bits;
+                bits += 8;
+            }
+            *value = pending as u64 & (u64::MAX >> (64 - width.max(1)));
+            pending >>= width;
+            bits -= width;
+        }
+        if pending == 0 { Ok(()) } else { Err(Corrupt("padding is not zero")) }
+    }
+
+    pub(crate) fn set<const LEN: usize>(&mut self) -> Result<u64, Corrupt> {
+        let members = self.byte()? as usize;
+        let set = match members {
+            _ if members == LEN => u64::MAX >> (64 - LEN),
+            _ if members < LEN.div_ceil(8) => self.listed::<LEN>(members)?,
+            _ => {
+                let mut bytes = [0; 8];
+                bytes[..LEN.div_ceil(8)].copy_from_slice(self.take(LEN.div_ceil(8))?);
+                u64::from_le_bytes(bytes)
+            }
+        };
+        let fits = set <= u64::MAX >> (64 - LEN) && set.count_ones() as usize == members;
+        if fits { Ok(set) } else { Err(Corrupt("a set is malformed")) }
+    }
+
+    fn listed<const LEN: usize>(&mut self, members: usize) -> Result<u64, Corrupt> {
+        let mut set = 0u64;
+        for &member in self.take(members)? {
+            if usize::from(member) >= LEN || set >> member != 0 {
+                return Err(Corrupt("a set is not in order"));
+            }
+            set |= 1 << member;
+        }
+        Ok(set)
+    }
+
+    pub(crate) fn end(self) -> Result<(), Corrupt> {
+        if self.0.is_empty() { Ok(()) } else { Err(Corrupt("goes on after its end")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_varint_reads_back_and_its_length_is_known(value: u64, narrow in 0u32..64) {
+            let value = value >> narrow;
+            let mut out = Vec::new();
+            put_varint(&mut out, value);
+            prop_assert_eq!(out.len(), varint_bytes(value));
+            prop_assert_eq!(Reader(&out).varint(), Ok(value));
+            prop_assert_eq!(unzigzag(zigzag(value as i64)), value as i64);
+        }
+
+        #[test]
+        fn packed_numbers_read_back(width in 0u32..=64, values in prop::collection::vec(any::<u64>(), 0..70)) {
+            let mask = if width == 0 { 0 } else { u64::MAX >> (64 - width) };
+            let values: Vec<u64> = values.into_iter().map(|value| value & mask).collect();
+            let mut out = Vec::new();
+            put_packed(&mut out, width, values.iter().copied());
+            let mut read = vec![0; values.len()];
+            let mut reader = Reader(&out);
+            prop_assert_eq!(reader.packed(width, &mut read), Ok(()));
+            prop_assert_eq!(reader.end(), Ok(()));
+            prop_assert_eq!(read, values);
+        }
+
+        #[test]
+        fn a_set_reads_back(set: u64, thinner: u64, full: bool) {
+            let set = if full { u64::MAX } else { set & thinner } & (u64::MAX >> 4);
+            let mut out = Vec::new();
+            put_set::<60>(&mut out, set);
+            prop_assert_eq!(Reader(&out).set::<60>(), Ok(set));
+        }
+
+        #[test]
+        fn what_is_read_has_one_form_only(bytes in prop::collection::vec(any::<u8>(), 0..12)) {
+            let mut again = Vec::new();
+            let mut reader = Reader(&bytes);
+            if let Ok(set) = reader.set::<24>() {
+                put_set::<24>(&mut again, set);
+                prop_assert_eq!(&again[..], &bytes[..bytes.len() - reader.0.len()]);
+            }
+            again.clear();
+            let mut reader = Reader(&bytes);
+            if let Ok(value) = reader.varint() {
+                put_varint(&mut again, value);
+                prop_assert_eq!(&again[..], &bytes[..bytes.len() - reader.0.len()]);
+            }
+        }
+    }
+}

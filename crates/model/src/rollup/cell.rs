@@ -1,0 +1,230 @@
+//! What a metric knows of one slot of time.
+
+use super::bytes::{Corrupt, Reader, put_signed};
+use super::{Bucket, Distinct, ExactSum, Quantiles};
+
+/// Everything that is kept of the events of a minute, an hour or a day: how many, their values, their
+/// players. Three words for a counter; values and players only where there were some.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cell {
+    /// How many events. Signed, so that a correction is a cell as well.
+    pub count: i64,
+    /// Of the events that had a value.
+    pub values: Option<Box<Values>>,
+    /// Of the events that had a player.
+    pub players: Distinct,
+}
+
+/// The values of some events: at least one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Values {
+    /// Their sum.
+    pub sum: ExactSum,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+    /// Their distribution, and how many there are.
+    pub quantiles: Quantiles,
+}
+
+impl Cell {
+    /// Counts one event: the hash of its player and its finite value with its bucket, if it has them.
+    #[inline]
+    pub fn observe(&mut self, player: Option<u64>, value: Option<(f64, Bucket)>) {
+        self.count = self.count.wrapping_add(1);
+        if let Some(hash) = player {
+            self.players.insert(hash);
+        }
+        if let Some((value, bucket)) = value {
+            self.values.get_or_insert_default().observe(value, bucket);
+        }
+    }
+
+    /// Adds all that `other` has.
+    pub fn merge(&mut self, other: &Cell) {
+        self.count = self.count.wrapping_add(other.count);
+        self.players.merge(&other.players);
+        match (&mut self.values, &other.values) {
+            (_, None) => {}
+            (Some(ours), Some(theirs)) => ours.merge(theirs),
+            (ours @ None, theirs) => ours.clone_from(theirs),
+        }
+    }
+
+    /// Nothing happened.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0 && self.values.is_none() && self.players.is_empty()
+    }
+
+    /// What it keeps outside of itself.
+    pub fn heap_bytes(&self) -> usize {
+        self.players.heap_bytes()
+            + self.values.as_deref().map_or(0, |values| {
+                size_of::<Values>() + values.sum.heap_bytes() + values.quantiles.heap_bytes()
+            })
+    }
+}
+
+impl Default for Values {
+    /// No values yet: neutral for [`Values::merge`].
+    fn default() -> Self {
+        let (min, max) = (f64::INFINITY, f64::NEG_INFINITY);
+        Values { sum: ExactSum::default(), min, max, quantiles: Quantiles::default() }
+    }
+}
+
+impl Values {
+    /// Adds one finite value.
+    #[inline]
+    pub fn observe(&mut self, value: f64, bucket: Bucket) {
+        // There is one zero only: of two that are equal, the first to come must not matter.
+        let value = value + 0.0;
+        self.sum.add(value);
+        self.min = self.min.min(value);
+        self.max = self.max.max(value);
+        self.quantiles.add(bucket, 1);
+    }
+
+    /// Adds all that `other` has.
+    pub fn merge(&mut self, other: &Values) {
+        self.sum.merge(&other.sum);
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+        self.quantiles.merge(&other.quantiles);
+    }
+
+    /// How many values there are.
+    pub fn count(&self) -> i64 {
+        self.quantiles.count()
+    }
+
+    /// Their mean, rounded to the nearest float twice: as a sum and as a quotient.
+    pub fn mean(&self) -> f64 {
+        self.numbers().mean()
+    }
+
+    /// See [`Quantiles::quantile`]; never outside of what there was.
+    pub fn quantile(&self, q: f64) -> Option<f64> {
+        self.quantiles.quantile(q).map(|value| value.max(self.min).min(self.max))
+    }
+
+    /// The four numbers alone.
+    pub fn numbers(&self) -> Numbers {
+        Numbers { count: self.count(), sum: self.sum.clone(), min: self.min, max: self.max }
+    }
+}
+
+/// What can be told of values without their distribution.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Numbers {
+    /// How many there are.
+    pub count: i64,
+    /// Their sum.
+    pub sum: ExactSum,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+impl Numbers {
+    /// The sum divided by the count.
+    pub fn mean(&self) -> f64 {
+        self.sum.value() / self.count as f64
+    }
+
+    /// Adds all that `other` has.
+    pub fn merge(&mut self, other: &Numbers) {
+        self.count = self.count.wrapping_add(other.count);
+        self.sum.merge(&other.sum);
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+    }
+
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        put_signed(out, self.count);
+        self.sum.encode(out);
+        ExactSum::from(self.min).encode(out);
+        ExactSum::from(self.max).encode(out);
+    }
+
+    pub(super) fn decode(reader: &mut Reader) -> Result<Numbers, Corrupt> {
+        Ok(Numbers {
+            count: reader.signed()?,
+            sum: ExactSum::decode(reader)?,
+            min: float(reader)?,
+            max: float(reader)?,
+        })
+    }
+}
+
+fn float(reader: &mut Reader) -> Result<f64, Corrupt> {
+    ExactSum::decode(reader)?.as_float().ok_or(Corrupt("a value is no float"))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::super::hash_player;
+    use super::*;
+
+    /// One event a line: its player and its value, `-` for none.
+    fn cell_of(events: &str) -> Cell {
+        let mut cell = Cell::default();
+        for event in events.lines().map(str::trim) {
+            let (player, value) = event.split_once(' ').expect("a player and a value");
+            let player = (player != "-").then(|| hash_player(1, player.as_bytes()));
+            let value = value.parse().ok().map(|value: f64| (value, Bucket::of(value)));
+            cell.observe(player, value);
+        }
+        cell
+    }
+
+    fn check(events: &str, expected: Expect) {
+        let cell = cell_of(events);
+        let mut cut = Cell::default();
+        for event in events.lines().rev() {
+            cut.merge(&cell_of(event));
+        }
+        assert_eq!(cut, cell);
+        let mut text = format!("{} by {}", cell.count, cell.players.count());
+        if let Some(values) = &cell.values {
+            let Numbers { count, sum, min, max } = values.numbers();
+            let median = values.quantile(0.5).expect("there are values");
+            text += &format!(", {count} values {min}..{max}, sum {}, median {median:.2}", sum.value());
+        }
+        expected.assert_eq(&text);
+    }
+
+    #[test]
+    fn an_event_counts_with_and_without_player_and_value() {
+        check("- -\n- -", expect!["2 by 0"]);
+        check("ann -\nbo -\nann -", expect!["3 by 2"]);
+        check(
+            "ann 0.1\nbo 0.2\n- -",
+            expect!["3 by 2, 2 values 0.1..0.2, sum 0.30000000000000004, median 0.10"],
+        );
+        check("- 7\n- -3\n- 7", expect!["3 by 0, 3 values -3..7, sum 11, median 7.00"]);
+        check("- -0\n- 0", expect!["2 by 0, 2 values 0..0, sum 0, median 0.00"]);
+    }
+
+    #[test]
+    fn a_quantile_is_never_outside_of_what_there_was() {
+        check("- 101", expect!["1 by 0, 1 values 101..101, sum 101, median 101.00"]);
+    }
+
+    #[test]
+    fn a_counter_is_three_words() {
+        assert_eq!(size_of::<Cell>(), 24);
+        assert_eq!(cell_of("- -").heap_bytes(), 0);
+    }
+
+    #[test]
+    fn a_correction_makes_a_cell_empty_again() {
+        let mut cell = cell_of("- -\n- -");
+        cell.merge(&Cell { count: -2, ..Cell::default() });
+        assert!(cell.is_empty());
+    }
+}

@@ -1,0 +1,383 @@
+//! Medians and tails of values, to within one percent.
+
+use super::bytes::{Corrupt, Reader, put_signed, put_varint};
+
+/// Counts values by bucket, so that any quantile is known with a relative error below 1 %.
+///
+/// A DDSketch (Masson, Rim, Lee, "DDSketch", VLDB 2019) that never collapses buckets: there are 7,001 of
+/// them, so that merging is adding and nothing depends on order. Counts may be taken back.
+#[derive(Clone, Debug, Default)]
+pub struct Quantiles {
+    total: i64,
+    counts: Counts,
+}
+
+/// Where a value belongs: 0, or one of 3,500 buckets of either sign. Buckets are ordered as values are.
+///
+/// Between two powers of two, 2^e and 2^(e+1), there are 35 buckets: bucket ⌊35e + 6s³ - 21s² + 50s⌋ for
+/// 2^e (1 + s). This is the cubic that the reference implementations of DDSketch take for the logarithm
+/// (A = 6/35, B = -3/5, C = 10/7) times 35, with which no bucket is wider than e^0.02, and so no value
+/// in it further than tanh 0.01 < 1 % from [`Bucket::value`]. It needs no logarithm: all machines agree.
+///
+/// Less than 2^-40 (0.9e-12) counts as zero; 2^60 (1.15e18) and more is in the last bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bucket(i16);
+
+const PER_OCTAVE: i16 = 35;
+const OCTAVE_MIN: i16 = -40;
+const OCTAVES: i16 = 100;
+const BUCKET_MAX: i16 = PER_OCTAVE * OCTAVES;
+
+impl Bucket {
+    /// The bucket of a finite number.
+    #[inline]
+    pub fn of(value: f64) -> Bucket {
+        let bits = value.to_bits();
+        let octave = (bits >> 52 & 0x7ff) as i16 - 1_023 - OCTAVE_MIN;
+        let s = f64::from_bits(bits & ((1 << 52) - 1) | 1.0f64.to_bits()) - 1.0;
+        let inside = (((6.0 * s - 21.0) * s + 50.0) * s) as i16;
+        let place = match octave {
+            ..0 => 0,
+            OCTAVES.. => BUCKET_MAX,
+            _ => (octave * PER_OCTAVE + inside + 1).min(BUCKET_MAX),
+        };
+        Bucket(if value < 0.0 { -place } else { place })
+    }
+
+    /// What every value in it is within 1 % of.
+    pub fn value(self) -> f64 {
+        let Some(place) = self.0.unsigned_abs().checked_sub(1) else { return 0.0 };
+        let octave = i64::from(place / PER_OCTAVE as u16) + i64::from(OCTAVE_MIN);
+        let power = f64::from_bits(((octave + 1_023) as u64) << 52);
+        let value = MIDDLES[usize::from(place % PER_OCTAVE as u16)] * power;
+        if self.0 < 0 { -value } else { value }
+    }
+}
+
+/// In the first octave, what has the same relative distance to both ends of each bucket.
+static MIDDLES: [f64; PER_OCTAVE as usize] = middles();
+
+const fn middles() -> [f64; PER_OCTAVE as usize] {
+    let mut middles = [0.0; PER_OCTAVE as usize];
+    let mut inside = 0;
+    while inside < middles.len() {
+        let (low, high) = (1.0 + start(inside), 1.0 + start(inside + 1));
+        middles[inside] = 2.0 * low * high / (low + high);
+        inside += 1;
+    }
+    middles
+}
+
+/// Where 6s³ - 21s² + 50s reaches this number.
+const fn start(inside: usize) -> f64 {
+    let (mut low, mut high) = (0.0, 1.0);
+    let mut halvings = 0;
+    while halvings < 53 {
+        let s = (low + high) / 2.0;
+        if ((6.0 * s - 21.0) * s + 50.0) * s < inside as f64 {
+            low = s
+        } else {
+            high = s
+        }
+        halvings += 1;
+    }
+    high
+}
+
+/// The numbers in the buckets. Zeros may be among them.
+#[derive(Clone, Debug)]
+enum Counts {
+    /// In order.
+    Sparse(Vec<(Bucket, i64)>),
+    /// Each bucket from `first` on.
+    Window { first: i16, counts: Vec<i64> },
+}
+
+/// A window takes half of the memory of a list if it is full, and twice as much if it is a quarter full,
+/// but finds a bucket five times as fast.
+const WINDOW_PER_ENTRY: usize = 4;
+/// So few are found fast enough in a list.
+const SPARSE_MIN: usize = 8;
+
+impl Default for Counts {
+    fn default() -> Self {
+        Counts::Sparse(Vec::new())
+    }
+}
+
+impl PartialEq for Quantiles {
+    fn eq(&self, other: &Self) -> bool {
+        self.total == other.total && self.counts.iter().eq(other.counts.iter())
+    }
+}
+
+impl Quantiles {
+    /// Adds `times` values of this bucket, or takes them back if that is negative.
+    #[inline]
+    pub fn add(&mut self, bucket: Bucket, times: i64) {
+        self.total = self.total.wrapping_add(times);
+        self.counts.add(bucket, times);
+    }
+
+    /// Adds all that `other` has.
+    pub fn merge(&mut self, other: &Quantiles) {
+        self.total = self.total.wrapping_add(other.total);
+        other.counts.iter().for_each(|(bucket, count)| self.counts.add(bucket, count));
+    }
+
+    /// How many values there are.
+    pub fn count(&self) -> i64 {
+        self.total
+    }
+
+    /// Within 1 % of the smallest value that at least the share `q` of all values (0 to 1) do not
+    /// exceed. None if there are no values.
+    pub fn quantile(&self, q: f64) -> Option<f64> {
+        let rank = ((q * self.total as f64).ceil() as i64).clamp(1, self.total.max(1));
+        let mut passed = 0i64;
+        let reached = |(_, count): &(Bucket, i64)| {
+            passed = passed.wrapping_add(*count);
+            passed >= rank
+        };
+        self.counts.iter().find(reached).map(|(bucket, _)| bucket.value())
+    }
+
+    /// What it keeps outside of itself.
+    pub fn heap_bytes(&self) -> usize {
+        match &self.counts {
+            Counts::Sparse(entries) => entries.capacity() * size_of::<(Bucket, i64)>(),
+            Counts::Window { counts, .. } => counts.capacity() * size_of::<i64>(),
+        }
+    }
+
+    /// Writes how many buckets are in use, and for each how many are free before it, doubled, plus one if
+    /// a count other than 1 follows.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.counts.iter().count() as u64);
+        let mut next = -BUCKET_MAX;
+        for (Bucket(place), count) in self.counts.iter() {
+            put_varint(out, (place - next) as u64 * 2 + u64::from(count != 1));
+            if count != 1 {
+                put_signed(out, count);
+            }
+            next = place + 1;
+        }
+    }
+
+    /// Reads what [`Quantiles::encode`] wrote.
+    pub(super) fn decode(reader: &mut Reader) -> Result<Quantiles, Corrupt> {
+        let mut entries = Vec::with_capacity(reader.length(1)?);
+        let mut next = i64::from(-BUCKET_MAX);
+        for _ in 0..entries.capacity() {
+            let head = reader.varint()?;
+            let place = next.checked_add_unsigned(head >> 1).filter(|place| *place <= BUCKET_MAX.into());
+            let place = place.ok_or(Corrupt("a bucket is out of range"))?;
+            let count = if head & 1 == 0 { 1 } else { reader.signed()? };
+            if head & 1 == 1 && (count == 0 || count == 1) {
+                return Err(Corrupt("a bucket's count is malformed"));
+            }
+            entries.push((Bucket(place as i16), count));
+            next = place + 1;
+        }
+        let total = entries.iter().fold(0i64, |total, (_, count)| total.wrapping_add(*count));
+        Ok(Quantiles { total, counts: Counts::Sparse(entries).cheapest() })
+    }
+}
+
+impl Counts {
+    #[inline]
+    fn add(&mut self, bucket: Bucket, times: i64) {
+        match self.find(bucket) {
+            Some(count) => *count = count.wrapping_add(times),
+            None => self.insert(bucket, times),
+        }
+    }
+
+    #[inline]
+    fn find(&mut self, bucket: Bucket) -> Option<&mut i64> {
+        match self {
+            // Before the first is a very large index.
+            Counts::Window { first, counts } => counts.get_mut((bucket.0 - *first) as usize),
+            Counts::Sparse(entries) => {
+                let at = entries.binary_search_by_key(&bucket, |(bucket, _)| *bucket).ok()?;
+                Some(&mut entries[at].1)
+            }
+        }
+    }
+
+    /// Makes room for a bucket that is not there.
+    #[cold]
+    fn insert(&mut self, bucket: Bucket, times: i64) {
+        let mut entries = self.take_entries();
+        let at = entries.partition_point(|(other, _)| *other < bucket);
+        if entries.len() == entries.capacity() {
+            // From one on: most lists stay at one or two.
+            entries.reserve_exact(entries.len().max(1));
+        }
+        entries.insert(at, (bucket, times));
+        *self = Counts::Sparse(entries).cheapest();
+    }
+
+    fn take_entries(&mut self) -> Vec<(Bucket, i64)> {
+        match std::mem::take(self) {
+            Counts::Sparse(entries) => entries,
+            window => window.iter().collect(),
+        }
+    }
+
+    fn cheapest(self) -> Counts {
+        let Counts::Sparse(entries) = &self else { return self };
+        let [(first, _), .., (last, _)] = entries[..] else { return self };
+        let span = (last.0 - first.0) as usize + 1;
+        if entries.len() <= SPARSE_MIN || span > entries.len() * WINDOW_PER_ENTRY {
+            return self;
+        }
+        let mut counts = vec![0; span];
+        entries.iter().for_each(|(bucket, count)| counts[(bucket.0 - first.0) as usize] = *count);
+        Counts::Window { first: first.0, counts }
+    }
+
+    /// The buckets in use, in order.
+    fn iter(&self) -> impl Iterator<Item = (Bucket, i64)> {
+        let (entries, first, counts): (&[_], _, &[i64]) = match self {
+            Counts::Sparse(entries) => (entries, 0, &[]),
+            Counts::Window { first, counts } => (&[], *first, counts),
+        };
+        let window = counts.iter().zip(first..).map(|(count, place)| (Bucket(place), *count));
+        entries.iter().copied().chain(window).filter(|(_, count)| *count != 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sketch_of(values: &[f64]) -> Quantiles {
+        values.iter().fold(Quantiles::default(), |mut quantiles, value| {
+            quantiles.add(Bucket::of(*value), 1);
+            quantiles
+        })
+    }
+
+    fn bytes(quantiles: &Quantiles) -> Vec<u8> {
+        let mut out = Vec::new();
+        quantiles.encode(&mut out);
+        out
+    }
+
+    fn decoded(bytes: &[u8]) -> Result<Quantiles, Corrupt> {
+        let mut reader = Reader(bytes);
+        let quantiles = Quantiles::decode(&mut reader)?;
+        reader.end().map(|()| quantiles)
+    }
+
+    fn is_near(estimate: f64, exact: f64) -> bool {
+        (estimate - exact).abs() <= 0.01 * exact.abs()
+    }
+
+    fn check(values: &[f64]) {
+        let quantiles = sketch_of(values);
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        for q in [0.0, 0.5, 0.9, 0.99, 1.0] {
+            let rank = (q * values.len() as f64).ceil().max(1.0) as usize;
+            let (estimate, exact) = (quantiles.quantile(q).expect("there are values"), sorted[rank - 1]);
+            assert!(is_near(estimate, exact), "p{q} of {} values: {estimate} for {exact}", values.len());
+        }
+        assert_eq!(decoded(&bytes(&quantiles)), Ok(quantiles));
+    }
+
+    #[test]
+    fn quantiles_are_within_one_percent() {
+        check(&[0.0]);
+        check(&[-0.0, 7.0, -7.0]);
+        check(&(1..=1_000).map(f64::from).collect::<Vec<_>>());
+        check(&(-500..=500).map(|value| f64::from(value) / 7.0).collect::<Vec<_>>());
+        check(&(0..90).map(|power| 2f64.powi(power - 35)).collect::<Vec<_>>());
+        assert_eq!(Quantiles::default().quantile(0.5), None);
+    }
+
+    #[test]
+    fn the_ends_of_every_bucket_are_within_one_percent_and_in_order() {
+        let mut places: Vec<i16> = Vec::new();
+        for octave in -40..60 {
+            for inside in 0..PER_OCTAVE as usize {
+                let low = (1.0 + start(inside)) * 2f64.powi(octave);
+                for value in [low.next_down(), low, low.next_up()] {
+                    let bucket = Bucket::of(value);
+                    assert!(is_near(bucket.value(), value) || value < 2f64.powi(-40), "{value}");
+                    assert_eq!(Bucket::of(-value), Bucket(-bucket.0));
+                    assert_eq!(Bucket::of(bucket.value()), bucket);
+                    places.push(bucket.0);
+                }
+            }
+        }
+        assert!(places.is_sorted());
+        places.dedup();
+        assert!(places.iter().copied().eq(0..=BUCKET_MAX));
+    }
+
+    #[test]
+    fn what_is_too_small_is_zero_and_what_is_too_large_is_in_the_last_bucket() {
+        let places =
+            [0.9e-12, -f64::MIN_POSITIVE, 1.16e18, f64::MAX, f64::MIN].map(|value| Bucket::of(value).0);
+        assert_eq!(places, [0, 0, BUCKET_MAX, BUCKET_MAX, -BUCKET_MAX]);
+    }
+
+    /// The numbers are stored for ever.
+    #[test]
+    fn buckets_keep_their_numbers() {
+        let places = [1e-12, 0.1, 1.0, 1.5, 20.0, 1e6, 1e18, -1.0].map(|value| Bucket::of(value).0);
+        assert_eq!(places, [5, 1_284, 1_401, 1_421, 1_552, 2_098, 3_493, -1_401]);
+    }
+
+    #[test]
+    fn values_that_are_taken_back_leave_no_trace() {
+        let mut quantiles = sketch_of(&[1.0, 2.0, 3.0]);
+        quantiles.add(Bucket::of(2.0), -1);
+        assert_eq!(quantiles, sketch_of(&[3.0, 1.0]));
+        assert_eq!(bytes(&quantiles), bytes(&sketch_of(&[1.0, 3.0])));
+    }
+
+    fn values() -> impl Strategy<Value = Vec<f64>> {
+        let one = (-12.0..18.0f64, 1.0..3.0f64, 0u32..12).prop_map(|(magnitude, factor, kind)| match kind {
+            0 => 0.0,
+            1..4 => -factor * 10f64.powf(magnitude / 3.0),
+            4..8 => factor * 100.0,
+            _ => (factor * 10f64.powf(magnitude)).min(1e18),
+        });
+        prop::collection::vec(one, 1..400)
+    }
+
+    proptest! {
+        #[test]
+        fn quantiles_of_any_magnitudes_are_within_one_percent(values in values()) {
+            check(&values);
+        }
+
+        #[test]
+        fn order_and_cut_change_no_byte(values in values(), cut: prop::sample::Index) {
+            let mut sorted = values.clone();
+            sorted.sort_by(f64::total_cmp);
+            let (left, right) = sorted.split_at(cut.index(values.len() + 1));
+            let mut merged = sketch_of(right);
+            merged.merge(&sketch_of(left));
+            prop_assert_eq!(&merged, &sketch_of(&values));
+            prop_assert_eq!(bytes(&merged), bytes(&sketch_of(&values)));
+        }
+
+        #[test]
+        fn any_bytes_are_quantiles_in_their_one_form_or_refused(
+            values in values(),
+            noise in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        ) {
+            let mut noisy = bytes(&sketch_of(&values));
+            noise.iter().for_each(|(at, byte)| *at.get_mut(&mut noisy) = *byte);
+            if let Ok(quantiles) = decoded(&noisy) {
+                prop_assert_eq!(bytes(&quantiles), noisy);
+            }
+        }
+    }
+}
