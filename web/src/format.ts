@@ -1,0 +1,97 @@
+/** Numbers, times and names as a person reads them. */
+import { OTHER } from './live/answer'
+
+const whole = new Intl.NumberFormat('en', { maximumFractionDigits: 0 })
+const tenths = new Intl.NumberFormat('en', { minimumFractionDigits: 1, maximumFractionDigits: 1 })
+const short = new Intl.NumberFormat('en', { notation: 'compact', maximumSignificantDigits: 3 })
+const exact = new Intl.NumberFormat('en', { maximumFractionDigits: 3 })
+const percent = new Intl.NumberFormat('en', { style: 'percent', maximumFractionDigits: 0 })
+const regions = new Intl.DisplayNames(['en'], { type: 'region' })
+
+/** 12345 → `12,345`. */
+export function count(value: number): string {
+  return whole.format(value)
+}
+
+/** A count that has to fit a headline: exact below a hundred thousand, then three digits. */
+export function headline(value: number): string {
+  return value < 100_000 ? whole.format(value) : short.format(value)
+}
+
+/** A label of an axis: `1.5K`. */
+export function tick(value: number): string {
+  return value < 1_000 ? exact.format(value) : short.format(value)
+}
+
+/** A mean per second: with a tenth while it is small enough for one to matter. */
+export function rate(value: number): string {
+  return value < 100 ? tenths.format(value) : headline(value)
+}
+
+/** A value that came with an event. */
+export function amount(value: number): string {
+  return exact.format(value)
+}
+
+/** 0.004 → `<1%`: a share that exists is never shown as nothing. */
+export function share(value: number): string {
+  return value > 0 && value < 0.01 ? '<1%' : percent.format(value)
+}
+
+/** `11:02:45` in the zone given. */
+export function clock(time: string | number, tz: string): string {
+  return formatter(tz, { hour: '2-digit', minute: '2-digit', second: '2-digit' }).format(
+    new Date(time),
+  )
+}
+
+/** `11:02:45.123`. */
+export function clockMs(time: string, tz: string): string {
+  return formatter(tz, {
+    hour: '2-digit',
+    minute: '2-digit',
+    second: '2-digit',
+    fractionalSecondDigits: 3,
+  }).format(new Date(time))
+}
+
+/** `11:02`. */
+export function minute(time: string | number, tz: string): string {
+  return formatter(tz, { hour: '2-digit', minute: '2-digit' }).format(new Date(time))
+}
+
+/** `20 Nov, 00:00`. */
+export function dayAndMinute(time: string, tz: string): string {
+  const options: Intl.DateTimeFormatOptions = {
+    day: 'numeric',
+    month: 'short',
+    hour: '2-digit',
+    minute: '2-digit',
+  }
+  return formatter(tz, options).format(new Date(time))
+}
+
+/** `FR` → `France`; what is no country says so in words. */
+export function countryName(code: string): string {
+  if (code === OTHER) return 'Other countries'
+  if (!/^[A-Z]{2}$/.test(code) || code === 'ZZ' || code === 'XX') return 'Unknown'
+  return regions.of(code) ?? code
+}
+
+/** `event_name_too_long` → `event name too long`. */
+export function words(label: string): string {
+  return label.replaceAll('_', ' ')
+}
+
+const formatters = new Map<string, Intl.DateTimeFormat>()
+
+/** Making a formatter costs about a hundred uses of it, so each is made once. */
+function formatter(tz: string, options: Intl.DateTimeFormatOptions): Intl.DateTimeFormat {
+  const name = `${tz} ${Object.keys(options).join()}`
+  let known = formatters.get(name)
+  if (!known) {
+    known = new Intl.DateTimeFormat('en-GB', { timeZone: tz, hourCycle: 'h23', ...options })
+    formatters.set(name, known)
+  }
+  return known
+}

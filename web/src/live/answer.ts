@@ -1,0 +1,103 @@
+/** A query's answer that is kept current by changes, and the ways the page reads it. */
+import type { Key, QueryAnswer, QueryChange, Series } from './protocol'
+
+/** A day of minutes: what an answer may grow to before the server resets it. */
+const TIMES_MAX = 1440
+
+/** What the server calls the row of everything beyond the top. */
+export const OTHER = '(other)'
+
+export function applyChange(answer: QueryAnswer, change: QueryChange): QueryAnswer {
+  const next: QueryAnswer = {
+    ...answer,
+    as_of: change.as_of,
+    times: [...answer.times],
+    series: answer.series.map((series) => ({ ...series, values: [...series.values] })),
+  }
+  for (const point of change.points ?? []) setPoint(next, point.key, point.time, point.value)
+  for (const { key, total } of change.totals ?? []) setTotal(next, key, total)
+  return withinLimit(next)
+}
+
+function setPoint(answer: QueryAnswer, key: Key, time: string, value: number): void {
+  const series = seriesOf(answer, key)
+  const slot = slotOf(answer, time)
+  if (slot >= 0) series.values[slot] = value
+}
+
+function setTotal(answer: QueryAnswer, key: Key, total: number): void {
+  const series = seriesOf(answer, key)
+  series.total = total
+  if (answer.times.length === 1) series.values[0] = total
+}
+
+function seriesOf(answer: QueryAnswer, key: Key): Series {
+  const found = answer.series.find((series) => sameKey(series.key, key))
+  if (found) return found
+  const fresh: Series = { key, values: answer.times.map(() => 0), total: 0 }
+  answer.series.push(fresh)
+  return fresh
+}
+
+/** The slot of a time; a time after the last one gets a new slot, one in between has none. */
+function slotOf(answer: QueryAnswer, time: string): number {
+  const at = Date.parse(time)
+  const found = answer.times.findIndex((known) => Date.parse(known) === at)
+  if (found >= 0) return found
+  const last = answer.times.at(-1)
+  if (last !== undefined && at < Date.parse(last)) return -1
+  answer.times.push(time)
+  for (const series of answer.series) series.values.push(0)
+  return answer.times.length - 1
+}
+
+function withinLimit(answer: QueryAnswer): QueryAnswer {
+  const surplus = answer.times.length - TIMES_MAX
+  if (surplus <= 0) return answer
+  return {
+    ...answer,
+    times: answer.times.slice(surplus),
+    series: answer.series.map((series) => ({ ...series, values: series.values.slice(surplus) })),
+  }
+}
+
+function sameKey(left: Key, right: Key): boolean {
+  const names = Object.keys(left)
+  return names.length === Object.keys(right).length && names.every((n) => left[n] === right[n])
+}
+
+/**
+ * The last `count` minutes of an answer by the minute, the running one last. Minutes the server did
+ * not name had no events.
+ */
+export function lastMinutes(
+  answer: QueryAnswer,
+  nowMs: number,
+  count: number,
+): { times: number[]; values: number[] } {
+  const values = new Map<number, number>()
+  const series = answer.series[0]?.values ?? []
+  answer.times.forEach((time, i) => values.set(Date.parse(time) / 60_000, series[i] ?? 0))
+  const newest = Math.max(Math.floor(nowMs / 60_000), ...values.keys())
+  const minutes = Array.from({ length: count }, (_, i) => newest - count + 1 + i)
+  return {
+    times: minutes.map((minute) => minute * 60),
+    values: minutes.map((minute) => values.get(minute) ?? 0),
+  }
+}
+
+export interface Row {
+  name: string
+  total: number
+  /** Of the sum of all rows, 0 to 1. */
+  share: number
+}
+
+/** One row per value of `dimension`, greatest first, the rest of them all last. */
+export function ranking(answer: QueryAnswer, dimension: string): Row[] {
+  const sum = answer.series.reduce((total, series) => total + series.total, 0)
+  return answer.series
+    .filter((series) => series.total > 0)
+    .map(({ key, total }) => ({ name: key[dimension] ?? '', total, share: total / sum }))
+    .sort((a, b) => Number(a.name === OTHER) - Number(b.name === OTHER) || b.total - a.total)
+}
