@@ -1,0 +1,75 @@
+//! A JSON number: exact, whatever its length, and cheap when it is short.
+
+use std::borrow::Cow;
+
+/// A number whose syntax has been checked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Number<'a> {
+    /// As it was sent.
+    pub text: &'a str,
+    /// All digits before an exponent as one integer; exact if there are at most 19.
+    pub mantissa: u64,
+    /// Digits before an exponent.
+    pub digits: usize,
+    /// Digits after the point.
+    pub decimals: usize,
+    /// `1e5`.
+    pub has_exponent: bool,
+}
+
+/// An integer up to here is a finite binary fraction of 53 bits, so it is its own nearest `f64`.
+const EXACT_MAX: u64 = 1 << 53;
+
+/// The powers of ten that an `f64` holds exactly.
+const POWERS: [f64; 23] = [
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18,
+    1e19, 1e20, 1e21, 1e22,
+];
+
+impl<'a> Number<'a> {
+    /// The nearest `f64`; infinite if the number is too large.
+    ///
+    /// Two exact operands give a correctly rounded quotient (Clinger, "How to read floating point
+    /// numbers accurately", 1990); everything else takes the standard library's slower way.
+    #[inline(always)]
+    pub fn value(&self) -> f64 {
+        if !self.fits_mantissa() || self.mantissa > EXACT_MAX || self.decimals >= POWERS.len() {
+            return self.value_of_text();
+        }
+        let value = self.mantissa as f64 / POWERS[self.decimals];
+        if self.is_negative() { -value } else { value }
+    }
+
+    /// The number as text if it is whole: `12`, also for `12.0` and `1.2e1`.
+    pub fn whole(&self) -> Option<Cow<'a, str>> {
+        if self.decimals == 0 && !self.has_exponent {
+            return Some(Cow::Borrowed(if self.text == "-0" { "0" } else { self.text }));
+        }
+        let value = self.value();
+        let is_exact_whole = value.fract() == 0.0 && value.abs() < EXACT_MAX as f64;
+        is_exact_whole.then(|| Cow::Owned((value as i64).to_string()))
+    }
+
+    /// The number without its fraction, if it fits.
+    pub fn truncated(&self) -> Option<i64> {
+        if self.decimals == 0 && self.fits_mantissa() {
+            let magnitude = i64::try_from(self.mantissa).ok()?;
+            return Some(if self.is_negative() { -magnitude } else { magnitude });
+        }
+        let value = self.value();
+        (value.abs() < i64::MAX as f64).then_some(value as i64)
+    }
+
+    fn fits_mantissa(&self) -> bool {
+        self.digits <= 19 && !self.has_exponent
+    }
+
+    fn is_negative(&self) -> bool {
+        self.text.starts_with('-')
+    }
+
+    #[cold]
+    fn value_of_text(&self) -> f64 {
+        self.text.parse().expect("a JSON number is a Rust number")
+    }
+}
