@@ -4,7 +4,8 @@
  */
 import { readFileSync } from 'node:fs'
 import { svelte } from '@sveltejs/vite-plugin-svelte'
-import { defineConfig, type Plugin } from 'vite'
+import type { Plugin } from 'vite'
+import { defineConfig } from 'vitest/config'
 
 /** What `npm run dev` talks to: a running server, or the mock. */
 const SERVER = process.env.PLAYMETER_URL ?? 'http://127.0.0.1:4173'
@@ -59,4 +60,4 @@ export default defineConfig({
   },
   server: { proxy: { '/v1': SERVER, '/sign-in': SERVER } },
   test: { include: ['src/**/*.test.ts'] },
-} as Parameters<typeof defineConfig>[0] & { test: { include: string[] } })
+})
