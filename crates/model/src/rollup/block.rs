@@ -217,11 +217,11 @@ fn put_counts(out: &mut Vec<u8>, counts: &[i64]) {
     }
 }
 
-/// The bits for the largest, unless varints are shorter.
-fn packed_width(numbers: impl Iterator<Item = u64> + Clone) -> Option<u32> {
-    let width = 64 - numbers.clone().max().unwrap_or(0).leading_zeros();
-    let packed = (numbers.clone().count() * width as usize).div_ceil(8);
-    (packed <= numbers.map(varint_bytes).sum()).then_some(width)
+/// The bits for the largest, unless varints are shorter. These have a byte at least.
+fn packed_width(numbers: impl ExactSizeIterator<Item = u64> + Clone) -> Option<u32> {
+    let width = 64 - numbers.clone().fold(0, |all, number| all | number).leading_zeros();
+    let packed = (numbers.len() * width as usize).div_ceil(8);
+    (packed <= numbers.len() || packed <= numbers.map(varint_bytes).sum()).then_some(width)
 }
 
 fn read_counts(reader: &mut Reader, counts: &mut [i64]) -> Result<(), Corrupt> {

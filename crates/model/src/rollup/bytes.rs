@@ -135,18 +135,15 @@ impl<'a> Reader<'a> {
 
     /// Gives each of `values` its `width` bits.
     pub(crate) fn packed(&mut self, width: u32, values: &mut [u64]) -> Result<(), Corrupt> {
-        let mut bytes = self.take((values.len() * width as usize).div_ceil(8))?.iter();
-        let (mut pending, mut bits) = (0u128, 0);
-        for value in values {
-            while bits < width {
-                pending |= u128::from(*bytes.next().expect("as many bytes as bits were taken")) << bits;
-                bits += 8;
-            }
-            *value = pending as u64 & (u64::MAX >> (64 - width.max(1)));
-            pending >>= width;
-            bits -= width;
+        let bytes = self.take((values.len() * width as usize).div_ceil(8))?;
+        let mask = if width == 0 { 0 } else { u64::MAX >> (64 - width) };
+        let mut bit = 0;
+        for value in &mut *values {
+            *value = (window(bytes, bit / 8) >> (bit % 8)) as u64 & mask;
+            bit += width as usize;
         }
-        if pending == 0 { Ok(()) } else { Err(Corrupt("padding is not zero")) }
+        let padding = if bit % 8 == 0 { 0 } else { window(bytes, bit / 8) >> (bit % 8) };
+        if padding == 0 { Ok(()) } else { Err(Corrupt("padding is not zero")) }
     }
 
     pub(crate) fn set<const LEN: usize>(&mut self) -> Result<u64, Corrupt> {
@@ -178,6 +175,18 @@ impl<'a> Reader<'a> {
     pub(crate) fn end(self) -> Result<(), Corrupt> {
         if self.0.is_empty() { Ok(()) } else { Err(Corrupt("goes on after its end")) }
     }
+}
+
+/// 16 bytes from there on, with zeros after the last.
+#[inline]
+fn window(bytes: &[u8], at: usize) -> u128 {
+    let rest = bytes.get(at..).unwrap_or_default();
+    if let Some(whole) = rest.first_chunk() {
+        return u128::from_le_bytes(*whole);
+    }
+    let mut padded = [0; 16];
+    padded[..rest.len()].copy_from_slice(rest);
+    u128::from_le_bytes(padded)
 }
 
 #[cfg(test)]

@@ -310,7 +310,7 @@ mod tests {
     /// The standard error is 1.04 / sqrt(2^14) = 0.81 %.
     #[test]
     fn at_a_million_players_the_typical_error_is_below_1_1_percent() {
-        let (seeds, million) = (16, 1_000_000u64);
+        let (seeds, million) = (32, 1_000_000u64);
         let square = |seed: u64| {
             let mut distinct = Distinct::default();
             (0..million).for_each(|player| distinct.insert(hash_player(seed, &player.to_le_bytes())));

@@ -9,6 +9,8 @@ pub(super) struct Registers(Box<[u8; REGISTERS]>);
 
 const INDEX_BITS: u32 = 14;
 const REGISTERS: usize = 1 << INDEX_BITS;
+/// So many are looked at together: ranks that need a byte are rare.
+const SOME: usize = 64;
 const RANK_MAX: u8 = (64 - INDEX_BITS) as u8 + 1;
 
 /// 1 / (2 ln 2), of the estimator for infinitely many registers.
@@ -71,7 +73,11 @@ impl Registers {
         let (low, high) = self.0.split_at(REGISTERS / 2);
         out.push(lowest);
         out.extend(low.iter().zip(high).map(|(low, high)| above(*low) | above(*high) << 4));
-        out.extend(self.0.iter().filter(|rank| **rank - lowest >= 15));
+        for some in self.0.as_chunks::<SOME>().0 {
+            if some.iter().copied().fold(0, u8::max) - lowest >= 15 {
+                out.extend(some.iter().filter(|rank| **rank - lowest >= 15));
+            }
+        }
     }
 
     pub(super) fn decode(reader: &mut Reader) -> Result<Registers, Corrupt> {
@@ -94,20 +100,22 @@ impl Registers {
         if lowest > RANK_MAX {
             return Err(Corrupt("a register is out of range"));
         }
-        for register in self.0.iter_mut() {
-            *register = match *register {
-                15 => reader.byte()?,
-                above => {
-                    *register = above + lowest;
-                    continue;
-                }
-            };
-            if *register < lowest + 15 {
-                return Err(Corrupt("a register is too low"));
+        for some in self.0.as_chunks_mut::<SOME>().0 {
+            if !some.contains(&15) {
+                some.iter_mut().for_each(|register| *register += lowest);
+                continue;
+            }
+            for register in some {
+                *register = if *register == 15 { high_rank(lowest, reader)? } else { *register + lowest };
             }
         }
         Ok(())
     }
+}
+
+fn high_rank(lowest: u8, reader: &mut Reader) -> Result<u8, Corrupt> {
+    let rank = reader.byte()?;
+    if rank >= lowest + 15 { Ok(rank) } else { Err(Corrupt("a register is too low")) }
 }
 
 /// x + Σ x^(2^k) · 2^(k-1)
