@@ -482,8 +482,12 @@ fn lengths_count_what_a_string_says_not_how_it_is_written() {
     let text = |field: &str, unit: &str, len: usize| format!("\"{field}\":\"{}\"", unit.repeat(len));
     check_limit(128, |len| text("player", "\\u0078", len), Reject::PlayerTooLong);
     check_limit(128, |len| text("level", "\\n", len), Reject::DimensionTooLong);
-    let prop = |len| format!("\"props\":{{\"k\":\"{}\"}}", "\\/".repeat(len));
-    check_limit(1024, prop, Reject::PropStringTooLong);
+    for (unit, len) in
+        [("\\/", 1024), ("\\u00e9", 512), ("\\u20ac", 341), ("\\ud83d\\ude00", 256), ("\\udead", 341)]
+    {
+        let prop = |len| format!("\"props\":{{\"k\":\"{}\"}}", unit.repeat(len));
+        check_limit(len, prop, Reject::PropStringTooLong);
+    }
     check_limit(64, |len| format!("\"player\":\"{}\"", "\\u00e9".repeat(len)), Reject::PlayerTooLong);
     check_limit(32, |len| format!("\"player\":\"{}\"", "\\ud83d\\ude00".repeat(len)), Reject::PlayerTooLong);
     check_limit(32, |len| format!("\"player\":\"{}\"", "😀".repeat(len)), Reject::PlayerTooLong);
