@@ -194,8 +194,8 @@ impl<X: Default + Send + 'static> Committer<X> {
 
     /// Makes durable what was written without a sync.
     pub fn sync(&mut self) {
-        if let Err(failure) = self.make_durable() {
-            self.stop(failure);
+        if let Err(error) = self.make_durable() {
+            self.stop(error);
         }
     }
 
@@ -203,9 +203,7 @@ impl<X: Default + Send + 'static> Committer<X> {
     pub fn close(mut self) {
         self.queue.close(LogError::Closed);
         self.step((self.core.options.clock)());
-        if !self.ended {
-            self.sync();
-        }
+        self.sync();
         self.end(LogError::Closed);
     }
 
@@ -434,6 +432,8 @@ impl<X: Default + Send + 'static> Committer<X> {
         let folder = &self.core.folder;
         let marked = folder.disk.create(&folder.suspect_path(self.active.first));
         let _ = marked.and_then(|_| folder.disk.sync_folder(&folder.path));
+        // Nothing may sync these again and take the success of that for theirs.
+        self.unsynced = Unsynced::default();
         self.end(LogError::Stopped);
         report_fatal(&self.core, &error);
     }

@@ -6,11 +6,12 @@
 //! it is bad it counts as torn.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::disk::{Disk, DiskFile, write_all, write_zeros};
-use crate::error::{Damage, LogError};
+use crate::disk::{Disk, DiskFile, read_full, write_all, write_zeros};
+use crate::error::{Damage, LogError, is_no_space};
 use crate::folder::{
     Active, Folder, Name, Publish, Segment, Segments, Spare, UNFINISHED, URGENT, parse_name,
 };
@@ -36,15 +37,13 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, path: &Path, options: &Options) -> Re
     let firsts = segments_of(&names);
     let spare = names.contains(&Name::Spare).then(|| folder.found_spare().ok()).flatten();
     let Some((last, closed)) = firsts.split_last() else { return begin(folder, spare, options) };
-    if names.contains(&Name::Suspect(*last)) {
-        rewrite(&folder, *last)?;
-    }
     let mut list = VecDeque::with_capacity(firsts.len() + 1);
     for first in closed {
         list.push_back(closed_segment(&folder, *first)?);
     }
-    let end = Ending::find(&folder, *last)?;
-    end.settle(folder, list, spare)
+    let mut end = Ending::find(&folder, *last)?;
+    end.settle(&folder, names.contains(&Name::Suspect(*last)))?;
+    Ok(end.recovered(folder, list, spare))
 }
 
 fn names(folder: &Folder) -> Result<Vec<Name>, LogError> {
@@ -104,38 +103,40 @@ fn closed_segment(folder: &Folder, first: u64) -> Result<Segment, LogError> {
     Ok(Segment::new(first, folder.header(&*file, first)?, bytes))
 }
 
-/// A segment whose sync failed may be whole in the system's cache and not on the disk, and the system
-/// believes it is. What can be read of it is written to new blocks; the old ones are not synced again.
-fn rewrite(folder: &Folder, first: u64) -> Result<(), LogError> {
-    let (path, unfinished) = (folder.segment_path(first), folder.path.join(URGENT));
-    let copy = || -> std::io::Result<()> {
-        let from = folder.disk.open(&path)?;
-        let to = folder.disk.create(&unfinished)?;
-        let (mut at, mut block) = (0, vec![0; 1 << 20]);
-        loop {
-            let read = crate::disk::read_full(&*from, &mut block, at)?;
-            if read == 0 {
-                break;
-            }
-            write_all(&*to, &block[..read], at)?;
-            at += read as u64;
+/// Copies the beginning of a segment to a new file, which takes its place.
+fn rewrite(folder: &Folder, active: &Active) -> std::io::Result<Arc<dyn DiskFile>> {
+    let (path, unfinished) = (folder.segment_path(active.first), folder.path.join(URGENT));
+    // Left over from an attempt that found no room.
+    let _ = folder.disk.remove(&unfinished);
+    let file = folder.disk.create(&unfinished)?;
+    let written = copy(&*active.file, &*file, 0..active.at).and_then(|()| file.sync());
+    written.inspect_err(|_| drop(folder.disk.remove(&unfinished)))?;
+    folder.disk.rename(&unfinished, &path)?;
+    folder.disk.sync_folder(&folder.path)?;
+    Ok(file)
+}
+
+/// Copies a range of one file to the same place of another, or of itself.
+fn copy(from: &dyn DiskFile, to: &dyn DiskFile, range: Range<u64>) -> std::io::Result<()> {
+    let mut block = vec![0; (range.end - range.start).min(1 << 20) as usize];
+    let mut at = range.start;
+    while at < range.end {
+        let part = block.len().min((range.end - at) as usize);
+        let read = read_full(from, &mut block[..part], at)?;
+        if read == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
         }
-        to.sync()?;
-        folder.disk.rename(&unfinished, &path)?;
-        folder.disk.sync_folder(&folder.path)?;
-        folder.disk.remove(&folder.suspect_path(first))
-    };
-    copy().map_err(LogError::io("rewriting", &path))
+        write_all(to, &block[..read], at)?;
+        at += read as u64;
+    }
+    Ok(())
 }
 
 /// Where the last segment ends, before anything is changed.
 struct Ending {
     active: Active,
     segment: Segment,
-    next: u64,
-    damage: Vec<Gap>,
-    /// Bytes to be zeroed.
-    torn: std::ops::Range<u64>,
+    walked: Walked,
 }
 
 impl Ending {
@@ -149,30 +150,54 @@ impl Ending {
         let walked =
             walk(&*file, &mut segment, header.salt, bytes).map_err(LogError::io("reading", &path))?;
         let active = Active { file, first, salt: header.salt, at: walked.torn.start, prepared: bytes };
-        let (next, damage, torn) = (walked.next, walked.damage, walked.torn);
-        Ok(Ending { active, segment, next, damage, torn })
+        Ok(Ending { active, segment, walked })
     }
 
     /// Cuts what is torn, and makes durable what an earlier run may have left to the system: from here
-    /// on whatever is found counts as durable.
-    fn settle(
-        self,
-        folder: Folder,
-        mut list: VecDeque<Segment>,
-        spare: Option<Spare>,
-    ) -> Result<Recovered, LogError> {
-        let Ending { active, segment, next, damage, torn } = self;
-        let path = folder.segment_path(active.first);
-        write_zeros(&*active.file, torn.start, torn.end).map_err(LogError::io("cutting", &path))?;
-        active.file.sync().map_err(LogError::io("syncing", &path))?;
+    /// on whatever is found counts as durable. If it fails, the next start finds what this one found.
+    fn settle(&mut self, folder: &Folder, suspect: bool) -> Result<(), LogError> {
+        let path = folder.segment_path(self.active.first);
+        if suspect || !self.walked.torn.is_empty() {
+            self.move_to_new_file(folder).map_err(LogError::io("rewriting", &path))?;
+        }
+        let (file, unconfirmed) = (&*self.active.file, self.walked.unconfirmed..self.active.at);
+        copy(file, file, unconfirmed).map_err(LogError::io("writing", &path))?;
+        file.sync().map_err(LogError::io("syncing", &path))?;
         folder.disk.sync_folder(&folder.path).map_err(LogError::io("syncing", &folder.path))?;
+        if suspect {
+            let marker = folder.suspect_path(self.active.first);
+            folder.disk.remove(&marker).map_err(LogError::io("removing", &marker))?;
+        }
+        Ok(())
+    }
+
+    /// The blocks under a failed sync may be bad, and zeros written over a torn end would have to
+    /// become durable before a second start looks at them: a new file has neither problem. A disk
+    /// without room for it leaves the zeros.
+    fn move_to_new_file(&mut self, folder: &Folder) -> std::io::Result<()> {
+        match rewrite(folder, &self.active) {
+            Ok(file) => {
+                self.active.file = file;
+                self.active.prepared = self.active.at;
+                self.segment.bytes = self.active.at;
+                Ok(())
+            }
+            Err(error) if is_no_space(&error) => {
+                write_zeros(&*self.active.file, self.walked.torn.start, self.walked.torn.end)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn recovered(self, folder: Folder, mut list: VecDeque<Segment>, spare: Option<Spare>) -> Recovered {
+        let Ending { active, segment, walked: Walked { next, damage, torn, .. } } = self;
         list.push_back(segment);
         let segments = Segments::new(list, active.at);
         for gap in damage {
             segments.note(&damage_of(active.first, gap));
         }
         let torn_bytes = torn.end - torn.start;
-        Ok(Recovered { folder, segments, active, next, torn_bytes, spare })
+        Recovered { folder, segments, active, next, torn_bytes, spare }
     }
 }
 
@@ -185,7 +210,12 @@ pub(crate) fn damage_of(segment: u64, gap: Gap) -> Damage {
 pub(crate) struct Walked {
     pub(crate) next: u64,
     pub(crate) damage: Vec<Gap>,
-    pub(crate) torn: std::ops::Range<u64>,
+    /// Bytes to be cut; it begins where the next frame goes.
+    pub(crate) torn: Range<u64>,
+    /// From this byte on nothing proves that it was synced. After a failed sync, or if the process
+    /// ended before one, it may be in the system's cache alone, and the system may believe that it is
+    /// on the disk: it is written again before it is synced.
+    pub(crate) unconfirmed: u64,
 }
 
 /// Walks over a last segment and tells damage from a torn end.
@@ -197,10 +227,16 @@ pub(crate) fn walk(
 ) -> std::io::Result<Walked> {
     let mut scanner = Scanner::new(file, salt, FRAMES_FROM, bytes, segment.first);
     let (mut gaps, mut synced_until): (Vec<Gap>, u64) = (Vec::new(), 0);
+    // The frames not known to be synced: those of the last moments, or one.
+    let mut unconfirmed = VecDeque::new();
     let (end, garbage_until) = loop {
         match scanner.step(Payload::Check)? {
             Step::Frame { at, header, .. } => {
                 synced_until = synced_until.max(header.synced_until);
+                unconfirmed.push_back((header.first, at));
+                while unconfirmed.front().is_some_and(|(first, _)| *first < synced_until) {
+                    unconfirmed.pop_front();
+                }
                 segment.learn(header.first, at);
             }
             Step::Bad(gap) => gaps.push(gap),
@@ -213,5 +249,6 @@ pub(crate) fn walk(
     let (next, torn_from) =
         torn_gap.map_or((scanner.expected(), end), |gap| (gap.offset_from, gap.byte_from));
     segment.places.retain(|place| place.0 < next);
-    Ok(Walked { next, damage: gaps, torn: torn_from..garbage_until.max(end).max(torn_from) })
+    let unconfirmed = unconfirmed.front().map_or(torn_from, |(_, at)| torn_from.min(*at));
+    Ok(Walked { next, damage: gaps, torn: torn_from..garbage_until.max(torn_from), unconfirmed })
 }

@@ -1,0 +1,394 @@
+//! A random workload on a disk that loses power, and the ledger that knows what must be there.
+//!
+//! Before each operation of the disk the power is cut, in thought: the image is opened, compared with
+//! the ledger, cut and opened again. Nothing in a run depends on time or threads, only on its seed.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use playmeter_log::disk::Disk;
+use playmeter_log::sim::{Fault, Random, SimDisk};
+use playmeter_log::{
+    Ack, Committer, Entry, Housekeeper, Log, LogError, Options, Receipt, Retention, TakeAll,
+};
+
+const FOLDER: &str = "log";
+
+/// What one run does.
+#[derive(Clone)]
+pub struct Plan {
+    pub seed: u64,
+    pub steps: u64,
+    pub images_per_operation: u64,
+    pub fault: Option<Fault>,
+    #[cfg(feature = "plants")]
+    pub ack_before_sync: bool,
+}
+
+impl Plan {
+    pub fn new(seed: u64) -> Plan {
+        Plan {
+            seed,
+            steps: 50,
+            images_per_operation: 1,
+            fault: None,
+            #[cfg(feature = "plants")]
+            ack_before_sync: false,
+        }
+    }
+
+    fn options(&self) -> Options {
+        let mut random = Random::new(self.seed);
+        Options {
+            segment_bytes: 8 << 10 << random.below(2),
+            first_segment_bytes: 4 << 10 << random.below(2),
+            frame_bytes_max: 3 << 10,
+            sync_after: Duration::from_secs(3600),
+            full_retry: Duration::ZERO,
+            free_bytes_min: 0,
+            tail_bytes: 4 << 10,
+            retention: Retention { bytes_max: Some(64 << 10), age_ms_max: None },
+            clock: Arc::new(|| 1),
+            #[cfg(feature = "plants")]
+            plant: self.ack_before_sync.then_some(playmeter_log::Plant::AckBeforeSync),
+            ..Options::default()
+        }
+    }
+}
+
+/// How a run ended.
+#[derive(Default)]
+pub struct Outcome {
+    pub images: u64,
+    pub failure: Option<String>,
+    pub stopped: bool,
+    pub refused: bool,
+}
+
+/// What is known of an entry that was sent.
+enum Fate {
+    Waiting(Receipt<()>),
+    Acked(Range<u64>),
+    Refused,
+    /// No answer, or one that promises less than a power cut takes.
+    Unknown,
+}
+
+struct Sent {
+    ack: Ack,
+    events: u32,
+    bytes: Vec<u8>,
+    fate: Fate,
+}
+
+/// All that was sent, by its number, which is the beginning of its content.
+#[derive(Default)]
+struct Ledger {
+    sent: BTreeMap<u64, Sent>,
+    durable_until: u64,
+    trimmed_until: u64,
+    images: u64,
+    failure: Option<String>,
+    refused: bool,
+}
+
+impl Ledger {
+    fn settle(&mut self) {
+        for sent in self.sent.values_mut() {
+            let Fate::Waiting(receipt) = &mut sent.fate else { continue };
+            sent.fate = match receipt.try_take() {
+                None => continue,
+                Some(Ok(Some(committed))) if sent.ack == Ack::Disk => Fate::Acked(committed.offsets),
+                Some(Ok(_)) => Fate::Unknown,
+                Some(Err(LogError::Full)) => Fate::Refused,
+                Some(Err(_)) => Fate::Unknown,
+            };
+            self.refused |= matches!(sent.fate, Fate::Refused);
+        }
+    }
+
+    /// Compares an image with what is known. Gives what it holds.
+    fn compare(&self, disk: &SimDisk, options: &Options) -> Result<Vec<(u64, Vec<u8>)>, String> {
+        let opened = Log::<()>::open(Arc::new(disk.clone()), Path::new(FOLDER), options.clone());
+        let opened = opened.map_err(|error| format!("it does not open: {error}"))?;
+        let report = opened.report().clone();
+        if !report.damage.is_empty() {
+            return Err(format!("it has damage: {:?}", report.damage));
+        }
+        if report.next < self.durable_until {
+            return Err(format!("readers saw {}, the log ends at {}", self.durable_until, report.next));
+        }
+        let (mut held, mut offset) = (Vec::new(), report.first);
+        while offset < report.next {
+            let batch = opened.read(offset, 3000).map_err(|error| format!("it does not read: {error}"))?;
+            if !batch.skipped.is_empty() || batch.next == offset {
+                return Err(format!("offset {offset} is missing: {:?}", batch.skipped));
+            }
+            for entry in batch.chunks.iter().flat_map(|chunk| chunk.entries()) {
+                if entry.offset != offset {
+                    return Err(format!("offset {} follows after {offset}", entry.offset));
+                }
+                offset = entry.until();
+                held.push((entry.offset, entry.bytes.to_vec()));
+            }
+        }
+        self.compare_entries(&held, report.first)?;
+        let (log, mut committer, _) = opened.by_hand(Box::new(TakeAll));
+        let entry = Entry { kind: 1, events: 1, bytes: b"afterwards".to_vec(), ack: Ack::Disk, extra: () };
+        let mut receipt = log.append(entry).map_err(|error| format!("it does not go on: {error}"))?;
+        committer.step(1);
+        match receipt.try_take() {
+            Some(Ok(Some(committed))) if committed.offsets == (report.next..report.next + 1) => Ok(held),
+            other => Err(format!("it does not go on at {}: {other:?}", report.next)),
+        }
+    }
+
+    fn compare_entries(&self, held: &[(u64, Vec<u8>)], first: u64) -> Result<(), String> {
+        let mut places = BTreeMap::new();
+        let mut last = None;
+        for (offset, bytes) in held.iter().filter(|(_, bytes)| bytes != b"afterwards") {
+            let number = number_of(bytes);
+            let sent = self.sent.get(&number).ok_or(format!("{number} was never sent"))?;
+            if sent.bytes != *bytes {
+                return Err(format!("{number} has other content"));
+            }
+            if matches!(sent.fate, Fate::Refused) {
+                return Err(format!("{number} was refused and is there"));
+            }
+            if last.replace(number).is_some_and(|last| last >= number) {
+                return Err(format!("{number} is there twice or out of order"));
+            }
+            places.insert(number, *offset);
+        }
+        for (number, sent) in &self.sent {
+            let Fate::Acked(offsets) = &sent.fate else { continue };
+            if places.get(number) != Some(&offsets.start) && offsets.start >= first.max(self.trimmed_until) {
+                let place = places.get(number);
+                return Err(format!("acknowledged entry {number} at {offsets:?} is lost: {place:?}"));
+            }
+        }
+        if first > self.trimmed_until {
+            return Err(format!("the log begins at {first}, only {} was given up", self.trimmed_until));
+        }
+        Ok(())
+    }
+}
+
+fn number_of(bytes: &[u8]) -> u64 {
+    bytes.first_chunk().map_or(u64::MAX, |number| u64::from_le_bytes(*number))
+}
+
+type Shared = Arc<Mutex<Ledger>>;
+
+/// Cuts the power in thought, and looks.
+fn look(disk: &SimDisk, ledger: &Shared, plan: &Plan) {
+    let mut ledger = ledger.lock().expect("no look fails by panicking");
+    if ledger.failure.is_some() {
+        return;
+    }
+    ledger.settle();
+    for copy in 0..plan.images_per_operation {
+        let seed = plan.seed ^ (disk.operations() << 20) ^ (copy << 50);
+        ledger.images += 1;
+        let image =
+            if seed.count_ones().is_multiple_of(8) { disk.after_kill() } else { disk.after_power_cut(seed) };
+        if let Err(failure) = twice(&ledger, &image, seed, plan) {
+            ledger.failure = Some(format!("before operation {}: {failure}", disk.operations()));
+        }
+    }
+}
+
+/// An image that was opened holds the same after the next power cut.
+fn twice(ledger: &Ledger, image: &SimDisk, seed: u64, plan: &Plan) -> Result<(), String> {
+    let options = plan.options();
+    let mut held = ledger.compare(image, &options)?;
+    let again = ledger.compare(&image.after_power_cut(seed + 1), &options);
+    let again = again.map_err(|failure| format!("opened again: {failure}"))?;
+    held.push((again.last().map_or(0, |entry| entry.0), b"afterwards".to_vec()));
+    if held != again {
+        return Err("opened again, it holds something else".into());
+    }
+    Ok(())
+}
+
+/// A running log and the hand that drives it.
+struct Run<'a> {
+    plan: &'a Plan,
+    random: Random,
+    disk: SimDisk,
+    ledger: Shared,
+    log: Log<()>,
+    committer: Committer<()>,
+    housekeeper: Housekeeper,
+    numbers: u64,
+    mixed: bool,
+    stopped: bool,
+}
+
+pub fn run(plan: &Plan) -> Outcome {
+    let ledger = Shared::default();
+    let disk = SimDisk::new(plan.seed);
+    watch(&disk, &ledger, plan);
+    if let Some(fault) = plan.fault {
+        disk.fail(fault);
+    }
+    let parts = open(&disk, plan).or_else(|| {
+        disk.heal();
+        open(&disk, plan)
+    });
+    let (log, committer, housekeeper) = parts.expect("a disk that works lets a log open");
+    let mut random = Random::new(plan.seed ^ 1);
+    let mixed = random.chance(50);
+    let (numbers, stopped) = (0, false);
+    let mut run = Run { plan, random, disk, ledger, log, committer, housekeeper, numbers, mixed, stopped };
+    for _ in 0..plan.steps {
+        run.act();
+    }
+    run.end()
+}
+
+type Parts = (Log<()>, Committer<()>, Housekeeper);
+
+fn open(disk: &SimDisk, plan: &Plan) -> Option<Parts> {
+    let opened = Log::<()>::open(Arc::new(disk.clone()), Path::new(FOLDER), plan.options());
+    opened.ok().map(|opened| opened.by_hand(Box::new(TakeAll)))
+}
+
+fn watch(disk: &SimDisk, ledger: &Shared, plan: &Plan) {
+    let (ledger, plan) = (Arc::clone(ledger), plan.clone());
+    disk.watch(move |disk| look(disk, &ledger, &plan));
+}
+
+impl Run<'_> {
+    fn act(&mut self) {
+        match self.random.below(20) {
+            0 => self.trim(),
+            1 => self.committer.sync(),
+            2 => self.log.keep_from(self.log.durable_until() / 2),
+            3 => self.restart(|disk| disk.after_kill()),
+            4 => {
+                let seed = self.random.next();
+                self.restart(|disk| disk.after_power_cut(seed));
+            }
+            5..8 => self.housekeeper.step(),
+            _ => self.append(),
+        }
+        // Retention may remove what the views no longer need.
+        let durable_until = self.log.durable_until();
+        let mut ledger = self.ledger.lock().expect("no look fails by panicking");
+        ledger.settle();
+        ledger.durable_until = ledger.durable_until.max(durable_until);
+        ledger.trimmed_until = ledger.trimmed_until.max(durable_until / 2);
+    }
+
+    fn append(&mut self) {
+        for _ in 0..1 + self.random.below(5) {
+            let ack = if self.mixed {
+                [Ack::Disk, Ack::Os, Ack::Memory][self.random.below(3) as usize]
+            } else {
+                Ack::Disk
+            };
+            let bytes = self.content();
+            let events = self.random.below(4) as u32;
+            let entry = Entry { kind: 1, events, bytes: bytes.clone(), ack, extra: () };
+            let fate = match self.log.append(entry) {
+                Ok(receipt) => Fate::Waiting(receipt),
+                Err(_) => Fate::Refused,
+            };
+            let sent = Sent { ack, events, bytes, fate };
+            self.ledger.lock().expect("no look fails by panicking").sent.insert(self.numbers, sent);
+            self.numbers += 1;
+        }
+        self.committer.step(1);
+        self.check_resumes();
+    }
+
+    /// The number, then bytes that differ from all others, mostly few.
+    fn content(&mut self) -> Vec<u8> {
+        let most = if self.random.chance(10) { 6000 } else { 600 };
+        let mut bytes = self.numbers.to_le_bytes().to_vec();
+        bytes.extend((0..self.random.below(most)).map(|at| (self.numbers as u8).wrapping_add(at as u8)));
+        bytes
+    }
+
+    /// When the disk has room again, the next append succeeds.
+    fn check_resumes(&mut self) {
+        if !self.log.stats().full || self.random.chance(50) {
+            return;
+        }
+        self.disk.heal();
+        let bytes = self.numbers.to_le_bytes().to_vec();
+        let entry = Entry { kind: 1, events: 1, bytes: bytes.clone(), ack: Ack::Disk, extra: () };
+        let receipt = self.log.append(entry).expect("after a moment an attempt is let through");
+        let fate = Fate::Waiting(receipt);
+        let mut ledger = self.ledger.lock().expect("no look fails by panicking");
+        ledger.sent.insert(self.numbers, Sent { ack: Ack::Disk, events: 1, bytes, fate });
+        drop(ledger);
+        self.committer.step(1);
+        let mut ledger = self.ledger.lock().expect("no look fails by panicking");
+        ledger.settle();
+        if !matches!(ledger.sent[&self.numbers].fate, Fate::Acked(_)) {
+            ledger.failure.get_or_insert("it does not resume when there is room".into());
+        }
+        self.numbers += 1;
+    }
+
+    fn trim(&mut self) {
+        let until = self.random.below(self.log.durable_until() / 2 + 1);
+        // A disk that fails here has not removed anything that was not to be.
+        let _ = self.log.trim(until);
+    }
+
+    /// The process ends, and starts again on what is left.
+    fn restart(&mut self, left: impl FnOnce(&SimDisk) -> SimDisk) {
+        self.stopped |= matches!(self.log.close(), Err(LogError::Stopped));
+        self.ledger.lock().expect("no look fails by panicking").settle();
+        let disk = left(&self.disk);
+        if let Some(fault) = self.plan.fault.filter(|fault| fault.for_good) {
+            disk.fail(Fault { at: fault.at + disk.operations() + 10, ..fault });
+        }
+        watch(&disk, &self.ledger, self.plan);
+        let parts = open(&disk, self.plan).or_else(|| {
+            disk.heal();
+            open(&disk, self.plan)
+        });
+        (self.log, self.committer, self.housekeeper) = parts.expect("a disk that works lets a log open");
+        self.disk = disk;
+        self.forget_unanswered();
+    }
+
+    /// What was not answered before the restart is there or not; from now on it stays so.
+    fn forget_unanswered(&mut self) {
+        let mut ledger = self.ledger.lock().expect("no look fails by panicking");
+        ledger.settle();
+        for sent in ledger.sent.values_mut() {
+            if matches!(sent.fate, Fate::Waiting(_)) {
+                sent.fate = Fate::Unknown;
+            }
+        }
+        ledger.durable_until = ledger.durable_until.max(self.log.durable_until());
+        let mut offset = self.log.first();
+        while let Ok(batch) = self.log.read(offset, 1 << 20)
+            && batch.next > offset
+        {
+            offset = batch.next;
+            for entry in batch.chunks.iter().flat_map(|chunk| chunk.entries()) {
+                if let Some(sent) = ledger.sent.get_mut(&number_of(entry.bytes)) {
+                    assert_eq!((sent.events, sent.bytes.as_slice()), (entry.events, entry.bytes));
+                    sent.fate = Fate::Acked(entry.offset..entry.until());
+                }
+            }
+        }
+    }
+
+    fn end(mut self) -> Outcome {
+        self.restart(SimDisk::after_kill);
+        assert!(self.disk.list(Path::new(FOLDER)).is_ok_and(|names| !names.is_empty()));
+        let ledger = self.ledger.lock().expect("no look fails by panicking");
+        let (images, failure) = (ledger.images, ledger.failure.clone());
+        Outcome { images, failure, stopped: self.stopped, refused: ledger.refused }
+    }
+}

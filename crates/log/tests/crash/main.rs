@@ -1,0 +1,63 @@
+//! Power cuts, kills and failing disks: what was acknowledged is there, once, in order, and nothing
+//! that was refused.
+
+mod harness;
+
+use harness::{Plan, run};
+use playmeter_log::sim::{Fault, FaultKind, Random};
+
+/// Runs plans by seed until so many images were checked, and says which seed failed.
+fn check(images: u64, plan: impl Fn(u64) -> Plan) {
+    let (mut checked, mut seed) = (0, 0);
+    while checked < images {
+        let outcome = run(&plan(seed));
+        checked += outcome.images;
+        if let Some(failure) = outcome.failure {
+            panic!("seed {seed}: {failure}");
+        }
+        seed += 1;
+    }
+}
+
+#[test]
+fn after_a_power_cut_at_any_moment_every_acknowledged_entry_is_there_once() {
+    check(20_000, Plan::new);
+}
+
+fn with_fault(seed: u64) -> Plan {
+    let mut random = Random::new(seed ^ 0xfa17);
+    let kinds = [FaultKind::Broken, FaultKind::NoSpace, FaultKind::ShortWrite, FaultKind::Interrupted];
+    let kind = kinds[random.below(kinds.len() as u64) as usize];
+    let fault = Fault { at: random.below(60), kind, for_good: random.chance(50) };
+    Plan { fault: Some(fault), images_per_operation: 1, steps: 30, ..Plan::new(seed) }
+}
+
+#[test]
+fn whichever_operation_fails_nothing_is_acknowledged_that_is_not_durable() {
+    let mut kinds = std::collections::BTreeMap::new();
+    for seed in 0..600 {
+        let plan = with_fault(seed);
+        let outcome = run(&plan);
+        if let Some(failure) = outcome.failure {
+            panic!("seed {seed}, {:?}: {failure}", plan.fault);
+        }
+        let hit = kinds.entry(format!("{:?}", plan.fault.map(|fault| fault.kind))).or_insert((0, 0, 0));
+        hit.0 += outcome.stopped as u32;
+        hit.1 += outcome.refused as u32;
+        hit.2 += 1;
+    }
+    // A harness whose faults do nothing proves nothing.
+    assert!(kinds["Some(Broken)"].0 > 50, "{kinds:?}");
+    assert!(kinds["Some(NoSpace)"].1 > 20, "{kinds:?}");
+    assert!(kinds["Some(ShortWrite)"].1 > 20, "{kinds:?}");
+    assert_eq!(kinds["Some(Interrupted)"].1 + kinds["Some(Interrupted)"].0, 0, "{kinds:?}");
+}
+
+#[cfg(feature = "plants")]
+#[test]
+fn an_answer_before_the_sync_is_found_out() {
+    let failures = (0..20).filter_map(|seed| run(&Plan { ack_before_sync: true, ..Plan::new(seed) }).failure);
+    let failures: Vec<String> = failures.collect();
+    assert!(failures.len() >= 15, "only {} of 20 runs noticed", failures.len());
+    assert!(failures.iter().all(|failure| failure.contains("acknowledged")), "{failures:?}");
+}
