@@ -1,1 +1,4 @@
 //! testkit
+
+pub mod conformance;
+pub mod ids;

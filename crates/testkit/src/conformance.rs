@@ -1,0 +1,3 @@
+//! What every engine promises, one file for each port.
+
+pub mod ids;
