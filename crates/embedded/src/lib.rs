@@ -1,1 +1,2 @@
 //! embedded
+pub mod ids;
