@@ -35,6 +35,10 @@ pub const ID_WINDOW_MS: i64 = 7 * 24 * 3_600_000;
 
 /// Values a metric keeps per dimension and day; the rest is counted in `(other)`.
 pub const VALUES_PER_DIMENSION_MAX: usize = 1_000;
+/// Combinations of all dimensions' values that a metric keeps per day; the rest is counted in `(other)`.
+pub const TUPLES_MAX: usize = 10_000;
+/// Event names that a game keeps per day; the rest is counted in `(other)`.
+pub const METRICS_MAX: usize = 1_000;
 /// A player is online until this long after the last event.
 pub const ONLINE_MS: i64 = 180_000;
 /// A session ends after this long without an event.
@@ -46,3 +50,9 @@ pub const QUERY_POINTS_MAX: usize = 1_000_000;
 pub const QUERY_METRICS_MAX: usize = 10;
 /// Bytes of a query as JSON.
 pub const QUERY_BYTES_MAX: usize = 64 << 10;
+/// Series that a query with `by` answers with, `(other)` not counted, unless it asks for another number.
+pub const QUERY_TOP: usize = 50;
+/// The most series it can ask for.
+pub const QUERY_TOP_MAX: usize = 1_000;
+/// Bytes of a query's formula.
+pub const QUERY_FORMULA_BYTES_MAX: usize = 1_000;

@@ -62,6 +62,16 @@ impl Buckets {
         self.starts.len()
     }
 
+    /// The bucket that counts this minute of the window.
+    pub fn holds(&self, minute: u32) -> usize {
+        self.edges.partition_point(|&edge| edge <= minute) - 1
+    }
+
+    /// A slot of this level fills the whole bucket.
+    pub fn is_one_slot(&self, bucket: usize, level: Level) -> bool {
+        self.edges[bucket + 1] - self.edges[bucket] == level.minutes()
+    }
+
     /// As many buckets before these. Days, weeks and months go back by the calendar, so that a day until noon is
     /// compared with a day until noon; other steps go back by the window's length. `None`: that is before 1970.
     pub fn previous(&self, zone: &TimeZone, step: Step) -> Option<Buckets> {
@@ -172,7 +182,8 @@ fn hours(zone: &TimeZone, window: &Range<u32>) -> Vec<u32> {
     let from = window.start.saturating_sub(HOUR - 1);
     let mut starts = Vec::with_capacity((window.end - from) as usize / HOUR as usize + 2);
     for (index, span) in spans(zone, from..window.end).into_iter().enumerate() {
-        let past = (i64::from(span.minutes.start) + i64::from(span.offset)).rem_euclid(i64::from(HOUR)) as u32;
+        let past =
+            (i64::from(span.minutes.start) + i64::from(span.offset)).rem_euclid(i64::from(HOUR)) as u32;
         if index > 0 && past > 0 {
             starts.push(span.minutes.start);
         }
@@ -269,13 +280,18 @@ pub(super) struct Read {
 /// The bucket of a slot, by its place in the read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Lookup {
-    /// Each slot is a bucket of its own, from this one on.
-    Each(u32),
+    /// Each slot is a bucket of its own.
+    Each,
     /// The bucket of each slot.
     Table(Vec<u32>),
 }
 
 impl Read {
+    /// Minutes that are a bucket each.
+    pub fn of_minutes(minutes: Range<u32>) -> Read {
+        Read { level: Level::Minute, minutes, buckets: Lookup::Each }
+    }
+
     /// The bucket of the slot that starts at `minute`, which lies in the read.
     #[inline]
     pub fn bucket(&self, minute: u32) -> usize {
@@ -283,7 +299,7 @@ impl Read {
         // Two divisions by a constant are cheaper than one by a variable.
         let place = if self.level == Level::Minute { place } else { place / HOUR };
         match &self.buckets {
-            Lookup::Each(first) => (first + place) as usize,
+            Lookup::Each => place as usize,
             Lookup::Table(buckets) => buckets[place as usize] as usize,
         }
     }
@@ -291,9 +307,8 @@ impl Read {
 
 /// What to read to fill the buckets: hours where whole UTC hours lie inside one bucket, minutes at the uneven edges.
 pub(super) fn reads(buckets: &Buckets) -> Vec<Read> {
-    let minutes_only = buckets.edges.len() == buckets.window().len() + 1;
-    if minutes_only {
-        return vec![Read { level: Level::Minute, minutes: buckets.window(), buckets: Lookup::Each(0) }];
+    if buckets.edges.windows(2).all(|edge| edge[1] - edge[0] == 1) {
+        return vec![Read::of_minutes(buckets.window())];
     }
     let mut reads = Reads::default();
     for (bucket, edge) in buckets.edges.windows(2).enumerate() {
@@ -322,7 +337,8 @@ impl Reads {
             return;
         }
         let slots = (minutes.end - minutes.start) / level.minutes();
-        let joined = self.done.last_mut().filter(|last| last.level == level && last.minutes.end == minutes.start);
+        let joined =
+            self.done.last_mut().filter(|last| last.level == level && last.minutes.end == minutes.start);
         let Some(read) = joined else {
             let buckets = Lookup::Table(vec![bucket; slots as usize]);
             return self.done.push(Read { level, minutes, buckets });

@@ -1,0 +1,151 @@
+//! What queries cost beyond the store: `cargo run --release -p playmeter-model --example queries`.
+//!
+//! The store here is the cheapest there can be: cells in a list. Its own visiting is measured first and taken off.
+
+use std::hint::black_box;
+use std::ops::Range;
+use std::time::Instant;
+
+use playmeter_model::Dimension;
+use playmeter_model::deltas::Deltas;
+use playmeter_model::ports::counters::{self, Checkpoint, Counters, Select, StoreError};
+use playmeter_model::query::{By, Measure, MetricQuery, Query, Step, run};
+use playmeter_model::rollup::{Cell, hash_player};
+use playmeter_model::series::Level;
+
+const NOW_MIN: u32 = 29_750_400;
+
+/// Rows that have the same cell in every slot.
+struct Rows {
+    names: Vec<String>,
+    cell: Cell,
+}
+
+impl Counters for Rows {
+    fn apply(&self, _: Range<u64>, _: &Deltas) -> Result<(), StoreError> {
+        unimplemented!("this store is only read")
+    }
+
+    fn applied_until(&self) -> u64 {
+        0
+    }
+
+    fn durable_until(&self) -> u64 {
+        0
+    }
+
+    fn freeze(&self, _: Vec<(&'static str, Vec<u8>)>) -> Box<dyn Checkpoint> {
+        unimplemented!("this store is only read")
+    }
+
+    fn kept(&self, _: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        unimplemented!("this store is only read")
+    }
+
+    fn export(&self, _: &Range<u32>) -> Result<(u64, counters::Rows), StoreError> {
+        unimplemented!("this store is only read")
+    }
+
+    fn replace(&self, _: &Range<u32>, _: &counters::Rows) -> Result<(), StoreError> {
+        unimplemented!("this store is only read")
+    }
+
+    fn visit(
+        &self,
+        select: Select<'_>,
+        minutes: Range<u32>,
+        visit: &mut dyn FnMut(&str, u32, &Cell),
+    ) -> Result<(), StoreError> {
+        let slots = || minutes.clone().step_by(select.level.minutes() as usize);
+        match select.level {
+            Level::Minute => {
+                self.names.iter().for_each(|row| slots().for_each(|slot| visit(row, slot, &self.cell)))
+            }
+            // Hours are visited block by block, each with all its rows.
+            Level::Hour => {
+                slots().for_each(|slot| self.names.iter().for_each(|row| visit(row, slot, &self.cell)))
+            }
+        }
+        Ok(())
+    }
+
+    fn metrics(&self, _: u32, _: Range<u32>) -> Result<Vec<String>, StoreError> {
+        Ok(Vec::new())
+    }
+}
+
+/// The fastest of many runs, in microseconds: what others do on the machine does not count.
+fn fastest(mut run: impl FnMut()) -> f64 {
+    let once = |run: &mut dyn FnMut()| {
+        let start = Instant::now();
+        run();
+        start.elapsed().as_secs_f64() * 1e6
+    };
+    (0..300).map(|_| once(&mut run)).fold(f64::INFINITY, f64::min)
+}
+
+fn measure(name: &str, rows: usize, players: usize, days: i64, query: Query) {
+    let mut cell = Cell { count: 7, ..Cell::default() };
+    (0..players).for_each(|player| cell.players.insert(hash_player(1, &player.to_le_bytes())));
+    let store = Rows { names: (0..rows).map(|row| format!("C{row}")).collect(), cell };
+    let now_ms = i64::from(NOW_MIN) * 60_000;
+    let query = Query { from_ms: Some(now_ms - days * 86_400_000), until_ms: Some(now_ms), ..query };
+    let plan = query.plan(now_ms, "UTC").expect("a good query");
+    let planning = fastest(|| drop(black_box(query.plan(now_ms, "UTC"))));
+    let running = fastest(|| drop(black_box(run(&plan, 1, &store))));
+    let level = if query.step == Some(Step::Minute) { Level::Minute } else { Level::Hour };
+    let select = Select { game: 1, metric: "a", cut: plan.cut(), values: None, level };
+    let mut sum = 0;
+    let visiting = fastest(|| {
+        let mut visit =
+            |row: &str, slot: u32, cell: &Cell| sum += row.len() as i64 + i64::from(slot) + cell.count;
+        store.visit(select, plan.window(), black_box(&mut visit)).expect("it is memory");
+    });
+    black_box(sum);
+    println!(
+        "{name:<52} plan {planning:>8.2}  visiting {visiting:>8.2}  beyond {:>8.2} us",
+        running - visiting
+    );
+}
+
+fn main() {
+    let of = |measure, step, by: &[By]| Query {
+        metrics: vec![MetricQuery { metric: "a".into(), measure: Some(measure), as_name: None }],
+        step: Some(step),
+        by: by.to_vec(),
+        ..Query::default()
+    };
+    let country = [By::Dimension(Dimension::Country)];
+    measure("a day by the minute, count", 1, 0, 1, of(Measure::Count, Step::Minute, &[]));
+    measure("30 days by the hour, count", 1, 0, 30, of(Measure::Count, Step::Hour, &[]));
+    measure("30 days by the day, count", 1, 0, 30, of(Measure::Count, Step::Day, &[]));
+    measure(
+        "30 days by the day in Paris, count",
+        1,
+        0,
+        30,
+        Query { tz: Some("Europe/Paris".into()), ..of(Measure::Count, Step::Day, &[]) },
+    );
+    measure(
+        "30 days by the hour, 20 countries, top 10",
+        20,
+        0,
+        30,
+        Query { top: Some(10), ..of(Measure::Count, Step::Hour, &country) },
+    );
+    measure(
+        "a day by the minute, 20 countries, top 10",
+        20,
+        0,
+        1,
+        Query { top: Some(10), ..of(Measure::Count, Step::Minute, &country) },
+    );
+    measure("a day by the minute, 50 players a minute", 1, 50, 1, of(Measure::Uniques, Step::Minute, &[]));
+    measure(
+        "a day by the minute, 5,000 players a minute",
+        1,
+        5_000,
+        1,
+        of(Measure::Uniques, Step::Minute, &[]),
+    );
+}

@@ -1,0 +1,211 @@
+//! What is gathered of cells for each measure, and the number it comes to.
+//!
+//! A part holds only what its measure needs: a count is 8 bytes, so that a series of many buckets stays in cache.
+
+use crate::rollup::{Cell, Distinct, ExactSum, Values};
+
+/// Gathers cells. Adding and joining are exact and know no order.
+pub(super) trait Fold: Copy {
+    /// What is gathered; the default is that of no cell.
+    type Part: Clone + Default;
+    /// Parts can have kilobytes, so they are gathered for a few buckets at a time.
+    const LARGE: bool;
+
+    fn add(self, part: &mut Self::Part, cell: &Cell);
+    fn join(self, part: &mut Self::Part, other: &Self::Part);
+    /// `None`: there is nothing to tell of.
+    fn value(self, part: &Self::Part) -> Option<f64>;
+    /// The value of a cell by itself.
+    fn value_of(self, cell: &Cell) -> Option<f64>;
+}
+
+/// Number of events.
+#[derive(Clone, Copy)]
+pub(super) struct Count;
+
+impl Fold for Count {
+    type Part = i64;
+    const LARGE: bool = false;
+
+    #[inline]
+    fn add(self, part: &mut i64, cell: &Cell) {
+        *part += cell.count;
+    }
+
+    fn join(self, part: &mut i64, other: &i64) {
+        *part += other;
+    }
+
+    fn value(self, part: &i64) -> Option<f64> {
+        Some(*part as f64)
+    }
+
+    fn value_of(self, cell: &Cell) -> Option<f64> {
+        Some(cell.count as f64)
+    }
+}
+
+/// Sum of the values.
+#[derive(Clone, Copy)]
+pub(super) struct Sum;
+
+impl Fold for Sum {
+    type Part = ExactSum;
+    const LARGE: bool = false;
+
+    fn add(self, part: &mut ExactSum, cell: &Cell) {
+        if let Some(values) = &cell.values {
+            part.merge(&values.sum);
+        }
+    }
+
+    fn join(self, part: &mut ExactSum, other: &ExactSum) {
+        part.merge(other);
+    }
+
+    fn value(self, part: &ExactSum) -> Option<f64> {
+        Some(part.value())
+    }
+
+    fn value_of(self, cell: &Cell) -> Option<f64> {
+        Some(cell.values.as_ref().map_or(0.0, |values| values.sum.value()))
+    }
+}
+
+/// Mean of the values.
+#[derive(Clone, Copy)]
+pub(super) struct Average;
+
+/// How many values there are, and their sum.
+#[derive(Clone, Default)]
+pub(super) struct CountAndSum {
+    count: i64,
+    sum: ExactSum,
+}
+
+impl Fold for Average {
+    type Part = CountAndSum;
+    const LARGE: bool = false;
+
+    fn add(self, part: &mut CountAndSum, cell: &Cell) {
+        if let Some(values) = &cell.values {
+            part.count += values.count();
+            part.sum.merge(&values.sum);
+        }
+    }
+
+    fn join(self, part: &mut CountAndSum, other: &CountAndSum) {
+        part.count += other.count;
+        part.sum.merge(&other.sum);
+    }
+
+    fn value(self, part: &CountAndSum) -> Option<f64> {
+        (part.count != 0).then(|| part.sum.value() / part.count as f64)
+    }
+
+    fn value_of(self, cell: &Cell) -> Option<f64> {
+        cell.values.as_ref().map(|values| values.mean())
+    }
+}
+
+/// Smallest value.
+#[derive(Clone, Copy)]
+pub(super) struct Smallest;
+
+/// Largest value.
+#[derive(Clone, Copy)]
+pub(super) struct Largest;
+
+impl Fold for Smallest {
+    type Part = Option<f64>;
+    const LARGE: bool = false;
+
+    fn add(self, part: &mut Option<f64>, cell: &Cell) {
+        self.join(part, &self.value_of(cell));
+    }
+
+    fn join(self, part: &mut Option<f64>, other: &Option<f64>) {
+        *part = part.map_or(*other, |one| Some(other.map_or(one, |other| one.min(other))));
+    }
+
+    fn value(self, part: &Option<f64>) -> Option<f64> {
+        *part
+    }
+
+    fn value_of(self, cell: &Cell) -> Option<f64> {
+        cell.values.as_ref().map(|values| values.min)
+    }
+}
+
+impl Fold for Largest {
+    type Part = Option<f64>;
+    const LARGE: bool = false;
+
+    fn add(self, part: &mut Option<f64>, cell: &Cell) {
+        self.join(part, &self.value_of(cell));
+    }
+
+    fn join(self, part: &mut Option<f64>, other: &Option<f64>) {
+        *part = part.map_or(*other, |one| Some(other.map_or(one, |other| one.max(other))));
+    }
+
+    fn value(self, part: &Option<f64>) -> Option<f64> {
+        *part
+    }
+
+    fn value_of(self, cell: &Cell) -> Option<f64> {
+        cell.values.as_ref().map(|values| values.max)
+    }
+}
+
+/// Distinct players.
+#[derive(Clone, Copy)]
+pub(super) struct Players;
+
+impl Fold for Players {
+    type Part = Distinct;
+    const LARGE: bool = true;
+
+    fn add(self, part: &mut Distinct, cell: &Cell) {
+        part.merge(&cell.players);
+    }
+
+    fn join(self, part: &mut Distinct, other: &Distinct) {
+        part.merge(other);
+    }
+
+    fn value(self, part: &Distinct) -> Option<f64> {
+        Some(part.count() as f64)
+    }
+
+    fn value_of(self, cell: &Cell) -> Option<f64> {
+        Some(cell.players.count() as f64)
+    }
+}
+
+/// The value that this share of all values does not exceed.
+#[derive(Clone, Copy)]
+pub(super) struct Quantile(pub f64);
+
+impl Fold for Quantile {
+    type Part = Values;
+    const LARGE: bool = true;
+
+    fn add(self, part: &mut Values, cell: &Cell) {
+        if let Some(values) = &cell.values {
+            part.merge(values);
+        }
+    }
+
+    fn join(self, part: &mut Values, other: &Values) {
+        part.merge(other);
+    }
+
+    fn value(self, part: &Values) -> Option<f64> {
+        part.quantile(self.0)
+    }
+
+    fn value_of(self, cell: &Cell) -> Option<f64> {
+        cell.values.as_ref().and_then(|values| values.quantile(self.0))
+    }
+}
