@@ -186,7 +186,7 @@ impl<X> Log<X> {
 
     /// The first offset that is still there.
     pub fn first(&self) -> u64 {
-        self.core.segments.lock().list.front().map_or(0, |oldest| oldest.first)
+        self.core.first()
     }
 
     /// Blocks until something at or after `from` is durable, or the time is over; gives what is durable.

@@ -42,6 +42,10 @@ impl Core {
         if from >= self.tail.durable_until() {
             return Ok(batch);
         }
+        let first = self.first();
+        if from < first {
+            return Err(LogError::Trimmed { first });
+        }
         if let Some(chunks) = self.tail.read(from, limit_bytes) {
             batch.next = chunks.last().map_or(from, |chunk| chunk.until());
             batch.chunks = chunks;
@@ -55,6 +59,11 @@ impl Core {
             self.read_segment(&segment, &mut batch, &mut room)?;
         }
         Ok(batch)
+    }
+
+    /// The first offset that is still there.
+    pub(crate) fn first(&self) -> u64 {
+        self.segments.lock().list.front().map_or(0, |oldest| oldest.first)
     }
 
     /// The segment that holds an offset.
@@ -143,7 +152,7 @@ impl Core {
     /// A segment that was removed just now was trimmed; any other that cannot be opened is an error.
     fn why_not_open(&self, error: std::io::Error, first: u64) -> LogError {
         let _trimming = self.trimming.lock();
-        let oldest = self.segments.lock().list.front().map_or(0, |oldest| oldest.first);
+        let oldest = self.first();
         if error.kind() == ErrorKind::NotFound && oldest > first {
             return LogError::Trimmed { first: oldest };
         }
