@@ -130,22 +130,18 @@ impl<'a> Rows<'a> {
 
     /// What the store gathered in its own `(other)` joins ours.
     fn is_rest(&self, values: &[&str; Dimension::COUNT]) -> bool {
-        let mut dimensions = self.plan.by.iter().filter_map(|by| match by {
-            By::Event => None,
-            By::Dimension(dimension) => Some(values[*dimension as usize]),
-        });
-        match dimensions.next() {
-            Some(first) => first == OTHER && dimensions.all(|value| value == OTHER),
-            None => self.plan.by.is_empty(),
+        self.plan.by.iter().all(|by| self.value(*by, values) == OTHER)
+    }
+
+    fn value<'v>(&'v self, by: By, values: &[&'v str; Dimension::COUNT]) -> &'v str {
+        match by {
+            By::Event => &self.event,
+            By::Dimension(dimension) => values[dimension as usize],
         }
     }
 
     fn series_of_key(&mut self, values: &[&str; Dimension::COUNT]) -> u32 {
-        let value = |by: &By| match by {
-            By::Event => self.event.clone(),
-            By::Dimension(dimension) => values[*dimension as usize].to_owned(),
-        };
-        let key: Key = self.plan.by.iter().map(value).collect();
+        let key: Key = self.plan.by.iter().map(|by| self.value(*by, values).to_owned()).collect();
         match self.series_of.get(&key) {
             Some(series) => *series,
             None if self.closed => REST as u32,
