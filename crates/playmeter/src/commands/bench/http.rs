@@ -24,7 +24,7 @@ use super::tally::Tally;
 /// A connection that failed is not tried again before this.
 const REST_NS: u64 = 20_000_000;
 /// A sleep shorter than this would end late; the generator asks again instead.
-const SLEEP_NS_MIN: u64 = 30_000;
+const SLEEP_NS_MIN: u64 = 10_000;
 /// The counters are read this long before measuring begins: reading them takes a moment.
 const SNAPSHOT_AHEAD_NS: u64 = 5_000_000;
 const READ_BYTES: usize = 16 << 10;
