@@ -1,0 +1,301 @@
+"""Servers under load: each is started in a fresh folder on a free port and stopped by its pid.
+
+A server is a context manager; inside, `url`, `key` and `pids` say how to reach it and whose CPU
+time to count. `missing()` says why it cannot run here, so that a run goes on without it.
+"""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from . import floors, machine
+
+START_TIMEOUT_S = 20
+STOP_TIMEOUT_S = 15
+PEERS = machine.ROOT / "bench" / "peers"
+
+
+class Server:
+    """One server and the programs it consists of."""
+
+    name = ""
+    # What a reader has to know to compare fairly.
+    remark = ""
+
+    def __init__(self, cores="0"):
+        self.cores = cores
+        self.url = self.key = self.secret = None
+        self.processes = []
+
+    @classmethod
+    def missing(cls):
+        """Why this server cannot run here, or None."""
+        return None
+
+    def __enter__(self):
+        machine.SCRATCH.mkdir(parents=True, exist_ok=True)
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{self.name.split()[0]}-", dir=machine.SCRATCH))
+        try:
+            self.start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for process in reversed(self.processes):
+            process.terminate()
+            try:
+                process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def pids(self):
+        return [process.pid for process in self.processes]
+
+    def start(self):
+        raise NotImplementedError
+
+    def launch(self, *command, **environment):
+        """Starts a program on this server's cores; its output goes to a file in the folder."""
+        pinned = ["taskset", "-c", self.cores, *map(str, command)]
+        output = (self.folder / f"output-{len(self.processes)}.txt").open("wb")
+        process = subprocess.Popen(
+            pinned, cwd=self.folder, stdout=output, stderr=subprocess.STDOUT, env={**os.environ, **environment}
+        )
+        output.close()
+        self.processes.append(process)
+        return process
+
+    def wait_until(self, ready):
+        """Waits for `ready` to return something; a program that ends first is an error."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            result = ready()
+            if result:
+                return result
+            for index, process in enumerate(self.processes):
+                if process.poll() is not None:
+                    said = (self.folder / f"output-{index}.txt").read_text(errors="replace")[-2000:]
+                    raise RuntimeError(f"{self.name} ended with {process.returncode}: {said}")
+            time.sleep(0.001)
+        raise RuntimeError(f"{self.name} was not ready within {START_TIMEOUT_S} s")
+
+    def wait_for_port(self, port):
+        self.wait_until(lambda: answers("127.0.0.1", port))
+
+    def accepted(self):
+        """How many events the server itself says it accepted, or None if it keeps no such account."""
+        return None
+
+
+class Playmeter(Server):
+    """The product, from an optimised build."""
+
+    name = "playmeter"
+    remark = "validated, deduplicated, durable, counted by minute, hour and day; raw events kept"
+
+    @staticmethod
+    def binary():
+        target = Path(os.environ.get("CARGO_TARGET_DIR", machine.ROOT / "target"))
+        return Path(os.environ.get("PLAYMETER_BINARY", target / "release" / "playmeter"))
+
+    @classmethod
+    def missing(cls):
+        return None if cls.binary().exists() else f"{cls.binary()} is not there: cargo build --release -p playmeter"
+
+    def start(self):
+        data = self.folder / "data"
+        self.launch(self.binary(), "serve", "--data", data, "--listen", "127.0.0.1:0")
+        bootstrap = self.wait_until(lambda: read_json(data / "bootstrap.json"))
+        self.url, self.key, self.secret = bootstrap["url"], bootstrap["public_key"], bootstrap["secret_key"]
+        host, port = self.url.removeprefix("http://").rsplit(":", 1)
+        self.wait_until(lambda: answers(host, int(port)))
+
+    def accepted(self):
+        return accepted_in(json.loads(self.get("/v1/load")))
+
+    def get(self, path):
+        request = urllib.request.Request(self.url + path, headers={"Authorization": f"Bearer {self.secret}"})
+        with urllib.request.urlopen(request, timeout=30) as response:
+            return response.read()
+
+    def post(self, path, body):
+        headers = {"Authorization": f"Bearer {self.secret}", "Content-Type": "application/json"}
+        request = urllib.request.Request(self.url + path, data=body, headers=headers)
+        with urllib.request.urlopen(request, timeout=30) as response:
+            return json.load(response)
+
+
+class NodeRedis(Server):
+    """A plain Node.js server in front of Redis with its append-only file synced for every write."""
+
+    name = "node-redis"
+    remark = "validated, deduplicated, durable, counted by minute, hour and day; raw events not kept"
+
+    @classmethod
+    def missing(cls):
+        for program in ("node", "npm", "redis-server"):
+            if not shutil.which(program):
+                return f"{program} is not installed"
+        if not (PEERS / "node-redis" / "node_modules").exists():
+            subprocess.run(["npm", "ci", "--silent"], cwd=PEERS / "node-redis", check=True)
+        return None
+
+    def start(self):
+        path = self.folder / "redis.sock"
+        self.launch(*redis_command(self.folder), "--port", 0, "--unixsocket", path)
+        self.wait_until(path.exists)
+        port = free_port()
+        node = ("node", "--max-semi-space-size=64", PEERS / "node-redis" / "server.mjs", port)
+        self.launch(*node, REDIS_PATH=str(path))
+        self.wait_for_port(port)
+        self.url = f"http://127.0.0.1:{port}"
+
+
+class Redis(Server):
+    """Redis alone, its append-only file synced for every write."""
+
+    name = "redis"
+    remark = "append-only file synced for every write"
+
+    @classmethod
+    def missing(cls):
+        return None if shutil.which("redis-server") else "redis-server is not installed"
+
+    def start(self):
+        self.port = free_port()
+        self.launch(*redis_command(self.folder), "--port", self.port, "--bind", "127.0.0.1")
+        self.wait_for_port(self.port)
+
+
+class RedisInMemory(Redis):
+    """Redis that keeps nothing on disk: counters at their cheapest."""
+
+    name = "redis-in-memory"
+    remark = "nothing on disk"
+
+    def start(self):
+        self.port = free_port()
+        self.launch("redis-server", "--port", self.port, "--bind", "127.0.0.1", "--save", "", "--dir", self.folder)
+        self.wait_for_port(self.port)
+
+
+class VictoriaMetrics(Server):
+    """VictoriaMetrics, one node, as the distribution packages it."""
+
+    name = "victoria-metrics"
+    remark = "samples only: no ids, no players; answers before anything is on disk"
+
+    @classmethod
+    def missing(cls):
+        return None if shutil.which("victoria-metrics") else "victoria-metrics is not installed"
+
+    def start(self):
+        port = free_port()
+        self.launch(
+            "victoria-metrics",
+            f"-storageDataPath={self.folder / 'data'}",
+            f"-httpListenAddr=127.0.0.1:{port}",
+            "-retentionPeriod=12",
+        )
+        self.url = f"http://127.0.0.1:{port}"
+        self.wait_until(lambda: self.is_well())
+
+    def is_well(self):
+        try:
+            return self.get("/health") == b"OK"
+        except OSError:
+            return False
+
+    def get(self, path):
+        with urllib.request.urlopen(self.url + path, timeout=30) as response:
+            return response.read()
+
+    def post(self, path, body):
+        with urllib.request.urlopen(urllib.request.Request(self.url + path, data=body), timeout=30) as response:
+            return response.read()
+
+
+class HttpFloor(Server):
+    """The cheapest HTTP server there is: what the machine asks for the exchange alone."""
+
+    mode = "null"
+    name = "floor-null"
+    remark = "reads and answers 204"
+
+    @classmethod
+    def missing(cls):
+        return floors.missing("httpfloor")
+
+    def start(self):
+        port = free_port()
+        self.launch(floors.program("httpfloor"), port, self.mode, self.folder / "log")
+        self.wait_for_port(port)
+        self.url = f"http://127.0.0.1:{port}"
+
+
+class HttpLogFloor(HttpFloor):
+    """The same, with every request in a log that is synced before the answer."""
+
+    mode = "log"
+    name = "floor-log"
+    remark = "appends the body, answers 204 after a group commit"
+
+
+def redis_command(folder):
+    """Redis as durable as it gets. No rewriting of the file meanwhile: that would be extra work."""
+    command = ["redis-server", "--dir", folder, "--appendonly", "yes", "--appendfsync", "always"]
+    return [*command, "--save", "", "--auto-aof-rewrite-percentage", 0, "--daemonize", "no"]
+
+
+def accepted_in(load):
+    """The accepted events of an accounting answer: the sum over the outermost objects that say so."""
+    level = [load]
+    while level:
+        counts = [item["accepted"] for item in level if isinstance(item, dict) and is_count(item.get("accepted"))]
+        if counts:
+            return sum(counts)
+        level = [inner for item in level for inner in children(item)]
+    return None
+
+
+def is_count(value):
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def children(item):
+    if isinstance(item, dict):
+        return list(item.values())
+    return item if isinstance(item, list) else []
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def answers(host, port):
+    try:
+        socket.create_connection((host, port), timeout=1).close()
+        return True
+    except OSError:
+        return False
+
+
+def read_json(path):
+    try:
+        return json.loads(path.read_text())
+    except (OSError, json.JSONDecodeError):
+        return None
