@@ -59,6 +59,10 @@ impl Folder {
 
     /// Makes a file of zeros in small durable steps, so that commits in between do not wait long.
     /// Unfinished work is removed on the way out.
+    ///
+    /// The zeros go through the system's cache. Past it they cost less, but then each commit has to
+    /// bring its pages in: measured together, 98 against 98 us for small commits, 137 against 163 us
+    /// for commits of 26 KB.
     pub(crate) fn prepare(&self, name: &str, bytes: u64) -> std::io::Result<Spare> {
         let path = self.path.join(name);
         // Left over if an attempt failed and could not even be removed.
