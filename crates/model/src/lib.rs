@@ -3,9 +3,11 @@
 //! No I/O, no time of its own, no randomness, no JSON.
 
 pub mod admit;
+pub mod deltas;
 pub mod event;
 pub mod limits;
 pub mod ports;
+pub mod query;
 pub mod record;
 pub mod reject;
 pub mod rollup;

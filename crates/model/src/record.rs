@@ -4,8 +4,8 @@
 //!
 //! ```text
 //! batch:  version u8 = 1 | endpoint u8 | key class u8 | tallies u8 | game u32 | received ms i64
-//!         then per tally: reason u8 | count u32
 //!         then the events
+//!         then per tally: reason u8 | count u32
 //! event:  length of what follows u32 | flags u16 | time ms i64
 //!         id u128            if flag 0
 //!         value f64          if flag 1
@@ -104,23 +104,18 @@ pub struct BatchBuilder {
 }
 
 impl BatchBuilder {
-    /// A batch without events. `tallies` says how many events of the request were refused, and why.
+    /// A batch without events.
     pub fn new(
         endpoint: Endpoint,
         class: KeyClass,
         game: u32,
         received_ms: i64,
-        tallies: &[(Reject, u32)],
         capacity: usize,
     ) -> BatchBuilder {
-        let mut bytes = Vec::with_capacity(HEADER_BYTES + tallies.len() * TALLY_BYTES + capacity);
-        bytes.extend_from_slice(&[VERSION, endpoint as u8, class as u8, tallies.len() as u8]);
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + capacity);
+        bytes.extend_from_slice(&[VERSION, endpoint as u8, class as u8, 0]);
         bytes.extend_from_slice(&game.to_le_bytes());
         bytes.extend_from_slice(&received_ms.to_le_bytes());
-        for (reject, count) in tallies {
-            bytes.push(reject.code());
-            bytes.extend_from_slice(&count.to_le_bytes());
-        }
         BatchBuilder { bytes, events: 0 }
     }
 
@@ -153,8 +148,13 @@ impl BatchBuilder {
         self.events += 1;
     }
 
-    /// The bytes and how many events they hold.
-    pub fn finish(self) -> (Vec<u8>, u32) {
+    /// The bytes and how many events they hold. `tallies` says how many events of the request were refused, and why.
+    pub fn finish(mut self, tallies: &[(Reject, u32)]) -> (Vec<u8>, u32) {
+        self.bytes[3] = tallies.len() as u8;
+        for (reject, count) in tallies {
+            self.bytes.push(reject.code());
+            self.bytes.extend_from_slice(&count.to_le_bytes());
+        }
         (self.bytes, self.events)
     }
 
@@ -200,17 +200,16 @@ impl<'a> Batch<'a> {
         if header[0] != VERSION {
             return Err(NotABatch("its version is not known"));
         }
-        let tallies = header[3] as usize * TALLY_BYTES;
-        if bytes.len() < HEADER_BYTES + tallies {
-            return Err(NotABatch("its tallies are cut off"));
-        }
+        let rest = &bytes[HEADER_BYTES..];
+        let events = rest.len().checked_sub(header[3] as usize * TALLY_BYTES);
+        let (events, tallies) = rest.split_at(events.ok_or(NotABatch("its tallies are cut off"))?);
         Ok(Batch {
             endpoint: Endpoint::from_code(header[1]).ok_or(NotABatch("its endpoint is not known"))?,
             class: if header[2] == 0 { KeyClass::Public } else { KeyClass::Secret },
             game: u32::from_le_bytes([header[4], header[5], header[6], header[7]]),
             received_ms: i64::from_le_bytes(*header.last_chunk().expect("a header has 16 bytes")),
-            tallies: &bytes[HEADER_BYTES..HEADER_BYTES + tallies],
-            events: &bytes[HEADER_BYTES + tallies..],
+            tallies,
+            events,
         })
     }
 
@@ -231,14 +230,8 @@ impl<'a> Batch<'a> {
     pub fn without(&self, removed: &[u32]) -> (Vec<u8>, u32) {
         let mut tallies: Vec<(Reject, u32)> = self.tallies().collect();
         tallies.push((Reject::SeenBefore, removed.len() as u32));
-        let mut batch = BatchBuilder::new(
-            self.endpoint,
-            self.class,
-            self.game,
-            self.received_ms,
-            &tallies,
-            self.events.len(),
-        );
+        let capacity = self.events.len() + tallies.len() * TALLY_BYTES;
+        let mut batch = BatchBuilder::new(self.endpoint, self.class, self.game, self.received_ms, capacity);
         let mut removed = removed.iter().copied().peekable();
         let mut events = self.events();
         let mut index = 0;
@@ -249,7 +242,7 @@ impl<'a> Batch<'a> {
             }
             index += 1;
         }
-        batch.finish()
+        batch.finish(&tallies)
     }
 
     /// The sum over one outcome of the refused.
@@ -372,10 +365,9 @@ mod tests {
     }
 
     fn build(events: &[Owned]) -> (Vec<u8>, u32) {
-        let tallies = [(Reject::UnknownField, 2)];
-        let mut batch = BatchBuilder::new(Endpoint::Events, KeyClass::Secret, 7, 1234, &tallies, 0);
+        let mut batch = BatchBuilder::new(Endpoint::Events, KeyClass::Secret, 7, 1234, 0);
         events.iter().for_each(|event| batch.push(&event.stored()));
-        batch.finish()
+        batch.finish(&[(Reject::UnknownField, 2)])
     }
 
     proptest! {

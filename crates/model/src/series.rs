@@ -17,7 +17,7 @@ pub enum Cut {
     /// One row per value of a dimension; events without it stand in the row with the empty value.
     By(Dimension),
     /// One row per combination of all dimensions' values, joined by [`TUPLE_SEPARATOR`] in the order of
-    /// [`Dimension::ALL`]. These rows have counts and values, but neither players nor quantiles.
+    /// [`Dimension::ALL`]. These rows have counts and values, but no players.
     Tuple,
 }
 

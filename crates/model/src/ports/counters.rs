@@ -1,5 +1,6 @@
 //! Where rollups are kept.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::deltas::Deltas;
@@ -46,8 +47,30 @@ pub trait Counters: Send + Sync {
         visit: &mut dyn FnMut(&str, u32, &Cell),
     ) -> Result<(), StoreError>;
 
+    /// Every row of these hours (since 1970) and the position that they contain. For comparing and for replacing; its
+    /// cost and memory follow the rows.
+    fn export(&self, hours: &Range<u32>) -> Result<(u64, Rows), StoreError>;
+
+    /// Puts these rows in the place of all rows of the hours, durably. The position stays as it is. Nothing is applied
+    /// and nothing frozen meanwhile.
+    fn replace(&self, hours: &Range<u32>, rows: &Rows) -> Result<(), StoreError>;
+
     /// The metrics (event names) that have rows in `minutes`, in order.
     fn metrics(&self, game: u32, minutes: Range<u32>) -> Result<Vec<String>, StoreError>;
+}
+
+/// Rows by their stored keys, in order.
+pub type Rows = BTreeMap<Vec<u8>, ExportedRow>;
+
+/// One row of one hour as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportedRow {
+    /// For people: the game, the metric, the row's value and the hour.
+    pub name: String,
+    /// The lowest log offset that contributed.
+    pub since: u64,
+    /// The encoded [`crate::rollup::HourBlock`]: the same content has the same bytes.
+    pub block: Vec<u8>,
 }
 
 /// Applied additions on their way to the disk.
