@@ -10,8 +10,10 @@
 //! run looks on disk is written in `ids/run.rs`.
 
 mod background;
+mod batch;
 mod filter;
 mod folder;
+mod memory;
 mod memtable;
 mod merge;
 mod place;
@@ -33,6 +35,7 @@ use model::limits::ID_WINDOW_MS;
 use model::ports::ids::{Claim, IdStats, Ids, IdsError};
 
 use self::background::{Frozen, Shared};
+use self::batch::{Batch, CHUNK};
 use self::filter::bits_of;
 use self::folder::Found;
 pub use self::folder::OpenReport;
@@ -41,8 +44,6 @@ use self::merge::SPAN_MS_MAX;
 use self::place::{Kind, Probe, kind_of};
 use self::run::Run;
 
-/// Claims looked up together; one bit each in a mask.
-const CHUNK: usize = 64;
 /// Full memtables that may wait for the disk before a claim has to.
 const FROZEN_MAX: usize = 2;
 
@@ -212,28 +213,42 @@ impl EmbeddedIds {
         }
     }
 
-    /// Claims up to 64 ids; on an error none of them.
-    fn claim_chunk(
+    /// Claims in steps of 64: while one is looked up, the memory for the next is on its way.
+    fn claim_all(
         &mut self,
         offset: u64,
         now_ms: u64,
         claims: &[Claim],
         fresh: &mut Vec<bool>,
     ) -> Result<(), IdsError> {
-        let mut batch = Batch::new(claims);
-        batch.probes().for_each(|(kind, probe)| self.active.table(kind).prefetch(probe.place));
-        for (n, claim) in claims.iter().enumerate() {
-            let is_new = self.active.insert(kind_of(claim), &batch.probes[n]);
-            batch.wanted |= u64::from(is_new) << n;
+        let mut chunks = claims.chunks(CHUNK);
+        let mut next = chunks.next().map(|chunk| self.prepare(chunk));
+        while let Some(mut batch) = next {
+            next = chunks.next().map(|chunk| self.prepare(chunk));
+            let new = self.claim_batch(offset, now_ms, &mut batch)?;
+            fresh.extend((0..batch.len()).map(|n| new >> n & 1 == 1));
         }
-        let known = if self.replays_uncovered(offset) { Ok(0) } else { self.known_before(&batch, now_ms) };
-        let taken_back = *known.as_ref().unwrap_or(&batch.wanted);
-        for n in bits_of(taken_back) {
-            self.active.remove(kind_of(&claims[n]), batch.probes[n].place);
-        }
-        let new = batch.wanted & !known?;
-        fresh.extend((0..claims.len()).map(|n| new >> n & 1 == 1));
         Ok(())
+    }
+
+    fn prepare(&self, claims: &[Claim]) -> Batch {
+        let batch = Batch::new(claims);
+        batch.probes().for_each(|(kind, probe)| self.active.table(kind).prefetch(probe.place));
+        batch
+    }
+
+    /// Which of the batch are new; on an error none of them is claimed.
+    fn claim_batch(&mut self, offset: u64, now_ms: u64, batch: &mut Batch) -> Result<u64, IdsError> {
+        let mut wanted = 0;
+        for (n, (kind, probe)) in batch.probes().enumerate() {
+            wanted |= u64::from(self.active.insert(kind, probe)) << n;
+        }
+        batch.wanted = wanted;
+        let known = if self.replays_uncovered(offset) { Ok(0) } else { self.known_before(batch, now_ms) };
+        for n in bits_of(*known.as_ref().unwrap_or(&wanted)) {
+            self.active.remove(batch.kind(n), batch.probes[n].place);
+        }
+        Ok(wanted & !known?)
     }
 
     /// A replayed batch that no run holds. Its events were accepted once, so its ids are remembered from its receipt
@@ -275,15 +290,13 @@ impl Ids for EmbeddedIds {
             self.active.saw(now_ms);
         }
         let before = fresh.len();
-        for chunk in claims.chunks(CHUNK) {
-            if let Err(error) = self.claim_chunk(offset, now_ms, chunk, fresh) {
-                let claimed = claims.iter().zip(fresh.drain(before..)).filter(|(_, new)| *new);
-                claimed.for_each(|(claim, _)| take_back(&mut self.active, claim));
-                folder::set_aside_if_corrupt(&error, &self.runs);
-                return Err(error);
-            }
+        let answer = self.claim_all(offset, now_ms, claims, fresh);
+        if let Err(error) = &answer {
+            let claimed = claims.iter().zip(fresh.drain(before..)).filter(|(_, new)| *new);
+            claimed.for_each(|(claim, _)| take_back(&mut self.active, claim));
+            folder::set_aside_if_corrupt(error, &self.runs);
         }
-        Ok(())
+        answer
     }
 
     fn release(&mut self, claims: &[Claim]) {
@@ -373,76 +386,4 @@ fn start_threads(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, IdsError> 
         thread.map_err(|error| IdsError::Unavailable(format!("starting a thread: {error}")))
     };
     Ok(vec![start("ids-write", Shared::write_runs)?, start("ids-tidy", Shared::tidy_runs)?])
-}
-
-/// Up to 64 claims on their way through tables and runs.
-struct Batch {
-    probes: [Probe; CHUNK],
-    count: usize,
-    /// Which of them have a time.
-    timed: u64,
-    /// The first and the last step of those times.
-    steps: (u32, u32),
-    /// Which of them are still to be looked for.
-    wanted: u64,
-}
-
-impl Batch {
-    fn new(claims: &[Claim]) -> Batch {
-        let mut batch = Batch {
-            probes: [Probe::default(); CHUNK],
-            count: claims.len(),
-            timed: 0,
-            steps: (u32::MAX, 0),
-            wanted: 0,
-        };
-        for (n, claim) in claims.iter().enumerate() {
-            let probe = Probe::new(claim);
-            if kind_of(claim) == Kind::Timed {
-                batch.timed |= 1 << n;
-                batch.steps = (batch.steps.0.min(probe.step), batch.steps.1.max(probe.step));
-            }
-            batch.probes[n] = probe;
-        }
-        batch
-    }
-
-    fn kind(&self, n: usize) -> Kind {
-        if self.timed >> n & 1 == 1 { Kind::Timed } else { Kind::Other }
-    }
-
-    fn probes(&self) -> impl Iterator<Item = (Kind, &Probe)> {
-        (0..self.count).map(|n| (self.kind(n), &self.probes[n]))
-    }
-
-    fn known_in(&self, table: &Memtable, wanted: u64) -> u64 {
-        for n in bits_of(wanted) {
-            table.table(self.kind(n)).prefetch(self.probes[n].place);
-        }
-        let found = |n: usize| table.table(self.kind(n)).contains(self.probes[n].place);
-        bits_of(wanted).map(|n| u64::from(found(n)) << n).sum()
-    }
-
-    /// Those of one kind that the run could hold, by their times.
-    fn wanted_in(&self, run: &Run, kind: Kind) -> u64 {
-        match kind {
-            Kind::Other => self.wanted & !self.timed,
-            Kind::Timed if run.header.times.touches(self.steps.0, self.steps.1) => self.wanted_at(run),
-            Kind::Timed => 0,
-        }
-    }
-
-    fn wanted_at(&self, run: &Run) -> u64 {
-        let mut last = None;
-        let mut touches = |step: u32| match last {
-            Some((same, answer)) if same == step => answer,
-            _ => {
-                let answer = run.header.times.touches(step, step);
-                last = Some((step, answer));
-                answer
-            }
-        };
-        let timed = bits_of(self.wanted & self.timed);
-        timed.map(|n| u64::from(touches(self.probes[n].step)) << n).sum()
-    }
 }

@@ -1,2 +1,3 @@
 //! embedded
+pub mod counters;
 pub mod ids;

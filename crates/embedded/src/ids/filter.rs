@@ -1,13 +1,15 @@
 //! A filter over places: "certainly not here" from one cache line.
 //!
-//! A blocked Bloom filter: a place owns one line of 512 bits and sets four bits in each of two words of it. With 12
-//! bits for each key about one absent key in two hundred passes. Lines are in the order of places, so a sorted run
+//! A blocked Bloom filter: a place owns one line of 512 bits and sets four bits in each of two words of it. With 16
+//! bits for each key one absent key in 700 passes (with 12, one in 180: a read of the disk's cache costs as much as a
+//! hundred looks, so the bits pay). Lines are in the order of places, so a sorted run
 //! builds its filter from front to back and needs memory for one line only.
 
-use super::place::{Probe, prefetch, share_of};
+use super::memory::prefetch;
+use super::place::{Probe, share_of};
 
 /// Bits of filter for each key.
-const BITS_PER_KEY: u64 = 12;
+const BITS_PER_KEY: u64 = 16;
 
 /// One cache line of the filter.
 #[repr(align(64))]
@@ -101,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_added_passes_and_one_in_a_hundred_others_at_most() {
+    fn what_was_added_passes_and_one_in_four_hundred_others_at_most() {
         let keys = 100_000;
         let mut lines = vec![Line::default(); lines_for(keys) as usize];
         for key in 0..keys {
@@ -114,7 +116,7 @@ mod tests {
         };
         assert_eq!(passing(0..keys), keys as usize);
         let others = passing(keys..2 * keys);
-        assert!(others < keys as usize / 100, "{others} of {keys} absent keys passed");
+        assert!(others < keys as usize / 400, "{others} of {keys} absent keys passed");
     }
 
     #[test]

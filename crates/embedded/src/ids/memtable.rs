@@ -1,6 +1,7 @@
 //! The newest ids, in memory until they are a run.
 
-use super::place::{Kind, Probe, prefetch, share_of};
+use super::memory::{prefetch, zeros};
+use super::place::{Kind, Probe, share_of};
 use super::times::Times;
 
 /// A table starts this small: an idle game costs nothing.
@@ -26,7 +27,7 @@ impl Table {
     }
 
     fn with_homes(homes: usize) -> Table {
-        Table { slots: vec![0; homes + homes / HOMES_PER_TAIL_SLOT], homes, count: 0, holds_zero: false }
+        Table { slots: zeros(homes + homes / HOMES_PER_TAIL_SLOT), homes, count: 0, holds_zero: false }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -78,11 +79,12 @@ impl Table {
             visit(0);
         }
         let mut cluster = Vec::new();
-        for group in self.slots.split(|&slot| slot == 0).filter(|group| !group.is_empty()) {
-            cluster.clear();
-            cluster.extend_from_slice(group);
-            cluster.sort_unstable();
-            cluster.iter().for_each(|&place| visit(place));
+        for &slot in &self.slots {
+            if slot == 0 {
+                cluster.drain(..).for_each(&mut visit);
+            } else {
+                insert_sorted(&mut cluster, slot);
+            }
         }
     }
 
@@ -136,6 +138,17 @@ impl Table {
         }
         self.slots[gap] = 0;
     }
+}
+
+/// Puts a place among a few others, near the end most of the time.
+fn insert_sorted(places: &mut Vec<u128>, place: u128) {
+    let mut at = places.len();
+    places.push(place);
+    while at > 0 && places[at - 1] > place {
+        places[at] = places[at - 1];
+        at -= 1;
+    }
+    places[at] = place;
 }
 
 /// The ids of one range of the log.

@@ -61,19 +61,6 @@ fn fold(value: u64, multiplier: u64) -> u64 {
     (product >> 64) as u64 ^ product as u64
 }
 
-/// Asks for the cache line of a value that will be read soon.
-#[inline]
-pub(super) fn prefetch<T>(value: Option<&T>) {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(value) = value {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing the program can see, and the address is that of a live reference.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = value;
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

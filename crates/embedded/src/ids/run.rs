@@ -19,8 +19,8 @@
 //!
 //! Section 0 holds the ids with a time (UUIDv7), section 1 all others; the intervals are those ids' times in steps of
 //! 65,536 ms. Bucket and filter line of a place are its share of all buckets and lines: `high 64 bits * count >> 64`.
-//! So a look costs one line of the filter, kept in memory when there is room, and for one absent key in two hundred (and
-//! every present one) a read of one bucket, 2 KiB.
+//! So a look costs one line of the filter, kept in memory when there is room, and for one absent key in 700 (and every
+//! present one) a read of one bucket, 2 KiB.
 
 use std::fs::File;
 use std::io;
@@ -32,6 +32,7 @@ use std::sync::Arc;
 use model::ports::ids::IdsError;
 
 use super::filter::{self, Line};
+use super::memory;
 use super::place::{Kind, Probe, share_of};
 use super::times::{INTERVALS_MAX, Times};
 
@@ -137,10 +138,11 @@ impl Run {
             if !sound {
                 return Err(self.corrupt());
             }
-            self.resident[kind as usize] = Some(Arc::new(Resident {
-                filter: filter.as_chunks().0.iter().map(Line::from_bytes).collect(),
-                directory: directory.as_chunks().0.iter().map(Bucket::from_bytes).collect(),
-            }));
+            let mut resident =
+                Resident { filter: memory::room(section.lines as usize), directory: Vec::new() };
+            resident.filter.extend(filter.as_chunks().0.iter().map(Line::from_bytes));
+            resident.directory.extend(directory.as_chunks().0.iter().map(Bucket::from_bytes));
+            self.resident[kind as usize] = Some(Arc::new(resident));
         }
         Ok(())
     }

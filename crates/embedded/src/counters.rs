@@ -1,0 +1,226 @@
+//! Rollups on one disk: the hours in use in memory, every hour in the store.
+//!
+//! The unit of loading is the *group*: one cut of one metric in one hour, all its rows. In memory a group is whole or
+//! absent. What the log added since the last checkpoint is marked and written by the next one, with the position.
+
+mod groups;
+mod guard;
+mod keys;
+mod store;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use model::deltas::{Deltas, Row};
+use model::ports::counters::{Checkpoint, Counters as Port, ExportedRow, Rows, Select, StoreError};
+use model::rollup::{Cell, HourBlock};
+use model::series::{Cut, TUPLE_SEPARATOR};
+use parking_lot::RwLock;
+
+use groups::{GroupKey, Groups};
+use guard::Guard;
+use store::{Pending, damaged};
+
+pub use store::Store;
+
+/// The engine's rollups.
+pub struct Counters {
+    store: Option<Arc<Store>>,
+    memory: RwLock<Memory>,
+}
+
+struct Memory {
+    applied_until: u64,
+    groups: Groups,
+    guard: Guard,
+}
+
+impl Counters {
+    /// Opens the rollups in `store`.
+    pub fn open(store: Arc<Store>) -> Result<Counters, StoreError> {
+        let applied_until = store.position()?;
+        let memory = Memory { applied_until, groups: Groups::default(), guard: Guard::default() };
+        Ok(Counters { store: Some(store), memory: RwLock::new(memory) })
+    }
+
+    /// Rollups without a disk, to derive them again from the log and compare.
+    pub fn in_memory() -> Counters {
+        let memory = Memory { applied_until: 0, groups: Groups::default(), guard: Guard::default() };
+        Counters { store: None, memory: RwLock::new(memory) }
+    }
+
+    /// Makes every group of the hours resident that a visit needs. They may be evicted again before it begins.
+    fn load(&self, select: &Select<'_>, hours: Range<u32>) -> Result<(), StoreError> {
+        let missing: Vec<GroupKey<'_>> = {
+            let memory = self.memory.read();
+            let keys = hours.map(|hour| GroupKey::of(select, hour));
+            keys.filter(|key| !memory.groups.contains(key)).collect()
+        };
+        for key in missing {
+            self.memory.write().resident(&key, self.store.as_deref())?;
+        }
+        Ok(())
+    }
+}
+
+impl Port for Counters {
+    fn apply(&self, range: Range<u64>, deltas: &Deltas) -> Result<(), StoreError> {
+        let mut memory = self.memory.write();
+        if range.end <= memory.applied_until {
+            return Ok(());
+        }
+        memory.add(deltas, self.store.as_deref())?;
+        memory.applied_until = range.end;
+        Ok(())
+    }
+
+    fn applied_until(&self) -> u64 {
+        self.memory.read().applied_until
+    }
+
+    fn durable_until(&self) -> u64 {
+        self.store.as_ref().map_or(0, |store| store.durable_until())
+    }
+
+    fn freeze(&self, kept: Vec<(&'static str, Vec<u8>)>) -> Box<dyn Checkpoint> {
+        let mut memory = self.memory.write();
+        let applied_until = memory.applied_until;
+        let rows = memory.groups.take_changes();
+        memory.evict();
+        drop(memory);
+        Box::new(Pending::new(self.store.clone(), rows, kept, applied_until))
+    }
+
+    fn kept(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.store.as_ref().map_or(Ok(None), |store| store.kept(name))
+    }
+
+    fn visit(
+        &self,
+        select: Select<'_>,
+        minutes: Range<u32>,
+        visit: &mut dyn FnMut(&str, u32, &Cell),
+    ) -> Result<(), StoreError> {
+        if minutes.is_empty() {
+            return Ok(());
+        }
+        let hours = minutes.start / 60..minutes.end.div_ceil(60);
+        let keys: Vec<GroupKey<'_>> = hours.clone().map(|hour| GroupKey::of(&select, hour)).collect();
+        let memory = loop {
+            self.load(&select, hours.clone())?;
+            let memory = self.memory.read();
+            if keys.iter().all(|key| memory.groups.contains(key)) {
+                break memory;
+            }
+        };
+        for key in &keys {
+            memory.groups.visit(key, &select, &minutes, visit);
+        }
+        Ok(())
+    }
+
+    fn export(&self, hours: &Range<u32>) -> Result<(u64, Rows), StoreError> {
+        let memory = self.memory.read();
+        let mut blocks = match &self.store {
+            Some(store) => store.blocks(hours)?,
+            None => BTreeMap::new(),
+        };
+        memory.groups.blocks(hours, &mut blocks);
+        let rows: Result<Rows, StoreError> = blocks.into_iter().map(exported).collect();
+        Ok((memory.applied_until, rows?))
+    }
+
+    fn replace(&self, hours: &Range<u32>, rows: &Rows) -> Result<(), StoreError> {
+        let mut memory = self.memory.write();
+        memory.groups.forget(hours);
+        memory.guard.forget(hours);
+        if let Some(store) = &self.store {
+            return store.replace(hours, rows);
+        }
+        for (key, row) in rows {
+            let (group, value) = keys::parts(key).ok_or_else(|| damaged(key))?;
+            let block = HourBlock::decode(&row.block).map_err(|_| damaged(key))?;
+            memory.put(&group, value, block)?;
+        }
+        Ok(())
+    }
+
+    fn metrics(&self, game: u32, minutes: Range<u32>) -> Result<Vec<String>, StoreError> {
+        let hours = minutes.start / 60..minutes.end.div_ceil(60);
+        let mut metrics = std::collections::BTreeSet::new();
+        self.memory.read().groups.metrics(game, &hours, &mut metrics);
+        if let Some(store) = &self.store {
+            store.metrics(game, &hours, &mut metrics)?;
+        }
+        Ok(metrics.into_iter().collect())
+    }
+}
+
+impl Memory {
+    /// Finds or makes every row first, which may fail, then adds, which may not: so all is added or nothing.
+    fn add(&mut self, deltas: &Deltas, store: Option<&Store>) -> Result<(), StoreError> {
+        let mut places = Vec::with_capacity(deltas.len());
+        for delta in deltas.rows() {
+            places.push(self.place(&delta, store)?);
+        }
+        for (delta, (group, row)) in deltas.rows().zip(places) {
+            self.groups.apply(group, row, &delta);
+        }
+        Ok(())
+    }
+
+    fn place(&mut self, delta: &Row<'_>, store: Option<&Store>) -> Result<(usize, usize), StoreError> {
+        let hour = delta.minute / 60;
+        let metric = self.guard.metric(delta.game, delta.metric, hour, store)?;
+        let key = GroupKey { game: delta.game, cut: delta.cut, metric, hour };
+        let group = self.resident(&key, store)?;
+        if let Some(row) = self.groups.find(group, delta.value) {
+            return Ok((group, row));
+        }
+        let value = self.guard.value(&key, delta.value, store)?;
+        Ok((group, self.groups.find_or_insert(group, value)))
+    }
+
+    fn put(&mut self, key: &GroupKey<'_>, value: &str, block: HourBlock) -> Result<(), StoreError> {
+        let metric = self.guard.metric(key.game, key.metric, key.hour, None)?;
+        let value = self.guard.value(key, value, None)?;
+        let group = self.resident(&GroupKey { metric, ..*key }, None)?;
+        self.groups.put(group, value, block);
+        Ok(())
+    }
+
+    /// The place of a group, loaded from the store if it is not in memory.
+    fn resident(&mut self, key: &GroupKey<'_>, store: Option<&Store>) -> Result<usize, StoreError> {
+        if let Some(group) = self.groups.group(key) {
+            return Ok(group);
+        }
+        let rows = match store {
+            Some(store) => store.group(key)?,
+            None => Vec::new(),
+        };
+        Ok(self.groups.insert(key, rows))
+    }
+
+    fn evict(&mut self) {
+        let newest_hour = self.groups.evict();
+        self.guard.evict(newest_hour);
+    }
+}
+
+fn exported((key, block): (Vec<u8>, Vec<u8>)) -> Result<(Vec<u8>, ExportedRow), StoreError> {
+    let (group, value) = keys::parts(&key).ok_or_else(|| damaged(&key))?;
+    let since = HourBlock::decode(&block).map_err(|_| damaged(&key))?.since();
+    let cut = match group.cut {
+        Cut::Total => String::new(),
+        Cut::By(dimension) => format!(" {}={value:?}", dimension.label()),
+        Cut::Tuple => format!(" {:?}", value.split(TUPLE_SEPARATOR).collect::<Vec<_>>()),
+    };
+    let name = format!("game {} {}{cut} hour {}", group.game, group.metric, group.hour);
+    Ok((key, ExportedRow { name, since, block }))
+}
+
+/// Whether a metric is the server's own (accounting) and therefore no event name.
+pub(crate) fn is_event_name(metric: &str, cut: Cut) -> bool {
+    cut == Cut::Total && !metric.starts_with('$')
+}

@@ -1,0 +1,280 @@
+//! The hours in memory: rows found by hash, blocks added to in place.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::BuildHasher;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+use model::deltas::Row;
+use model::ports::counters::Select;
+use model::rollup::{Cell, HourBlock};
+use model::series::{Cut, Level};
+
+use super::{is_event_name, keys};
+
+/// Up to this many rows a group is searched from front to back.
+const LINEAR_ROWS: usize = 8;
+/// Groups of this hour and the one before stay in memory whether they are used or not.
+const HOT_HOURS: u32 = 2;
+
+/// One cut of one metric in one hour (hours since 1970-01-01 UTC).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct GroupKey<'a> {
+    pub(super) game: u32,
+    pub(super) cut: Cut,
+    pub(super) metric: &'a str,
+    pub(super) hour: u32,
+}
+
+impl<'a> GroupKey<'a> {
+    pub(super) fn of(select: &Select<'a>, hour: u32) -> GroupKey<'a> {
+        GroupKey { game: select.game, cut: select.cut, metric: select.metric, hour }
+    }
+}
+
+/// One row in one hour.
+pub(super) struct StoredRow {
+    pub(super) value: Box<str>,
+    pub(super) block: HourBlock,
+    changed: bool,
+}
+
+impl StoredRow {
+    fn visit(&self, level: Level, minutes: &Range<u32>, hour: u32, visit: &mut dyn FnMut(&str, u32, &Cell)) {
+        match level {
+            Level::Hour => visit(&self.value, hour * 60, self.block.total()),
+            Level::Minute => {
+                for (slot, cell) in self.block.slots() {
+                    let minute = hour * 60 + u32::from(slot);
+                    if minutes.contains(&minute) {
+                        visit(&self.value, minute, cell);
+                    }
+                }
+            }
+        }
+    }
+}
+
+struct Group {
+    game: u32,
+    cut: Cut,
+    metric: Box<str>,
+    hour: u32,
+    rows: Vec<StoredRow>,
+    /// Empty while the rows are few.
+    index: HashTable<u32>,
+    used: AtomicBool,
+}
+
+impl Group {
+    fn key(&self) -> GroupKey<'_> {
+        GroupKey { game: self.game, cut: self.cut, metric: &self.metric, hour: self.hour }
+    }
+
+    fn find(&self, hasher: &DefaultHashBuilder, value: &str) -> Option<usize> {
+        if self.rows.len() <= LINEAR_ROWS {
+            return self.rows.iter().position(|row| &*row.value == value);
+        }
+        let same = |row: &u32| &*self.rows[*row as usize].value == value;
+        self.index.find(hasher.hash_one(value), same).map(|row| *row as usize)
+    }
+
+    fn push(&mut self, hasher: &DefaultHashBuilder, row: StoredRow) -> usize {
+        self.rows.push(row);
+        let rows = &self.rows;
+        let hash = |row: &u32| hasher.hash_one(&*rows[*row as usize].value);
+        if rows.len() == LINEAR_ROWS + 1 {
+            for index in 0..rows.len() as u32 {
+                self.index.insert_unique(hash(&index), index, hash);
+            }
+        } else if rows.len() > LINEAR_ROWS {
+            let index = rows.len() as u32 - 1;
+            self.index.insert_unique(hash(&index), index, hash);
+        }
+        rows.len() - 1
+    }
+}
+
+/// Changed rows as they go to the store: key and block.
+pub(super) type Rows = Vec<(Vec<u8>, Vec<u8>)>;
+
+#[derive(Default)]
+pub(super) struct Groups {
+    groups: Vec<Option<Group>>,
+    free: Vec<u32>,
+    index: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+    changed: Vec<(u32, u32)>,
+    newest_hour: u32,
+}
+
+impl Groups {
+    pub(super) fn contains(&self, key: &GroupKey<'_>) -> bool {
+        self.group(key).is_some()
+    }
+
+    pub(super) fn group(&self, key: &GroupKey<'_>) -> Option<usize> {
+        let same = |group: &u32| self.at(*group as usize).key() == *key;
+        self.index.find(hash(&self.hasher, key), same).map(|group| *group as usize)
+    }
+
+    /// Takes a group in with the rows that the store has of it.
+    pub(super) fn insert(&mut self, key: &GroupKey<'_>, rows: Vec<(Box<str>, HourBlock)>) -> usize {
+        let mut group = Group {
+            game: key.game,
+            cut: key.cut,
+            metric: key.metric.into(),
+            hour: key.hour,
+            rows: Vec::with_capacity(rows.len()),
+            index: HashTable::new(),
+            used: AtomicBool::new(true),
+        };
+        for (value, block) in rows {
+            group.push(&self.hasher, StoredRow { value, block, changed: false });
+        }
+        self.newest_hour = self.newest_hour.max(key.hour);
+        let place = self.free.pop().unwrap_or(self.groups.len() as u32);
+        if place as usize == self.groups.len() {
+            self.groups.push(None);
+        }
+        self.groups[place as usize] = Some(group);
+        let (groups, hasher) = (&self.groups, &self.hasher);
+        let rehash = |place: &u32| hash(hasher, &resident(groups, *place as usize).key());
+        self.index.insert_unique(hash(hasher, key), place, rehash);
+        place as usize
+    }
+
+    pub(super) fn find(&self, group: usize, value: &str) -> Option<usize> {
+        self.at(group).find(&self.hasher, value)
+    }
+
+    pub(super) fn find_or_insert(&mut self, group: usize, value: &str) -> usize {
+        let hasher = &self.hasher;
+        let group = self.groups[group].as_mut().expect("places of groups come from the index");
+        group.find(hasher, value).unwrap_or_else(|| {
+            group.push(hasher, StoredRow { value: value.into(), block: HourBlock::default(), changed: false })
+        })
+    }
+
+    /// Puts a whole block in the place of a row.
+    pub(super) fn put(&mut self, group: usize, value: &str, block: HourBlock) {
+        let row = self.find_or_insert(group, value);
+        let resident = self.groups[group].as_mut().expect("places of groups come from the index");
+        resident.rows[row].block = block;
+    }
+
+    pub(super) fn apply(&mut self, group: usize, row: usize, delta: &Row<'_>) {
+        let resident = self.groups[group].as_mut().expect("places of groups come from the index");
+        *resident.used.get_mut() = true;
+        let found = &mut resident.rows[row];
+        found.block.apply((delta.minute % 60) as u8, delta.since, delta.cell);
+        if !found.changed {
+            found.changed = true;
+            self.changed.push((group as u32, row as u32));
+        }
+    }
+
+    /// The rows changed since this was last called.
+    pub(super) fn take_changes(&mut self) -> Rows {
+        let changed = std::mem::take(&mut self.changed);
+        changed.into_iter().map(|(group, row)| self.encode(group as usize, row as usize)).collect()
+    }
+
+    fn encode(&mut self, group: usize, row: usize) -> (Vec<u8>, Vec<u8>) {
+        let group = self.groups[group].as_mut().expect("changed groups stay in memory");
+        group.rows[row].changed = false;
+        let row = &group.rows[row];
+        let mut block = Vec::new();
+        row.block.encode(&mut block);
+        (keys::row(&group.key(), &row.value), block)
+    }
+
+    /// Lets go of unchanged groups of old hours that nobody used since the last time. Returns the newest hour seen.
+    ///
+    /// A change is a use: what was frozen a moment ago and is not yet on disk stays until the next time.
+    pub(super) fn evict(&mut self) -> u32 {
+        let oldest_kept = self.newest_hour.saturating_sub(HOT_HOURS - 1);
+        for place in 0..self.groups.len() {
+            let Some(group) = &self.groups[place] else { continue };
+            let used = group.used.swap(false, Ordering::Relaxed);
+            if !used && group.hour < oldest_kept && group.rows.iter().all(|row| !row.changed) {
+                self.remove(place);
+            }
+        }
+        self.newest_hour
+    }
+
+    fn remove(&mut self, place: usize) {
+        let group = self.groups[place].take().expect("it was looked at a moment ago");
+        let hash = hash(&self.hasher, &group.key());
+        if let Ok(entry) = self.index.find_entry(hash, |other| *other as usize == place) {
+            entry.remove();
+        }
+        self.free.push(place as u32);
+    }
+
+    pub(super) fn visit(
+        &self,
+        key: &GroupKey<'_>,
+        select: &Select<'_>,
+        minutes: &Range<u32>,
+        visit: &mut dyn FnMut(&str, u32, &Cell),
+    ) {
+        let Some(place) = self.group(key) else { return };
+        let group = self.at(place);
+        group.used.store(true, Ordering::Relaxed);
+        match select.values {
+            None => group.rows.iter().for_each(|row| row.visit(select.level, minutes, key.hour, visit)),
+            Some(values) => {
+                for row in values.iter().filter_map(|value| group.find(&self.hasher, value)) {
+                    group.rows[row].visit(select.level, minutes, key.hour, visit);
+                }
+            }
+        }
+    }
+
+    pub(super) fn metrics(&self, game: u32, hours: &Range<u32>, metrics: &mut BTreeSet<String>) {
+        let groups = self.groups.iter().flatten();
+        let of_game = groups
+            .filter(|group| group.game == game && hours.contains(&group.hour) && !group.rows.is_empty());
+        metrics.extend(
+            of_game
+                .filter(|group| is_event_name(&group.metric, group.cut))
+                .map(|group| group.metric.to_string()),
+        );
+    }
+
+    /// Adds or overwrites the rows of these hours that are in memory.
+    pub(super) fn blocks(&self, hours: &Range<u32>, blocks: &mut BTreeMap<Vec<u8>, Vec<u8>>) {
+        for group in self.groups.iter().flatten().filter(|group| hours.contains(&group.hour)) {
+            for row in &group.rows {
+                let mut block = Vec::new();
+                row.block.encode(&mut block);
+                blocks.insert(keys::row(&group.key(), &row.value), block);
+            }
+        }
+    }
+
+    /// Forgets the groups of these hours; nothing in them is waiting for a checkpoint.
+    pub(super) fn forget(&mut self, hours: &Range<u32>) {
+        for place in 0..self.groups.len() {
+            if self.groups[place].as_ref().is_some_and(|group| hours.contains(&group.hour)) {
+                self.remove(place);
+            }
+        }
+        self.changed.retain(|(group, _)| self.groups[*group as usize].is_some());
+    }
+
+    fn at(&self, place: usize) -> &Group {
+        resident(&self.groups, place)
+    }
+}
+
+fn resident(groups: &[Option<Group>], place: usize) -> &Group {
+    groups[place].as_ref().expect("places of groups come from the index")
+}
+
+fn hash(hasher: &DefaultHashBuilder, key: &GroupKey<'_>) -> u64 {
+    hasher.hash_one((key.game, key.cut.code(), key.hour, key.metric))
+}

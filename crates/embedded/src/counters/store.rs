@@ -1,0 +1,234 @@
+//! The rows on disk, in a key-value store, with the log position they contain.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use hashbrown::HashSet;
+use model::ports::counters::{Checkpoint, Rows as ExportedRows, StoreError};
+use model::rollup::HourBlock;
+use model::series::Cut;
+
+use super::groups::{GroupKey, Rows};
+use super::{is_event_name, keys};
+
+const FORMAT: u32 = 1;
+const JOURNAL_BYTES_MAX: u64 = 128 << 20;
+const CACHE_BYTES: u64 = 32 << 20;
+const POSITION: &str = "applied_until";
+const NEWEST_HOUR: &str = "newest_hour";
+
+/// The folder's key-value store. One process at a time.
+pub struct Store {
+    database: Database,
+    hours: Keyspace,
+    meta: Keyspace,
+    durable_until: AtomicU64,
+    /// No row of a later hour is on disk.
+    newest_hour: AtomicU64,
+}
+
+impl Store {
+    /// Opens the store, or makes an empty one.
+    pub fn open(folder: &Path) -> Result<Arc<Store>, StoreError> {
+        let database = Database::builder(folder)
+            .max_journaling_size(JOURNAL_BYTES_MAX)
+            .cache_size(CACHE_BYTES)
+            .worker_threads(1)
+            .open()
+            .map_err(failed)?;
+        let hours = database.keyspace("hours", KeyspaceCreateOptions::default).map_err(failed)?;
+        let meta = database.keyspace("meta", KeyspaceCreateOptions::default).map_err(failed)?;
+        let store =
+            Store { database, hours, meta, durable_until: AtomicU64::new(0), newest_hour: AtomicU64::new(0) };
+        store.check_format()?;
+        store.durable_until.store(store.number(POSITION)?, Ordering::Release);
+        store.newest_hour.store(store.number(NEWEST_HOUR)?, Ordering::Release);
+        Ok(Arc::new(store))
+    }
+
+    fn check_format(&self) -> Result<(), StoreError> {
+        match self.number("format")? {
+            0 => self.meta.insert("format", u64::from(FORMAT).to_le_bytes()).map_err(failed),
+            format if format <= u64::from(FORMAT) => Ok(()),
+            format => Err(StoreError(format!("it has format {format}; this program knows up to {FORMAT}"))),
+        }
+    }
+
+    pub(super) fn position(&self) -> Result<u64, StoreError> {
+        self.number(POSITION)
+    }
+
+    pub(super) fn durable_until(&self) -> u64 {
+        self.durable_until.load(Ordering::Acquire)
+    }
+
+    pub(super) fn kept(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let kept = self.meta.get(kept_key(name)).map_err(failed)?;
+        Ok(kept.map(|bytes| bytes.to_vec()))
+    }
+
+    pub(super) fn group(&self, key: &GroupKey<'_>) -> Result<Vec<(Box<str>, HourBlock)>, StoreError> {
+        if u64::from(key.hour) > self.newest_hour.load(Ordering::Acquire) {
+            return Ok(Vec::new());
+        }
+        let mut rows = Vec::new();
+        for entry in self.hours.prefix(keys::group(key)) {
+            let (row_key, block) = entry.into_inner().map_err(failed)?;
+            let (_, value) = keys::parts(&row_key).ok_or_else(|| damaged(&row_key))?;
+            let block = HourBlock::decode(&block).map_err(|_| damaged(&row_key))?;
+            rows.push((value.into(), block));
+        }
+        Ok(rows)
+    }
+
+    /// The values that have rows on a UTC day; without a metric, the names of the metrics.
+    pub(super) fn values(
+        &self,
+        game: u32,
+        cut: Cut,
+        metric: Option<&str>,
+        day: u32,
+    ) -> Result<HashSet<Box<str>>, StoreError> {
+        let hours = day * 24..day * 24 + 24;
+        let mut values = HashSet::new();
+        let Some(metric) = metric else {
+            let mut metrics = BTreeSet::new();
+            self.metrics(game, &hours, &mut metrics)?;
+            values.extend(metrics.into_iter().map(String::into_boxed_str));
+            return Ok(values);
+        };
+        for entry in self.hours.range(keys::hours(game, cut, metric, &hours)) {
+            let key = entry.key().map_err(failed)?;
+            let (_, value) = keys::parts(&key).ok_or_else(|| damaged(&key))?;
+            values.insert(value.into());
+        }
+        Ok(values)
+    }
+
+    /// The event names with rows in these hours. Jumps from name to name, so its cost follows their number.
+    pub(super) fn metrics(
+        &self,
+        game: u32,
+        hours: &Range<u32>,
+        metrics: &mut BTreeSet<String>,
+    ) -> Result<(), StoreError> {
+        let prefix = keys::cuts(game, Cut::Total);
+        let mut from = prefix.clone();
+        while let Some(metric) = self.next_metric(&prefix, &from)? {
+            let range = keys::hours(game, Cut::Total, &metric, hours);
+            if is_event_name(&metric, Cut::Total) && self.hours.range(range).next().is_some() {
+                metrics.insert(metric.clone());
+            }
+            from = keys::metric(game, Cut::Total, &metric);
+            from.extend_from_slice(&[0xff; 5]);
+        }
+        Ok(())
+    }
+
+    fn next_metric(&self, prefix: &[u8], from: &[u8]) -> Result<Option<String>, StoreError> {
+        let Some(entry) = self.hours.range(from.to_vec()..).next() else { return Ok(None) };
+        let key = entry.key().map_err(failed)?;
+        if !key.starts_with(prefix) {
+            return Ok(None);
+        }
+        let (group, _) = keys::parts(&key).ok_or_else(|| damaged(&key))?;
+        Ok(Some(group.metric.to_owned()))
+    }
+
+    pub(super) fn blocks(&self, hours: &Range<u32>) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, StoreError> {
+        let mut rows = BTreeMap::new();
+        for entry in self.hours.iter() {
+            let (key, block) = entry.into_inner().map_err(failed)?;
+            let (group, _) = keys::parts(&key).ok_or_else(|| damaged(&key))?;
+            if hours.contains(&group.hour) {
+                rows.insert(key.to_vec(), block.to_vec());
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Removes the rows of the hours and writes these instead, all or none.
+    pub(super) fn replace(&self, hours: &Range<u32>, rows: &ExportedRows) -> Result<(), StoreError> {
+        let mut batch = self.database.batch().durability(Some(PersistMode::SyncAll));
+        for key in self.blocks(hours)?.into_keys().filter(|key| !rows.contains_key(key)) {
+            batch.remove(&self.hours, key);
+        }
+        let mut newest_hour = self.newest_hour.load(Ordering::Acquire);
+        for (key, row) in rows {
+            let (group, _) = keys::parts(key).ok_or_else(|| damaged(key))?;
+            newest_hour = newest_hour.max(u64::from(group.hour));
+            batch.insert(&self.hours, key.as_slice(), row.block.as_slice());
+        }
+        batch.insert(&self.meta, NEWEST_HOUR, newest_hour.to_le_bytes());
+        batch.commit().map_err(failed)?;
+        self.newest_hour.fetch_max(newest_hour, Ordering::AcqRel);
+        Ok(())
+    }
+
+    fn number(&self, name: &str) -> Result<u64, StoreError> {
+        let bytes = self.meta.get(name).map_err(failed)?;
+        let number =
+            |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).map_err(|_| damaged(name.as_bytes()));
+        bytes.map_or(Ok(0), |bytes| number(&bytes))
+    }
+}
+
+/// A checkpoint that was frozen and not yet committed.
+pub(super) struct Pending {
+    store: Option<Arc<Store>>,
+    rows: Rows,
+    kept: Vec<(&'static str, Vec<u8>)>,
+    applied_until: u64,
+}
+
+impl Pending {
+    pub(super) fn new(
+        store: Option<Arc<Store>>,
+        rows: Rows,
+        kept: Vec<(&'static str, Vec<u8>)>,
+        applied_until: u64,
+    ) -> Pending {
+        Pending { store, rows, kept, applied_until }
+    }
+}
+
+impl Checkpoint for Pending {
+    fn commit(&mut self) -> Result<(), StoreError> {
+        let Some(store) = &self.store else { return Ok(()) };
+        let hours = self.rows.iter().filter_map(|(key, _)| Some(u64::from(keys::parts(key)?.0.hour)));
+        let newest_hour = hours.max().unwrap_or(0).max(store.newest_hour.load(Ordering::Acquire));
+        let mut batch = store.database.batch().durability(Some(PersistMode::SyncAll));
+        for (key, block) in &self.rows {
+            batch.insert(&store.hours, key.as_slice(), block.as_slice());
+        }
+        for (name, bytes) in &self.kept {
+            batch.insert(&store.meta, kept_key(name), bytes.as_slice());
+        }
+        batch.insert(&store.meta, POSITION, self.applied_until.to_le_bytes());
+        batch.insert(&store.meta, NEWEST_HOUR, newest_hour.to_le_bytes());
+        batch.commit().map_err(failed)?;
+        store.newest_hour.fetch_max(newest_hour, Ordering::AcqRel);
+        store.durable_until.store(self.applied_until, Ordering::Release);
+        self.rows.clear();
+        Ok(())
+    }
+}
+
+fn kept_key(name: &str) -> String {
+    format!("kept/{name}")
+}
+
+fn failed(error: fjall::Error) -> StoreError {
+    StoreError(error.to_string())
+}
+
+pub(super) fn damaged(key: &[u8]) -> StoreError {
+    StoreError(format!(
+        "the entry {:?} is damaged; `playmeter rebuild` derives it again",
+        String::from_utf8_lossy(key)
+    ))
+}
