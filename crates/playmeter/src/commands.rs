@@ -1,0 +1,9 @@
+//! One file per command.
+
+pub mod bench;
+pub mod config;
+pub mod games;
+pub mod keys;
+pub mod rebuild;
+pub mod serve;
+pub mod verify;

@@ -1,0 +1,111 @@
+//! `playmeter keys`: make, list, rotate and revoke keys.
+
+use clap::{Args, Subcommand};
+use serde_json::Value;
+use server::admin::Command;
+use server::time::now_s;
+
+use crate::admin;
+use crate::cli::FolderArgs;
+
+/// `playmeter keys ...`
+#[derive(Args)]
+pub struct KeysArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// List a game's secret keys, without the secrets.
+    List {
+        /// The game.
+        #[arg(long, default_value = "demo")]
+        game: String,
+        #[command(flatten)]
+        folder: FolderArgs,
+    },
+    /// Make a secret key; it is shown once.
+    Create {
+        /// The game.
+        #[arg(long, default_value = "demo")]
+        game: String,
+        /// What the key may do, for instance `events:write,query`.
+        #[arg(long, value_delimiter = ',', required = true)]
+        scopes: Vec<String>,
+        /// What it is for.
+        #[arg(long, default_value = "")]
+        label: String,
+        /// It ends after so many days.
+        #[arg(long, value_name = "N")]
+        expires_days: Option<u64>,
+        #[command(flatten)]
+        folder: FolderArgs,
+    },
+    /// Make a successor of a secret key, or a new public key with --public. The old one works until it is revoked.
+    Rotate {
+        /// The secret key's id.
+        key: Option<String>,
+        /// The game whose public key is replaced.
+        #[arg(long, value_name = "GAME", conflicts_with = "key", required_unless_present = "key")]
+        public: Option<String>,
+        #[command(flatten)]
+        folder: FolderArgs,
+    },
+    /// End a secret key by its id, or an old public key.
+    Revoke {
+        /// The secret key's id, or the old public key.
+        key: String,
+        #[command(flatten)]
+        folder: FolderArgs,
+    },
+    /// Make a new sign-in link; the old one and every signed-in browser end.
+    SignIn {
+        #[command(flatten)]
+        folder: FolderArgs,
+    },
+}
+
+/// Does it and prints what came of it.
+pub fn run(args: KeysArgs) -> anyhow::Result<()> {
+    let (folder, command) = command(args.action)?;
+    let done = admin::run(&folder.data, command)?;
+    if folder.json {
+        println!("{done}");
+        return Ok(());
+    }
+    match &done {
+        Value::Array(keys) => keys.iter().for_each(print),
+        key => print(key),
+    }
+    Ok(())
+}
+
+fn command(action: Action) -> anyhow::Result<(FolderArgs, Command)> {
+    Ok(match action {
+        Action::List { game, folder } => (folder, Command::ListKeys { game }),
+        Action::Create { game, scopes, label, expires_days, folder } => {
+            let expires_s = expires_days.map(|days| now_s().saturating_add(days.saturating_mul(24 * 3600)));
+            (folder, Command::CreateKey { game, label, scopes, expires_s })
+        }
+        Action::Rotate { key: Some(key), folder, .. } => (folder, Command::RotateKey { key }),
+        Action::Rotate { public: Some(game), folder, .. } => (folder, Command::RotatePublicKey { game }),
+        Action::Rotate { .. } => anyhow::bail!("name a key, or a game with --public"),
+        Action::Revoke { key, folder } => (folder, Command::RevokeKey { key }),
+        Action::SignIn { folder } => (folder, Command::RotateSignIn),
+    })
+}
+
+fn print(key: &Value) {
+    for field in ["secret_key", "public_key", "sign_in_url", "revoked"] {
+        if let Some(text) = key[field].as_str() {
+            println!("{field}: {text}");
+        }
+    }
+    if let Some(id) = key["id"].as_str().filter(|_| key["scopes"].is_array()) {
+        let scopes: Vec<&str> =
+            key["scopes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let state = if key["revoked_s"].is_null() { "live" } else { "revoked" };
+        println!("{id}  {state}  {}  {}", key["label"].as_str().unwrap_or_default(), scopes.join(","));
+    }
+}

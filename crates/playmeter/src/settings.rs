@@ -1,0 +1,216 @@
+//! Settings: defaults, then a file, then the environment, then flags; each value knows where it comes from.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use figment::providers::{Env, Format, Serialized, Toml};
+use figment::{Figment, Metadata};
+use serde::{Deserialize, Serialize};
+use server::http::ConnectionLimits;
+use server::server::Settings;
+
+use crate::cli::ServeArgs;
+
+/// The data folder when none is named.
+pub const DATA: &str = "data";
+/// Variables are `PLAYMETER_LISTEN`, `PLAYMETER_LOG__RETENTION_DAYS` and so on.
+const ENVIRONMENT: &str = "PLAYMETER_";
+/// The file that is read from the working folder when none is named.
+const FILE: &str = "playmeter.toml";
+/// Variables that tests and tools use and that are no settings.
+const NOT_SETTINGS: [&str; 8] =
+    ["SUITES", "FLOORS", "URL", "SIGN_IN_URL", "PUBLIC_KEY", "SHOTS", "PLANT", "LOG_LEVEL"];
+
+/// Everything that can be set, as it is written in the file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Written {
+    /// The data folder.
+    pub data: PathBuf,
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// Simulated players.
+    pub demo: bool,
+    /// Threads that answer requests; 0: one per core.
+    pub runtimes: usize,
+    /// A proxy in front speaks TLS and tells the clients' addresses.
+    pub behind_proxy: bool,
+    /// An .mmdb file instead of the built-in table; empty: built in.
+    pub geo_file: PathBuf,
+    /// The log.
+    pub log: WrittenLog,
+    /// Connections.
+    pub connections: WrittenConnections,
+}
+
+/// Settings of the log.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WrittenLog {
+    /// Size of a segment.
+    pub segment_bytes: u64,
+    /// Under load a commit starts no sooner than this after the one before.
+    pub commit_interval_us: u64,
+    /// Oldest segments are removed while all are larger than this; 0: never.
+    pub retention_bytes: u64,
+    /// Segments older than this are removed; 0: never.
+    pub retention_days: u64,
+    /// Bytes that may wait to be written; more is refused with 503.
+    pub queue_bytes_max: usize,
+    /// With less than this free the disk counts as full.
+    pub free_bytes_min: u64,
+}
+
+/// Settings of connections.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WrittenConnections {
+    /// In all.
+    pub total_max: usize,
+    /// From one address (IPv6: one /64).
+    pub per_address_max: usize,
+}
+
+impl Default for Written {
+    fn default() -> Written {
+        let log = log::Options::default();
+        Written {
+            data: DATA.into(),
+            listen: ([127, 0, 0, 1], 8080).into(),
+            demo: false,
+            runtimes: 0,
+            behind_proxy: false,
+            geo_file: PathBuf::new(),
+            log: WrittenLog {
+                segment_bytes: log.segment_bytes,
+                commit_interval_us: log.commit_interval.as_micros() as u64,
+                retention_bytes: 0,
+                retention_days: 0,
+                queue_bytes_max: log.queue_bytes_max,
+                free_bytes_min: log.free_bytes_min,
+            },
+            connections: WrittenConnections { total_max: 10_000, per_address_max: 256 },
+        }
+    }
+}
+
+/// The layers, merged but not yet read.
+pub fn layers(args: &ServeArgs) -> anyhow::Result<Figment> {
+    let mut figment = Figment::from(Serialized::defaults(Written::default()));
+    match &args.config {
+        Some(file) => {
+            ensure!(file.exists(), "there is no file {}; --config names it", file.display());
+            figment = figment.merge(Toml::file_exact(file));
+        }
+        None if Path::new(FILE).exists() => figment = figment.merge(Toml::file_exact(FILE)),
+        None => {}
+    }
+    figment = figment.merge(Env::prefixed(ENVIRONMENT).ignore(&NOT_SETTINGS).split("__"));
+    let flag = |figment: Figment, key: &str, value: Option<figment::value::Value>| match value {
+        Some(value) => figment.merge(Flag(key.to_owned(), value)),
+        None => figment,
+    };
+    let path = |path: &PathBuf| path.to_string_lossy().into_owned().into();
+    figment = flag(figment, "data", args.data.as_ref().map(path));
+    figment = flag(figment, "listen", args.listen.map(|address| address.to_string().into()));
+    figment = flag(figment, "demo", args.demo.then(|| true.into()));
+    figment = flag(figment, "runtimes", args.runtimes.map(|count| (count as u64).into()));
+    Ok(flag(figment, "behind_proxy", args.behind_proxy.then(|| true.into())))
+}
+
+/// One flag as a layer.
+struct Flag(String, figment::value::Value);
+
+impl figment::Provider for Flag {
+    fn metadata(&self) -> Metadata {
+        Metadata::named(format!("flag --{}", self.0.replace('_', "-")))
+    }
+
+    fn data(&self) -> Result<figment::value::Map<figment::Profile, figment::value::Dict>, figment::Error> {
+        let values = figment::value::Dict::from([(self.0.clone(), self.1.clone())]);
+        Ok(figment::value::Map::from([(figment::Profile::Default, values)]))
+    }
+}
+
+/// What was written, read; an unknown key or a value of the wrong kind is an error that names it.
+pub fn read(figment: &Figment) -> anyhow::Result<Written> {
+    figment.extract().map_err(|errors| match errors.into_iter().next() {
+        Some(error) => {
+            let at = error.metadata.as_ref().map(|metadata| format!(" (from {})", source(metadata)));
+            let key = error.path.join(".");
+            let key = if key.is_empty() { String::new() } else { format!("`{key}`: ") };
+            anyhow::anyhow!("settings: {key}{}{}", error.kind, at.unwrap_or_default())
+        }
+        None => anyhow::anyhow!("settings cannot be read"),
+    })
+}
+
+/// Where a value comes from, for people.
+pub fn source(metadata: &Metadata) -> String {
+    match &metadata.source {
+        Some(source) => format!("{} {source}", metadata.name),
+        None if metadata.name.contains("environment") => "environment".into(),
+        None if metadata.name.contains("Written") => "default".into(),
+        None => metadata.name.to_string(),
+    }
+}
+
+impl Written {
+    /// What it means, checked.
+    pub fn resolve(self) -> anyhow::Result<Settings> {
+        ensure!(self.log.segment_bytes >= 1 << 20, "log.segment_bytes: at least 1 MiB (1048576)");
+        ensure!(self.log.queue_bytes_max >= 1 << 20, "log.queue_bytes_max: at least 1 MiB (1048576)");
+        ensure!(self.connections.total_max > 0, "connections.total_max: at least 1");
+        ensure!(self.connections.per_address_max > 0, "connections.per_address_max: at least 1");
+        if !self.listen.ip().is_loopback() && !self.behind_proxy {
+            bail!(
+                "listen: {} can be reached from other machines and this server does not speak TLS; \
+                 put a proxy in front and say --behind-proxy, or listen on 127.0.0.1",
+                self.listen
+            );
+        }
+        let geo_file = (!self.geo_file.as_os_str().is_empty()).then_some(self.geo_file);
+        if let Some(file) = &geo_file {
+            ensure!(file.exists(), "geo_file: there is no file {}", file.display());
+        }
+        let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        Ok(Settings {
+            data: self.data,
+            listen: self.listen,
+            runtimes: if self.runtimes == 0 { cores() } else { self.runtimes.min(1024) },
+            behind_proxy: self.behind_proxy,
+            demo: self.demo,
+            geo_file,
+            log: self.log.resolve(),
+            connections: ConnectionLimits {
+                total: self.connections.total_max,
+                per_address: self.connections.per_address_max,
+            },
+        })
+    }
+}
+
+impl WrittenLog {
+    fn resolve(self) -> log::Options {
+        let bound = |value: u64| (value > 0).then_some(value);
+        let day_ms = Duration::from_secs(24 * 3600).as_millis() as u64;
+        log::Options {
+            segment_bytes: self.segment_bytes,
+            commit_interval: Duration::from_micros(self.commit_interval_us),
+            queue_bytes_max: self.queue_bytes_max,
+            free_bytes_min: self.free_bytes_min,
+            retention: log::Retention {
+                bytes_max: bound(self.retention_bytes),
+                age_ms_max: bound(self.retention_days).map(|days| days.saturating_mul(day_ms)),
+            },
+            ..log::Options::default()
+        }
+    }
+}
+
+/// The settings of a command line.
+pub fn resolve(args: &ServeArgs) -> anyhow::Result<Settings> {
+    read(&layers(args)?)?.resolve().context("settings")
+}

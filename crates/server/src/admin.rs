@@ -1,0 +1,137 @@
+//! Commands about the whole: games, keys, and whether the views still agree with the log.
+
+mod recount;
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context;
+use log::Log;
+use model::ports::counters::Counters;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::bootstrap;
+use crate::catalog::{Catalog, KeyRecord, Scopes};
+use crate::line::Claims;
+use crate::time::now_s;
+use crate::views::Views;
+
+/// What can be asked of a data folder, whether a server runs on it or not.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Command {
+    /// All games.
+    ListGames,
+    /// A new game.
+    CreateGame {
+        /// Its name in routes.
+        id: String,
+        /// Its name for people.
+        name: String,
+        /// Its time zone.
+        tz: String,
+    },
+    /// A new public key; the old one works until it is revoked.
+    RotatePublicKey {
+        /// The game.
+        game: String,
+    },
+    /// The secret keys of a game, without the secrets.
+    ListKeys {
+        /// The game.
+        game: String,
+    },
+    /// A new secret key.
+    CreateKey {
+        /// The game.
+        game: String,
+        /// What it is for.
+        label: String,
+        /// What it may do.
+        scopes: Vec<String>,
+        /// Not valid from this second on.
+        expires_s: Option<u64>,
+    },
+    /// A successor of a secret key.
+    RotateKey {
+        /// The old key's id.
+        key: String,
+    },
+    /// Ends a key.
+    RevokeKey {
+        /// The key's id, or an old public key.
+        key: String,
+    },
+    /// A new sign-in link; the old one and all signed-in browsers end.
+    RotateSignIn,
+    /// Derives rollups again from the log and compares.
+    Verify {
+        /// Hours since 1970; `None`: all.
+        hours: Option<Range<u32>>,
+    },
+    /// Derives rollups again from the log and puts them in the place of what is there.
+    Rebuild {
+        /// Hours since 1970; `None`: all.
+        hours: Option<Range<u32>>,
+    },
+}
+
+/// What commands work on.
+pub struct Admin<'a> {
+    /// The data folder.
+    pub folder: &'a Path,
+    /// Games and keys.
+    pub catalog: &'a Catalog,
+    /// What is derived from the log.
+    pub views: &'a Views,
+    /// The log.
+    pub log: &'a Log<Claims>,
+    /// Makes empty rollups in memory.
+    pub scratch: fn() -> Arc<dyn Counters>,
+}
+
+/// Does what is asked, or says why not.
+pub fn run(admin: &Admin<'_>, command: Command) -> anyhow::Result<Value> {
+    let catalog = admin.catalog;
+    Ok(match command {
+        Command::ListGames => json!(catalog.games()),
+        Command::CreateGame { id, name, tz } => json!(catalog.create_game(&id, &name, &tz)?),
+        Command::RotatePublicKey { game } => json!(catalog.rotate_public_key(&game)?),
+        Command::ListKeys { game } => catalog.keys(&game)?.iter().map(key).collect(),
+        Command::CreateKey { game, label, scopes, expires_s } => {
+            let scopes = Scopes::parse(scopes.iter().map(String::as_str))?;
+            made(catalog.create_key(&game, &label, scopes, expires_s, now_s())?)
+        }
+        Command::RotateKey { key } => made(catalog.rotate_key(&key, now_s())?),
+        Command::RevokeKey { key } => {
+            catalog.revoke_key(&key, now_s())?;
+            json!({ "revoked": key })
+        }
+        Command::RotateSignIn => {
+            let token = catalog.rotate_sign_in()?;
+            let link = bootstrap::set_sign_in_token(admin.folder, &token)?;
+            json!({ "sign_in_url": link.context("bootstrap.json is gone; sign in with ?token=")? })
+        }
+        Command::Verify { hours } => recount::verify(admin, hours)?,
+        Command::Rebuild { hours } => recount::rebuild(admin, hours)?,
+    })
+}
+
+fn made((secret, record): (String, KeyRecord)) -> Value {
+    let mut answer = key(&record);
+    answer["secret_key"] = secret.into();
+    answer
+}
+
+fn key(record: &KeyRecord) -> Value {
+    json!({
+        "id": record.id,
+        "label": record.label,
+        "scopes": record.scopes.labels(),
+        "created_s": record.created_s,
+        "expires_s": record.expires_s,
+        "revoked_s": record.revoked_s,
+    })
+}

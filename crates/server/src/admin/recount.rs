@@ -1,0 +1,132 @@
+//! Rollups derived again from the log: compared with the kept ones, or put in their place.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use model::deltas::Deltas;
+use model::ports::counters::{Counters, Rows};
+use model::record::Batch;
+use model::sessions::Sessions;
+use serde_json::{Value, json};
+
+use super::Admin;
+use crate::line::BATCH;
+use crate::live::meter::{Meter, Names};
+use crate::process::{SESSIONS, fold_events};
+
+/// What is read from the log at a time.
+const READ_BYTES: usize = 8 << 20;
+/// Rows that one set of additions may have.
+const ROWS_MAX: usize = 200_000;
+/// Differing rows named in an answer.
+const NAMED_MAX: usize = 20;
+
+/// Compares, at one position of the log, while the server goes on.
+pub(super) fn verify(admin: &Admin<'_>, hours: Option<Range<u32>>) -> anyhow::Result<Value> {
+    let hours = hours.unwrap_or(0..u32::MAX);
+    let checked = admin.log.verify().context("checking the log")?;
+    let (until, kept) = admin.views.counters.export(&hours).context("reading the rollups")?;
+    let derived = derive(admin, until)?;
+    let (_, again) = derived.export(&hours).context("reading the derived rollups")?;
+    let first = admin.log.first();
+    let report = compare(&kept, &again, first);
+    let damage = admin.log.damage();
+    let agrees = report.different.is_empty() && damage.is_empty();
+    let answer = json!({
+        "agrees": agrees,
+        "position": format!("0/{until}"),
+        "log": { "first": first, "segments": checked.segments, "bytes": checked.bytes, "damage": damage.iter().map(|damage| json!({
+            "segment": damage.segment, "bytes": [damage.byte_from, damage.byte_to], "offsets": [damage.offset_from, damage.offset_to],
+        })).collect::<Vec<_>>() },
+        "rows": kept.len(),
+        "compared": report.compared,
+        "before_the_log": report.before_the_log,
+        "different": report.different.len(),
+        "examples": report.different.iter().take(NAMED_MAX).collect::<Vec<_>>(),
+    });
+    Ok(answer)
+}
+
+/// Replaces. Applying waits meanwhile; the log goes on taking events.
+pub(super) fn rebuild(admin: &Admin<'_>, hours: Option<Range<u32>>) -> anyhow::Result<Value> {
+    let hours = hours.unwrap_or(0..u32::MAX);
+    let first = admin.log.first();
+    ensure!(
+        first == 0 || hours.start > 0,
+        "the log starts at offset {first}: older rollups cannot be derived again; name the hours with --from and --to"
+    );
+    let _applying = admin.views.applying.lock();
+    checkpoint(admin)?;
+    let until = admin.views.counters.applied_until();
+    let derived = derive(admin, until)?;
+    let (_, rows) = derived.export(&hours).context("reading the derived rollups")?;
+    if first > 0 && rows.is_empty() {
+        bail!("the log has no events of these hours");
+    }
+    admin.views.counters.replace(&hours, &rows).context("replacing the rollups")?;
+    Ok(json!({ "position": format!("0/{until}"), "rows": rows.len() }))
+}
+
+/// Nothing may wait for the disk while rows are replaced: at a crash it would be applied twice.
+fn checkpoint(admin: &Admin<'_>) -> anyhow::Result<()> {
+    while admin.views.committing.load(Ordering::Acquire) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let sessions = admin.views.sessions.lock().snapshot();
+    let mut checkpoint = admin.views.counters.freeze(vec![(SESSIONS, sessions)]);
+    checkpoint.commit().context("writing a checkpoint")
+}
+
+/// Applies the log from its start up to `until` to empty rollups, exactly as the processor does.
+fn derive(admin: &Admin<'_>, until: u64) -> anyhow::Result<Arc<dyn Counters>> {
+    let derived = (admin.scratch)();
+    let (names, meter) = (Names::default(), Meter::default());
+    let (mut sessions, mut deltas) = (Sessions::default(), Deltas::default());
+    let mut at = admin.log.first();
+    while at < until {
+        let from = at;
+        while at < until && deltas.len() < ROWS_MAX {
+            let read = admin.log.read(at, READ_BYTES).context("reading the log")?;
+            for entry in read.chunks.iter().flat_map(|chunk| chunk.entries_from(at)) {
+                if entry.offset >= until || entry.kind != BATCH {
+                    continue;
+                }
+                let batch = Batch::read(entry.bytes)?;
+                deltas.entry(entry.offset);
+                meter.count(&batch, entry.events, &mut deltas, &names);
+                fold_events(&mut sessions, admin.views.seeds.of(batch.game), &batch, &mut deltas);
+            }
+            at = read.next.min(until);
+        }
+        derived.apply(from..at, &deltas).context("applying the log")?;
+        deltas.clear();
+    }
+    Ok(derived)
+}
+
+struct Report {
+    compared: usize,
+    /// Rows with events that the log no longer has.
+    before_the_log: usize,
+    different: Vec<String>,
+}
+
+fn compare(kept: &Rows, again: &Rows, first: u64) -> Report {
+    let mut report = Report { compared: 0, before_the_log: 0, different: Vec::new() };
+    for (key, row) in kept {
+        if row.since < first {
+            report.before_the_log += 1;
+            continue;
+        }
+        report.compared += 1;
+        if again.get(key).is_none_or(|other| other.block != row.block) {
+            report.different.push(row.name.clone());
+        }
+    }
+    let missing = again.iter().filter(|(key, _)| !kept.contains_key(*key));
+    report.different.extend(missing.map(|(_, row)| row.name.clone()));
+    report
+}

@@ -1,0 +1,122 @@
+//! Every route, on one page.
+
+pub mod assets;
+pub mod events;
+pub mod health;
+pub mod load;
+pub mod metrics;
+pub mod people;
+pub mod query;
+pub mod watch;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use axum::response::IntoResponse;
+use axum::routing::{get, post};
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, Request, Response};
+use log::Lane;
+use tower::ServiceExt;
+
+use crate::http::Handler;
+use crate::line::Claims;
+use crate::problem::Problem;
+use crate::server::Shared;
+
+/// The application on one runtime.
+#[derive(Clone)]
+pub struct App {
+    shared: Arc<Shared>,
+    lane: Lane<Claims>,
+    router: Router,
+}
+
+impl App {
+    /// The application of one runtime, which appends through a lane of its own.
+    pub fn new(shared: Arc<Shared>, lane: Lane<Claims>) -> App {
+        App { router: routes(Arc::clone(&shared)), shared, lane }
+    }
+}
+
+fn routes(shared: Arc<Shared>) -> Router {
+    Router::new()
+        .route("/v1/query", get(query::get).post(query::post))
+        .route("/v1/load", get(load::get))
+        .route("/v1/watch", get(watch::get))
+        .route("/v1/me", get(people::me))
+        .route("/v1/sign-out", post(people::sign_out))
+        .route("/sign-in", get(people::sign_in))
+        .route("/metrics", get(metrics::get))
+        .route("/healthz", get(health::alive))
+        .route("/readyz", get(health::ready))
+        .route("/", get(assets::index))
+        .route("/assets/{*path}", get(assets::file))
+        .route("/{file}", get(assets::top))
+        .method_not_allowed_fallback(async || Problem::method("there is another method on this path"))
+        .fallback(async || Problem::not_found("there is nothing on this path"))
+        .with_state(shared)
+}
+
+impl Handler for App {
+    async fn handle(self, mut request: Request<Incoming>, peer: SocketAddr) -> Response<Body> {
+        // The one hot route goes straight to its handler.
+        if request.uri().path() == "/v1/events" {
+            return events::handle(&self.shared, &self.lane, request, peer).await;
+        }
+        request.extensions_mut().insert(ConnectInfo(peer));
+        let routed = self.router.oneshot(request).await;
+        let mut response = routed.unwrap_or_else(|never| match never {});
+        secure(response.headers_mut());
+        response
+    }
+}
+
+/// What every answer to a browser says.
+fn secure(headers: &mut HeaderMap) {
+    const POLICY: &str = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; \
+                          form-action 'self'; frame-ancestors 'none'";
+    const ALWAYS: [(HeaderName, &str); 3] = [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+    ];
+    for (name, value) in ALWAYS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+}
+
+/// Answers a browser's question whether it may send here: yes, without credentials.
+fn preflight() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = hyper::StatusCode::NO_CONTENT;
+    let headers = response.headers_mut();
+    allow_any_origin(headers);
+    let allow = |methods: &'static str| HeaderValue::from_static(methods);
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, allow("POST, OPTIONS"));
+    headers
+        .insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allow("Authorization, Content-Type, Content-Encoding"));
+    headers.insert(header::ACCESS_CONTROL_MAX_AGE, allow("86400"));
+    response
+}
+
+fn allow_any_origin(headers: &mut HeaderMap) {
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+}
+
+fn is_post_or_preflight(method: &Method) -> Result<(), Response<Body>> {
+    match *method {
+        Method::POST => Ok(()),
+        Method::OPTIONS => Err(preflight()),
+        _ => {
+            let problem = Problem::method("events are sent with POST");
+            let mut response = problem.into_response();
+            response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST, OPTIONS"));
+            Err(response)
+        }
+    }
+}

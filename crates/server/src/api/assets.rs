@@ -1,0 +1,84 @@
+//! The dashboard: files that the build compressed into the binary.
+
+use std::io::Read;
+
+use axum::extract::Path;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use hyper::StatusCode;
+use hyper::header::{
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue,
+    IF_NONE_MATCH, VARY,
+};
+
+use crate::problem::Problem;
+
+struct Asset {
+    path: &'static str,
+    etag: &'static str,
+    gzip: &'static [u8],
+}
+
+static ASSETS: &[Asset] = &include!(concat!(env!("OUT_DIR"), "/assets.rs"));
+
+/// `GET /`.
+pub async fn index(headers: HeaderMap) -> Response {
+    if ASSETS.is_empty() {
+        return "This build has no dashboard: run `make web` and build again. The API works.\n"
+            .into_response();
+    }
+    serve("index.html", &headers)
+}
+
+/// `GET /assets/...`: names with a hash in them, so a browser may keep them.
+pub async fn file(Path(path): Path<String>, headers: HeaderMap) -> Response {
+    serve(&format!("assets/{path}"), &headers)
+}
+
+/// `GET /favicon.svg` and the like.
+pub async fn top(Path(path): Path<String>, headers: HeaderMap) -> Response {
+    serve(&path, &headers)
+}
+
+fn serve(path: &str, headers: &HeaderMap) -> Response {
+    let Some(asset) = ASSETS.iter().find(|asset| asset.path == path) else {
+        return Problem::not_found("there is nothing on this path").into_response();
+    };
+    let text =
+        |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or_default();
+    let mut response = if text(IF_NONE_MATCH) == asset.etag {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else if text(ACCEPT_ENCODING).contains("gzip") {
+        ([(CONTENT_ENCODING, "gzip")], Bytes::from_static(asset.gzip)).into_response()
+    } else {
+        inflate(asset.gzip).into_response()
+    };
+    let kept = if path.starts_with("assets/") { "public, max-age=31536000, immutable" } else { "no-cache" };
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type(path)));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static(kept));
+    headers.insert(ETAG, HeaderValue::from_static(asset.etag));
+    headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+    response
+}
+
+fn inflate(gzip: &[u8]) -> Vec<u8> {
+    let mut content = Vec::new();
+    flate2::read::GzDecoder::new(gzip).read_to_end(&mut content).expect("the build compressed it");
+    content
+}
+
+fn content_type(path: &str) -> &'static str {
+    match path.rsplit('.').next().unwrap_or_default() {
+        "html" => "text/html; charset=utf-8",
+        "js" => "text/javascript; charset=utf-8",
+        "css" => "text/css; charset=utf-8",
+        "svg" => "image/svg+xml",
+        "png" => "image/png",
+        "ico" => "image/x-icon",
+        "woff2" => "font/woff2",
+        "json" | "webmanifest" => "application/json",
+        "txt" => "text/plain; charset=utf-8",
+        _ => "application/octet-stream",
+    }
+}

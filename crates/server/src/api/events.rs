@@ -1,0 +1,202 @@
+//! `POST /v1/events`: bytes to receipts.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::response::IntoResponse;
+use bytes::Bytes;
+use decode::json::{Decoded, Form, Malformed, decode};
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::{Request, Response, StatusCode};
+use log::{Ack, Lane, LogError};
+use model::record::Endpoint;
+use model::{Outcome, Reject};
+
+use super::{allow_any_origin, is_post_or_preflight};
+use crate::auth;
+use crate::body;
+use crate::catalog::Scope;
+use crate::line::{self, Claims, LineError, Receipt};
+use crate::problem::Problem;
+use crate::server::Shared;
+use crate::time::now_ms;
+
+/// Answers whatever comes to `/v1/events`.
+pub async fn handle(
+    shared: &Arc<Shared>,
+    lane: &Lane<Claims>,
+    request: Request<Incoming>,
+    peer: SocketAddr,
+) -> Response<Body> {
+    if let Err(answer) = is_post_or_preflight(request.method()) {
+        return answer;
+    }
+    let mut response = match take(shared, lane, request, peer).await {
+        Ok(receipt) => accepted(&receipt),
+        Err(problem) => {
+            shared.requests.refused(&problem);
+            problem.into_response()
+        }
+    };
+    allow_any_origin(response.headers_mut());
+    response
+}
+
+async fn take(
+    shared: &Shared,
+    lane: &Lane<Claims>,
+    request: Request<Incoming>,
+    peer: SocketAddr,
+) -> Result<Receipt, Problem> {
+    let received_ms = now_ms();
+    let (head, incoming) = request.into_parts();
+    let query = head.uri.query();
+    let access = auth::by_key(&shared.catalog, &head.headers, query, received_ms as u64 / 1000)?;
+    let access = access
+        .ok_or_else(|| Problem::key("send `Authorization: Bearer KEY`, or `?key=` with a public key"))?;
+    let access = auth::allow(access, Scope::EventsWrite)?;
+    let (form, ack) = (form(&head.headers)?, ack(query)?);
+    let bytes = body::read(&head.headers, incoming).await?;
+    let mut decoded = Decoded::default();
+    decode(&bytes, form, &mut decoded).map_err(malformed)?;
+    let request = line::Request {
+        endpoint: Endpoint::Events,
+        received_ms,
+        address: address(shared, &head.headers, peer),
+        user_agent: text(&head.headers, header::USER_AGENT),
+        ack,
+    };
+    shared.line.take(lane, &access, &request, &decoded).await.map_err(refused)
+}
+
+fn text(headers: &HeaderMap, name: header::HeaderName) -> &str {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+/// The client's address: the peer's, or what the proxy in front says.
+fn address(shared: &Shared, headers: &HeaderMap, peer: SocketAddr) -> Option<IpAddr> {
+    if !shared.settings.behind_proxy {
+        return Some(peer.ip());
+    }
+    let forwarded = headers.get("x-forwarded-for")?.to_str().ok()?;
+    forwarded.rsplit(',').next()?.trim().parse().ok()
+}
+
+fn form(headers: &HeaderMap) -> Result<Form, Problem> {
+    let content_type = text(headers, header::CONTENT_TYPE);
+    let kind = content_type.split(';').next().unwrap_or_default().trim();
+    let is = |name: &str| kind.eq_ignore_ascii_case(name);
+    if kind.is_empty() || is("application/json") || is("text/plain") {
+        return Ok(Form::Json);
+    }
+    if is("application/x-ndjson") || is("application/ndjson") {
+        return Ok(Form::Lines);
+    }
+    let detail = format!("`{kind}`; send application/json, text/plain or application/x-ndjson");
+    Err(Problem::unsupported(detail).field("Content-Type"))
+}
+
+fn ack(query: Option<&str>) -> Result<Ack, Problem> {
+    let mut parameters = query.unwrap_or_default().split('&');
+    match parameters.find_map(|pair| pair.strip_prefix("ack=")) {
+        None | Some("disk") => Ok(Ack::Disk),
+        Some("os") => Ok(Ack::Os),
+        Some("memory") => Ok(Ack::Memory),
+        Some(_) => Err(Problem::invalid("it is `disk`, `os` or `memory`").field("ack")),
+    }
+}
+
+fn malformed(malformed: Malformed) -> Problem {
+    let detail = malformed.to_string();
+    match malformed {
+        Malformed::TooManyEvents => Problem::too_large(detail).field("events"),
+        Malformed::UnknownField { name } => Problem::invalid(detail).field(name),
+        Malformed::SentAt => Problem::invalid(detail).field("sent_at"),
+        Malformed::EventsNotAnArray => Problem::invalid(detail).field("events"),
+        _ => Problem::malformed(detail),
+    }
+}
+
+fn refused(error: LineError) -> Problem {
+    let detail = error.to_string();
+    match error {
+        LineError::Log(LogError::Full) => Problem::disk_full(detail).retry_after_s(5),
+        LineError::Log(LogError::Overloaded { .. }) => Problem::overloaded(detail).retry_after_s(1),
+        LineError::Log(LogError::TooLarge { .. }) => Problem::too_large(detail),
+        LineError::Ids => Problem::overloaded(detail).retry_after_s(5),
+        LineError::Log(_) => Problem::stopping(detail).retry_after_s(5),
+    }
+}
+
+fn accepted(receipt: &Receipt) -> Response<Body> {
+    let mut response = Response::new(Body::from(Bytes::from(answer(receipt))));
+    *response.status_mut() = StatusCode::ACCEPTED;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// The receipt as JSON. Written by hand: every label is a word without quotes or escapes.
+fn answer(receipt: &Receipt) -> Vec<u8> {
+    let mut json = Vec::with_capacity(128 + receipt.refused.len() * 72);
+    let mut number = itoa::Buffer::new();
+    json.push(b'{');
+    for outcome in [Outcome::Accepted, Outcome::Duplicate, Outcome::Late, Outcome::Limited, Outcome::Invalid]
+    {
+        json.extend_from_slice(b"\"");
+        json.extend_from_slice(outcome.label().as_bytes());
+        json.extend_from_slice(b"\":");
+        json.extend_from_slice(number.format(receipt.outcomes[outcome as usize]).as_bytes());
+        json.push(b',');
+    }
+    json.extend_from_slice(b"\"position\":\"0/");
+    json.extend_from_slice(number.format(receipt.position).as_bytes());
+    json.extend_from_slice(b"\",\"results\":[");
+    for (place, (index, reject)) in receipt.refused.iter().enumerate() {
+        if place > 0 {
+            json.push(b',');
+        }
+        result(&mut json, number.format(*index), *reject);
+    }
+    json.extend_from_slice(b"]}");
+    json
+}
+
+fn result(json: &mut Vec<u8>, index: &str, reject: Reject) {
+    for part in [
+        "{\"i\":",
+        index,
+        ",\"outcome\":\"",
+        reject.outcome().label(),
+        "\",\"reason\":\"",
+        reject.label(),
+        "\"}",
+    ] {
+        json.extend_from_slice(part.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_receipt_names_what_was_not_accepted() {
+        let receipt = Receipt {
+            outcomes: [97, 1, 2, 0, 0],
+            position: 1_048_576,
+            refused: vec![(3, Reject::EventNameTooLong), (4, Reject::SeenBefore)],
+        };
+        let expected = r#"{"accepted":97,"duplicate":1,"late":0,"limited":0,"invalid":2,"position":"0/1048576","results":[{"i":3,"outcome":"invalid","reason":"event_name_too_long"},{"i":4,"outcome":"duplicate","reason":"seen_before"}]}"#;
+        assert_eq!(String::from_utf8(answer(&receipt)).unwrap(), expected);
+    }
+
+    #[test]
+    fn every_label_is_a_plain_word() {
+        let labels = Reject::ALL.iter().map(|reject| reject.label()).chain(Outcome::ALL.map(Outcome::label));
+        for label in labels {
+            assert!(label.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{label}");
+        }
+    }
+}

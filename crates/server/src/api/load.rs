@@ -1,0 +1,118 @@
+//! `GET /v1/load`: what came in and what became of it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::{ConnectInfo, Query as Parameters, State};
+use axum::response::{IntoResponse, Response};
+use hyper::header::HeaderMap;
+use hyper::{Uri, header};
+use model::Outcome;
+use model::ports::counters::StoreError;
+use model::record::Endpoint;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::auth;
+use crate::catalog::Game;
+use crate::live::meter::{Account, Names, accounts};
+use crate::problem::Problem;
+use crate::server::Shared;
+use crate::time::{now_ms, parse_time, rfc3339};
+use crate::views::Views;
+
+const DAY_MINUTES: i64 = 24 * 60;
+
+/// The accounts of a game over a range of minutes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Totals {
+    since_ms: i64,
+    accounts: Vec<(Endpoint, Account)>,
+}
+
+impl Totals {
+    /// Since midnight UTC.
+    pub fn today(views: &Views, game: &Game, now_ms: i64) -> Result<Totals, StoreError> {
+        let minute = now_ms / 60_000;
+        let midnight = minute - minute % DAY_MINUTES;
+        Totals::of(views, game, midnight, midnight + DAY_MINUTES)
+    }
+
+    /// Over minutes since 1970.
+    pub fn of(views: &Views, game: &Game, from: i64, until: i64) -> Result<Totals, StoreError> {
+        let minutes = from.max(0) as u32..until.max(0) as u32;
+        let accounts = accounts(&*views.counters, &Names::default(), game.number, minutes)?;
+        Ok(Totals { since_ms: from * 60_000, accounts })
+    }
+
+    /// `{since, totals, reasons, endpoints}`.
+    pub fn json(&self) -> Value {
+        let mut all = Account::default();
+        self.accounts.iter().for_each(|(_, account)| all.add(account));
+        let used = self.accounts.iter().filter(|(_, account)| account.received() > 0);
+        let endpoint = |(endpoint, account): &(Endpoint, Account)| {
+            let mut row = outcomes(account);
+            row["endpoint"] = endpoint.label().into();
+            row["reasons"] = json!(account.reasons);
+            row
+        };
+        json!({
+            "since": rfc3339(self.since_ms),
+            "totals": outcomes(&all),
+            "reasons": all.reasons,
+            "endpoints": used.map(endpoint).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn outcomes(account: &Account) -> Value {
+    let mut row = json!({ "received": account.received() });
+    for outcome in Outcome::ALL {
+        row[outcome.label()] = account.outcomes[outcome as usize].into();
+    }
+    row
+}
+
+/// What may be asked.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Asked {
+    game: Option<String>,
+    from: Option<String>,
+    to: Option<String>,
+    #[serde(rename = "key")]
+    _key: Option<String>,
+}
+
+/// Answers with the accounts of today, or of the minutes from `from` to `to`.
+pub async fn get(
+    State(shared): State<Arc<Shared>>,
+    ConnectInfo(_): ConnectInfo<SocketAddr>,
+    uri: Uri,
+    headers: HeaderMap,
+    asked: Result<Parameters<Asked>, axum::extract::rejection::QueryRejection>,
+) -> Result<Response, Problem> {
+    let Parameters(asked) = asked.map_err(|refused| Problem::invalid(refused.body_text()))?;
+    let now = now_ms();
+    let game = asked.game.as_deref();
+    let access = auth::for_questions(&shared.catalog, &headers, uri.query(), game, now as u64 / 1000)?;
+    let position = shared.log.durable_until();
+    shared.views.caught_up(position).await;
+    let today = now - now.rem_euclid(DAY_MINUTES * 60_000);
+    let from = time("from", asked.from.as_deref())?.unwrap_or(today);
+    let until = time("to", asked.to.as_deref())?.unwrap_or(today + DAY_MINUTES * 60_000);
+    let totals =
+        Totals::of(&shared.views, &access.game, from.div_euclid(60_000), (until + 59_999).div_euclid(60_000));
+    let mut answer = totals.map_err(|failure| Problem::internal(failure.to_string()))?.json();
+    let position = shared.views.counters.applied_until();
+    answer["as_of"] = json!({ "position": format!("0/{position}"), "time": rfc3339(now) });
+    Ok(([(header::CONTENT_TYPE, "application/json")], answer.to_string()).into_response())
+}
+
+fn time(field: &'static str, text: Option<&str>) -> Result<Option<i64>, Problem> {
+    let parse = |text: &str| {
+        let problem = || Problem::invalid("it is RFC 3339 or milliseconds since 1970").field(field);
+        parse_time(text).ok_or_else(problem)
+    };
+    text.map(parse).transpose()
+}

@@ -1,0 +1,109 @@
+//! `GET /metrics`: figures in Prometheus' text format.
+//!
+//! Open to this machine; from elsewhere, and behind a proxy, it wants a secret key with the scope `admin`. Labels come
+//! from closed sets and from the games' ids, never from what clients send.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::{ConnectInfo, State};
+use axum::response::{IntoResponse, Response};
+use hyper::header::{CONTENT_TYPE, HeaderMap};
+
+use crate::auth;
+use crate::catalog::Scope;
+use crate::problem::Problem;
+use crate::server::Shared;
+use crate::time::now_s;
+
+/// Answers with all figures.
+pub async fn get(
+    State(shared): State<Arc<Shared>>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let from_here = peer.ip().to_canonical().is_loopback() && !shared.settings.behind_proxy;
+    if !from_here {
+        let access = auth::by_key(&shared.catalog, &headers, None, now_s())?;
+        auth::allow(access.ok_or_else(|| Problem::key("send `Authorization: Bearer KEY`"))?, Scope::Admin)?;
+    }
+    let text = Text::default().events(&shared).log(&shared).views(&shared);
+    Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4")], text.0).into_response())
+}
+
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn one(mut self, name: &str, kind: &str, help: &str, value: u64) -> Text {
+        self.family(name, kind, help);
+        let _ = writeln!(self.0, "{name} {value}");
+        self
+    }
+
+    fn events(mut self, shared: &Shared) -> Text {
+        self.family("playmeter_events_total", "counter", "Events by outcome, since the start.");
+        let counts = shared.views.meter.since_start();
+        for (count, value) in &counts {
+            let Some(game) = shared.catalog.game_by_number(count.game) else { continue };
+            let (endpoint, outcome) = (count.endpoint.label(), count.outcome().label());
+            let reason = count.reject.map_or("", |reject| reject.label());
+            let labels = format!(
+                "game=\"{}\",endpoint=\"{endpoint}\",outcome=\"{outcome}\",reason=\"{reason}\"",
+                game.id
+            );
+            let _ = writeln!(self.0, "playmeter_events_total{{{labels}}} {value}");
+        }
+        self.family(
+            "playmeter_requests_refused_total",
+            "counter",
+            "Whole ingest requests refused, by status.",
+        );
+        for (status, count) in shared.requests.by_status() {
+            let _ = writeln!(self.0, "playmeter_requests_refused_total{{status=\"{status}\"}} {count}");
+        }
+        self
+    }
+
+    fn log(self, shared: &Shared) -> Text {
+        let (log, stats) = (&shared.log, shared.log.stats());
+        self.one("playmeter_log_first_offset", "gauge", "The first offset still kept.", log.first())
+            .one(
+                "playmeter_log_durable_offset",
+                "counter",
+                "Everything before it is durable.",
+                log.durable_until(),
+            )
+            .one("playmeter_log_disk_bytes", "gauge", "Size of all segments.", stats.disk_bytes)
+            .one("playmeter_log_queued_bytes", "gauge", "Waiting or being written.", stats.queued_bytes)
+            .one("playmeter_log_full", "gauge", "1 while the disk has no room.", stats.full.into())
+            .one("playmeter_log_damaged", "gauge", "Damaged places found.", log.damage().len() as u64)
+    }
+
+    fn views(self, shared: &Shared) -> Text {
+        let counters = &shared.views.counters;
+        self.one(
+            "playmeter_applied_offset",
+            "counter",
+            "The views contain all before it.",
+            counters.applied_until(),
+        )
+        .one(
+            "playmeter_checkpoint_offset",
+            "counter",
+            "Views on disk contain all before it.",
+            counters.durable_until(),
+        )
+        .one(
+            "playmeter_subscriptions",
+            "gauge",
+            "Different subscriptions being watched.",
+            shared.live.channels() as u64,
+        )
+    }
+}

@@ -1,0 +1,64 @@
+//! Signing in and out of the dashboard.
+
+use std::sync::Arc;
+
+use axum::extract::{Query as Parameters, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, SET_COOKIE};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::auth::{self, cookie_name, is_signed_in, same_origin};
+use crate::problem::Problem;
+use crate::server::Shared;
+use crate::time::now_s;
+
+const SESSION_S: u64 = 30 * 24 * 3600;
+
+/// `GET /v1/me`: who is signed in and which games there are.
+pub async fn me(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Result<Response, Problem> {
+    if !is_signed_in(&shared.catalog, &headers, now_s()) {
+        return Err(Problem::key("nobody is signed in; open the link that `playmeter serve` prints"));
+    }
+    let game = |game: crate::catalog::Game| json!({ "id": game.id, "name": game.name, "public_key": game.public_key, "tz": game.tz });
+    let games: Vec<_> = shared.catalog.games().into_iter().map(game).collect();
+    let me = json!({ "signed_in": true, "role": "owner", "games": games });
+    Ok(([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], me.to_string()).into_response())
+}
+
+/// What the sign-in link carries.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SignIn {
+    token: String,
+}
+
+/// `GET /sign-in?token=`: trades the token for a cookie.
+pub async fn sign_in(
+    State(shared): State<Arc<Shared>>,
+    asked: Result<Parameters<SignIn>, axum::extract::rejection::QueryRejection>,
+) -> Response {
+    let Ok(Parameters(SignIn { token })) = asked else {
+        return Redirect::to("/?sign_in=failed").into_response();
+    };
+    let Ok(session) = shared.catalog.sign_in(&token, now_s()) else {
+        return Redirect::to("/?sign_in=failed").into_response();
+    };
+    let cookie = cookie(&shared, &session, SESSION_S);
+    ([(SET_COOKIE, cookie), (CACHE_CONTROL, "no-store".into())], Redirect::to("/")).into_response()
+}
+
+/// `POST /v1/sign-out`.
+pub async fn sign_out(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Result<Response, Problem> {
+    same_origin(&headers)?;
+    if let Some(session) = auth::session(&headers) {
+        shared.catalog.sign_out(session).map_err(|refused| Problem::internal(refused.to_string()))?;
+    }
+    Ok(([(SET_COOKIE, cookie(&shared, "", 0))], "signed out\n").into_response())
+}
+
+fn cookie(shared: &Shared, value: &str, seconds: u64) -> String {
+    let secure = if shared.settings.behind_proxy { "; Secure" } else { "" };
+    let name = cookie_name(shared.settings.behind_proxy);
+    format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}")
+}

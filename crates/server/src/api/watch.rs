@@ -1,0 +1,128 @@
+//! `GET /v1/watch`: subscriptions as server-sent events.
+//!
+//! `?online=1`, `?events=1`, `?load=1` and any number of `?query={JSON}`, several in one stream. A snapshot of each,
+//! then changes; `Last-Event-ID` goes on where a client was.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http_body_util::StreamBody;
+use hyper::Uri;
+use hyper::body::Frame;
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName};
+use tokio::sync::watch;
+
+use crate::auth;
+use crate::catalog::Game;
+use crate::live::{Client, Resume, Topic};
+use crate::problem::Problem;
+use crate::server::Shared;
+use crate::time::{now_ms, now_s};
+use crate::wire;
+
+/// A comment keeps the connection known to everyone in between.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// Subscriptions in one stream.
+const TOPICS_MAX: usize = 20;
+
+/// Answers with a stream.
+pub async fn get(
+    State(shared): State<Arc<Shared>>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let parameters = Parameters::read(uri.query().unwrap_or_default())?;
+    let game = parameters.game.as_deref();
+    let access = auth::for_questions(&shared.catalog, &headers, uri.query(), game, now_s())?;
+    let topics = parameters.topics(&access.game)?;
+    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
+    let resume = last.or(parameters.last_event_id.as_deref()).and_then(Resume::parse);
+    shared.views.caught_up(shared.log.durable_until()).await;
+    let client = Client::new(Arc::clone(&shared.live), &access.game, topics, resume.as_ref());
+    let client = client.map_err(|refused| Problem::overloaded(refused.to_string()).retry_after_s(10))?;
+    let headers = [
+        (CONTENT_TYPE, "text/event-stream"),
+        (CACHE_CONTROL, "no-store"),
+        (HeaderName::from_static("x-accel-buffering"), "no"),
+    ];
+    Ok((headers, stream(client, shared.stopping.clone())).into_response())
+}
+
+/// What is new, whenever the connection can take it. A slow connection is asked less often, and then gets the latest.
+fn stream(client: Client, stopping: watch::Receiver<bool>) -> Body {
+    let start = (client, stopping, true);
+    let next = async |(mut client, mut stopping, first): (Client, watch::Receiver<bool>, bool)| {
+        let mut text = if first { b"retry: 1000\n\n".to_vec() } else { Vec::new() };
+        text.extend(client.take());
+        while text.is_empty() {
+            tokio::select! {
+                () = client.wait() => text = client.take(),
+                () = tokio::time::sleep(HEARTBEAT) => text = b": still here\n\n".to_vec(),
+                _ = stopping.wait_for(|stopping| *stopping) => return None,
+            }
+        }
+        Some((Ok::<_, Infallible>(Frame::data(Bytes::from(text))), (client, stopping, false)))
+    };
+    Body::new(StreamBody::new(futures_util::stream::unfold(start, next)))
+}
+
+#[derive(Default)]
+struct Parameters {
+    game: Option<String>,
+    last_event_id: Option<String>,
+    online: bool,
+    events: bool,
+    load: bool,
+    queries: Vec<String>,
+}
+
+impl Parameters {
+    fn read(query: &str) -> Result<Parameters, Problem> {
+        let mut parameters = Parameters::default();
+        for (name, value) in wire::pairs(query)? {
+            let on = matches!(value.as_str(), "1" | "true");
+            match name.as_str() {
+                "game" => parameters.game = Some(value),
+                "last_event_id" => parameters.last_event_id = Some(value),
+                "online" => parameters.online = on,
+                "events" => parameters.events = on,
+                "load" => parameters.load = on,
+                "query" => parameters.queries.push(value),
+                "key" => {}
+                other => {
+                    let detail = "watch `online`, `events`, `load` or `query`";
+                    return Err(Problem::invalid(detail).field(other));
+                }
+            }
+        }
+        Ok(parameters)
+    }
+
+    fn topics(&self, game: &Game) -> Result<Vec<(String, Topic)>, Problem> {
+        let plain = [
+            (self.online, "online", Topic::Online),
+            (self.events, "events", Topic::Events),
+            (self.load, "load", Topic::Load),
+        ];
+        let chosen = plain.into_iter().filter(|(on, ..)| *on);
+        let mut topics: Vec<(String, Topic)> =
+            chosen.map(|(_, name, topic)| (name.to_owned(), topic)).collect();
+        for (index, text) in self.queries.iter().enumerate() {
+            let query = wire::query::from_json(text.as_bytes()).map_err(wire::query::problem)?;
+            query.plan(now_ms(), &game.tz).map_err(wire::query::problem)?;
+            topics.push((format!("query{index}"), Topic::Query(Box::new(query))));
+        }
+        match topics.len() {
+            0 => {
+                Err(Problem::invalid("say what to watch: `online=1`, `events=1`, `load=1` or `query={...}`"))
+            }
+            1..=TOPICS_MAX => Ok(topics),
+            _ => Err(Problem::invalid(format!("at most {TOPICS_MAX} in one stream")).field("query")),
+        }
+    }
+}

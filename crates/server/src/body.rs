@@ -1,0 +1,139 @@
+//! Request bodies: read at a bounded size and a least speed, then inflated to a bounded size.
+
+use std::io::Read;
+use std::pin::pin;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Incoming};
+use hyper::header::{CONTENT_ENCODING, HeaderMap};
+use model::limits::{BODY_BYTES_MAX, INFLATED_BYTES_MAX};
+
+use crate::problem::Problem;
+
+/// A body may be slow for so long.
+const GRACE: Duration = Duration::from_secs(5);
+/// After that it must come at least so fast.
+const BYTES_PER_SECOND_MIN: u64 = 1024;
+
+/// Reads a whole body and undoes its encoding.
+pub async fn read(headers: &HeaderMap, body: Incoming) -> Result<Bytes, Problem> {
+    if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
+        return Err(too_large());
+    }
+    let encoding = Encoding::of(headers)?;
+    let bytes = collect(body).await?;
+    match encoding {
+        None => Ok(bytes),
+        Some(encoding) => encoding.inflate(&bytes).map(Bytes::from),
+    }
+}
+
+async fn collect(body: Incoming) -> Result<Bytes, Problem> {
+    let mut body = pin!(body);
+    let Some(first) = next(body.as_mut(), 0, None).await? else { return Ok(Bytes::new()) };
+    if body.is_end_stream() {
+        return within(first);
+    }
+    let started = tokio::time::Instant::now();
+    let mut all = BytesMut::from(first);
+    while let Some(more) = next(body.as_mut(), all.len(), Some(started)).await? {
+        all.extend_from_slice(&more);
+        if all.len() > BODY_BYTES_MAX {
+            return Err(too_large());
+        }
+    }
+    Ok(all.freeze())
+}
+
+/// The next piece of data, or an error when it does not come in time.
+async fn next(
+    mut body: std::pin::Pin<&mut Incoming>,
+    have: usize,
+    started: Option<tokio::time::Instant>,
+) -> Result<Option<Bytes>, Problem> {
+    let earned = Duration::from_millis(have as u64 * 1000 / BYTES_PER_SECOND_MIN);
+    let deadline = started.unwrap_or_else(tokio::time::Instant::now) + GRACE + earned;
+    loop {
+        let frame = tokio::time::timeout_at(deadline, body.frame());
+        let stalled = || Problem::body_stalled("the body came at less than 1 KiB a second");
+        match frame.await.map_err(|_| stalled())? {
+            None => return Ok(None),
+            Some(Err(_)) => return Err(Problem::malformed("the body ended early")),
+            Some(Ok(frame)) => match frame.into_data() {
+                Ok(data) => return Ok(Some(data)),
+                Err(_trailers) => continue,
+            },
+        }
+    }
+}
+
+fn within(bytes: Bytes) -> Result<Bytes, Problem> {
+    if bytes.len() > BODY_BYTES_MAX { Err(too_large()) } else { Ok(bytes) }
+}
+
+fn too_large() -> Problem {
+    Problem::too_large(format!("the body has more than {BODY_BYTES_MAX} bytes"))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Encoding {
+    Gzip,
+    Deflate,
+    Brotli,
+    Zstd,
+}
+
+impl Encoding {
+    fn of(headers: &HeaderMap) -> Result<Option<Encoding>, Problem> {
+        let Some(value) = headers.get(CONTENT_ENCODING) else { return Ok(None) };
+        match value.to_str().unwrap_or_default().trim() {
+            "" | "identity" => Ok(None),
+            "gzip" | "x-gzip" => Ok(Some(Encoding::Gzip)),
+            "deflate" => Ok(Some(Encoding::Deflate)),
+            "br" => Ok(Some(Encoding::Brotli)),
+            "zstd" => Ok(Some(Encoding::Zstd)),
+            other => {
+                let detail = format!("`{other}`; send gzip, deflate, br, zstd or nothing");
+                Err(Problem::unsupported(detail).field("Content-Encoding"))
+            }
+        }
+    }
+
+    fn inflate(self, bytes: &[u8]) -> Result<Vec<u8>, Problem> {
+        match self {
+            Encoding::Gzip => bounded(flate2::read::MultiGzDecoder::new(bytes)),
+            // The registered name means the zlib format (RFC 9110, 8.4.1.2); some clients send raw deflate.
+            Encoding::Deflate if is_zlib(bytes) => bounded(flate2::read::ZlibDecoder::new(bytes)),
+            Encoding::Deflate => bounded(flate2::read::DeflateDecoder::new(bytes)),
+            Encoding::Brotli => bounded(brotli_decompressor::Decompressor::new(bytes, 4096)),
+            Encoding::Zstd => {
+                let decoder = zstd::stream::read::Decoder::new(bytes);
+                let mut decoder = decoder.map_err(|failure| broken(&failure))?;
+                decoder.window_log_max(26).map_err(|failure| broken(&failure))?;
+                bounded(decoder)
+            }
+        }
+    }
+}
+
+fn is_zlib(bytes: &[u8]) -> bool {
+    matches!(bytes, [first, second, ..]
+        if first & 0x0f == 8 && (u16::from(*first) << 8 | u16::from(*second)).is_multiple_of(31))
+}
+
+fn bounded(decoder: impl Read) -> Result<Vec<u8>, Problem> {
+    let mut inflated = Vec::new();
+    let read = decoder.take(INFLATED_BYTES_MAX as u64 + 1).read_to_end(&mut inflated);
+    read.map_err(|failure| broken(&failure))?;
+    if inflated.len() > INFLATED_BYTES_MAX {
+        let detail = format!("the body inflates to more than {INFLATED_BYTES_MAX} bytes");
+        return Err(Problem::too_large(detail));
+    }
+    Ok(inflated)
+}
+
+fn broken(failure: &std::io::Error) -> Problem {
+    Problem::malformed(format!("the body cannot be inflated: {failure}")).field("Content-Encoding")
+}

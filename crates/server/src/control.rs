@@ -1,0 +1,99 @@
+//! The door for commands on this machine: a socket in the data folder that only the folder's owner can open.
+//!
+//! One line of JSON asks, one line answers. `playmeter games`, `keys`, `verify` and `rebuild` use it when a server runs
+//! on the folder.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tracing::warn;
+
+use crate::admin::{self, Admin, Command};
+use crate::server::Shared;
+
+const NAME: &str = "control.sock";
+/// A command's line.
+const LINE_BYTES_MAX: u64 = 64 << 10;
+
+/// What came of a command.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    /// It was done; what there is to tell.
+    Done(Value),
+    /// It was not; why, as a sentence.
+    Refused(String),
+}
+
+/// Where the socket of a data folder is.
+pub fn path(folder: &Path) -> PathBuf {
+    folder.join(NAME)
+}
+
+/// Listens until the server stops. Without the socket the server works; only commands cannot reach it.
+pub fn start(shared: &Arc<Shared>) {
+    match bind(&path(&shared.settings.data)) {
+        Ok(listener) => drop(tokio::spawn(accept(listener, Arc::clone(shared)))),
+        Err(failure) => warn!(%failure, "commands cannot reach this server"),
+    }
+}
+
+fn bind(path: &Path) -> anyhow::Result<UnixListener> {
+    // The folder's lock is ours, so a socket that is there was left by a server that is gone.
+    let _ = std::fs::remove_file(path);
+    let listener = UnixListener::bind(path).with_context(|| format!("listening on {}", path.display()))?;
+    std::fs::set_permissions(path, PermissionsExt::from_mode(0o600)).context("making it private")?;
+    Ok(listener)
+}
+
+async fn accept(listener: UnixListener, shared: Arc<Shared>) {
+    let mut stopping = shared.stopping.clone();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => drop(tokio::spawn(answer(stream, Arc::clone(&shared)))),
+                Err(failure) => warn!(%failure, "a command could not be accepted"),
+            },
+            _ = stopping.wait_for(|stopping| *stopping) => break,
+        }
+    }
+    let _ = std::fs::remove_file(path(&shared.settings.data));
+}
+
+async fn answer(stream: UnixStream, shared: Arc<Shared>) {
+    let (read, mut write) = stream.into_split();
+    let mut line = String::new();
+    if BufReader::new(read).take(LINE_BYTES_MAX).read_line(&mut line).await.is_err() {
+        return;
+    }
+    let work = move || reply(&line, &shared);
+    let reply = tokio::task::spawn_blocking(work).await;
+    let reply = reply.unwrap_or_else(|_| Reply::Refused("the command failed inside the server".into()));
+    let mut text = serde_json::to_vec(&reply).unwrap_or_default();
+    text.push(b'\n');
+    let _ = write.write_all(&text).await;
+}
+
+fn reply(line: &str, shared: &Shared) -> Reply {
+    let command: Command = match serde_json::from_str(line) {
+        Ok(command) => command,
+        Err(failure) => return Reply::Refused(format!("the command is not understood: {failure}")),
+    };
+    let admin = Admin {
+        folder: &shared.settings.data,
+        catalog: &shared.catalog,
+        views: &shared.views,
+        log: &shared.log,
+        scratch: shared.scratch,
+    };
+    match admin::run(&admin, command) {
+        Ok(done) => Reply::Done(done),
+        Err(failure) => Reply::Refused(format!("{failure:#}")),
+    }
+}

@@ -1,0 +1,252 @@
+//! The one path of an event: admit, append, answer.
+//!
+//! Collectors differ in how bytes arrive; from here on they are all the same. Nothing else appends events to the log.
+
+mod duplicates;
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use decode::json::Decoded;
+use log::{Ack, Entry, Lane, LogError};
+use model::admit::{Door, admit};
+use model::ports::ids::Claim;
+use model::record::{BatchBuilder, Endpoint, KeyClass};
+use model::{Outcome, RawEvent, Reject};
+
+use crate::catalog::{Access, Catalog, Scope};
+use crate::enrich::{agent, geo::Geo};
+use crate::live::inspector::{Inspector, Refusal};
+
+pub use duplicates::{Claims, Duplicates, IdMasks, Remembered, remember};
+
+/// The kind of log entry that is a batch of events.
+pub const BATCH: u8 = 1;
+/// Refused events of one request that the inspector is shown.
+const SHOWN_MAX: usize = 10;
+
+/// The door, the rules and the log, ready to take events.
+pub struct Line {
+    geo: Arc<Geo>,
+    masks: IdMasks,
+    inspector: Arc<Inspector>,
+}
+
+/// Where a request came from and what it asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The door.
+    pub endpoint: Endpoint,
+    /// When it was received, milliseconds since 1970.
+    pub received_ms: i64,
+    /// The client's address, if it is one that players have.
+    pub address: Option<IpAddr>,
+    /// The `User-Agent` header; empty if there was none.
+    pub user_agent: &'a str,
+    /// When to answer.
+    pub ack: Ack,
+}
+
+/// What became of a request, event by event.
+#[derive(Debug, Default, PartialEq)]
+pub struct Receipt {
+    /// How many of each outcome, in the order of [`Outcome::ALL`].
+    pub outcomes: [u32; 5],
+    /// The log's end after this request.
+    pub position: u64,
+    /// The events that were not accepted, by index.
+    pub refused: Vec<(u32, Reject)>,
+}
+
+/// Why a whole request could not be taken. Nothing of it was kept.
+#[derive(Debug, thiserror::Error)]
+pub enum LineError {
+    /// The log says no.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The ids could not be looked up.
+    #[error("event ids cannot be checked at the moment")]
+    Ids,
+}
+
+impl Line {
+    /// A line whose refusals the inspector shows.
+    pub fn new(geo: Arc<Geo>, catalog: &Catalog, inspector: Arc<Inspector>) -> Line {
+        Line { geo, masks: IdMasks::new(&catalog.id_secret()), inspector }
+    }
+
+    /// Takes a request to the log. A refused event is an answer, not an error: it is counted and named in the receipt,
+    /// and the rest of the batch goes on.
+    pub async fn take(
+        &self,
+        lane: &Lane<Claims>,
+        access: &Access,
+        request: &Request<'_>,
+        decoded: &Decoded<'_>,
+    ) -> Result<Receipt, LineError> {
+        let door = self.door(access, request, decoded.sent_at_ms);
+        let (entry, refused) = self.encode(access, request, decoded, &door.as_door());
+        if entry.events == 0 && refused.is_empty() {
+            return Ok(Receipt::default());
+        }
+        self.show(access, request, decoded, &refused);
+        let taken = entry.events;
+        let committed = lane.append(entry)?.await?;
+        let Some(committed) = committed else { return Ok(Receipt::of(taken, 0, &[], refused)) };
+        if committed.extra.failed {
+            return Err(LineError::Ids);
+        }
+        let removed = committed.extra.removed;
+        Ok(Receipt::of(taken, committed.offsets.end, &removed, refused))
+    }
+
+    fn door<'a>(&self, access: &Access, request: &Request<'a>, sent_at_ms: Option<i64>) -> OwnDoor {
+        let device = agent::device(request.user_agent);
+        OwnDoor {
+            received_ms: request.received_ms,
+            sent_at_ms,
+            import: access.class == KeyClass::Secret && access.may(Scope::EventsImport),
+            country: request.address.and_then(|address| self.geo.country(address)),
+            platform: device.platform.map_or("", |platform| platform.label()),
+            bot: device.bot,
+        }
+    }
+
+    fn encode(
+        &self,
+        access: &Access,
+        request: &Request<'_>,
+        decoded: &Decoded<'_>,
+        door: &Door<'_>,
+    ) -> (Entry<Claims>, Vec<(u32, Reject)>) {
+        let game = access.game.number;
+        let mask = self.masks.of(game, access.class);
+        let capacity = decoded.events.len() * 160;
+        let mut batch =
+            BatchBuilder::new(request.endpoint, access.class, game, request.received_ms, capacity);
+        let mut claims = Claims::with_capacity(decoded.events.len());
+        let mut refused = Vec::new();
+        let mut taken = 0;
+        for (index, event) in decoded.events.iter().enumerate() {
+            let admitted = event.as_ref().map_err(|reject| *reject).and_then(|raw| admit(raw, door));
+            match admitted {
+                Ok(event) => {
+                    batch.push(&event);
+                    if let Some(id) = event.id {
+                        claims.push(taken, Claim::new(mask, id));
+                    }
+                    taken += 1;
+                }
+                Err(reject) => refused.push((index as u32, reject)),
+            }
+        }
+        let (bytes, events) = batch.finish(&tallies(&refused));
+        (Entry { kind: BATCH, events, bytes, ack: request.ack, extra: claims }, refused)
+    }
+
+    fn show(&self, access: &Access, request: &Request<'_>, decoded: &Decoded<'_>, refused: &[(u32, Reject)]) {
+        if refused.is_empty() {
+            return;
+        }
+        let shown = refused.iter().take(SHOWN_MAX).map(|(index, reject)| {
+            let raw = decoded.events[*index as usize].as_ref().ok();
+            Refusal {
+                at_ms: request.received_ms,
+                name: text(raw, |raw| raw.name.as_ref()),
+                player: text(raw, |raw| raw.player.as_ref()),
+                reject: *reject,
+                endpoint: request.endpoint,
+            }
+        });
+        self.inspector.refused(access.game.number, shown);
+    }
+}
+
+/// A [`Door`] that owns what it looked up.
+struct OwnDoor {
+    received_ms: i64,
+    sent_at_ms: Option<i64>,
+    import: bool,
+    country: Option<crate::enrich::geo::Country>,
+    platform: &'static str,
+    bot: bool,
+}
+
+impl OwnDoor {
+    fn as_door(&self) -> Door<'_> {
+        Door {
+            received_ms: self.received_ms,
+            sent_at_ms: self.sent_at_ms,
+            import: self.import,
+            country: self.country.as_ref().map_or("", |country| country.as_str()),
+            platform: self.platform,
+            bot: self.bot,
+        }
+    }
+}
+
+impl Receipt {
+    /// `removed` are ordinals among the `taken` events of the request; `refused` are indexes of the request.
+    fn of(taken: u32, position: u64, removed: &[u32], mut refused: Vec<(u32, Reject)>) -> Receipt {
+        let mut outcomes = [0; 5];
+        outcomes[Outcome::Accepted as usize] = taken - removed.len() as u32;
+        if !removed.is_empty() {
+            let duplicates = indexes_of(removed, &refused);
+            refused.extend(duplicates.into_iter().map(|index| (index, Reject::SeenBefore)));
+            refused.sort_unstable_by_key(|(index, _)| *index);
+        }
+        refused.iter().for_each(|(_, reject)| outcomes[reject.outcome() as usize] += 1);
+        Receipt { outcomes, position, refused }
+    }
+}
+
+/// The indexes in the request of the `ordinals`-th events that were not refused at the door. Both lists ascend.
+fn indexes_of(ordinals: &[u32], refused: &[(u32, Reject)]) -> Vec<u32> {
+    let mut passed = 0;
+    let index_of = |ordinal: &u32| {
+        while refused.get(passed as usize).is_some_and(|(index, _)| *index <= ordinal + passed) {
+            passed += 1;
+        }
+        ordinal + passed
+    };
+    ordinals.iter().map(index_of).collect()
+}
+
+fn tallies(refused: &[(u32, Reject)]) -> Vec<(Reject, u32)> {
+    let mut tallies: Vec<(Reject, u32)> = Vec::new();
+    for (_, reject) in refused {
+        match tallies.iter_mut().find(|(other, _)| other == reject) {
+            Some((_, count)) => *count += 1,
+            None => tallies.push((*reject, 1)),
+        }
+    }
+    tallies
+}
+
+fn text<'a>(
+    raw: Option<&'a RawEvent<'_>>,
+    field: impl Fn(&'a RawEvent<'_>) -> Option<&'a Cow<'a, str>>,
+) -> String {
+    raw.and_then(field).map(|text| text.chars().take(200).collect()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn duplicates_are_named_by_their_place_in_the_request() {
+        let refused = vec![(0, Reject::TooOld), (3, Reject::UnknownField)];
+        // The request was: late, taken 0, taken 1, invalid, taken 2.
+        let receipt = Receipt::of(3, 9, &[1, 2], refused);
+        let expected = vec![
+            (0, Reject::TooOld),
+            (2, Reject::SeenBefore),
+            (3, Reject::UnknownField),
+            (4, Reject::SeenBefore),
+        ];
+        assert_eq!(receipt.refused, expected);
+        assert_eq!(receipt.outcomes, [1, 2, 1, 1, 0]);
+    }
+}

@@ -1,0 +1,156 @@
+//! Which events are new: decided by the log's writer, in log order, just before they are written.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use log::{Opened, Pending, Sequencer};
+use model::ports::ids::{Claim, IdMask, Ids};
+use model::record::{Batch, KeyClass};
+use parking_lot::RwLock;
+use sha2::{Digest, Sha256};
+use tracing::error;
+
+/// What is read from the log at a time.
+const READ_BYTES: usize = 8 << 20;
+
+/// The ids of one batch on their way through the log, and what was found about them.
+#[derive(Debug, Default)]
+pub struct Claims {
+    claims: Vec<Claim>,
+    /// Whose ids these are, as ordinals among the batch's events.
+    ordinals: Vec<u32>,
+    /// The events that were left out as duplicates, ascending.
+    pub removed: Vec<u32>,
+    /// The ids could not be looked up; the batch was left out.
+    pub failed: bool,
+}
+
+impl Claims {
+    /// Room for so many ids.
+    pub fn with_capacity(events: usize) -> Claims {
+        Claims {
+            claims: Vec::with_capacity(events),
+            ordinals: Vec::with_capacity(events),
+            ..Claims::default()
+        }
+    }
+
+    /// Adds the id of the batch's event with this ordinal.
+    pub fn push(&mut self, ordinal: u32, claim: Claim) {
+        self.claims.push(claim);
+        self.ordinals.push(ordinal);
+    }
+
+    /// The claims that were granted: those of events that stayed in the batch.
+    fn granted(&self) -> Vec<Claim> {
+        let removed = |ordinal: &u32| self.removed.binary_search(ordinal).is_ok();
+        let both = self.claims.iter().zip(&self.ordinals);
+        both.filter(|(_, ordinal)| !removed(ordinal)).map(|(claim, _)| *claim).collect()
+    }
+}
+
+/// How far the ids need no log to be remembered after a restart.
+pub type Remembered = Arc<AtomicU64>;
+
+/// Claims again what the ids have not on disk. Called once, before anything is appended.
+pub fn remember(opened: &Opened, ids: &mut dyn Ids, masks: &IdMasks) -> anyhow::Result<()> {
+    let report = opened.report();
+    let mut at = ids.remembered_until().max(report.first);
+    let mut fresh = Vec::new();
+    while at < report.next {
+        let read = opened.read(at, READ_BYTES)?;
+        for chunk in &read.chunks {
+            for entry in chunk.entries_from(at) {
+                let Ok(batch) = Batch::read(entry.bytes) else { continue };
+                let mask = masks.of(batch.game, batch.class);
+                let claims = batch.events().filter_map(|event| Some(Claim::new(mask, event.id?)));
+                let claims: Vec<Claim> = claims.collect();
+                fresh.clear();
+                ids.claim(entry.offset, batch.received_ms.max(0) as u64, &claims, &mut fresh)?;
+            }
+        }
+        at = read.next;
+    }
+    Ok(())
+}
+
+/// Leaves repeated events out of the log.
+pub struct Duplicates {
+    ids: Box<dyn Ids>,
+    remembered: Remembered,
+    fresh: Vec<bool>,
+}
+
+impl Duplicates {
+    /// Asks these ids, which already know everything in the log.
+    pub fn new(ids: Box<dyn Ids>, remembered: Remembered) -> Duplicates {
+        Duplicates { ids, remembered, fresh: Vec::new() }
+    }
+
+    fn claim(&mut self, pending: &mut Pending<Claims>, offset: u64, now_ms: u64) {
+        self.fresh.clear();
+        if let Err(failure) = self.ids.claim(offset, now_ms, &pending.extra.claims, &mut self.fresh) {
+            error!(%failure, "event ids cannot be claimed");
+            pending.extra.failed = true;
+            pending.skip();
+            return;
+        }
+        if self.fresh.iter().all(|fresh| *fresh) {
+            return;
+        }
+        let repeated = pending.extra.ordinals.iter().zip(&self.fresh).filter(|(_, fresh)| !**fresh);
+        let removed: Vec<u32> = repeated.map(|(ordinal, _)| *ordinal).collect();
+        let batch = Batch::read(&pending.bytes).expect("the line built this batch a moment ago");
+        (pending.bytes, pending.events) = batch.without(&removed);
+        pending.extra.removed = removed;
+    }
+}
+
+impl Sequencer<Claims> for Duplicates {
+    fn decide(&mut self, batch: &mut [Pending<Claims>], first: u64, now_ms: u64) {
+        let mut offset = first;
+        for pending in batch {
+            self.claim(pending, offset, now_ms);
+            offset += pending.offsets();
+        }
+        self.remembered.store(self.ids.remembered_until(), Ordering::Release);
+    }
+
+    fn undo(&mut self, batch: &mut [Pending<Claims>]) {
+        for pending in batch.iter().filter(|pending| !pending.extra.failed) {
+            self.ids.release(&pending.extra.granted());
+        }
+    }
+}
+
+/// The masks that make stored ids unguessable, one per game and key class.
+pub struct IdMasks {
+    secret: String,
+    known: RwLock<HashMap<(u32, u8), IdMask>>,
+}
+
+impl IdMasks {
+    /// Masks of an installation's secret.
+    pub fn new(secret: &str) -> IdMasks {
+        IdMasks { secret: secret.to_owned(), known: RwLock::default() }
+    }
+
+    /// The mask of a game's keys of one class.
+    pub fn of(&self, game: u32, class: KeyClass) -> IdMask {
+        let pair = (game, class as u8);
+        if let Some(mask) = self.known.read().get(&pair) {
+            return *mask;
+        }
+        *self.known.write().entry(pair).or_insert_with(|| self.make(pair))
+    }
+
+    fn make(&self, (game, class): (u32, u8)) -> IdMask {
+        let mut hash = Sha256::new();
+        hash.update(self.secret.as_bytes());
+        hash.update(game.to_be_bytes());
+        hash.update([class]);
+        let digest = hash.finalize();
+        IdMask(u128::from_be_bytes(*digest.first_chunk().expect("SHA-256 has 32 bytes")))
+    }
+}

@@ -1,0 +1,189 @@
+//! What follows the log: every batch is folded into the views, once, in order.
+//!
+//! One thread reads what has become durable, a cycle at a time: many batches make one set of additions, which costs
+//! less than many small ones. A question that must see the newest batch ends the cycle at once.
+
+mod checkpoints;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use log::{EntryRef, Log, LogError};
+use model::deltas::Deltas;
+use model::record::{Batch, Stored};
+use model::rollup::hash_player;
+use model::sessions::{PLAY_TIME, SESSION, Sessions, Sign};
+use tracing::{error, warn};
+
+use crate::line::{BATCH, Claims};
+use crate::live::meter::Names;
+use crate::views::Views;
+
+use checkpoints::Checkpoints;
+
+/// How long additions are gathered when nobody asks.
+const CYCLE: Duration = Duration::from_millis(50);
+/// Rows of one set of additions; more are applied at once.
+const ROWS_MAX: usize = 200_000;
+/// What is read from the log at a time.
+const READ_BYTES: usize = 8 << 20;
+/// How long a store that failed is left alone.
+const RETRY: Duration = Duration::from_secs(1);
+/// The name under which sessions are kept beside the rollups.
+pub const SESSIONS: &str = "sessions";
+
+/// The thread that applies the log.
+pub struct Processor {
+    log: Log<Claims>,
+    views: Arc<Views>,
+    names: Names,
+    deltas: Deltas,
+    /// Where the additions begin.
+    from: u64,
+    /// What is read next.
+    at: u64,
+    checkpoints: Checkpoints,
+}
+
+impl Processor {
+    /// A processor that goes on where the views stand. `ids_remembered` is how far the ids need no log.
+    pub fn new(log: Log<Claims>, views: Arc<Views>, ids_remembered: Arc<AtomicU64>) -> Processor {
+        let at = views.counters.applied_until();
+        let checkpoints = Checkpoints::new(Arc::clone(&views), log.clone(), ids_remembered, at);
+        Processor {
+            log,
+            views,
+            names: Names::default(),
+            deltas: Deltas::default(),
+            from: at,
+            at,
+            checkpoints,
+        }
+    }
+
+    /// Applies everything that is durable now. Called once before the first question is answered.
+    pub fn catch_up(&mut self) {
+        self.cycle(self.log.durable_until());
+    }
+
+    /// Starts the thread. It ends when the log is closed, after a last checkpoint.
+    pub fn start(self) -> std::io::Result<JoinHandle<()>> {
+        std::thread::Builder::new().name("processor".into()).spawn(move || self.run())
+    }
+
+    fn run(mut self) {
+        loop {
+            match self.log.wait(self.at, self.checkpoints.due_in()) {
+                Ok(durable_until) if durable_until > self.at => {
+                    self.views.pace.rest(CYCLE, self.views.counters.applied_until());
+                    self.cycle(self.log.durable_until());
+                }
+                Ok(_) => {}
+                Err(LogError::Closed) => break,
+                Err(failure) => {
+                    error!(%failure, "the views stop following the log");
+                    return;
+                }
+            }
+            self.checkpoints.when_due(self.at);
+        }
+        self.cycle(self.log.durable_until());
+        self.checkpoints.last();
+    }
+
+    /// Reads up to `until` and applies it.
+    fn cycle(&mut self, until: u64) {
+        self.views.inspector.next_cycle();
+        while self.at < until {
+            self.read();
+            if self.deltas.len() > ROWS_MAX {
+                self.apply();
+            }
+        }
+        self.apply();
+    }
+
+    fn read(&mut self) {
+        let batch = match self.log.read(self.at, READ_BYTES) {
+            Ok(batch) => batch,
+            Err(LogError::Trimmed { first }) => {
+                error!(from = self.at, until = first, "this part of the log is gone before it was applied");
+                self.at = first;
+                return;
+            }
+            Err(failure) => {
+                error!(%failure, at = self.at, "the log cannot be read");
+                std::thread::sleep(RETRY);
+                return;
+            }
+        };
+        for damage in &batch.skipped {
+            error!(?damage, "this part of the log is damaged and was passed over");
+        }
+        for chunk in &batch.chunks {
+            chunk
+                .entries_from(self.at)
+                .for_each(|entry| fold(&self.views, &self.names, &mut self.deltas, &entry));
+            self.checkpoints.read(chunk.bytes());
+        }
+        self.at = batch.next;
+    }
+
+    fn apply(&mut self) {
+        let applying = self.views.applying.lock();
+        while let Err(failure) = self.views.counters.apply(self.from..self.at, &self.deltas) {
+            error!(%failure, "rollups cannot be applied");
+            std::thread::sleep(RETRY);
+        }
+        drop(applying);
+        self.from = self.at;
+        self.views.applied(self.at, &self.deltas);
+        self.deltas.clear();
+    }
+}
+
+/// Adds what one entry of the log means.
+fn fold(views: &Views, names: &Names, deltas: &mut Deltas, entry: &EntryRef<'_>) {
+    if entry.kind != BATCH {
+        warn!(kind = entry.kind, offset = entry.offset, "an entry of an unknown kind was passed over");
+        return;
+    }
+    let batch = match Batch::read(entry.bytes) {
+        Ok(batch) => batch,
+        Err(failure) => {
+            error!(%failure, offset = entry.offset, "an entry was passed over");
+            return;
+        }
+    };
+    deltas.entry(entry.offset);
+    views.meter.count(&batch, entry.events, deltas, names);
+    if entry.events > 0 {
+        views.inspector.accepted(batch.game, batch.endpoint, entry.events, batch.events());
+        fold_events(&mut views.sessions.lock(), views.seeds.of(batch.game), &batch, deltas);
+    }
+}
+
+/// The events of a batch, as rollups and sessions see them. A pure function of the log and the sessions before it.
+pub fn fold_events(sessions: &mut Sessions, seed: u64, batch: &Batch<'_>, deltas: &mut Deltas) {
+    let players = sessions.game(batch.game);
+    for event in batch.events() {
+        let player = player_of(seed, &event);
+        deltas.event(batch.game, &event, player);
+        let Some(player) = player else { continue };
+        let at_s = (event.ts_ms.min(batch.received_ms) / 1000) as u32;
+        let effect = players.observe(player, Sign::of(event.name), at_s);
+        if effect.began {
+            deltas.derived(batch.game, SESSION, &event, Some(player), None);
+        }
+        if effect.play_s > 0 {
+            deltas.derived(batch.game, PLAY_TIME, &event, Some(player), Some(f64::from(effect.play_s)));
+        }
+    }
+}
+
+/// Who is counted as a player: somebody with an id who is no bot.
+fn player_of(seed: u64, event: &Stored<'_>) -> Option<u64> {
+    (!event.player.is_empty() && !event.bot).then(|| hash_player(seed, event.player))
+}

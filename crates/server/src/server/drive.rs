@@ -1,0 +1,78 @@
+//! The threads that answer: one runtime each, with a listening socket of its own.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use anyhow::{Context, bail};
+use tokio::runtime::{Builder, Runtime};
+
+use super::{Settings, Shared};
+use crate::api::App;
+use crate::http::{self, Connections};
+use crate::{control, demo};
+
+/// Sockets that listen, one per runtime, and do not accept yet.
+pub(super) struct Listeners {
+    pub(super) address: SocketAddr,
+    sockets: Vec<TcpListener>,
+}
+
+/// Takes the address, or says who has it.
+pub(super) fn bind(settings: &Settings) -> anyhow::Result<Listeners> {
+    let wanted = settings.listen;
+    if http::is_taken(wanted) {
+        bail!("another program listens on {wanted}: stop it, or choose another address with --listen");
+    }
+    let listen = |address| http::bind(address).with_context(|| format!("listening on {address}"));
+    let first = listen(wanted)?;
+    let address = first.local_addr().context("asking for the port")?;
+    let mut sockets = vec![first];
+    for _ in 1..settings.runtimes {
+        sockets.push(listen(address)?);
+    }
+    Ok(Listeners { address, sockets })
+}
+
+/// Starts a runtime on each socket.
+pub(super) fn start(shared: &Arc<Shared>, listeners: Listeners) -> anyhow::Result<Vec<JoinHandle<()>>> {
+    let connections = Connections::new(shared.settings.connections);
+    let sockets = listeners.sockets.into_iter().enumerate();
+    sockets.map(|(number, socket)| runtime(number, socket, shared, &connections)).collect()
+}
+
+fn runtime(
+    number: usize,
+    listener: TcpListener,
+    shared: &Arc<Shared>,
+    connections: &Arc<Connections>,
+) -> anyhow::Result<JoinHandle<()>> {
+    let runtime = Builder::new_current_thread().enable_all().build().context("starting a runtime")?;
+    let (shared, connections) = (Arc::clone(shared), Arc::clone(connections));
+    let work = move || run(&runtime, number, listener, shared, connections);
+    let thread = std::thread::Builder::new().name(format!("runtime-{number}")).spawn(work);
+    thread.context("starting a thread")
+}
+
+fn run(
+    runtime: &Runtime,
+    number: usize,
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    connections: Arc<Connections>,
+) {
+    runtime.block_on(async {
+        let lane = shared.log.lane();
+        tokio::spawn(lane.pump());
+        if number == 0 {
+            control::start(&shared);
+            if shared.settings.demo {
+                tokio::spawn(demo::play(Arc::clone(&shared), lane.clone()));
+            }
+        }
+        let stopping = shared.stopping.clone();
+        let app = App::new(shared, lane);
+        let listener = tokio::net::TcpListener::from_std(listener).expect("the socket does not block");
+        http::serve(listener, app, connections, stopping).await;
+    });
+}

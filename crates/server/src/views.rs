@@ -1,0 +1,132 @@
+//! Everything derived from the log, as those who answer questions see it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use model::deltas::Deltas;
+use model::ports::counters::{Counters, StoreError};
+use model::sessions::Sessions;
+use parking_lot::{Condvar, Mutex, RwLock};
+use sha2::{Digest, Sha256};
+use tokio::sync::watch;
+
+use crate::live::inspector::Inspector;
+use crate::live::meter::Meter;
+use crate::process::SESSIONS;
+
+/// The views and how far they have come.
+pub struct Views {
+    /// Rollups.
+    pub counters: Arc<dyn Counters>,
+    /// Who is playing.
+    pub sessions: Mutex<Sessions>,
+    /// What came in by the second.
+    pub meter: Meter,
+    /// The last events.
+    pub inspector: Arc<Inspector>,
+    /// What turns player ids into numbers.
+    pub seeds: Seeds,
+    /// Held while additions are applied; whoever holds it sees the views stand still.
+    pub(crate) applying: Mutex<()>,
+    /// A checkpoint is on its way to the disk.
+    pub(crate) committing: AtomicBool,
+    pub(crate) pace: Pace,
+    applied: watch::Sender<u64>,
+    touched: Mutex<Vec<Box<dyn Fn(&Deltas) + Send>>>,
+}
+
+impl Views {
+    /// The views of an engine, with what it kept of the sessions.
+    pub fn open(counters: Arc<dyn Counters>, secret: &str) -> Result<Views, StoreError> {
+        let sessions = match counters.kept(SESSIONS)? {
+            Some(bytes) => Sessions::restore(&bytes).map_err(|bad| StoreError(bad.to_string()))?,
+            None => Sessions::default(),
+        };
+        let (applied, _) = watch::channel(counters.applied_until());
+        Ok(Views {
+            counters,
+            sessions: Mutex::new(sessions),
+            meter: Meter::default(),
+            inspector: Arc::default(),
+            seeds: Seeds::new(secret),
+            applying: Mutex::default(),
+            committing: AtomicBool::new(false),
+            pace: Pace::default(),
+            applied,
+            touched: Mutex::default(),
+        })
+    }
+
+    /// Returns when the views contain everything before `position`.
+    pub async fn caught_up(&self, position: u64) {
+        if *self.applied.borrow() >= position {
+            return;
+        }
+        self.pace.want(position);
+        let mut applied = self.applied.subscribe();
+        // The sender lives in `self`, so it cannot be gone.
+        let _ = applied.wait_for(|until| *until >= position).await;
+    }
+
+    /// Calls back with every set of additions, on the processor's thread: be quick.
+    pub fn on_applied(&self, callback: impl Fn(&Deltas) + Send + 'static) {
+        self.touched.lock().push(Box::new(callback));
+    }
+
+    pub(crate) fn applied(&self, until: u64, deltas: &Deltas) {
+        self.applied.send_replace(until);
+        self.touched.lock().iter().for_each(|callback| callback(deltas));
+    }
+}
+
+/// Lets the processor rest, unless somebody waits for it.
+#[derive(Default)]
+pub(crate) struct Pace {
+    wanted: Mutex<u64>,
+    bell: Condvar,
+}
+
+impl Pace {
+    fn want(&self, position: u64) {
+        let mut wanted = self.wanted.lock();
+        *wanted = position.max(*wanted);
+        self.bell.notify_all();
+    }
+
+    /// Returns after `time`, or as soon as somebody wants more than what is applied.
+    pub(crate) fn rest(&self, time: Duration, applied_until: u64) {
+        let end = Instant::now() + time;
+        let mut wanted = self.wanted.lock();
+        while *wanted <= applied_until {
+            if self.bell.wait_until(&mut wanted, end).timed_out() {
+                return;
+            }
+        }
+    }
+}
+
+/// The seeds under which each game's player ids are hashed: the same in one installation for ever, different in others.
+pub struct Seeds {
+    secret: String,
+    known: RwLock<HashMap<u32, u64>>,
+}
+
+impl Seeds {
+    /// Seeds of an installation's secret.
+    pub fn new(secret: &str) -> Seeds {
+        Seeds { secret: secret.to_owned(), known: RwLock::default() }
+    }
+
+    /// The seed of a game.
+    pub fn of(&self, game: u32) -> u64 {
+        if let Some(seed) = self.known.read().get(&game) {
+            return *seed;
+        }
+        *self.known.write().entry(game).or_insert_with(|| {
+            let digest = Sha256::digest(format!("{} player {game}", self.secret));
+            u64::from_be_bytes(*digest.first_chunk().expect("SHA-256 has 32 bytes"))
+        })
+    }
+}
