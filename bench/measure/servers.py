@@ -70,8 +70,10 @@ class Server:
         """Starts a program on this server's cores; its output goes to a file in the folder."""
         pinned = ["taskset", "-c", self.cores, *map(str, command)]
         output = (self.folder / f"output-{len(self.processes)}.txt").open("wb")
+        # What configures this script would be an unknown setting to the product.
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("PLAYMETER_")}
         process = subprocess.Popen(
-            pinned, cwd=self.folder, stdout=output, stderr=subprocess.STDOUT, env={**os.environ, **environment}
+            pinned, cwd=self.folder, stdout=output, stderr=subprocess.STDOUT, env=inherited | environment
         )
         output.close()
         self.processes.append(process)
@@ -123,7 +125,7 @@ class Playmeter(Server):
         self.wait_until(lambda: answers(host, int(port)))
 
     def accepted(self):
-        return accepted_in(json.loads(self.get("/v1/load")))
+        return json.loads(self.get("/v1/load"))["totals"]["accepted"]
 
     def get(self, path):
         request = urllib.request.Request(self.url + path, headers={"Authorization": f"Bearer {self.secret}"})
@@ -257,27 +259,6 @@ def redis_command(folder):
     """Redis as durable as it gets. No rewriting of the file meanwhile: that would be extra work."""
     command = ["redis-server", "--dir", folder, "--appendonly", "yes", "--appendfsync", "always"]
     return [*command, "--save", "", "--auto-aof-rewrite-percentage", 0, "--daemonize", "no"]
-
-
-def accepted_in(load):
-    """The accepted events of an accounting answer: the sum over the outermost objects that say so."""
-    level = [load]
-    while level:
-        counts = [item["accepted"] for item in level if isinstance(item, dict) and is_count(item.get("accepted"))]
-        if counts:
-            return sum(counts)
-        level = [inner for item in level for inner in children(item)]
-    return None
-
-
-def is_count(value):
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def children(item):
-    if isinstance(item, dict):
-        return list(item.values())
-    return item if isinstance(item, list) else []
 
 
 def free_port():

@@ -6,21 +6,20 @@ import unittest
 from pathlib import Path
 
 from measure import floors, jobs, load, pairs, results
-from measure.servers import accepted_in
 
 
 class Accounting(unittest.TestCase):
-    def check(self, load_answer, expected):
-        self.assertEqual(accepted_in(load_answer), expected)
+    def check(self, answers, expected):
+        self.assertEqual(jobs.settled(iter(answers).__next__, 5, patience_s=0.2), expected)
 
-    def test_a_total_is_taken_as_it_is(self):
-        self.check({"accepted": 5, "rows": [{"accepted": 5}]}, 5)
+    def test_an_account_that_is_behind_is_waited_for(self):
+        self.check([3, 4, 5], 5)
 
-    def test_rows_are_summed(self):
-        self.check({"rows": [{"accepted": 2, "by": [{"accepted": 2}]}, {"accepted": 3}]}, 5)
+    def test_an_account_that_stays_wrong_is_taken_as_it_is(self):
+        self.check([4] * 100, 4)
 
-    def test_an_answer_without_counts_is_none(self):
-        self.check({"rows": [{"accepted": True}, "accepted"]}, None)
+    def test_a_server_without_accounts_is_not_asked_again(self):
+        self.check([None], None)
 
 
 class Ratios(unittest.TestCase):
