@@ -1,9 +1,9 @@
 //! A filter over places: "certainly not here" from one cache line.
 //!
 //! A blocked Bloom filter: a place owns one line of 512 bits and sets four bits in each of two words of it. With 16
-//! bits for each key one absent key in 700 passes (with 12, one in 180: a read of the disk's cache costs as much as a
-//! hundred looks, so the bits pay). Lines are in the order of places, so a sorted run
-//! builds its filter from front to back and needs memory for one line only.
+//! bits for each key one absent key in 700 passes; with 12 it would be one in 180, and a bucket read in vain costs as
+//! much as a hundred looks. Lines are in the order of places, so a sorted run builds its filter from front to back and
+//! needs memory for one line only.
 
 use super::memory::prefetch;
 use super::place::{Probe, share_of};
