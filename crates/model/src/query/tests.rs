@@ -1156,9 +1156,13 @@ proptest! {
             .filter(|fact| fact.name == "a" && window.contains(&fact.minute))
             .filter(|fact| !own.contains(&&fact.dimensions[0][..]))
             .collect();
-        match answer.series.get(top) {
-            Some(other) => prop_assert_eq!(other.total, measure_of(&rest, Measure::Uniques)),
-            None => prop_assert!(rest.is_empty()),
+        prop_assert_eq!(answer.series.len() > top, !rest.is_empty());
+        let Some(other) = answer.series.get(top) else { return Ok(()) };
+        prop_assert_eq!(other.total, measure_of(&rest, Measure::Uniques));
+        let ends = answer.times.minutes[1..].iter().chain([&window.end]);
+        for ((start, end), value) in answer.times.minutes.iter().zip(ends).zip(&other.values) {
+            let here = rest.iter().copied().filter(|fact| (*start..*end).contains(&fact.minute));
+            prop_assert_eq!(*value, measure_of(&here.collect::<Vec<_>>(), Measure::Uniques));
         }
     }
 
