@@ -1,7 +1,66 @@
-//! stub
-pub async fn get() -> &'static str {
-    ""
+//! `GET|POST /v1/query`: questions over rollups.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use hyper::Uri;
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
+use model::limits::QUERY_BYTES_MAX;
+use model::query::{Query, run};
+
+use crate::auth;
+use crate::problem::Problem;
+use crate::server::Shared;
+use crate::time::{now_ms, now_s};
+use crate::wire::{self, answer};
+
+/// The names in the query string.
+pub async fn get(
+    State(shared): State<Arc<Shared>>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let pairs = wire::pairs(uri.query().unwrap_or_default())?;
+    let query = wire::query::from_pairs(pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+    let query = query.map_err(wire::query::problem)?;
+    reply(&shared, &uri, &headers, &query).await
 }
-pub async fn post() -> &'static str {
-    ""
+
+/// The same names as JSON.
+pub async fn post(
+    State(shared): State<Arc<Shared>>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Result<Bytes, axum::extract::rejection::BytesRejection>,
+) -> Result<Response, Problem> {
+    let body = body.map_err(|refused| Problem::malformed(refused.body_text()))?;
+    if body.len() > QUERY_BYTES_MAX {
+        return Err(Problem::too_large(format!("a query has at most {QUERY_BYTES_MAX} bytes")));
+    }
+    let query = wire::query::from_json(&body).map_err(wire::query::problem)?;
+    reply(&shared, &uri, &headers, &query).await
+}
+
+/// The answer includes everything that was acknowledged before the question came.
+async fn reply(shared: &Shared, uri: &Uri, headers: &HeaderMap, query: &Query) -> Result<Response, Problem> {
+    let acknowledged = shared.log.durable_until();
+    let game = uri.query().and_then(game_of);
+    let access = auth::for_questions(&shared.catalog, headers, uri.query(), game, now_s())?;
+    let now_ms = now_ms();
+    let plan = query.plan(now_ms, &access.game.tz).map_err(wire::query::problem)?;
+    shared.views.caught_up(acknowledged).await;
+    let answer = run(&plan, access.game.number, &*shared.views.counters);
+    let answer = answer.map_err(|failure| Problem::internal(failure.to_string()))?;
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    Ok(if accept.contains("text/csv") {
+        ([(CONTENT_TYPE, "text/csv; charset=utf-8")], answer::csv(&answer)).into_response()
+    } else {
+        ([(CONTENT_TYPE, "application/json")], answer::json(&answer, now_ms)).into_response()
+    })
+}
+
+fn game_of(query: &str) -> Option<&str> {
+    query.split('&').find_map(|pair| pair.strip_prefix("game="))
 }

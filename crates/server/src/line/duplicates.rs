@@ -41,13 +41,6 @@ impl Claims {
         self.claims.push(claim);
         self.ordinals.push(ordinal);
     }
-
-    /// The claims that were granted: those of events that stayed in the batch.
-    fn granted(&self) -> Vec<Claim> {
-        let removed = |ordinal: &u32| self.removed.binary_search(ordinal).is_ok();
-        let both = self.claims.iter().zip(&self.ordinals);
-        both.filter(|(_, ordinal)| !removed(ordinal)).map(|(claim, _)| *claim).collect()
-    }
 }
 
 /// How far the ids need no log to be remembered after a restart.
@@ -79,27 +72,23 @@ pub fn remember(opened: &Opened, ids: &mut dyn Ids, masks: &IdMasks) -> anyhow::
 pub struct Duplicates {
     ids: Box<dyn Ids>,
     remembered: Remembered,
+    /// Of the commit that is being decided.
+    claims: Vec<Claim>,
     fresh: Vec<bool>,
 }
 
 impl Duplicates {
     /// Asks these ids, which already know everything in the log.
     pub fn new(ids: Box<dyn Ids>, remembered: Remembered) -> Duplicates {
-        Duplicates { ids, remembered, fresh: Vec::new() }
+        Duplicates { ids, remembered, claims: Vec::new(), fresh: Vec::new() }
     }
 
-    fn claim(&mut self, pending: &mut Pending<Claims>, offset: u64, now_ms: u64) {
-        self.fresh.clear();
-        if let Err(failure) = self.ids.claim(offset, now_ms, &pending.extra.claims, &mut self.fresh) {
-            error!(%failure, "event ids cannot be claimed");
-            pending.extra.failed = true;
-            pending.skip();
+    /// Leaves out of an entry what is not fresh.
+    fn settle(pending: &mut Pending<Claims>, fresh: &[bool]) {
+        if fresh.iter().all(|fresh| *fresh) {
             return;
         }
-        if self.fresh.iter().all(|fresh| *fresh) {
-            return;
-        }
-        let repeated = pending.extra.ordinals.iter().zip(&self.fresh).filter(|(_, fresh)| !**fresh);
+        let repeated = pending.extra.ordinals.iter().zip(fresh).filter(|(_, fresh)| !**fresh);
         let removed: Vec<u32> = repeated.map(|(ordinal, _)| *ordinal).collect();
         let batch = Batch::read(&pending.bytes).expect("the line built this batch a moment ago");
         (pending.bytes, pending.events) = batch.without(&removed);
@@ -108,19 +97,33 @@ impl Duplicates {
 }
 
 impl Sequencer<Claims> for Duplicates {
+    /// All ids of a commit are claimed at once: looked up together, and taken back together if the disk is full.
     fn decide(&mut self, batch: &mut [Pending<Claims>], first: u64, now_ms: u64) {
-        let mut offset = first;
+        self.claims.clear();
+        self.fresh.clear();
+        batch.iter().for_each(|pending| self.claims.extend_from_slice(&pending.extra.claims));
+        if let Err(failure) = self.ids.claim(first, now_ms, &self.claims, &mut self.fresh) {
+            error!(%failure, "event ids cannot be claimed");
+            for pending in batch {
+                pending.extra.failed = true;
+                pending.skip();
+            }
+            self.claims.clear();
+            return;
+        }
+        let mut fresh = self.fresh.as_slice();
         for pending in batch {
-            self.claim(pending, offset, now_ms);
-            offset += pending.offsets();
+            let (own, rest) = fresh.split_at(pending.extra.claims.len());
+            Duplicates::settle(pending, own);
+            fresh = rest;
         }
         self.remembered.store(self.ids.remembered_until(), Ordering::Release);
     }
 
-    fn undo(&mut self, batch: &mut [Pending<Claims>]) {
-        for pending in batch.iter().filter(|pending| !pending.extra.failed) {
-            self.ids.release(&pending.extra.granted());
-        }
+    fn undo(&mut self, _: &mut [Pending<Claims>]) {
+        let both = self.claims.iter().zip(&self.fresh);
+        let granted: Vec<Claim> = both.filter(|(_, fresh)| **fresh).map(|(claim, _)| *claim).collect();
+        self.ids.release(&granted);
     }
 }
 

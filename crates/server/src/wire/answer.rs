@@ -1,11 +1,349 @@
-//! stub
-use model::query::{Answer, Times};
-pub fn json(_: &Answer, _: i64) -> Vec<u8> {
-    b"{}".to_vec()
+//! An answer to a query as JSON and as CSV.
+//!
+//! Written by hand: a chart of a day by the minute has 1,440 times and as many numbers, and most of what a general
+//! writer does for each of them is known beforehand.
+
+use jiff::Timestamp;
+use model::query::{Answer, Compared, Series, Times};
+use serde_json::Value;
+
+/// A time with its quotes and the comma after it.
+const TIME_BYTES: usize = r#""2026-11-19T00:00:00+01:00","#.len();
+const MINUTES_OF_DAY: i64 = 24 * 60;
+/// Floats hold whole numbers exactly up to here.
+const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
+
+/// The answer as JSON, computed at `now_ms`.
+pub fn json(answer: &Answer, now_ms: i64) -> Vec<u8> {
+    let compared = answer.compare.as_ref().map_or(0, |compared| points(&compared.times, &compared.series));
+    let mut out = Vec::with_capacity(512 + points(&answer.times, &answer.series) + compared);
+    out.extend_from_slice(b"{\"step\":\"");
+    out.extend_from_slice(answer.step.label().as_bytes());
+    out.extend_from_slice(b"\",\"tz\":");
+    put_text(&mut out, &answer.tz);
+    out.push(b',');
+    put_window(&mut out, &answer.times, &answer.series);
+    if let Some(Compared { times, series }) = &answer.compare {
+        out.extend_from_slice(b",\"compare\":{");
+        put_window(&mut out, times, series);
+        out.push(b'}');
+    }
+    out.extend_from_slice(b",\"as_of\":{\"position\":\"0/");
+    out.extend_from_slice(itoa::Buffer::new().format(answer.as_of).as_bytes());
+    out.extend_from_slice(b"\",\"time\":");
+    put_text(&mut out, &crate::time::rfc3339(now_ms));
+    out.extend_from_slice(b"}}");
+    out
 }
-pub fn time(_: &Times, _: usize) -> String {
-    String::new()
+
+/// The answer as CSV (RFC 4180): a line for each time of each series. What is missing is empty. With a comparison, the
+/// column `window` says `current` or `previous`.
+pub fn csv(answer: &Answer) -> Vec<u8> {
+    let mut out = Vec::with_capacity(2 * points(&answer.times, &answer.series));
+    out.extend_from_slice(b"time");
+    let first = answer.series.first();
+    if answer.compare.is_some() {
+        out.extend_from_slice(b",window");
+    }
+    if first.is_some_and(|series| series.name.is_some()) {
+        out.extend_from_slice(b",name");
+    }
+    for (by, _) in first.map_or(&[][..], |series| &series.key) {
+        out.push(b',');
+        out.extend_from_slice(by.label().as_bytes());
+    }
+    out.extend_from_slice(b",value\r\n");
+    let window = answer.compare.as_ref().map(|_| "current");
+    put_lines(&mut out, &answer.times, &answer.series, window);
+    if let Some(Compared { times, series }) = &answer.compare {
+        put_lines(&mut out, times, series, Some("previous"));
+    }
+    out
 }
-pub fn number(v: Option<f64>) -> serde_json::Value {
-    serde_json::json!(v)
+
+/// One time of an answer, as it stands in JSON.
+pub fn time(times: &Times, index: usize) -> String {
+    let offset = times.offsets.iter().rfind(|offset| offset.from <= index).map_or(0, |offset| offset.minutes);
+    let mut clock = Clock::new(offset, times.utc);
+    let text = clock.text(times.minutes[index]);
+    String::from_utf8_lossy(&text[1..text.len() - 2]).into_owned()
+}
+
+/// One value of an answer, as it stands in JSON.
+pub fn number(value: Option<f64>) -> Value {
+    match value {
+        Some(value) if is_whole(value) => Value::from(value as i64),
+        value => Value::from(value),
+    }
+}
+
+/// About how many bytes the times and values take.
+fn points(times: &Times, series: &[Series]) -> usize {
+    times.minutes.len() * (TIME_BYTES + 8 * series.len()) + 128 * series.len()
+}
+
+fn put_window(out: &mut Vec<u8>, times: &Times, series: &[Series]) {
+    out.extend_from_slice(b"\"times\":[");
+    each_time(times, |text| out.extend_from_slice(text));
+    end_list(out);
+    out.extend_from_slice(b",\"series\":[");
+    for series in series {
+        put_series(out, series);
+    }
+    end_list(out);
+}
+
+fn put_series(out: &mut Vec<u8>, series: &Series) {
+    out.push(b'{');
+    if let Some(name) = &series.name {
+        out.extend_from_slice(b"\"name\":");
+        put_text(out, name);
+        out.push(b',');
+    }
+    out.extend_from_slice(b"\"key\":{");
+    for (index, (by, value)) in series.key.iter().enumerate() {
+        out.extend_from_slice(if index == 0 { b"\"" } else { b",\"" });
+        out.extend_from_slice(by.label().as_bytes());
+        out.extend_from_slice(b"\":");
+        put_text(out, value);
+    }
+    out.extend_from_slice(b"},\"values\":[");
+    for value in &series.values {
+        put_number(out, *value, b"null");
+        out.push(b',');
+    }
+    end_list(out);
+    out.extend_from_slice(b",\"total\":");
+    put_number(out, series.total, b"null");
+    out.extend_from_slice(b"},");
+}
+
+/// Closes a list after each of whose parts there is a comma.
+fn end_list(out: &mut Vec<u8>) {
+    if out.last() == Some(&b',') {
+        out.pop();
+    }
+    out.push(b']');
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    serde_json::to_writer(out, text).expect("a text can be written to memory");
+}
+
+fn is_whole(value: f64) -> bool {
+    value.trunc() == value && value.abs() <= WHOLE_MAX
+}
+
+/// The shortest number that reads back the same.
+#[inline]
+fn put_number(out: &mut Vec<u8>, value: Option<f64>, missing: &[u8]) {
+    match value {
+        Some(value) if (0.0..10.0).contains(&value) && is_whole(value) => out.push(b'0' + value as u8),
+        Some(value) if is_whole(value) => {
+            out.extend_from_slice(itoa::Buffer::new().format(value as i64).as_bytes());
+        }
+        Some(value) if value.is_finite() => {
+            out.extend_from_slice(zmij::Buffer::new().format_finite(value).as_bytes());
+        }
+        _ => out.extend_from_slice(missing),
+    }
+}
+
+fn put_lines(out: &mut Vec<u8>, times: &Times, series: &[Series], window: Option<&str>) {
+    for series in series {
+        let mut middle = Vec::new();
+        let words = window.into_iter().chain(series.name.as_deref());
+        for word in words.chain(series.key.iter().map(|(_, value)| &value[..])) {
+            middle.push(b',');
+            put_csv(&mut middle, word);
+        }
+        middle.push(b',');
+        let mut values = series.values.iter();
+        each_time(times, |text| {
+            out.extend_from_slice(&text[1..text.len() - 2]);
+            out.extend_from_slice(&middle);
+            put_number(out, values.next().copied().flatten(), b"");
+            out.extend_from_slice(b"\r\n");
+        });
+    }
+}
+
+fn put_csv(out: &mut Vec<u8>, word: &str) {
+    if !word.contains([',', '"', '\r', '\n']) {
+        return out.extend_from_slice(word.as_bytes());
+    }
+    out.push(b'"');
+    out.extend_from_slice(word.replace('"', "\"\"").as_bytes());
+    out.push(b'"');
+}
+
+/// Gives each time, quoted, with a comma.
+fn each_time(times: &Times, mut put: impl FnMut(&[u8])) {
+    for (index, offset) in times.offsets.iter().enumerate() {
+        let until = times.offsets.get(index + 1).map_or(times.minutes.len(), |next| next.from);
+        let mut clock = Clock::new(offset.minutes, times.utc);
+        times.minutes[offset.from..until].iter().for_each(|minute| put(clock.text(*minute)));
+    }
+}
+
+/// A time in text whose digits are turned. The calendar is asked once a day, not once a minute.
+struct Clock {
+    offset: i64,
+    /// Minutes since 1970 by local clocks at which the day in the text began.
+    day: i64,
+    text: [u8; TIME_BYTES],
+    len: usize,
+}
+
+impl Clock {
+    fn new(offset: i32, utc: bool) -> Clock {
+        let mut text = *br#""0000-00-00T00:00:00+00:00","#;
+        let size = offset.unsigned_abs();
+        text[20] = if offset < 0 { b'-' } else { b'+' };
+        put_two(&mut text[21..], size / 60);
+        put_two(&mut text[24..], size % 60);
+        if utc {
+            text[20..23].copy_from_slice(b"Z\",");
+        }
+        Clock { offset: offset.into(), day: i64::MIN / 2, text, len: if utc { 23 } else { TIME_BYTES } }
+    }
+
+    #[inline]
+    fn text(&mut self, minute: u32) -> &[u8] {
+        let local = i64::from(minute) + self.offset;
+        if !(0..MINUTES_OF_DAY).contains(&(local - self.day)) {
+            self.turn_day(local.div_euclid(MINUTES_OF_DAY));
+        }
+        let of_day = (local - self.day) as u32;
+        put_two(&mut self.text[12..], of_day / 60);
+        put_two(&mut self.text[15..], of_day % 60);
+        &self.text[..self.len]
+    }
+
+    #[cold]
+    fn turn_day(&mut self, day: i64) {
+        self.day = day * MINUTES_OF_DAY;
+        let noon = Timestamp::from_second(self.day * 60).expect("queries end before the calendar does");
+        let date = jiff::tz::TimeZone::UTC.to_datetime(noon).date();
+        put_two(&mut self.text[1..], date.year() as u32 / 100);
+        put_two(&mut self.text[3..], date.year() as u32 % 100);
+        put_two(&mut self.text[6..], date.month() as u32);
+        put_two(&mut self.text[9..], date.day() as u32);
+    }
+}
+
+#[inline]
+fn put_two(text: &mut [u8], number: u32) {
+    text[0] = b'0' + (number / 10) as u8;
+    text[1] = b'0' + (number % 10) as u8;
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use model::Dimension;
+    use model::query::{By, Offset, Step};
+
+    use super::*;
+
+    fn minute(text: &str) -> u32 {
+        (text.parse::<Timestamp>().expect("a time").as_second() / 60) as u32
+    }
+
+    /// Two hours in Paris between which clocks went forward.
+    fn paris() -> Times {
+        let offsets = vec![Offset { from: 0, minutes: 60 }, Offset { from: 1, minutes: 120 }];
+        Times { minutes: vec![minute("2026-03-29T00:00Z"), minute("2026-03-29T01:00Z")], offsets, utc: false }
+    }
+
+    fn utc() -> Times {
+        let minutes = vec![minute("2026-02-28T23:59Z"), minute("2026-03-01T00:00Z")];
+        Times { minutes, offsets: vec![Offset { from: 0, minutes: 0 }], utc: true }
+    }
+
+    fn series(name: Option<&str>, country: &str, values: [Option<f64>; 2], total: Option<f64>) -> Series {
+        let key = vec![(By::Dimension(Dimension::Country), country.to_owned())];
+        Series { name: name.map(str::to_owned), key, values: values.to_vec(), total }
+    }
+
+    fn answer(times: Times, series: Vec<Series>, compare: Option<Compared>) -> Answer {
+        Answer { step: Step::Hour, tz: "Europe/Paris".into(), times, series, compare, as_of: 1_048_576 }
+    }
+
+    fn check(answer: &Answer, as_json: Expect, as_csv: Expect) {
+        let text = String::from_utf8(json(answer, 1_795_132_800_000)).expect("it is text");
+        let value: Value = serde_json::from_str(&text).expect("it is JSON");
+        for (index, shown) in value["times"].as_array().expect("a list").iter().enumerate() {
+            assert_eq!(*shown, time(&answer.times, index));
+        }
+        for (series, shown) in answer.series.iter().zip(value["series"].as_array().expect("a list")) {
+            assert_eq!(shown["total"], number(series.total));
+        }
+        as_json.assert_eq(&text);
+        as_csv.assert_eq(&String::from_utf8(csv(answer)).expect("it is text").replace('\r', ""));
+    }
+
+    #[test]
+    fn counts_of_countries_across_a_clock_change() {
+        let fr = series(None, "FR", [Some(3.0), Some(70_000.0)], Some(70_003.0));
+        let quoted = series(None, "a \"b\", c", [Some(-1.5), None], None);
+        check(
+            &answer(paris(), vec![fr, quoted], None),
+            expect![[
+                r#"{"step":"hour","tz":"Europe/Paris","times":["2026-03-29T01:00:00+01:00","2026-03-29T03:00:00+02:00"],"series":[{"key":{"country":"FR"},"values":[3,70000],"total":70003},{"key":{"country":"a \"b\", c"},"values":[-1.5,null],"total":null}],"as_of":{"position":"0/1048576","time":"2026-11-20T00:00:00Z"}}"#
+            ]],
+            expect![[r#"
+            time,country,value
+            2026-03-29T01:00:00+01:00,FR,3
+            2026-03-29T03:00:00+02:00,FR,70000
+            2026-03-29T01:00:00+01:00,"a ""b"", c",-1.5
+            2026-03-29T03:00:00+02:00,"a ""b"", c",
+        "#]],
+        );
+    }
+
+    #[test]
+    fn metrics_beside_the_window_before() {
+        let now = series(Some("A"), "", [Some(0.1), Some(1e300)], Some(9_007_199_254_740_993.0));
+        let before = series(Some("A"), "", [Some(0.0), Some(f64::NAN)], Some(-0.0));
+        let compare = Some(Compared { times: utc(), series: vec![before] });
+        check(
+            &answer(utc(), vec![now], compare),
+            expect![[
+                r#"{"step":"hour","tz":"Europe/Paris","times":["2026-02-28T23:59:00Z","2026-03-01T00:00:00Z"],"series":[{"name":"A","key":{"country":""},"values":[0.1,1e+300],"total":9007199254740992}],"compare":{"times":["2026-02-28T23:59:00Z","2026-03-01T00:00:00Z"],"series":[{"name":"A","key":{"country":""},"values":[0,null],"total":0}]},"as_of":{"position":"0/1048576","time":"2026-11-20T00:00:00Z"}}"#
+            ]],
+            expect![[r#"
+            time,window,name,country,value
+            2026-02-28T23:59:00Z,current,A,,0.1
+            2026-03-01T00:00:00Z,current,A,,1e+300
+            2026-02-28T23:59:00Z,previous,A,,0
+            2026-03-01T00:00:00Z,previous,A,,
+        "#]],
+        );
+    }
+
+    #[test]
+    fn nothing_at_all() {
+        check(
+            &answer(utc(), Vec::new(), None),
+            expect![[
+                r#"{"step":"hour","tz":"Europe/Paris","times":["2026-02-28T23:59:00Z","2026-03-01T00:00:00Z"],"series":[],"as_of":{"position":"0/1048576","time":"2026-11-20T00:00:00Z"}}"#
+            ]],
+            expect![[r#"
+            time,value
+        "#]],
+        );
+    }
+
+    #[test]
+    fn clocks_behind_utc_and_between_hours() {
+        let at = |text: &str, minutes: i32| {
+            let offsets = vec![Offset { from: 0, minutes }];
+            time(&Times { minutes: vec![minute(text)], offsets, utc: false }, 0)
+        };
+        assert_eq!(at("2026-01-01T02:00Z", -210), "2025-12-31T22:30:00-03:30");
+        assert_eq!(at("2026-01-01T18:15Z", 345), "2026-01-02T00:00:00+05:45");
+        assert_eq!(at("1970-01-01T00:00Z", -300), "1969-12-31T19:00:00-05:00");
+        assert_eq!(at("2026-01-01T00:00Z", 0), "2026-01-01T00:00:00+00:00");
+    }
 }
