@@ -4,12 +4,12 @@ use super::bytes::{Corrupt, Reader, put_varint};
 use super::registers::Registers;
 
 /// The number of distinct 64-bit hashes (of [`super::hash_player`]): exact up to 1,024 of them, then
-/// estimated by HyperLogLog with a standard error of 0.81 %.
+/// estimated by HyperLogLog with a standard error of 0.57 %.
 ///
 /// Which of the two it is depends on the number of distinct hashes alone, and the registers are the same
 /// as if there had never been an exact set: so any order and any grouping of inserts and merges give the
 /// same bytes. A player cannot be taken out again. Nobody costs one word, up to four players 40 bytes,
-/// up to 1,024 some 11 to 22 bytes each, all beyond that 16 KiB.
+/// up to 1,024 some 11 to 22 bytes each, all beyond that 32 KiB.
 #[derive(Clone, Debug, Default)]
 pub struct Distinct(Option<Box<Sketch>>);
 
@@ -307,17 +307,26 @@ mod tests {
         }
     }
 
-    /// The standard error is 1.04 / sqrt(2^14) = 0.81 %.
+    /// The standard error is 1.04 / sqrt(2^15) = 0.57 %, so that 1.1 % is nearly two of it.
     #[test]
-    fn at_a_million_players_the_typical_error_is_below_1_1_percent() {
+    fn at_a_million_players_the_error_is_below_1_1_percent_but_for_one_in_ten() {
         let (seeds, million) = (32, 1_000_000u64);
-        let square = |seed: u64| {
+        let error = |seed: u64| {
             let mut distinct = Distinct::default();
             (0..million).for_each(|player| distinct.insert(hash_player(seed, &player.to_le_bytes())));
-            (distinct.count() as f64 / million as f64 - 1.0).powi(2)
+            (distinct.count() as f64 / million as f64 - 1.0).abs()
         };
-        let error = ((0..seeds).map(square).sum::<f64>() / f64::from(seeds as u32)).sqrt();
-        assert!(error < 0.011, "{error}");
+        let errors: Vec<f64> = (0..seeds).map(error).collect();
+        let typical = (errors.iter().map(|error| error.powi(2)).sum::<f64>() / seeds as f64).sqrt();
+        let beyond = errors.iter().filter(|error| **error >= 0.011).count();
+        assert!(typical < 0.0075 && beyond <= 3, "{typical}, {beyond} beyond");
+    }
+
+    /// What is stored stays readable: a change of these bytes is a new version.
+    #[test]
+    fn the_bytes_of_an_estimate_are_these() {
+        let stored = bytes(&players(0, 100_000).collect());
+        assert_eq!((stored.len(), hash_player(0, &stored)), (16_391, 12_689_576_203_998_374_519));
     }
 
     #[test]

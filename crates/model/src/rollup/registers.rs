@@ -2,12 +2,12 @@
 
 use super::bytes::{Corrupt, Reader};
 
-/// 2^14 registers, each with the highest rank seen: by the first 14 bits of a hash which register, and
-/// how many zeros are at the head of the other 50, plus one.
+/// 2^15 registers, each with the highest rank seen: by the first 15 bits of a hash which register, and
+/// how many zeros are at the head of the other 49, plus one.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Registers(Box<[u8; REGISTERS]>);
 
-const INDEX_BITS: u32 = 14;
+const INDEX_BITS: u32 = 15;
 const REGISTERS: usize = 1 << INDEX_BITS;
 /// So many are looked at together: ranks that need a byte are rare.
 const SOME: usize = 64;
@@ -26,7 +26,7 @@ impl Registers {
     #[inline]
     pub(super) fn insert(&mut self, hash: u64) {
         let register = &mut self.0[(hash >> (64 - INDEX_BITS)) as usize];
-        // The bit below the other 50 ends the count of zeros.
+        // The bit below the other 49 ends the count of zeros.
         let rank = (hash << INDEX_BITS | 1 << (INDEX_BITS - 1)).leading_zeros() as u8 + 1;
         if rank > *register {
             *register = rank;
@@ -65,8 +65,8 @@ impl Registers {
     }
 
     /// The lowest rank, then half a byte for how far each register is above it (register i in the low
-    /// half, register i + 8,192 in the high half of a byte), 15 for at least that: those ranks follow,
-    /// in order. 8.2 KB.
+    /// half, register i + 16,384 in the high half of a byte), 15 for at least that: those ranks follow,
+    /// in order. 16.4 KB.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let lowest = self.0.iter().copied().fold(u8::MAX, u8::min);
         let above = |rank: u8| (rank - lowest).min(15);
