@@ -219,8 +219,3 @@ fn exported((key, block): (Vec<u8>, Vec<u8>)) -> Result<(Vec<u8>, ExportedRow), 
     let name = format!("game {} {}{cut} hour {}", group.game, group.metric, group.hour);
     Ok((key, ExportedRow { name, since, block }))
 }
-
-/// Whether a metric is the server's own (accounting) and therefore no event name.
-pub(crate) fn is_event_name(metric: &str, cut: Cut) -> bool {
-    cut == Cut::Total && !metric.starts_with('$')
-}

@@ -39,7 +39,7 @@ pub async fn play(shared: Arc<Shared>, lane: Lane<Claims>) {
         let mut at = now - PAST_MINUTES * 60_000;
         while at < now {
             let until = (at + 60_000).min(now);
-            send(&shared, &lane, &access, world.until(until, at)).await;
+            send(&shared, &lane, &access, until, world.until(until, at)).await;
             at = until;
         }
     }
@@ -47,7 +47,7 @@ pub async fn play(shared: Arc<Shared>, lane: Lane<Claims>) {
     let mut last = now_ms();
     while !*stopping.borrow() {
         let now = now_ms();
-        send(&shared, &lane, &access, world.until(now, last)).await;
+        send(&shared, &lane, &access, now, world.until(now, last)).await;
         last = now;
         tokio::select! {
             () = tokio::time::sleep(STEP) => {}
@@ -56,18 +56,19 @@ pub async fn play(shared: Arc<Shared>, lane: Lane<Claims>) {
     }
 }
 
-async fn send(shared: &Shared, lane: &Lane<Claims>, access: &Access, events: Vec<RawEvent<'static>>) {
+async fn send(
+    shared: &Shared,
+    lane: &Lane<Claims>,
+    access: &Access,
+    received_ms: i64,
+    events: Vec<RawEvent<'static>>,
+) {
     if events.is_empty() {
         return;
     }
     let decoded = Decoded { sent_at_ms: None, events: events.into_iter().map(Ok).collect() };
-    let request = Request {
-        endpoint: Endpoint::Demo,
-        received_ms: now_ms(),
-        address: None,
-        user_agent: "",
-        ack: Ack::Disk,
-    };
+    let request =
+        Request { endpoint: Endpoint::Demo, received_ms, address: None, user_agent: "", ack: Ack::Disk };
     if let Err(failure) = shared.line.take(lane, access, &request, &decoded).await {
         warn!(%failure, "the simulated players could not be heard");
         tokio::time::sleep(Duration::from_secs(5)).await;

@@ -11,7 +11,7 @@ use model::ports::counters::Select;
 use model::rollup::{Cell, HourBlock};
 use model::series::{Cut, Level};
 
-use super::{is_event_name, keys};
+use super::keys;
 
 /// Up to this many rows a group is searched from front to back.
 const LINEAR_ROWS: usize = 8;
@@ -238,11 +238,8 @@ impl Groups {
         let groups = self.groups.iter().flatten();
         let of_game = groups
             .filter(|group| group.game == game && hours.contains(&group.hour) && !group.rows.is_empty());
-        metrics.extend(
-            of_game
-                .filter(|group| is_event_name(&group.metric, group.cut))
-                .map(|group| group.metric.to_string()),
-        );
+        let totals = of_game.filter(|group| group.cut == Cut::Total);
+        metrics.extend(totals.map(|group| group.metric.to_string()));
     }
 
     /// Adds or overwrites the rows of these hours that are in memory.

@@ -13,7 +13,7 @@ use model::rollup::HourBlock;
 use model::series::Cut;
 
 use super::groups::{GroupKey, Rows};
-use super::{is_event_name, keys};
+use super::keys;
 
 const FORMAT: u32 = 1;
 const JOURNAL_BYTES_MAX: u64 = 128 << 20;
@@ -98,7 +98,8 @@ impl Store {
         let Some(metric) = metric else {
             let mut metrics = BTreeSet::new();
             self.metrics(game, &hours, &mut metrics)?;
-            values.extend(metrics.into_iter().map(String::into_boxed_str));
+            let named = metrics.into_iter().filter(|metric| !metric.starts_with('$'));
+            values.extend(named.map(String::into_boxed_str));
             return Ok(values);
         };
         for entry in self.hours.range(keys::hours(game, cut, metric, &hours)) {
@@ -109,7 +110,7 @@ impl Store {
         Ok(values)
     }
 
-    /// The event names with rows in these hours. Jumps from name to name, so its cost follows their number.
+    /// The metrics with rows in these hours. Jumps from name to name, so its cost follows their number.
     pub(super) fn metrics(
         &self,
         game: u32,
@@ -120,7 +121,7 @@ impl Store {
         let mut from = prefix.clone();
         while let Some(metric) = self.next_metric(&prefix, &from)? {
             let range = keys::hours(game, Cut::Total, &metric, hours);
-            if is_event_name(&metric, Cut::Total) && self.hours.range(range).next().is_some() {
+            if self.hours.range(range).next().is_some() {
                 metrics.insert(metric.clone());
             }
             from = keys::metric(game, Cut::Total, &metric);

@@ -55,7 +55,7 @@ pub trait Counters: Send + Sync {
     /// and nothing frozen meanwhile.
     fn replace(&self, hours: &Range<u32>, rows: &Rows) -> Result<(), StoreError>;
 
-    /// The metrics (event names) that have rows in `minutes`, in order.
+    /// The metrics that have rows in `minutes`, in order: event names and the server's own.
     fn metrics(&self, game: u32, minutes: Range<u32>) -> Result<Vec<String>, StoreError>;
 }
 
