@@ -149,14 +149,21 @@ const GAMES_MAX: usize = 10_000;
 const KEYS_MAX: usize = 100_000;
 
 impl Catalog {
-    /// Opens the folder's catalog, or makes one with a demo game and says what it made.
+    /// Opens the folder's catalog, or makes one with a demo game and says what it made. What was made is on disk only
+    /// after [`Catalog::keep`].
     pub fn open(folder: &Path, now_s: u64) -> anyhow::Result<(Catalog, Option<Made>)> {
         if let Some(document) = store::load(folder)? {
             return Ok((Catalog::with(folder, document), None));
         }
         let (document, made) = Document::first(now_s)?;
-        store::save(folder, &document)?;
         Ok((Catalog::with(folder, document), Some(made)))
+    }
+
+    /// Writes the catalog. A first start calls this after its secrets were written down: they are not in here, and a
+    /// catalog whose secrets nobody has would be of no use. Killed in between, the next start makes new ones.
+    pub fn keep(&self) -> anyhow::Result<()> {
+        let _writing = self.writing.lock();
+        store::save(&self.folder, &self.current.load().document)
     }
 
     fn with(folder: &Path, document: Document) -> Catalog {
@@ -455,6 +462,7 @@ mod tests {
     fn open() -> (tempfile::TempDir, Catalog, Made) {
         let folder = tempfile::tempdir().unwrap();
         let (catalog, made) = Catalog::open(folder.path(), 100).unwrap();
+        catalog.keep().unwrap();
         (folder, catalog, made.expect("a new folder gets its first keys"))
     }
 
@@ -471,6 +479,14 @@ mod tests {
         let access = catalog.access(&made.game.public_key, 100).unwrap();
         assert_eq!((access.class, access.may(Scope::EventsWrite)), (KeyClass::Public, true));
         assert!(!access.may(Scope::Query));
+    }
+
+    #[test]
+    fn a_first_start_that_did_not_write_down_its_keys_is_followed_by_another_first_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = || Catalog::open(folder.path(), 100).unwrap().1;
+        let (first, second) = (made().expect("a new folder"), made().expect("still a new folder"));
+        assert_ne!(first.secret_key, second.secret_key);
     }
 
     #[test]

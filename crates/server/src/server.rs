@@ -129,7 +129,10 @@ impl Server {
         let listeners = drive::bind(&shared.settings)?;
         let address = listeners.address;
         match made {
-            Some(made) => bootstrap::write(&shared.settings.data, &made, address)?,
+            Some(made) => {
+                bootstrap::write(&shared.settings.data, &made, address)?;
+                shared.catalog.keep().context("keeping the catalog")?;
+            }
             None => bootstrap::update_url(&shared.settings.data, address)?,
         }
         let threads = drive::start(&shared, listeners)?;
