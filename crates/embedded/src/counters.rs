@@ -87,7 +87,9 @@ impl Port for Counters {
         let mut memory = self.memory.write();
         let applied_until = memory.applied_until;
         let rows = memory.groups.take_changes();
-        memory.evict();
+        if self.store.is_some() {
+            memory.evict();
+        }
         drop(memory);
         Box::new(Pending::new(self.store.clone(), rows, kept, applied_until))
     }

@@ -1,4 +1,6 @@
 //! testkit
 
 pub mod conformance;
+pub mod counters;
+pub mod events;
 pub mod ids;

@@ -95,6 +95,9 @@ impl Store {
     ) -> Result<HashSet<Box<str>>, StoreError> {
         let hours = day * 24..day * 24 + 24;
         let mut values = HashSet::new();
+        if u64::from(hours.start) > self.newest_hour.load(Ordering::Acquire) {
+            return Ok(values);
+        }
         let Some(metric) = metric else {
             let mut metrics = BTreeSet::new();
             self.metrics(game, &hours, &mut metrics)?;

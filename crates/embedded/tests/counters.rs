@@ -1,0 +1,40 @@
+//! The promises of the rollups on one disk, and that they are those of the plainest engine.
+
+use std::sync::Arc;
+
+use model::ports::counters::Counters as Port;
+use playmeter_embedded::counters::{Counters, Store};
+use proptest::prelude::*;
+use tempfile::TempDir;
+use testkit::conformance::counters::{
+    counters_conform, cutting_the_log_changes_nothing, order_changes_nothing, steps,
+};
+use testkit::events::events;
+
+/// A folder that is gone with its home.
+fn new_home() -> impl Fn() -> Arc<dyn Port> {
+    let folder = TempDir::new().expect("a folder");
+    move || {
+        let store = Store::open(folder.path()).expect("the store opens");
+        Arc::new(Counters::open(store).expect("the rollups open"))
+    }
+}
+
+#[test]
+fn rollups_on_one_disk_conform() {
+    counters_conform(new_home);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn cutting_the_log_changes_no_byte(events in events(0..150), steps in steps()) {
+        cutting_the_log_changes_nothing(new_home(), &events, &steps);
+    }
+
+    #[test]
+    fn any_order_of_the_events_gives_the_same_rollups(events in events(0..150), seed: u64) {
+        order_changes_nothing(new_home(), &events, seed);
+    }
+}

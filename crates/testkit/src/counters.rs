@@ -1,0 +1,278 @@
+//! Rollups in memory: the plainest thing that keeps the promise of the port.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use model::deltas::{Deltas, Row};
+use model::limits::{METRICS_MAX, TUPLES_MAX, VALUES_PER_DIMENSION_MAX};
+use model::ports::counters::{Checkpoint, Counters, ExportedRow, Rows, Select, StoreError};
+use model::rollup::{Cell, HourBlock};
+use model::series::{Cut, Level, OTHER, TUPLE_SEPARATOR};
+
+/// Rollups of every game; nothing is ever forgotten.
+pub struct MemoryCounters {
+    disk: Disk,
+    now: RwLock<State>,
+}
+
+/// What survives a restart: the state of the last checkpoint.
+pub type Disk = Arc<Mutex<Kept>>;
+
+/// A state and what others asked to keep with it.
+#[derive(Clone, Default)]
+pub struct Kept {
+    state: State,
+    named: BTreeMap<&'static str, Vec<u8>>,
+}
+
+#[derive(Clone, Default)]
+struct State {
+    applied_until: u64,
+    rows: BTreeMap<Key, HourBlock>,
+    /// The values that have rows, per metric, cut and day.
+    admitted: BTreeMap<(u32, u8, String, u32), BTreeSet<String>>,
+}
+
+/// Ordered as the stored keys are.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    game: u32,
+    cut: u8,
+    /// Its length comes first.
+    metric: (u8, String),
+    hour: u32,
+    value: String,
+}
+
+impl MemoryCounters {
+    /// Opens what the last checkpoint left.
+    pub fn open(disk: &Disk) -> MemoryCounters {
+        let state = disk.lock().unwrap_or_else(PoisonError::into_inner).state.clone();
+        MemoryCounters { disk: Arc::clone(disk), now: RwLock::new(state) }
+    }
+
+    fn read<T>(&self, read: impl FnOnce(&State) -> T) -> T {
+        read(&self.now.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl State {
+    fn add(&mut self, row: &Row<'_>) {
+        let hour = row.minute / 60;
+        let metric = self.admitted_metric(row.game, row.metric, hour / 24);
+        let value = self.admitted_value(row, &metric, hour / 24);
+        let metric = (metric.len() as u8, metric);
+        let key = Key { game: row.game, cut: row.cut.code(), metric, hour, value };
+        self.rows.entry(key).or_default().apply((row.minute % 60) as u8, row.since, row.cell);
+    }
+
+    fn admitted_metric(&mut self, game: u32, metric: &str, day: u32) -> String {
+        if metric.starts_with('$') {
+            return metric.to_owned();
+        }
+        self.admit((game, Cut::Total.code(), String::new(), day), metric, METRICS_MAX)
+    }
+
+    fn admitted_value(&mut self, row: &Row<'_>, metric: &str, day: u32) -> String {
+        let values_max = match row.cut {
+            Cut::Total => return row.value.to_owned(),
+            Cut::By(_) => VALUES_PER_DIMENSION_MAX,
+            Cut::Tuple => TUPLES_MAX,
+        };
+        self.admit((row.game, row.cut.code(), metric.to_owned(), day), row.value, values_max)
+    }
+
+    /// The first values of a day stay, the others are one.
+    fn admit(&mut self, group: (u32, u8, String, u32), value: &str, values_max: usize) -> String {
+        let admitted = self.admitted.entry(group).or_default();
+        if !admitted.contains(value) {
+            if admitted.len() >= values_max {
+                return OTHER.to_owned();
+            }
+            admitted.insert(value.to_owned());
+        }
+        value.to_owned()
+    }
+
+    fn replace(&mut self, hours: &Range<u32>, rows: &Rows) {
+        self.rows.retain(|key, _| !hours.contains(&key.hour));
+        for (key, row) in rows {
+            let block = HourBlock::decode(&row.block).expect("rows come from an export");
+            self.rows.insert(Key::read(key).expect("keys come from an export"), block);
+        }
+        self.admitted.clear();
+        for key in self.rows.keys() {
+            let (day, metric) = (key.hour / 24, key.metric.1.clone());
+            if key.cut != Cut::Total.code() {
+                let group = (key.game, key.cut, metric, day);
+                self.admitted.entry(group).or_default().insert(key.value.clone());
+            } else if !metric.starts_with('$') {
+                let group = (key.game, key.cut, String::new(), day);
+                self.admitted.entry(group).or_default().insert(metric);
+            }
+        }
+    }
+}
+
+impl Counters for MemoryCounters {
+    fn apply(&self, range: Range<u64>, deltas: &Deltas) -> Result<(), StoreError> {
+        let mut state = self.now.write().unwrap_or_else(PoisonError::into_inner);
+        if range.end > state.applied_until {
+            deltas.rows().for_each(|row| state.add(&row));
+            state.applied_until = range.end;
+        }
+        Ok(())
+    }
+
+    fn applied_until(&self) -> u64 {
+        self.read(|state| state.applied_until)
+    }
+
+    fn durable_until(&self) -> u64 {
+        self.disk.lock().unwrap_or_else(PoisonError::into_inner).state.applied_until
+    }
+
+    fn freeze(&self, kept: Vec<(&'static str, Vec<u8>)>) -> Box<dyn Checkpoint> {
+        let state = self.read(State::clone);
+        let named = kept.into_iter().collect();
+        Box::new(Frozen { disk: Arc::clone(&self.disk), kept: Kept { state, named } })
+    }
+
+    fn kept(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(self.disk.lock().unwrap_or_else(PoisonError::into_inner).named.get(name).cloned())
+    }
+
+    fn visit(
+        &self,
+        select: Select<'_>,
+        minutes: Range<u32>,
+        visit: &mut dyn FnMut(&str, u32, &Cell),
+    ) -> Result<(), StoreError> {
+        self.read(|state| {
+            let rows = state.rows.iter().filter(|(key, _)| key.is_selected(&select));
+            for (key, block) in rows {
+                for (minute, cell) in slots(key.hour, block, select.level) {
+                    if minutes.contains(&minute) {
+                        visit(&key.value, minute, cell);
+                    }
+                }
+            }
+        });
+        Ok(())
+    }
+
+    fn export(&self, hours: &Range<u32>) -> Result<(u64, Rows), StoreError> {
+        Ok(self.read(|state| {
+            let rows = state.rows.iter().filter(|(key, _)| hours.contains(&key.hour));
+            (state.applied_until, rows.map(|(key, block)| (key.bytes(), key.exported(block))).collect())
+        }))
+    }
+
+    fn replace(&self, hours: &Range<u32>, rows: &Rows) -> Result<(), StoreError> {
+        self.now.write().unwrap_or_else(PoisonError::into_inner).replace(hours, rows);
+        self.disk.lock().unwrap_or_else(PoisonError::into_inner).state.replace(hours, rows);
+        Ok(())
+    }
+
+    fn metrics(&self, game: u32, minutes: Range<u32>) -> Result<Vec<String>, StoreError> {
+        let hours = minutes.start / 60..minutes.end.div_ceil(60);
+        let names: BTreeSet<String> = self.read(|state| {
+            let rows = state.rows.keys().filter(|key| key.game == game && key.cut == Cut::Total.code());
+            let rows = rows.filter(|key| hours.contains(&key.hour));
+            rows.map(|key| key.metric.1.clone()).collect()
+        });
+        Ok(names.into_iter().collect())
+    }
+}
+
+struct Frozen {
+    disk: Disk,
+    kept: Kept,
+}
+
+impl Checkpoint for Frozen {
+    fn commit(&mut self) -> Result<(), StoreError> {
+        let mut disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
+        disk.state = self.kept.state.clone();
+        disk.named.extend(self.kept.named.clone());
+        Ok(())
+    }
+}
+
+fn slots(hour: u32, block: &HourBlock, level: Level) -> Vec<(u32, &Cell)> {
+    match level {
+        Level::Hour => vec![(hour * 60, block.total())],
+        Level::Minute => block.slots().map(|(slot, cell)| (hour * 60 + u32::from(slot), cell)).collect(),
+    }
+}
+
+impl Key {
+    fn is_selected(&self, select: &Select<'_>) -> bool {
+        (self.game, self.cut, &self.metric.1[..]) == (select.game, select.cut.code(), select.metric)
+            && select.values.is_none_or(|values| values.contains(&&self.value[..]))
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let (game, hour) = (self.game.to_be_bytes(), self.hour.to_be_bytes());
+        let (length, metric) = &self.metric;
+        [&game[..], &[self.cut, *length], metric.as_bytes(), &hour, self.value.as_bytes()].concat()
+    }
+
+    fn read(bytes: &[u8]) -> Option<Key> {
+        let (game, bytes) = bytes.split_first_chunk()?;
+        let ([cut, length], bytes) = bytes.split_first_chunk()?;
+        let (metric, bytes) = bytes.split_at_checked(usize::from(*length))?;
+        let (hour, value) = bytes.split_first_chunk()?;
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
+        let (game, hour) = (u32::from_be_bytes(*game), u32::from_be_bytes(*hour));
+        Some(Key { game, cut: *cut, metric: (*length, text(metric)?), hour, value: text(value)? })
+    }
+
+    fn exported(&self, block: &HourBlock) -> ExportedRow {
+        let cut = match Cut::from_code(self.cut).expect("it was a cut") {
+            Cut::Total => String::new(),
+            Cut::By(dimension) => format!(" {}={:?}", dimension.label(), self.value),
+            Cut::Tuple => format!(" {:?}", self.value.split(TUPLE_SEPARATOR).collect::<Vec<_>>()),
+        };
+        let name = format!("game {} {}{cut} hour {}", self.game, self.metric.1, self.hour);
+        let mut bytes = Vec::new();
+        block.encode(&mut bytes);
+        ExportedRow { name, since: block.since(), block: bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::conformance::counters::{
+        counters_conform, cutting_the_log_changes_nothing, order_changes_nothing, steps,
+    };
+    use crate::events::events;
+
+    fn new_home() -> impl Fn() -> Arc<dyn Counters> {
+        let disk = Disk::default();
+        move || Arc::new(MemoryCounters::open(&disk))
+    }
+
+    #[test]
+    fn the_memory_engine_conforms() {
+        counters_conform(new_home);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn cutting_the_log_changes_no_byte(events in events(0..120), steps in steps()) {
+            cutting_the_log_changes_nothing(new_home(), &events, &steps);
+        }
+
+        #[test]
+        fn any_order_of_the_events_gives_the_same_rollups(events in events(0..120), seed: u64) {
+            order_changes_nothing(new_home(), &events, seed);
+        }
+    }
+}
