@@ -1,13 +1,12 @@
 //! Request bodies: read at a bounded size and a least speed, then inflated to a bounded size.
 
 use std::io::Read;
-use std::pin::pin;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
-use hyper::header::{CONTENT_ENCODING, HeaderMap};
+use hyper::header::{CONTENT_ENCODING, EXPECT, HeaderMap};
 use model::limits::{BODY_BYTES_MAX, INFLATED_BYTES_MAX};
 
 use crate::problem::Problem;
@@ -16,9 +15,11 @@ use crate::problem::Problem;
 const GRACE: Duration = Duration::from_secs(5);
 /// After that it must come at least so fast.
 const BYTES_PER_SECOND_MIN: u64 = 1024;
+/// So much of a refused body is read for the sake of the answer; then the connection is closed.
+const DISCARDED_BYTES_MAX: usize = 64 << 20;
 
 /// Reads a whole body and undoes its encoding.
-pub async fn read(headers: &HeaderMap, body: Incoming) -> Result<Bytes, Problem> {
+pub async fn read(headers: &HeaderMap, body: &mut Incoming) -> Result<Bytes, Problem> {
     if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
         return Err(too_large());
     }
@@ -30,15 +31,34 @@ pub async fn read(headers: &HeaderMap, body: Incoming) -> Result<Bytes, Problem>
     }
 }
 
-async fn collect(body: Incoming) -> Result<Bytes, Problem> {
-    let mut body = pin!(body);
-    let Some(first) = next(body.as_mut(), 0, None).await? else { return Ok(Bytes::new()) };
+/// Reads on in the background and throws away what comes. A client that is refused while it is still sending would
+/// find the connection reset, never see the answer, and send the same again.
+pub fn discard(headers: &HeaderMap, mut body: Incoming, problem: &Problem) {
+    let waits_for_leave = headers.contains_key(EXPECT);
+    let has_stalled = problem.status() == 408;
+    if body.is_end_stream() || waits_for_leave || has_stalled {
+        return;
+    }
+    tokio::spawn(async move {
+        let started = tokio::time::Instant::now();
+        let mut discarded = 0;
+        while discarded < DISCARDED_BYTES_MAX {
+            match next(&mut body, discarded, Some(started)).await {
+                Ok(Some(bytes)) => discarded += bytes.len(),
+                Ok(None) | Err(_) => return,
+            }
+        }
+    });
+}
+
+async fn collect(body: &mut Incoming) -> Result<Bytes, Problem> {
+    let Some(first) = next(body, 0, None).await? else { return Ok(Bytes::new()) };
     if body.is_end_stream() {
         return within(first);
     }
     let started = tokio::time::Instant::now();
     let mut all = BytesMut::from(first);
-    while let Some(more) = next(body.as_mut(), all.len(), Some(started)).await? {
+    while let Some(more) = next(body, all.len(), Some(started)).await? {
         all.extend_from_slice(&more);
         if all.len() > BODY_BYTES_MAX {
             return Err(too_large());
@@ -49,7 +69,7 @@ async fn collect(body: Incoming) -> Result<Bytes, Problem> {
 
 /// The next piece of data, or an error when it does not come in time.
 async fn next(
-    mut body: std::pin::Pin<&mut Incoming>,
+    body: &mut Incoming,
     have: usize,
     started: Option<tokio::time::Instant>,
 ) -> Result<Option<Bytes>, Problem> {

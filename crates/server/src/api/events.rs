@@ -9,6 +9,7 @@ use bytes::Bytes;
 use decode::json::{Decoded, Form, Malformed, decode};
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
 use log::{Ack, Lane, LogError};
 use model::record::Endpoint;
@@ -33,10 +34,12 @@ pub async fn handle(
     if let Err(answer) = is_post_or_preflight(request.method()) {
         return answer;
     }
-    let mut response = match take(shared, lane, request, peer).await {
-        Ok(receipt) => accepted(&receipt),
+    let (head, mut incoming) = request.into_parts();
+    let mut response = match take(shared, lane, &head, &mut incoming, peer).await {
+        Ok(answer) => accepted(answer),
         Err(problem) => {
             shared.requests.refused(&problem);
+            body::discard(&head.headers, incoming, &problem);
             problem.into_response()
         }
     };
@@ -47,11 +50,11 @@ pub async fn handle(
 async fn take(
     shared: &Shared,
     lane: &Lane<Claims>,
-    request: Request<Incoming>,
+    head: &Parts,
+    incoming: &mut Incoming,
     peer: SocketAddr,
-) -> Result<Receipt, Problem> {
+) -> Result<Vec<u8>, Problem> {
     let received_ms = now_ms();
-    let (head, incoming) = request.into_parts();
     let query = head.uri.query();
     let access = auth::by_key(&shared.catalog, &head.headers, query, received_ms as u64 / 1000)?;
     let access = access
@@ -68,7 +71,8 @@ async fn take(
         user_agent: text(&head.headers, header::USER_AGENT),
         ack,
     };
-    shared.line.take(lane, &access, &request, &decoded).await.map_err(refused)
+    let receipt = shared.line.take(lane, &access, &request, &decoded).await.map_err(refused)?;
+    Ok(answer(&receipt, &decoded))
 }
 
 fn text(headers: &HeaderMap, name: header::HeaderName) -> &str {
@@ -130,16 +134,16 @@ fn refused(error: LineError) -> Problem {
     }
 }
 
-fn accepted(receipt: &Receipt) -> Response<Body> {
-    let mut response = Response::new(Body::from(Bytes::from(answer(receipt))));
+fn accepted(answer: Vec<u8>) -> Response<Body> {
+    let mut response = Response::new(Body::from(Bytes::from(answer)));
     *response.status_mut() = StatusCode::ACCEPTED;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
 /// The receipt as JSON. Written by hand: every label is a word without quotes or escapes.
-fn answer(receipt: &Receipt) -> Vec<u8> {
-    let mut json = Vec::with_capacity(128 + receipt.refused.len() * 72);
+fn answer(receipt: &Receipt, decoded: &Decoded<'_>) -> Vec<u8> {
+    let mut json = Vec::with_capacity(128 + receipt.refused.len() * 120);
     let mut number = itoa::Buffer::new();
     json.push(b'{');
     for outcome in [Outcome::Accepted, Outcome::Duplicate, Outcome::Late, Outcome::Limited, Outcome::Invalid]
@@ -157,16 +161,20 @@ fn answer(receipt: &Receipt) -> Vec<u8> {
         if place > 0 {
             json.push(b',');
         }
-        result(&mut json, number.format(*index), *reject);
+        let event = decoded.events.get(*index as usize).and_then(|event| event.as_ref().ok());
+        result(&mut json, number.format(*index), event.and_then(|event| event.id), *reject);
     }
     json.extend_from_slice(b"]}");
     json
 }
 
-fn result(json: &mut Vec<u8>, index: &str, reject: Reject) {
+/// One event that was not accepted. Its id is named if the event could be read that far.
+fn result(json: &mut Vec<u8>, index: &str, id: Option<u128>, reject: Reject) {
+    let id = id.map_or_else(String::new, |id| format!(",\"id\":\"{}\"", uuid(id)));
     for part in [
         "{\"i\":",
         index,
+        &id,
         ",\"outcome\":\"",
         reject.outcome().label(),
         "\",\"reason\":\"",
@@ -177,19 +185,29 @@ fn result(json: &mut Vec<u8>, index: &str, reject: Reject) {
     }
 }
 
+fn uuid(id: u128) -> String {
+    let (a, b, c) = (id >> 96, (id >> 80) as u16, (id >> 64) as u16);
+    let (d, e) = ((id >> 48) as u16, id & 0xffff_ffff_ffff);
+    format!("{a:08x}-{b:04x}-{c:04x}-{d:04x}-{e:012x}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::RawEvent;
 
     #[test]
     fn a_receipt_names_what_was_not_accepted() {
         let receipt = Receipt {
             outcomes: [97, 1, 2, 0, 0],
             position: 1_048_576,
-            refused: vec![(3, Reject::EventNameTooLong), (4, Reject::SeenBefore)],
+            refused: vec![(0, Reject::EventNameTooLong), (1, Reject::SeenBefore)],
         };
-        let expected = r#"{"accepted":97,"duplicate":1,"late":0,"limited":0,"invalid":2,"position":"0/1048576","results":[{"i":3,"outcome":"invalid","reason":"event_name_too_long"},{"i":4,"outcome":"duplicate","reason":"seen_before"}]}"#;
-        assert_eq!(String::from_utf8(answer(&receipt)).unwrap(), expected);
+        let id = Some(0x0190c1f2_0003_7004_8005_000000000006);
+        let repeated = RawEvent { id, ..RawEvent::default() };
+        let decoded = Decoded { sent_at_ms: None, events: vec![Err(Reject::EventNameTooLong), Ok(repeated)] };
+        let expected = r#"{"accepted":97,"duplicate":1,"late":0,"limited":0,"invalid":2,"position":"0/1048576","results":[{"i":0,"outcome":"invalid","reason":"event_name_too_long"},{"i":1,"id":"0190c1f2-0003-7004-8005-000000000006","outcome":"duplicate","reason":"seen_before"}]}"#;
+        assert_eq!(String::from_utf8(answer(&receipt, &decoded)).unwrap(), expected);
     }
 
     #[test]
