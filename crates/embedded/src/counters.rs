@@ -22,7 +22,7 @@ use groups::{GroupKey, Groups};
 use guard::Guard;
 use store::{Pending, damaged};
 
-pub use store::Store;
+pub use store::{Store, StoreOptions};
 
 /// The engine's rollups.
 pub struct Counters {

@@ -58,6 +58,9 @@ pub struct IdsOptions {
     pub run_age_ms: u64,
     /// Memory for the filters and directories of runs; the oldest runs' are read from their files beyond it.
     pub filter_bytes_max: u64,
+    /// A bug to show that a harness finds it.
+    #[cfg(feature = "plants")]
+    pub plant: Option<crate::Plant>,
 }
 
 impl Default for IdsOptions {
@@ -67,6 +70,8 @@ impl Default for IdsOptions {
             keys_per_run: 512 << 10,
             run_age_ms: 60_000,
             filter_bytes_max: 64 << 20,
+            #[cfg(feature = "plants")]
+            plant: None,
         }
     }
 }
@@ -277,6 +282,16 @@ impl EmbeddedIds {
     }
 }
 
+#[cfg(feature = "plants")]
+impl EmbeddedIds {
+    fn forget_if_planted(&mut self, claims: &[Claim], fresh: &[bool]) {
+        if self.options.plant == Some(crate::Plant::ForgetIdInsert) {
+            let new = claims.iter().zip(fresh).filter(|(_, new)| **new);
+            new.for_each(|(claim, _)| take_back(&mut self.active, claim));
+        }
+    }
+}
+
 impl Ids for EmbeddedIds {
     fn claim(
         &mut self,
@@ -296,10 +311,16 @@ impl Ids for EmbeddedIds {
             claimed.for_each(|(claim, _)| take_back(&mut self.active, claim));
             folder::set_aside_if_corrupt(error, &self.runs);
         }
+        #[cfg(feature = "plants")]
+        self.forget_if_planted(claims, &fresh[before..]);
         answer
     }
 
     fn release(&mut self, claims: &[Claim]) {
+        #[cfg(feature = "plants")]
+        if self.options.plant == Some(crate::Plant::ForgetIdInsert) {
+            return;
+        }
         claims.iter().for_each(|claim| take_back(&mut self.active, claim));
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use model::ports::counters::Counters as Port;
-use playmeter_embedded::counters::{Counters, Store};
+use playmeter_embedded::counters::{Counters, Store, StoreOptions};
 use proptest::prelude::*;
 use tempfile::TempDir;
 use testkit::conformance::counters::{
@@ -15,7 +15,7 @@ use testkit::events::events;
 fn new_home() -> impl Fn() -> Arc<dyn Port> {
     let folder = TempDir::new().expect("a folder");
     move || {
-        let store = Store::open(folder.path()).expect("the store opens");
+        let store = Store::open(folder.path(), &StoreOptions::default()).expect("the store opens");
         Arc::new(Counters::open(store).expect("the rollups open"))
     }
 }

@@ -17,9 +17,31 @@ use super::keys;
 
 const FORMAT: u32 = 1;
 const JOURNAL_BYTES_MAX: u64 = 128 << 20;
-const CACHE_BYTES: u64 = 32 << 20;
 const POSITION: &str = "applied_until";
 const NEWEST_HOUR: &str = "newest_hour";
+
+/// How a store uses memory. The defaults are those of the product; tests take smaller ones.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// So much of what is newest is in memory as well as in the journal, before it becomes a sorted file.
+    pub memtable_bytes: u64,
+    /// Blocks of files that were read are kept in so much memory.
+    pub cache_bytes: u64,
+    /// A bug to show that a harness finds it.
+    #[cfg(feature = "plants")]
+    pub plant: Option<crate::Plant>,
+}
+
+impl Default for StoreOptions {
+    fn default() -> StoreOptions {
+        StoreOptions {
+            memtable_bytes: 64 << 20,
+            cache_bytes: 32 << 20,
+            #[cfg(feature = "plants")]
+            plant: None,
+        }
+    }
+}
 
 /// The folder's key-value store. One process at a time.
 pub struct Store {
@@ -29,21 +51,31 @@ pub struct Store {
     durable_until: AtomicU64,
     /// No row of a later hour is on disk.
     newest_hour: AtomicU64,
+    #[cfg(feature = "plants")]
+    plant: Option<crate::Plant>,
 }
 
 impl Store {
     /// Opens the store, or makes an empty one.
-    pub fn open(folder: &Path) -> Result<Arc<Store>, StoreError> {
+    pub fn open(folder: &Path, options: &StoreOptions) -> Result<Arc<Store>, StoreError> {
         let database = Database::builder(folder)
             .max_journaling_size(JOURNAL_BYTES_MAX)
-            .cache_size(CACHE_BYTES)
+            .cache_size(options.cache_bytes)
             .worker_threads(1)
             .open()
             .map_err(failed)?;
-        let hours = database.keyspace("hours", KeyspaceCreateOptions::default).map_err(failed)?;
+        let keyspace = || KeyspaceCreateOptions::default().max_memtable_size(options.memtable_bytes);
+        let hours = database.keyspace("hours", keyspace).map_err(failed)?;
         let meta = database.keyspace("meta", KeyspaceCreateOptions::default).map_err(failed)?;
-        let store =
-            Store { database, hours, meta, durable_until: AtomicU64::new(0), newest_hour: AtomicU64::new(0) };
+        let store = Store {
+            database,
+            hours,
+            meta,
+            durable_until: AtomicU64::new(0),
+            newest_hour: AtomicU64::new(0),
+            #[cfg(feature = "plants")]
+            plant: options.plant,
+        };
         store.check_format()?;
         store.durable_until.store(store.number(POSITION)?, Ordering::Release);
         store.newest_hour.store(store.number(NEWEST_HOUR)?, Ordering::Release);
@@ -173,6 +205,16 @@ impl Store {
         Ok(())
     }
 
+    #[cfg(not(feature = "plants"))]
+    fn writes_positions(&self) -> bool {
+        true
+    }
+
+    #[cfg(feature = "plants")]
+    fn writes_positions(&self) -> bool {
+        self.plant != Some(crate::Plant::DropCheckpointPosition)
+    }
+
     fn number(&self, name: &str) -> Result<u64, StoreError> {
         let bytes = self.meta.get(name).map_err(failed)?;
         let number =
@@ -212,7 +254,9 @@ impl Checkpoint for Pending {
         for (name, bytes) in &self.kept {
             batch.insert(&store.meta, kept_key(name), bytes.as_slice());
         }
-        batch.insert(&store.meta, POSITION, self.applied_until.to_le_bytes());
+        if store.writes_positions() {
+            batch.insert(&store.meta, POSITION, self.applied_until.to_le_bytes());
+        }
         batch.insert(&store.meta, NEWEST_HOUR, newest_hour.to_le_bytes());
         batch.commit().map_err(failed)?;
         store.newest_hour.fetch_max(newest_hour, Ordering::AcqRel);

@@ -14,7 +14,7 @@ const HOUR_MS: u64 = 3_600_000;
 
 /// Runs so small that a test has many of them.
 fn small(filter_bytes_max: u64) -> IdsOptions {
-    IdsOptions { window_ms: WINDOW_MS, keys_per_run: 60, run_age_ms: 60_000, filter_bytes_max }
+    IdsOptions { keys_per_run: 60, filter_bytes_max, ..IdsOptions::default() }
 }
 
 fn home(options: IdsOptions) -> impl Fn(u64) -> Box<dyn Ids> {
