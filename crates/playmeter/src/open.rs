@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
+use embedded::counters::{Store, StoreOptions};
 use embedded::ids::{EmbeddedIds, IdsOptions};
 use model::ports::counters::Counters;
 use model::ports::ids::Ids;
@@ -12,7 +13,7 @@ use tracing::warn;
 
 /// Opens the engine of a data folder.
 pub fn engine(folder: &Path) -> anyhow::Result<Engine> {
-    let store = embedded::counters::Store::open(&folder.join("views")).context("opening the views")?;
+    let store = Store::open(&folder.join("views"), &store_options()).context("opening the views")?;
     let counters = embedded::counters::Counters::open(store).context("opening the rollups")?;
     let ids = folder.join("ids");
     Ok(Engine {
@@ -23,13 +24,43 @@ pub fn engine(folder: &Path) -> anyhow::Result<Engine> {
 }
 
 fn open_ids(folder: &Path, log_end: u64) -> anyhow::Result<Box<dyn Ids>> {
-    let opened =
-        EmbeddedIds::open(folder, IdsOptions::default(), log_end).context("opening the event ids")?;
+    let opened = EmbeddedIds::open(folder, ids_options(), log_end).context("opening the event ids")?;
     let (ids, report) = opened;
     for hole in &report.holes {
         warn!(from = hole.start, until = hole.end, "event ids are derived again from this part of the log");
     }
     Ok(Box::new(ids))
+}
+
+#[cfg(not(feature = "plants"))]
+fn store_options() -> StoreOptions {
+    StoreOptions::default()
+}
+
+#[cfg(not(feature = "plants"))]
+fn ids_options() -> IdsOptions {
+    IdsOptions::default()
+}
+
+#[cfg(feature = "plants")]
+fn store_options() -> StoreOptions {
+    let plant = plants::chosen("drop_checkpoint", embedded::Plant::DropCheckpointPosition);
+    StoreOptions { plant, ..StoreOptions::default() }
+}
+
+#[cfg(feature = "plants")]
+fn ids_options() -> IdsOptions {
+    let plant = plants::chosen("forget_id_insert", embedded::Plant::ForgetIdInsert);
+    IdsOptions { plant, ..IdsOptions::default() }
+}
+
+/// Bugs planted on purpose, to show that the harnesses find them. In no build of the product.
+#[cfg(feature = "plants")]
+pub mod plants {
+    /// The bug, if `PLAYMETER_PLANT` names it.
+    pub fn chosen<P>(name: &str, plant: P) -> Option<P> {
+        std::env::var("PLAYMETER_PLANT").is_ok_and(|chosen| chosen == name).then_some(plant)
+    }
 }
 
 fn scratch() -> Arc<dyn Counters> {

@@ -205,6 +205,8 @@ impl WrittenLog {
                 bytes_max: bound(self.retention_bytes),
                 age_ms_max: bound(self.retention_days).map(|days| days.saturating_mul(day_ms)),
             },
+            #[cfg(feature = "plants")]
+            plant: crate::open::plants::chosen("ack_before_sync", log::Plant::AckBeforeSync),
             ..log::Options::default()
         }
     }
