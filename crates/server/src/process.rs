@@ -95,7 +95,11 @@ impl Processor {
 
     /// Reads up to `until` and applies it.
     fn cycle(&mut self, until: u64) {
-        self.views.inspector.next_cycle();
+        let views = Arc::clone(&self.views);
+        // Reading moves the sessions ahead of the rollups. A checkpoint of both in between would, after a crash, have
+        // the sessions see the same events twice.
+        let _applying = views.applying.lock();
+        views.inspector.next_cycle();
         while self.at < until {
             self.read();
             if self.deltas.len() > ROWS_MAX {
@@ -132,12 +136,10 @@ impl Processor {
     }
 
     fn apply(&mut self) {
-        let applying = self.views.applying.lock();
         while let Err(failure) = self.views.counters.apply(self.from..self.at, &self.deltas) {
             error!(%failure, "rollups cannot be applied");
             std::thread::sleep(RETRY);
         }
-        drop(applying);
         self.from = self.at;
         self.views.applied(self.at, &self.deltas);
         self.deltas.clear();

@@ -28,7 +28,7 @@ pub struct Views {
     pub inspector: Arc<Inspector>,
     /// What turns player ids into numbers.
     pub seeds: Seeds,
-    /// Held while additions are applied; whoever holds it sees the views stand still.
+    /// Held while the log is read and applied; whoever holds it sees rollups and sessions stand at the same position.
     pub(crate) applying: Mutex<()>,
     /// A checkpoint is on its way to the disk.
     pub(crate) committing: AtomicBool,
