@@ -19,7 +19,7 @@ pub fn by_key(
 ) -> Result<Option<Access>, Problem> {
     let key = match headers.get(AUTHORIZATION) {
         Some(value) => bearer(value.to_str().unwrap_or_default())?,
-        None => match query.and_then(key_parameter) {
+        None => match query.and_then(|query| parameter(query, "key")) {
             Some(key) => in_query(key)?,
             None => return Ok(None),
         },
@@ -36,7 +36,6 @@ pub fn for_questions(
     catalog: &Catalog,
     headers: &HeaderMap,
     query: Option<&str>,
-    game: Option<&str>,
     now_s: u64,
 ) -> Result<Access, Problem> {
     if let Some(access) = by_key(catalog, headers, query, now_s)? {
@@ -47,7 +46,10 @@ pub fn for_questions(
     }
     same_origin(headers)?;
     let games = catalog.games();
-    let id = game.or_else(|| games.first().map(|game| game.id.as_str())).unwrap_or_default();
+    let id = query
+        .and_then(|query| parameter(query, "game"))
+        .or_else(|| games.first().map(|game| game.id.as_str()))
+        .unwrap_or_default();
     let game = catalog
         .game(id)
         .ok_or_else(|| Problem::not_found(format!("there is no game `{id}`")).field("game"))?;
@@ -91,8 +93,9 @@ fn bearer(value: &str) -> Result<&str, Problem> {
         .ok_or_else(|| Problem::key("the header reads `Authorization: Bearer KEY`").field("Authorization"))
 }
 
-fn key_parameter(query: &str) -> Option<&str> {
-    query.split('&').find_map(|pair| pair.strip_prefix("key="))
+/// A parameter as it stands: keys and the ids of games need no encoding.
+fn parameter<'a>(query: &'a str, name: &str) -> Option<&'a str> {
+    query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
 }
 
 fn in_query(key: &str) -> Result<&str, Problem> {

@@ -21,10 +21,10 @@ const DISCARDED_BYTES_MAX: usize = 64 << 20;
 /// Reads a whole body and undoes its encoding.
 pub async fn read(headers: &HeaderMap, body: &mut Incoming) -> Result<Bytes, Problem> {
     if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
-        return Err(too_large());
+        return Err(too_large(BODY_BYTES_MAX));
     }
     let encoding = Encoding::of(headers)?;
-    let bytes = collect(body).await?;
+    let bytes = collect(body, BODY_BYTES_MAX).await?;
     match encoding {
         None => Ok(bytes),
         Some(encoding) => encoding.inflate(&bytes).map(Bytes::from),
@@ -33,7 +33,10 @@ pub async fn read(headers: &HeaderMap, body: &mut Incoming) -> Result<Bytes, Pro
 
 /// Reads on in the background and throws away what comes. A client that is refused while it is still sending would
 /// find the connection reset, never see the answer, and send the same again.
-pub fn discard(headers: &HeaderMap, mut body: Incoming, problem: &Problem) {
+pub fn discard<B>(headers: &HeaderMap, mut body: B, problem: &Problem)
+where
+    B: Body<Data = Bytes, Error: Send> + Unpin + Send + 'static,
+{
     let waits_for_leave = headers.contains_key(EXPECT);
     let has_stalled = problem.status() == 408;
     if body.is_end_stream() || waits_for_leave || has_stalled {
@@ -51,17 +54,24 @@ pub fn discard(headers: &HeaderMap, mut body: Incoming, problem: &Problem) {
     });
 }
 
-async fn collect(body: &mut Incoming) -> Result<Bytes, Problem> {
+/// Reads a whole body of at most so many bytes as it is.
+pub async fn collect(
+    body: &mut (impl Body<Data = Bytes> + Unpin),
+    bytes_max: usize,
+) -> Result<Bytes, Problem> {
     let Some(first) = next(body, 0, None).await? else { return Ok(Bytes::new()) };
+    if first.len() > bytes_max {
+        return Err(too_large(bytes_max));
+    }
     if body.is_end_stream() {
-        return within(first);
+        return Ok(first);
     }
     let started = tokio::time::Instant::now();
     let mut all = BytesMut::from(first);
     while let Some(more) = next(body, all.len(), Some(started)).await? {
         all.extend_from_slice(&more);
-        if all.len() > BODY_BYTES_MAX {
-            return Err(too_large());
+        if all.len() > bytes_max {
+            return Err(too_large(bytes_max));
         }
     }
     Ok(all.freeze())
@@ -69,7 +79,7 @@ async fn collect(body: &mut Incoming) -> Result<Bytes, Problem> {
 
 /// The next piece of data, or an error when it does not come in time.
 async fn next(
-    body: &mut Incoming,
+    body: &mut (impl Body<Data = Bytes> + Unpin),
     have: usize,
     started: Option<tokio::time::Instant>,
 ) -> Result<Option<Bytes>, Problem> {
@@ -89,12 +99,8 @@ async fn next(
     }
 }
 
-fn within(bytes: Bytes) -> Result<Bytes, Problem> {
-    if bytes.len() > BODY_BYTES_MAX { Err(too_large()) } else { Ok(bytes) }
-}
-
-fn too_large() -> Problem {
-    Problem::too_large(format!("the body has more than {BODY_BYTES_MAX} bytes"))
+fn too_large(bytes_max: usize) -> Problem {
+    Problem::too_large(format!("the body has more than {bytes_max} bytes"))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -77,11 +77,13 @@ fn outcomes(account: &Account) -> Value {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Asked {
-    game: Option<String>,
     from: Option<String>,
     to: Option<String>,
+    // The credential and the game it is for have been read.
     #[serde(rename = "key")]
     _key: Option<String>,
+    #[serde(rename = "game")]
+    _game: Option<String>,
 }
 
 /// Answers with the accounts of today, or of the minutes from `from` to `to`.
@@ -92,10 +94,9 @@ pub async fn get(
     headers: HeaderMap,
     asked: Result<Parameters<Asked>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Response, Problem> {
-    let Parameters(asked) = asked.map_err(|refused| Problem::invalid(refused.body_text()))?;
     let now = now_ms();
-    let game = asked.game.as_deref();
-    let access = auth::for_questions(&shared.catalog, &headers, uri.query(), game, now as u64 / 1000)?;
+    let access = auth::for_questions(&shared.catalog, &headers, uri.query(), now as u64 / 1000)?;
+    let Parameters(asked) = asked.map_err(|refused| Problem::invalid(refused.body_text()))?;
     let position = shared.log.durable_until();
     shared.views.caught_up(position).await;
     let today = now - now.rem_euclid(DAY_MINUTES * 60_000);

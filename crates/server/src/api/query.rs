@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
-use hyper::Uri;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
+use hyper::http::request::Parts;
+use hyper::{Request, Uri};
 use model::limits::QUERY_BYTES_MAX;
 use model::query::{Query, run};
 
 use crate::auth;
+use crate::body;
+use crate::catalog::Access;
 use crate::problem::Problem;
 use crate::server::Shared;
 use crate::time::{now_ms, now_s};
@@ -22,32 +25,38 @@ pub async fn get(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
+    let access = auth::for_questions(&shared.catalog, &headers, uri.query(), now_s())?;
     let pairs = wire::pairs(uri.query().unwrap_or_default())?;
     let query = wire::query::from_pairs(pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())));
     let query = query.map_err(wire::query::problem)?;
-    reply(&shared, &uri, &headers, &query).await
+    reply(&shared, &access, &headers, &query).await
 }
 
 /// The same names as JSON.
-pub async fn post(
-    State(shared): State<Arc<Shared>>,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Result<Bytes, axum::extract::rejection::BytesRejection>,
-) -> Result<Response, Problem> {
-    let body = body.map_err(|refused| Problem::malformed(refused.body_text()))?;
-    if body.len() > QUERY_BYTES_MAX {
-        return Err(Problem::too_large(format!("a query has at most {QUERY_BYTES_MAX} bytes")));
+pub async fn post(State(shared): State<Arc<Shared>>, request: Request<Body>) -> Result<Response, Problem> {
+    let (head, mut body) = request.into_parts();
+    let answer = asked(&shared, &head, &mut body).await;
+    if let Err(problem) = &answer {
+        body::discard(&head.headers, body, problem);
     }
+    answer
+}
+
+async fn asked(shared: &Shared, head: &Parts, body: &mut Body) -> Result<Response, Problem> {
+    let access = auth::for_questions(&shared.catalog, &head.headers, head.uri.query(), now_s())?;
+    let body = body::collect(body, QUERY_BYTES_MAX).await?;
     let query = wire::query::from_json(&body).map_err(wire::query::problem)?;
-    reply(&shared, &uri, &headers, &query).await
+    reply(shared, &access, &head.headers, &query).await
 }
 
 /// The answer includes everything that was acknowledged before the question came.
-async fn reply(shared: &Shared, uri: &Uri, headers: &HeaderMap, query: &Query) -> Result<Response, Problem> {
+async fn reply(
+    shared: &Shared,
+    access: &Access,
+    headers: &HeaderMap,
+    query: &Query,
+) -> Result<Response, Problem> {
     let acknowledged = shared.log.durable_until();
-    let game = uri.query().and_then(game_of);
-    let access = auth::for_questions(&shared.catalog, headers, uri.query(), game, now_s())?;
     let now_ms = now_ms();
     let plan = query.plan(now_ms, &access.game.tz).map_err(wire::query::problem)?;
     shared.views.caught_up(acknowledged).await;
@@ -59,8 +68,4 @@ async fn reply(shared: &Shared, uri: &Uri, headers: &HeaderMap, query: &Query) -
     } else {
         ([(CONTENT_TYPE, "application/json")], answer::json(&answer, now_ms)).into_response()
     })
-}
-
-fn game_of(query: &str) -> Option<&str> {
-    query.split('&').find_map(|pair| pair.strip_prefix("game="))
 }

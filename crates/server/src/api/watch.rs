@@ -36,9 +36,8 @@ pub async fn get(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
+    let access = auth::for_questions(&shared.catalog, &headers, uri.query(), now_s())?;
     let parameters = Parameters::read(uri.query().unwrap_or_default())?;
-    let game = parameters.game.as_deref();
-    let access = auth::for_questions(&shared.catalog, &headers, uri.query(), game, now_s())?;
     let topics = parameters.topics(&access.game)?;
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
     let resume = last.or(parameters.last_event_id.as_deref()).and_then(Resume::parse);
@@ -73,7 +72,6 @@ fn stream(client: Client, stopping: watch::Receiver<bool>) -> Body {
 
 #[derive(Default)]
 struct Parameters {
-    game: Option<String>,
     last_event_id: Option<String>,
     online: bool,
     events: bool,
@@ -87,13 +85,13 @@ impl Parameters {
         for (name, value) in wire::pairs(query)? {
             let on = matches!(value.as_str(), "1" | "true");
             match name.as_str() {
-                "game" => parameters.game = Some(value),
                 "last_event_id" => parameters.last_event_id = Some(value),
                 "online" => parameters.online = on,
                 "events" => parameters.events = on,
                 "load" => parameters.load = on,
                 "query" => parameters.queries.push(value),
-                "key" => {}
+                // The credential and the game it is for have been read.
+                "key" | "game" => {}
                 other => {
                     let detail = "watch `online`, `events`, `load` or `query`";
                     return Err(Problem::invalid(detail).field(other));
