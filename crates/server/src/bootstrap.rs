@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Context;
 use serde_json::{Value, json};
 
-use crate::catalog::{Made, replace};
+use crate::catalog::{Made, read_private, replace};
 
 const NAME: &str = "bootstrap.json";
 
@@ -38,14 +38,9 @@ pub fn update_url(folder: &Path, address: SocketAddr) -> anyhow::Result<()> {
 /// The file's content, if there is one.
 pub fn read(folder: &Path) -> anyhow::Result<Option<Value>> {
     let path = folder.join(NAME);
-    match std::fs::read(&path) {
-        Ok(text) => {
-            let content = serde_json::from_slice(&text);
-            Ok(Some(content.with_context(|| format!("{} is not JSON: move it away", path.display()))?))
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).with_context(|| format!("reading {}", path.display())),
-    }
+    let Some(text) = read_private(&path)? else { return Ok(None) };
+    let content = serde_json::from_slice(&text);
+    Ok(Some(content.with_context(|| format!("{} is not JSON: move it away", path.display()))?))
 }
 
 /// Replaces the owner's sign-in link.

@@ -8,7 +8,7 @@ mod store;
 
 use keys::Secret;
 pub use keys::{Scope, Scopes, SecretKind};
-pub(crate) use store::replace;
+pub(crate) use store::{read_private, replace};
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -1,8 +1,8 @@
 //! The catalog's file: read whole, replaced whole.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use anyhow::{Context, ensure};
@@ -10,14 +10,12 @@ use anyhow::{Context, ensure};
 use super::{Document, FORMAT};
 
 const NAME: &str = "catalog.json";
+/// What those may who are neither the owner nor of the group. (Volumes of containers are often given to a group.)
+const OTHERS: u32 = 0o007;
 
 pub(super) fn load(folder: &Path) -> anyhow::Result<Option<Document>> {
     let path = folder.join(NAME);
-    let text = match fs::read(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
-    };
+    let Some(text) = read_private(&path)? else { return Ok(None) };
     let document: Document =
         serde_json::from_slice(&text).with_context(|| format!("{} is not a catalog", path.display()))?;
     let format = document.format;
@@ -28,6 +26,25 @@ pub(super) fn load(folder: &Path) -> anyhow::Result<Option<Document>> {
 pub(super) fn save(folder: &Path, document: &Document) -> anyhow::Result<()> {
     let text = serde_json::to_vec_pretty(document).context("encoding the catalog")?;
     replace(folder, NAME, &text)
+}
+
+/// Reads a private file, if it is there. One that everybody on the machine can read is not private any more.
+pub(crate) fn read_private(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
+    let reading = || format!("reading {}", path.display());
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(reading),
+    };
+    let mode = file.metadata().with_context(reading)?.permissions().mode();
+    ensure!(
+        mode & OTHERS == 0,
+        "{0} can be read by everybody on this machine: `chmod 600 {0}`, and rotate its keys if it matters",
+        path.display()
+    );
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).with_context(reading)?;
+    Ok(Some(bytes))
 }
 
 /// Replaces a small private file: afterwards it is the old one or the new one, whatever happens.
