@@ -141,18 +141,26 @@ pub fn read(figment: &Figment) -> anyhow::Result<Written> {
             let at = error.metadata.as_ref().map(|metadata| format!(" (from {})", source(metadata)));
             let key = error.path.join(".");
             let key = if key.is_empty() { String::new() } else { format!("`{key}`: ") };
-            anyhow::anyhow!("settings: {key}{}{}", error.kind, at.unwrap_or_default())
+            anyhow::anyhow!("settings: {key}{}{}", one_line(&error.kind.to_string()), at.unwrap_or_default())
         }
         None => anyhow::anyhow!("settings cannot be read"),
     })
 }
 
+/// Without the picture of the place that the parser of TOML draws under its message.
+fn one_line(message: &str) -> String {
+    let drawn =
+        |line: &&str| line.trim_start_matches(|c: char| c == ' ' || c.is_ascii_digit()).starts_with('|');
+    message.lines().filter(|line| !drawn(line)).collect::<Vec<_>>().join(": ")
+}
+
 /// Where a value comes from, for people.
 pub fn source(metadata: &Metadata) -> String {
     match &metadata.source {
+        // The place in this program's text where the defaults were put in.
+        Some(figment::Source::Code(_)) => "default".into(),
         Some(source) => format!("{} {source}", metadata.name),
         None if metadata.name.contains("environment") => "environment".into(),
-        None if metadata.name.contains("Written") => "default".into(),
         None => metadata.name.to_string(),
     }
 }
