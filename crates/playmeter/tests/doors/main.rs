@@ -9,5 +9,7 @@ mod world;
 mod accounting;
 mod bodies;
 mod clocks;
+mod keys;
 mod limits;
 mod receipts;
+mod settings;

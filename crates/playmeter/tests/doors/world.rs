@@ -56,11 +56,29 @@ pub fn playmeter(folder: &Path) -> Command {
     command
 }
 
-/// Runs a command to its end.
+/// Runs a command to its end. It may not write more than a pipe holds.
 pub fn run(command: &mut Command) -> Done {
-    let output = command.output().expect("the program can be started");
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program can be started");
+    let code = wait(&mut child).and_then(|status| status.code());
+    if code.is_none() {
+        let _ = child.kill();
+    }
+    let output = child.wait_with_output().expect("a child can be waited for");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Done { code: output.status.code().unwrap_or(-1), out: text(&output.stdout), err: text(&output.stderr) }
+    Done { code: code.unwrap_or(-1), out: text(&output.stdout), err: text(&output.stderr) }
+}
+
+/// How a child ended; `None`: it does not.
+fn wait(child: &mut Child) -> Option<ExitStatus> {
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        if let Some(status) = child.try_wait().expect("a child can be waited for") {
+            return Some(status);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    None
 }
 
 impl World {
@@ -111,8 +129,10 @@ impl World {
     /// The command that serves this folder.
     pub fn serve(&self) -> Command {
         let mut command = playmeter(self.root.path());
-        command.arg("serve").arg("--data").arg(self.folder()).args(["--listen", "127.0.0.1:0"]);
-        command.args(&self.args);
+        command.arg("serve").arg("--data").arg(self.folder()).args(&self.args);
+        if !self.args.iter().any(|arg| arg == "--listen") {
+            command.args(["--listen", "127.0.0.1:0"]);
+        }
         command
     }
 
@@ -152,15 +172,10 @@ impl World {
 
     /// How the server ended; waits for it.
     pub fn ended(&mut self) -> ExitStatus {
-        let deadline = Instant::now() + PATIENCE;
-        while Instant::now() < deadline {
-            if let Some(status) = self.server().try_wait().expect("a child can be waited for") {
-                self.server = None;
-                return status;
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        panic!("the server does not end:\n{}", self.log_lines());
+        let status = wait(self.server());
+        let status = status.unwrap_or_else(|| panic!("the server does not end:\n{}", self.log_lines()));
+        self.server = None;
+        status
     }
 
     /// Asks the server to end; it must do so with code 0.

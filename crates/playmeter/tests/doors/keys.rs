@@ -1,0 +1,400 @@
+//! Who may do what: each route with each credential, and the commands that make and end them.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::client::{Answer, Request};
+use crate::world::World;
+
+/// All routes of the program, in its own words.
+const ROUTES: &str = include_str!("../../../server/src/api.rs");
+
+/// Each route: how it is asked, and what it says to nobody, a wrong key, a public key, a key that may only write, a
+/// key that may only ask, and one that may everything.
+const MATRIX: [(&str, &str, &str, [u16; 6]); 9] = [
+    ("/v1/events", "POST", "/v1/events", [401, 401, 202, 202, 403, 202]),
+    ("/v1/query", "GET", "/v1/query?metric=win", [401, 401, 403, 403, 200, 200]),
+    ("/v1/query", "POST", "/v1/query", [401, 401, 403, 403, 200, 200]),
+    ("/v1/load", "GET", "/v1/load", [401, 401, 403, 403, 200, 200]),
+    ("/v1/watch", "GET", "/v1/watch?load=1", [401, 401, 403, 403, 200, 200]),
+    ("/v1/watch", "GET", "/v1/watch?events=1", [401, 401, 403, 403, 200, 200]),
+    ("/v1/me", "GET", "/v1/me", [401; 6]),
+    ("/metrics", "GET", "/metrics", [200; 6]),
+    ("/readyz", "GET", "/readyz", [200; 6]),
+];
+
+/// Routes that have nothing to give away.
+const OPEN: [&str; 6] = ["/healthz", "/sign-in", "/v1/sign-out", "/", "/assets/{*path}", "/{file}"];
+
+fn request(method: &'static str, target: &str) -> Request {
+    let body = match (method, target) {
+        (_, "/v1/events") => r#"{"event":"win"}"#,
+        ("POST", "/v1/query") => r#"{"metric":"win"}"#,
+        _ => "",
+    };
+    Request::new(method, target).body(body)
+}
+
+#[test]
+fn each_route_does_for_each_credential_what_the_table_says() {
+    let world = World::new();
+    let (writer, asker) = (world.key("events:write"), world.key("query"));
+    let wrong = "pm_sk_000000000000_0000000000000000000000000000000000000000000_00000000".to_owned();
+    let credentials =
+        [None, Some(&wrong), Some(&world.public_key), Some(&writer), Some(&asker), Some(&world.secret_key)];
+    for (_, method, target, expected) in MATRIX {
+        for (credential, status) in credentials.into_iter().zip(expected) {
+            let mut request = request(method, target);
+            if let Some(key) = credential {
+                request = request.key(key);
+            }
+            let answer = world.ask(&request);
+            assert_eq!(answer.status, status, "{method} {target} with {credential:?}: {}", answer.text());
+            if status >= 400 {
+                answer.told();
+            }
+        }
+    }
+}
+
+#[test]
+fn no_route_is_missing_in_the_table() {
+    let routes = ROUTES.split(".route(\"").skip(1).filter_map(|rest| rest.split('"').next());
+    let routes: BTreeSet<&str> = routes.chain(["/v1/events"]).collect();
+    let known: BTreeSet<&str> = MATRIX.iter().map(|row| row.0).chain(OPEN).collect();
+    assert_eq!(routes, known);
+}
+
+#[test]
+fn a_question_without_a_credential_is_not_even_read() {
+    let world = World::new();
+    for (method, target, body) in [
+        ("GET", "/v1/query?measure=nonsense", ""),
+        ("POST", "/v1/query", "{"),
+        ("GET", "/v1/load?from=nonsense", ""),
+        ("GET", "/v1/load?nonsense=1", ""),
+        ("GET", "/v1/watch", ""),
+        ("GET", "/v1/watch?nonsense=1", ""),
+        ("POST", "/v1/events?ack=nonsense", "{"),
+    ] {
+        assert_eq!(
+            world.ask(&Request::new(method, target).body(body)).told(),
+            "401 key",
+            "{method} {target}"
+        );
+    }
+}
+
+#[test]
+fn a_secret_key_is_refused_in_a_url_and_in_a_browser() {
+    let world = World::new();
+    for (_, method, target, expected) in MATRIX.iter().filter(|row| row.3[0] == 401) {
+        let separator = if target.contains('?') { '&' } else { '?' };
+        let in_url = request(method, target).to(format!("{target}{separator}key={}", world.secret_key));
+        assert_eq!(world.ask(&in_url).status, 401, "{method} {target}");
+        let in_browser =
+            request(method, target).key(&world.secret_key).header("Origin", "https://game.example");
+        assert_eq!(world.ask(&in_browser).status, 401, "{method} {target}");
+        let in_public = request(method, target).to(format!("{target}{separator}key={}", world.public_key));
+        assert_eq!(world.ask(&in_public).status, expected[2], "{method} {target}");
+    }
+    let told = |request: Request| world.ask(&request).told();
+    let events = || Request::events(r#"{"event":"win"}"#);
+    assert_eq!(told(events().to(format!("/v1/events?key={}", world.secret_key))), "401 key (key)");
+    assert_eq!(told(events().header("Authorization", "Basic YTpi")), "401 key (Authorization)");
+    assert_eq!(told(events().header("Authorization", &format!("bearer {}", world.public_key))), "1 accepted");
+    assert_eq!(told(events().key("")), "401 key (Authorization)");
+    assert_eq!(told(events().key("pm_pk_ü")), "401 key (Authorization)");
+}
+
+#[test]
+fn the_game_comes_from_the_key_and_from_nowhere_else() {
+    let world = World::new();
+    world.command(&["games", "create", "other", "--json"]).json();
+    world.post(r#"{"event":"win"}"#);
+    let made = world.command(&["keys", "create", "--game", "other", "--scopes", "query", "--json"]).json();
+    let key = made["secret_key"].as_str().expect("a secret key");
+    for target in ["/v1/load", "/v1/load?game=demo"] {
+        let load = world.ask(&Request::get(target).key(key)).json();
+        assert_eq!(load["totals"]["received"], 0, "{target}");
+    }
+    for target in ["/v1/query?metric=win&step=all", "/v1/query?metric=win&step=all&game=demo"] {
+        let answer = world.ask(&Request::get(target).key(key));
+        assert!(!answer.text().contains("\"total\":1"), "{target}: {}", answer.text());
+    }
+}
+
+#[test]
+fn a_revoked_key_is_refused_within_a_second_on_connections_that_are_open() {
+    let world = World::new();
+    let made = world.command(&["keys", "create", "--scopes", "events:write,query", "--json"]).json();
+    let (id, key) = (made["id"].as_str().expect("an id"), made["secret_key"].as_str().expect("a key"));
+    let mut connection = world.connect();
+    let event = Request::events(r#"{"event":"win"}"#).key(key);
+    assert_eq!(connection.ask(&event).expect("an answer").told(), "1 accepted");
+    world.command(&["keys", "revoke", id, "--json"]).json();
+    let revoked = Instant::now();
+    assert_eq!(connection.ask(&event).expect("an answer").told(), "401 key");
+    assert_eq!(world.ask(&Request::get("/v1/load").key(key)).told(), "401 key");
+    assert!(revoked.elapsed() < Duration::from_secs(1));
+}
+
+/// Rows of a command: its arguments, its exit code, and what it has to say.
+fn commands(world: &World, rows: &[(&[&str], i32, &str)]) {
+    for (args, code, says) in rows {
+        let done = world.command(args);
+        assert_eq!(done.code, *code, "{args:?}: {done:?}");
+        let said = if *code == 0 { &done.out } else { &done.err };
+        assert!(said.contains(says), "{args:?}: {done:?}");
+        assert!(!said.contains("panicked"), "{said}");
+        if *code == 1 {
+            assert!(said.starts_with("playmeter: ") && said.lines().count() == 1, "one sentence: {said}");
+        }
+    }
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_else(|| panic!("no {field} in {value}"))
+}
+
+#[test]
+fn games_and_keys_are_managed_alike_with_and_without_a_running_server() {
+    let mut world = World::new();
+    for runs in [true, false] {
+        if !runs {
+            world.stop();
+        }
+        let game = if runs { "word-game" } else { "card-game" };
+        let made =
+            world.command(&["games", "create", game, "--name", "A game", "--tz", "Europe/Paris", "--json"]);
+        assert_eq!(text(&made.json(), "tz"), "Europe/Paris");
+        let games = world.command(&["games", "list", "--json"]).json();
+        assert!(games.as_array().expect("a list").iter().any(|it| it["id"] == game), "{games}");
+        let key = world.command(&[
+            "keys",
+            "create",
+            "--game",
+            game,
+            "--scopes",
+            "query,sql",
+            "--label",
+            "ci",
+            "--json",
+        ]);
+        let key = key.json();
+        assert_eq!((text(&key, "label"), &key["scopes"]), ("ci", &serde_json::json!(["query", "sql"])));
+        let next = world.command(&["keys", "rotate", text(&key, "id"), "--json"]).json();
+        assert_ne!(text(&next, "secret_key"), text(&key, "secret_key"));
+        world.command(&["keys", "revoke", text(&key, "id"), "--json"]).json();
+        let keys = world.command(&["keys", "list", "--game", game, "--json"]).json();
+        let live: Vec<bool> =
+            keys.as_array().expect("a list").iter().map(|it| it["revoked_s"].is_null()).collect();
+        assert_eq!(live, [false, true], "{keys}");
+        assert!(!keys.to_string().contains("pm_sk_"), "a secret is shown once");
+        commands(
+            &world,
+            &[
+                (&["games", "create", game], 1, game),
+                (&["games", "create", "Word Game"], 1, "id"),
+                (&["games", "create", "other", "--tz", "Mars/Base"], 1, "Mars/Base"),
+                (&["games", "list"], 0, "word-game"),
+                (&["keys", "list", "--game", "nowhere"], 1, "nowhere"),
+                (&["keys", "create", "--scopes", "everything"], 1, "everything"),
+                (&["keys", "create", "--game", "nowhere", "--scopes", "query"], 1, "nowhere"),
+                (&["keys", "create"], 2, "--scopes"),
+                (&["keys", "rotate"], 2, "--public"),
+                (&["keys", "rotate", "nothing"], 1, "nothing"),
+                (&["keys", "revoke", "nothing"], 1, "nothing"),
+                (&["keys", "list"], 0, "first start"),
+                (&["keys"], 2, "Usage"),
+            ],
+        );
+    }
+}
+
+#[test]
+fn a_command_on_a_folder_that_is_none_says_so() {
+    let world = World::new();
+    for args in [&["games", "list"][..], &["keys", "list"], &["verify"]] {
+        let mut command = crate::world::playmeter(world.root());
+        let done = crate::world::run(command.args(args).arg("--data").arg(world.root().join("nothing")));
+        assert_eq!(done.code, 1, "{done:?}");
+        assert!(done.err.contains("is no data folder"), "{done:?}");
+    }
+}
+
+#[test]
+fn a_rotated_public_key_works_until_it_is_revoked() {
+    let world = World::new();
+    let old = world.public_key.clone();
+    let game = world.command(&["keys", "rotate", "--public", "demo", "--json"]).json();
+    let new = text(&game, "public_key");
+    let told = |key: &str| world.post_as(key, r#"{"event":"win"}"#).told();
+    assert_eq!((told(&old), told(new)), ("1 accepted".into(), "1 accepted".into()));
+    world.command(&["keys", "revoke", &old, "--json"]).json();
+    assert_eq!((told(&old), told(new)), ("401 key".into(), "1 accepted".into()));
+    commands(&world, &[(&["keys", "revoke", new], 1, "key")]);
+}
+
+#[test]
+fn a_key_ends_with_its_last_day() {
+    let world = World::new();
+    let made =
+        world.command(&["keys", "create", "--scopes", "query", "--expires-days", "0", "--json"]).json();
+    assert_eq!(world.ask(&Request::get("/v1/load").key(text(&made, "secret_key"))).told(), "401 key");
+}
+
+#[test]
+fn bootstrap_json_is_private_and_says_where_the_server_is() {
+    let mut world = World::new();
+    let first = world.bootstrap();
+    let fields: Vec<&str> = first.as_object().expect("an object").keys().map(String::as_str).collect();
+    assert_eq!(fields, ["game", "public_key", "secret_key", "sign_in_url", "url"]);
+    assert_eq!(text(&first, "url"), format!("http://{}", world.address));
+    assert!(text(&first, "sign_in_url").starts_with(&format!("http://{}/sign-in?token=", world.address)));
+    let mode = || {
+        let file = world.folder().join("bootstrap.json").metadata().expect("there is a bootstrap.json");
+        file.permissions().mode() & 0o777
+    };
+    assert_eq!(mode(), 0o600);
+    let before = world.address;
+    world.restart();
+    let second = world.bootstrap();
+    assert_eq!(text(&second, "url"), format!("http://{}", world.address));
+    assert!(text(&second, "sign_in_url").starts_with(text(&second, "url")));
+    for field in ["game", "public_key", "secret_key"] {
+        assert_eq!(first[field], second[field]);
+    }
+    assert_ne!(before, world.address, "a free port is not the same one again at once");
+}
+
+#[test]
+fn a_secret_key_is_in_bootstrap_json_and_in_no_other_file_line_or_metric() {
+    let mut world = World::new();
+    let made = world.key("query");
+    for key in [&made, &world.secret_key] {
+        world.ask(&Request::get("/v1/load").key(key));
+        world.ask(&Request::get(format!("/v1/load?key={key}")));
+    }
+    let metrics = world.ask(&Request::get("/metrics")).text();
+    world.stop();
+    let mut places = Vec::new();
+    let mut folders = vec![world.root().to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if let Ok(bytes) = std::fs::read(&path) {
+                let holds = |key: &str| bytes.windows(key.len()).any(|part| part == key.as_bytes());
+                if holds(&world.secret_key) || holds(&made) {
+                    places.push(path);
+                }
+            }
+        }
+    }
+    assert_eq!(places, [world.folder().join("bootstrap.json")]);
+    assert!(!metrics.contains(&made) && !metrics.contains(&world.secret_key));
+}
+
+/// The cookie that a sign-in sets, as a browser sends it back.
+fn cookie(answer: &Answer) -> String {
+    let set = answer.header("set-cookie").expect("a cookie");
+    for property in ["HttpOnly", "SameSite=Lax", "Path=/"] {
+        assert!(set.contains(property), "{set}");
+    }
+    set.split(';').next().expect("name and value").to_owned()
+}
+
+fn sign_in(world: &World) -> Answer {
+    let bootstrap = world.bootstrap();
+    let link = text(&bootstrap, "sign_in_url").to_owned();
+    let target = link.strip_prefix(text(&bootstrap, "url")).expect("a link to the server");
+    world.ask(&Request::get(target))
+}
+
+#[test]
+fn a_person_signs_in_by_the_link_and_asks_from_the_dashboard_alone() {
+    let world = World::new();
+    let answer = sign_in(&world);
+    assert_eq!((answer.status, answer.header("location")), (303, Some("/")));
+    let cookie = cookie(&answer);
+    let ask = |target: &str, origin: Option<&str>| {
+        let mut request = Request::get(target).header("Cookie", &format!("theme=dark; {cookie}"));
+        if let Some(origin) = origin {
+            request = request.header("Origin", origin);
+        }
+        world.ask(&request)
+    };
+    let me = ask("/v1/me", None).json();
+    assert_eq!((text(&me, "role"), text(&me["games"][0], "id")), ("owner", "demo"));
+    assert!(!me.to_string().contains("pm_sk_"));
+    assert_eq!(ask("/v1/load", None).status, 200);
+    assert_eq!(ask("/v1/load?game=nowhere", None).told(), "404 not_found (game)");
+    assert_eq!(ask("/v1/load", Some("http://playmeter.test")).status, 200, "the dashboard's own origin");
+    for stranger in ["https://game.example", "null", "http://playmeter.test.evil.example"] {
+        assert_eq!(ask("/v1/load", Some(stranger)).told(), "403 scope (Origin)", "{stranger}");
+        assert_eq!(ask("/v1/watch?load=1", Some(stranger)).told(), "403 scope (Origin)", "{stranger}");
+    }
+    let wrong = world.ask(&Request::get("/sign-in?token=wrong"));
+    assert_eq!((wrong.status, wrong.header("set-cookie")), (303, None));
+    let out = Request::new("POST", "/v1/sign-out").header("Cookie", &cookie);
+    assert_eq!(world.ask(&out.clone().header("Origin", "https://game.example")).status, 403);
+    assert_eq!(ask("/v1/me", None).status, 200);
+    assert_eq!(world.ask(&out).status, 200);
+    assert_eq!(ask("/v1/me", None).told(), "401 key");
+}
+
+#[test]
+fn a_new_sign_in_link_ends_the_old_one_and_who_is_signed_in() {
+    let mut world = World::new();
+    let old = cookie(&sign_in(&world));
+    let link = text(&world.bootstrap(), "sign_in_url").to_owned();
+    let made = world.command(&["keys", "sign-in", "--json"]).json();
+    assert_ne!(text(&made, "sign_in_url"), link);
+    assert_eq!(text(&made, "sign_in_url"), text(&world.bootstrap(), "sign_in_url"));
+    let old_target = link.split_once("/sign-in").map(|(_, rest)| format!("/sign-in{rest}")).expect("a link");
+    assert_eq!(world.ask(&Request::get(old_target)).header("set-cookie"), None);
+    assert_eq!(world.ask(&Request::get("/v1/me").header("Cookie", &old)).told(), "401 key");
+    let new = cookie(&sign_in(&world));
+    world.restart();
+    assert_eq!(
+        world.ask(&Request::get("/v1/me").header("Cookie", &new)).status,
+        200,
+        "a sign-in outlives a restart"
+    );
+}
+
+#[test]
+fn behind_a_proxy_cookies_are_for_tls_and_metrics_need_a_key() {
+    let world = World::with(&["--behind-proxy"]);
+    let answer = sign_in(&world);
+    let set = answer.header("set-cookie").expect("a cookie");
+    assert!(set.starts_with("__Host-") && set.contains("; Secure"), "{set}");
+    let asker = world.key("query");
+    let admin = world.key("admin");
+    for (key, status) in
+        [(None, 401), (Some(&world.public_key), 403), (Some(&asker), 403), (Some(&admin), 200)]
+    {
+        let request = key.into_iter().fold(Request::get("/metrics"), |request, key| request.key(key));
+        assert_eq!(world.ask(&request).status, status, "{key:?}");
+    }
+}
+
+#[test]
+fn credentials_that_everybody_on_the_machine_can_read_stop_the_start() {
+    for name in ["bootstrap.json", "catalog.json"] {
+        let mut world = World::new();
+        world.stop();
+        let path = world.folder().join(name);
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).expect("it can be opened up");
+        let done = crate::world::run(&mut world.serve());
+        assert_eq!(done.code, 1, "{done:?}");
+        assert!(done.err.contains(name) && done.err.contains("chmod 600"), "{done:?}");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).expect("it can be closed");
+        world.start();
+    }
+}

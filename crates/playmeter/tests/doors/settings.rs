@@ -1,0 +1,231 @@
+//! Settings: which of them wins, where each comes from, and what the program says of wrong ones.
+
+use std::net::TcpListener;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::world::{Done, World, playmeter, run};
+
+/// An empty folder to run commands in.
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a temporary folder")
+}
+
+/// A row of `playmeter config`.
+fn setting(command: &mut Command, key: &str) -> (Value, String) {
+    let done = run(command.arg("--json"));
+    assert_eq!(done.code, 0, "{done:?}");
+    let rows = done.out.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line is JSON"));
+    let row =
+        rows.into_iter().find(|row| row["key"] == key).unwrap_or_else(|| panic!("no {key} in {}", done.out));
+    (row["value"].clone(), row["source"].as_str().expect("a source").to_owned())
+}
+
+/// It must not start, and say why in one sentence with these words.
+fn refused(command: &mut Command, code: i32, words: &[&str]) -> Done {
+    let done = run(command);
+    assert_eq!(done.code, code, "{done:?}");
+    for word in words {
+        assert!(done.err.contains(word), "`{word}` is not in {done:?}");
+    }
+    assert!(!done.err.contains("panicked"), "{done:?}");
+    if code == 1 {
+        assert!(
+            done.err.starts_with("playmeter: ") && done.err.lines().count() == 1,
+            "one sentence: {done:?}"
+        );
+    }
+    done
+}
+
+#[test]
+fn a_flag_wins_over_the_environment_which_wins_over_the_file_which_wins_over_the_default() {
+    let root = folder();
+    let file = root.path().join("own.toml");
+    std::fs::write(&file, "listen = \"127.0.0.1:1111\"\nruntimes = 3\n[log]\nretention_days = 7\n")
+        .expect("a file");
+    let config = || {
+        let mut command = playmeter(root.path());
+        command.arg("config");
+        command
+    };
+    let with_file = || {
+        let mut command = config();
+        command.arg("--config").arg(&file);
+        command
+    };
+    let check = |mut command: Command, key: &str, value: Value, source: &str| {
+        let (found, from) = setting(&mut command, key);
+        assert_eq!(found, value, "{key}");
+        assert!(from.contains(source), "{key} comes from `{from}`, not `{source}`");
+    };
+    check(config(), "listen", json!("127.0.0.1:8080"), "default");
+    check(with_file(), "listen", json!("127.0.0.1:1111"), "own.toml");
+    check(with_file(), "log.retention_days", json!(7), "own.toml");
+    check(with_file(), "log.segment_bytes", json!(64 << 20), "default");
+    let with_environment = || {
+        let mut command = with_file();
+        command.env("PLAYMETER_LISTEN", "127.0.0.1:2222").env("PLAYMETER_LOG__RETENTION_DAYS", "9");
+        command
+    };
+    check(with_environment(), "listen", json!("127.0.0.1:2222"), "environment");
+    check(with_environment(), "log.retention_days", json!(9), "environment");
+    check(with_environment(), "runtimes", json!(3), "own.toml");
+    let mut with_flag = with_environment();
+    with_flag.args(["--listen", "127.0.0.1:3333", "--data", "elsewhere"]);
+    check(with_flag, "listen", json!("127.0.0.1:3333"), "--listen");
+}
+
+#[test]
+fn a_file_in_the_working_folder_is_read_when_none_is_named() {
+    let root = folder();
+    std::fs::write(root.path().join("playmeter.toml"), "demo = true\n").expect("a file");
+    let (value, source) = setting(playmeter(root.path()).arg("config"), "demo");
+    assert_eq!(value, json!(true));
+    assert!(source.contains("playmeter.toml"), "{source}");
+}
+
+#[test]
+fn the_settings_are_listed_for_people_with_their_sources() {
+    let root = folder();
+    let done = run(playmeter(root.path()).args(["config", "--runtimes", "2"]).env("PLAYMETER_DEMO", "true"));
+    assert_eq!(done.code, 0, "{done:?}");
+    for (setting, source) in [
+        ("listen = \"127.0.0.1:8080\"", "default"),
+        ("runtimes = 2", "--runtimes"),
+        ("demo = true", "environment"),
+    ] {
+        let line = done.out.lines().find(|line| line.starts_with(setting));
+        let line = line.unwrap_or_else(|| panic!("no `{setting}` in {}", done.out));
+        assert!(line.contains(source), "{line}");
+    }
+    let columns: Vec<&str> = done.out.lines().filter(|line| !line.contains(" = ")).collect();
+    assert!(columns.is_empty(), "{columns:?}");
+}
+
+#[test]
+fn a_server_runs_with_what_it_was_set_to() {
+    let mut world = World::new();
+    world.stop();
+    let mut command = playmeter(world.root());
+    command.arg("serve").env("PLAYMETER_DATA", world.folder()).env("PLAYMETER_LISTEN", "127.0.0.1:0");
+    world.start_as(command);
+    assert_eq!(world.post(r#"{"event":"win"}"#).told(), "1 accepted");
+    let done = run(playmeter(world.root()).args(["games", "list"]).env("PLAYMETER_DATA", world.folder()));
+    assert_eq!(done.code, 0, "{done:?}");
+}
+
+#[test]
+fn an_unknown_or_wrong_setting_is_refused_by_its_name() {
+    let root = folder();
+    let file = root.path().join("own.toml");
+    for (text, words) in [
+        ("listn = \"127.0.0.1:0\"\n", &["listn", "own.toml"][..]),
+        ("[log]\nsegments = 1\n", &["segments", "own.toml"]),
+        ("[lgo]\nsegment_bytes = 1\n", &["lgo", "own.toml"]),
+        ("runtimes = \"many\"\n", &["runtimes", "own.toml"]),
+        ("listen = \"somewhere\"\n", &["listen", "own.toml"]),
+        ("[log]\nsegment_bytes = 5\n", &["log.segment_bytes"]),
+        ("[connections]\ntotal_max = 0\n", &["connections.total_max"]),
+        ("geo_file = \"nowhere.mmdb\"\n", &["geo_file", "nowhere.mmdb"]),
+        ("listen = \n", &["own.toml"]),
+    ] {
+        std::fs::write(&file, text).expect("a file");
+        for command in ["serve", "config"] {
+            refused(playmeter(root.path()).arg(command).arg("--config").arg(&file), 1, words);
+        }
+    }
+    for (name, value, words) in [
+        ("PLAYMETER_LISTN", "127.0.0.1:0", &["listn", "environment"][..]),
+        ("PLAYMETER_LOG__SEGMENTS", "1", &["segments", "environment"]),
+        ("PLAYMETER_LOG__RETENTION_DAYS", "soon", &["retention_days", "environment"]),
+        ("PLAYMETER_LISTEN", "somewhere", &["listen", "environment"]),
+        ("PLAYMETER_BEHIND_PROXY", "perhaps", &["behind_proxy", "environment"]),
+    ] {
+        for command in ["serve", "config"] {
+            refused(playmeter(root.path()).arg(command).env(name, value), 1, words);
+        }
+    }
+    refused(playmeter(root.path()).args(["serve", "--config", "nowhere.toml"]), 1, &["nowhere.toml"]);
+    assert!(!root.path().join("data").exists(), "nothing was made before the settings were read");
+}
+
+#[test]
+fn wrong_usage_ends_with_2() {
+    let root = folder();
+    for args in [
+        &[][..],
+        &["serv"],
+        &["serve", "--port", "80"],
+        &["serve", "--listen", "somewhere"],
+        &["serve", "--runtimes", "many"],
+        &["serve", "now"],
+        &["games", "destroy"],
+    ] {
+        refused(playmeter(root.path()).args(args), 2, &["--help"]);
+    }
+    for args in [["--help"], ["--version"]] {
+        assert_eq!(run(playmeter(root.path()).args(args)).code, 0);
+    }
+}
+
+#[test]
+fn a_port_that_is_taken_is_told_in_a_sentence() {
+    let root = folder();
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("an address").to_string();
+    refused(playmeter(root.path()).args(["serve", "--listen", &address]), 1, &[&address, "--listen"]);
+    let world = World::new();
+    let other = world.address.to_string();
+    refused(playmeter(root.path()).args(["serve", "--listen", &other]), 1, &[&other, "--listen"]);
+    assert_eq!(world.post(r#"{"event":"win"}"#).told(), "1 accepted", "who was there first goes on");
+}
+
+#[test]
+fn one_folder_has_one_server() {
+    let world = World::new();
+    refused(&mut world.serve(), 1, &["another playmeter runs on", "--data"]);
+    assert_eq!(world.bootstrap()["url"], format!("http://{}", world.address));
+    assert_eq!(world.post(r#"{"event":"win"}"#).told(), "1 accepted");
+    assert_eq!(world.command(&["games", "list"]).code, 0);
+}
+
+#[test]
+fn an_address_that_others_can_reach_needs_a_proxy_in_front() {
+    let root = folder();
+    for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:80"] {
+        for command in ["serve", "config"] {
+            refused(
+                playmeter(root.path()).args([command, "--listen", address]),
+                1,
+                &["--behind-proxy", address],
+            );
+        }
+    }
+    let world = World::with(&["--listen", "0.0.0.0:0", "--behind-proxy"]);
+    assert_eq!(world.post(r#"{"event":"win"}"#).told(), "1 accepted");
+}
+
+#[test]
+fn a_folder_that_cannot_be_used_is_told_in_a_sentence() {
+    let root = folder();
+    std::fs::write(root.path().join("file"), "").expect("a file");
+    let serve = |data: &str| {
+        let mut command = playmeter(root.path());
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data", data]);
+        command
+    };
+    refused(&mut serve("file"), 1, &["file"]);
+    refused(&mut serve("file/inside"), 1, &["file/inside"]);
+    refused(&mut serve("/proc/playmeter"), 1, &["/proc/playmeter"]);
+    let world = World::new();
+    let catalog = world.folder().join("catalog.json");
+    let mut world = world;
+    world.stop();
+    let text = std::fs::read_to_string(&catalog).expect("there is a catalog");
+    std::fs::write(&catalog, text.replace("\"format\": 1", "\"format\": 99")).expect("it can be written");
+    refused(&mut world.serve(), 1, &["catalog.json", "99"]);
+    std::fs::write(&catalog, "{").expect("it can be written");
+    refused(&mut world.serve(), 1, &["catalog.json"]);
+}
