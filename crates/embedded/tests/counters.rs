@@ -21,6 +21,16 @@ fn new_home() -> impl Fn() -> Arc<dyn Port> {
 }
 
 #[test]
+fn a_store_that_was_half_made_when_the_process_was_killed_is_made_again() {
+    let home = TempDir::new().expect("a folder");
+    let unfinished = home.path().join("views.unfinished");
+    std::fs::create_dir_all(unfinished.join("keyspaces")).expect("a folder in it");
+    std::fs::write(unfinished.join("0.jnl"), [0; 100]).expect("a file in it");
+    let store = Store::open(&home.path().join("views"), &StoreOptions::default());
+    assert_eq!((store.is_ok(), unfinished.exists()), (true, false));
+}
+
+#[test]
 fn rollups_on_one_disk_conform() {
     counters_conform(new_home);
 }

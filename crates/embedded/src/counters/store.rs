@@ -1,6 +1,7 @@
 //! The rows on disk, in a key-value store, with the log position they contain.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -58,6 +59,26 @@ pub struct Store {
 impl Store {
     /// Opens the store, or makes an empty one.
     pub fn open(folder: &Path, options: &StoreOptions) -> Result<Arc<Store>, StoreError> {
+        if !folder.exists() {
+            Store::make(folder, options).map_err(|failure| StoreError(failure.to_string()))?;
+        }
+        Ok(Arc::new(Store::open_in(folder, options)?))
+    }
+
+    /// Makes an empty store beside its place and moves it there when it is whole: the key-value store cannot go on
+    /// with one that was half made when the process was killed.
+    fn make(folder: &Path, options: &StoreOptions) -> Result<(), Box<dyn std::error::Error>> {
+        let unfinished = folder.with_extension("unfinished");
+        if unfinished.exists() {
+            fs::remove_dir_all(&unfinished)?;
+        }
+        Store::open_in(&unfinished, options)?.database.persist(PersistMode::SyncAll)?;
+        fs::rename(&unfinished, folder)?;
+        let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
+        Ok(File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?)
+    }
+
+    fn open_in(folder: &Path, options: &StoreOptions) -> Result<Store, StoreError> {
         let database = Database::builder(folder)
             .max_journaling_size(JOURNAL_BYTES_MAX)
             .cache_size(options.cache_bytes)
@@ -79,7 +100,7 @@ impl Store {
         store.check_format()?;
         store.durable_until.store(store.number(POSITION)?, Ordering::Release);
         store.newest_hour.store(store.number(NEWEST_HOUR)?, Ordering::Release);
-        Ok(Arc::new(store))
+        Ok(store)
     }
 
     fn check_format(&self) -> Result<(), StoreError> {
