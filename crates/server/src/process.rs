@@ -24,7 +24,7 @@ use crate::views::Views;
 use checkpoints::Checkpoints;
 
 /// How long additions are gathered when nobody asks.
-const CYCLE: Duration = Duration::from_millis(50);
+const CYCLE: Duration = Duration::from_millis(200);
 /// Rows of one set of additions; more are applied at once.
 const ROWS_MAX: usize = 200_000;
 /// What is read from the log at a time.
