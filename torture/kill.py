@@ -24,9 +24,10 @@ from server import Broken, Server
 
 MIB = 1 << 20
 START_S_MAX = 0.25
+FIRST_START_S_MAX = 0.06
 SECONDS_MIN = 0.3
 # How often it is killed under load, while it stops, while it rebuilds, and while it starts.
-KINDS = [6, 2, 1, 2]
+KINDS = [6, 2, 2, 2]
 
 
 class Run:
@@ -60,15 +61,12 @@ class Run:
 
     def _cycle(self, cycle):
         rng = random.Random(f"{self.seed}/{cycle}")
-        # The very first start is the only one that makes keys, so it is always interrupted.
         kind = rng.choices([Run._kill_under_load, Run._kill_while_stopping, Run._kill_while_rebuilding, None], KINDS)[0]
-        kind = None if cycle == 0 else kind
-        self._start(rng)
-        if kind is None:
-            time.sleep(rng.random() * START_S_MAX * (0.2 if cycle == 0 else 1))
-            self.server.kill()
-            self.report.check(f"cycle {cycle}: killed while it started", [])
+        if cycle == 0 or kind is None:
+            how = self._kill_first_starts(rng) if cycle == 0 else self._kill_while_starting(rng)
+            self.report.check(f"cycle {cycle}: {how}", [])
             return
+        self._start(rng)
         wrong = self._wait_ready()
         load = self._load(rng, cycle)
         load.start()
@@ -140,6 +138,34 @@ class Run:
         words = (ACKED, DUPLICATE, "invalid", "late", UNKNOWN)
         return {word: sum(self.ledger.count(game, word) for game in (1, 2)) for word in words}
 
+    # What happens to the server in a cycle. Each says how it went.
+
+    def _kill_first_starts(self, rng):
+        """A first start makes everything that later ones find; a folder has only one, so there are other folders."""
+        for number in range(self.given.first_starts):
+            folder = self.folder / f"first-{number}"
+            server = Server(self.given.binary, folder, self.folder / "server.log")
+            try:
+                server.start()
+                time.sleep(rng.random() * FIRST_START_S_MAX)
+                server.kill()
+                server.start()
+                server.wait_ready()
+                server.bootstrap()
+            finally:
+                server.kill()
+            shutil.rmtree(folder)
+        self._start(rng)
+        time.sleep(rng.random() * FIRST_START_S_MAX)
+        self.server.kill()
+        return f"killed in {self.given.first_starts + 1} first starts"
+
+    def _kill_while_starting(self, rng):
+        self._start(rng)
+        time.sleep(rng.random() * START_S_MAX)
+        self.server.kill()
+        return "killed while it started"
+
     def _kill_under_load(self, _rng, _wrong):
         self.server.kill()
         return "killed under load"
@@ -204,6 +230,7 @@ def main():
     parser.add_argument("--cycles", type=int, default=20)
     parser.add_argument("--cycles-per-folder", type=int, default=25)
     parser.add_argument("--seconds-max", type=float, default=2.0, help="load lasts up to so long before a kill")
+    parser.add_argument("--first-starts", type=int, default=15, help="so many first starts are killed before each run")
     parser.add_argument("--connections", type=int, default=6)
     parser.add_argument("--crc-bytes", type=int, default=1 << 20, help="payload that is put through the checksum")
     parser.add_argument("--discard", action="store_true", help="remove the folder even if something failed")

@@ -47,7 +47,8 @@ class Server:
                 raise Broken(f"the server was not ready within {READY_S} s")
             chunk = os.read(self.process.stdout.fileno(), 4096)
             if not chunk:
-                raise Broken(f"the server ended with {self.process.wait()} instead of starting")
+                said = self.log_path.read_text(errors="replace").splitlines()[-1:]
+                raise Broken(f"the server ended with {self.process.wait()} instead of starting: {said}")
             said += chunk
         return time.monotonic() - begin
 
