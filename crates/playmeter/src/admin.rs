@@ -62,7 +62,7 @@ pub fn run(folder: &Path, command: Command) -> anyhow::Result<Value> {
 fn ask(folder: &Path, command: &Command) -> anyhow::Result<Value> {
     let path = control::path(folder);
     let mut stream = UnixStream::connect(&path)
-        .with_context(|| format!("asking the server that runs on {}", folder.display()))?;
+        .with_context(|| format!("the server on {} takes no commands at this moment", folder.display()))?;
     let mut line = serde_json::to_vec(command)?;
     line.push(b'\n');
     stream.write_all(&line).context("asking the server")?;

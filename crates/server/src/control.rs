@@ -36,20 +36,28 @@ pub fn path(folder: &Path) -> PathBuf {
     folder.join(NAME)
 }
 
-/// Listens until the server stops. Without the socket the server works; only commands cannot reach it.
-pub fn start(shared: &Arc<Shared>) {
-    match bind(&path(&shared.settings.data)) {
+/// Makes the socket. Without it the server works; only commands cannot reach it.
+pub fn bind(folder: &Path) -> Option<std::os::unix::net::UnixListener> {
+    let bound = try_bind(&path(folder));
+    bound.inspect_err(|failure| warn!("commands cannot reach this server: {failure:#}")).ok()
+}
+
+fn try_bind(path: &Path) -> anyhow::Result<std::os::unix::net::UnixListener> {
+    // The folder's lock is ours, so a socket that is there was left by a server that is gone.
+    let _ = std::fs::remove_file(path);
+    let listener = std::os::unix::net::UnixListener::bind(path);
+    let listener = listener.with_context(|| format!("listening on {}", path.display()))?;
+    std::fs::set_permissions(path, PermissionsExt::from_mode(0o600)).context("making it private")?;
+    listener.set_nonblocking(true).context("making it wait for nobody")?;
+    Ok(listener)
+}
+
+/// Answers on the socket until the server stops.
+pub fn start(listener: std::os::unix::net::UnixListener, shared: &Arc<Shared>) {
+    match UnixListener::from_std(listener) {
         Ok(listener) => drop(tokio::spawn(accept(listener, Arc::clone(shared)))),
         Err(failure) => warn!(%failure, "commands cannot reach this server"),
     }
-}
-
-fn bind(path: &Path) -> anyhow::Result<UnixListener> {
-    // The folder's lock is ours, so a socket that is there was left by a server that is gone.
-    let _ = std::fs::remove_file(path);
-    let listener = UnixListener::bind(path).with_context(|| format!("listening on {}", path.display()))?;
-    std::fs::set_permissions(path, PermissionsExt::from_mode(0o600)).context("making it private")?;
-    Ok(listener)
 }
 
 async fn accept(listener: UnixListener, shared: Arc<Shared>) {

@@ -175,6 +175,8 @@ fn spawn_connection(
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(KEEP_ALIVE)
+        // A game that sends its last events and ends has still sent them.
+        .half_close(true)
         .max_buf_size(HEADER_BYTES_MAX.max(8192))
         .serve_connection(TokioIo::new(stream), service);
     let connection = graceful.watch(connection);

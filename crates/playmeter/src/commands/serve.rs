@@ -1,6 +1,6 @@
 //! `playmeter serve`: one process on one data folder, until a signal ends it.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -59,7 +59,8 @@ fn fatal(failure: &log::LogError) {
 fn log_lines() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("PLAYMETER_LOG_LEVEL")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let colours = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
 }
 
 /// Interrupt and terminate, as messages.

@@ -1,6 +1,7 @@
 //! The threads that answer: one runtime each, with a listening socket of its own.
 
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -16,6 +17,7 @@ use crate::{control, demo};
 pub(super) struct Listeners {
     pub(super) address: SocketAddr,
     sockets: Vec<TcpListener>,
+    commands: Option<UnixListener>,
 }
 
 /// Takes the address, or says who has it.
@@ -31,25 +33,27 @@ pub(super) fn bind(settings: &Settings) -> anyhow::Result<Listeners> {
     for _ in 1..settings.runtimes {
         sockets.push(listen(address)?);
     }
-    Ok(Listeners { address, sockets })
+    Ok(Listeners { address, sockets, commands: control::bind(&settings.data) })
 }
 
 /// Starts a runtime on each socket.
 pub(super) fn start(shared: &Arc<Shared>, listeners: Listeners) -> anyhow::Result<Vec<JoinHandle<()>>> {
     let connections = Connections::new(shared.settings.connections);
+    let mut commands = listeners.commands;
     let sockets = listeners.sockets.into_iter().enumerate();
-    sockets.map(|(number, socket)| runtime(number, socket, shared, &connections)).collect()
+    sockets.map(|(number, socket)| runtime(number, socket, commands.take(), shared, &connections)).collect()
 }
 
 fn runtime(
     number: usize,
     listener: TcpListener,
+    commands: Option<UnixListener>,
     shared: &Arc<Shared>,
     connections: &Arc<Connections>,
 ) -> anyhow::Result<JoinHandle<()>> {
     let runtime = Builder::new_current_thread().enable_all().build().context("starting a runtime")?;
     let (shared, connections) = (Arc::clone(shared), Arc::clone(connections));
-    let work = move || run(&runtime, number, listener, shared, connections);
+    let work = move || run(&runtime, number, listener, commands, shared, connections);
     let thread = std::thread::Builder::new().name(format!("runtime-{number}")).spawn(work);
     thread.context("starting a thread")
 }
@@ -58,17 +62,18 @@ fn run(
     runtime: &Runtime,
     number: usize,
     listener: TcpListener,
+    commands: Option<UnixListener>,
     shared: Arc<Shared>,
     connections: Arc<Connections>,
 ) {
     runtime.block_on(async {
         let lane = shared.log.lane();
         tokio::spawn(lane.pump());
-        if number == 0 {
-            control::start(&shared);
-            if shared.settings.demo {
-                tokio::spawn(demo::play(Arc::clone(&shared), lane.clone()));
-            }
+        if let Some(commands) = commands {
+            control::start(commands, &shared);
+        }
+        if number == 0 && shared.settings.demo {
+            tokio::spawn(demo::play(Arc::clone(&shared), lane.clone()));
         }
         let stopping = shared.stopping.clone();
         let app = App::new(shared, lane);
