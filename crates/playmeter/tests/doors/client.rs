@@ -135,6 +135,11 @@ impl Connection {
         }
     }
 
+    /// The same connection for a thread that writes, or to be shut.
+    pub fn writer(&self) -> TcpStream {
+        self.stream.try_clone().expect("a descriptor can be doubled")
+    }
+
     /// Whether the server has closed this connection without a word; waits for it.
     pub fn is_closed_silently(&mut self) -> bool {
         let mut bytes = [0; 1];
