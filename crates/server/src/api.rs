@@ -108,15 +108,16 @@ fn allow_any_origin(headers: &mut HeaderMap) {
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
 }
 
-fn is_post_or_preflight(method: &Method) -> Result<(), Response<Body>> {
+/// The answer to anything but a POST.
+fn unless_post(method: &Method) -> Option<Response<Body>> {
     match *method {
-        Method::POST => Ok(()),
-        Method::OPTIONS => Err(preflight()),
+        Method::POST => None,
+        Method::OPTIONS => Some(preflight()),
         _ => {
             let problem = Problem::method("events are sent with POST");
             let mut response = problem.into_response();
             response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST, OPTIONS"));
-            Err(response)
+            Some(response)
         }
     }
 }

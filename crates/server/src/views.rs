@@ -16,6 +16,9 @@ use crate::live::inspector::Inspector;
 use crate::live::meter::Meter;
 use crate::process::SESSIONS;
 
+/// Is called with every set of additions.
+type OnApplied = Box<dyn Fn(&Deltas) + Send>;
+
 /// The views and how far they have come.
 pub struct Views {
     /// Rollups.
@@ -34,7 +37,7 @@ pub struct Views {
     pub(crate) committing: AtomicBool,
     pub(crate) pace: Pace,
     applied: watch::Sender<u64>,
-    touched: Mutex<Vec<Box<dyn Fn(&Deltas) + Send>>>,
+    touched: Mutex<Vec<OnApplied>>,
 }
 
 impl Views {

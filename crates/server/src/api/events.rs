@@ -15,7 +15,7 @@ use log::{Ack, Lane, LogError};
 use model::record::Endpoint;
 use model::{Outcome, Reject};
 
-use super::{allow_any_origin, is_post_or_preflight};
+use super::{allow_any_origin, unless_post};
 use crate::auth;
 use crate::body;
 use crate::catalog::Scope;
@@ -31,7 +31,7 @@ pub async fn handle(
     request: Request<Incoming>,
     peer: SocketAddr,
 ) -> Response<Body> {
-    if let Err(answer) = is_post_or_preflight(request.method()) {
+    if let Some(answer) = unless_post(request.method()) {
         return answer;
     }
     let (head, mut incoming) = request.into_parts();

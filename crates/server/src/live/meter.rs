@@ -206,7 +206,7 @@ fn sum(
     minutes: std::ops::Range<u32>,
 ) -> Result<u64, StoreError> {
     let mut sum = 0;
-    let whole_hours = minutes.start % 60 == 0 && minutes.end % 60 == 0;
+    let whole_hours = minutes.start.is_multiple_of(60) && minutes.end.is_multiple_of(60);
     let level = if whole_hours { Level::Hour } else { Level::Minute };
     let select = Select { game, metric, cut: Cut::Total, values: None, level };
     counters.visit(select, minutes, &mut |_, _, cell| sum += cell.count.max(0) as u64)?;
