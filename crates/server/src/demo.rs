@@ -24,6 +24,9 @@ const STEP: Duration = Duration::from_millis(200);
 /// An empty game gets a past of so many minutes, so that the first chart has a shape.
 const PAST_MINUTES: i64 = 60;
 
+/// The last part of the past, which is sent second by second.
+const SECONDS_SHOWN_MS: i64 = 130_000;
+
 const COUNTRIES: [&str; 12] = ["FR", "US", "DE", "BR", "JP", "GB", "IN", "SE", "ES", "CA", "MX", "KR"];
 const PLATFORMS: [&str; 4] = ["web", "android", "ios", "windows"];
 const VERSIONS: [&str; 3] = ["1.4.2", "1.4.2", "1.4.1"];
@@ -38,7 +41,9 @@ pub async fn play(shared: Arc<Shared>, lane: Lane<Claims>) {
         let now = now_ms();
         let mut at = now - PAST_MINUTES * 60_000;
         while at < now {
-            let until = (at + 60_000).min(now);
+            // The chart of the last seconds wants them one by one.
+            let step_ms = if now - at > SECONDS_SHOWN_MS { 60_000 } else { 1_000 };
+            let until = (at + step_ms).min(now);
             send(&shared, &lane, &access, until, world.until(until, at)).await;
             at = until;
         }

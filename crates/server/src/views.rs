@@ -73,6 +73,14 @@ impl Views {
         let _ = applied.wait_for(|until| *until >= position).await;
     }
 
+    /// As [`Views::caught_up`], for a thread that may block.
+    pub fn wait_caught_up(&self, position: u64) {
+        while *self.applied.borrow() < position {
+            self.pace.want(position);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Calls back with every set of additions, on the processor's thread: be quick.
     pub fn on_applied(&self, callback: impl Fn(&Deltas) + Send + 'static) {
         self.touched.lock().push(Box::new(callback));

@@ -27,6 +27,7 @@ const NAMED_MAX: usize = 20;
 /// Compares, at one position of the log, while the server goes on.
 pub(super) fn verify(admin: &Admin<'_>, hours: Option<Range<u32>>) -> anyhow::Result<Value> {
     let hours = hours.unwrap_or(0..u32::MAX);
+    admin.views.wait_caught_up(admin.log.durable_until());
     let checked = admin.log.verify().context("checking the log")?;
     let (until, kept) = admin.views.counters.export(&hours).context("reading the rollups")?;
     let derived = derive(admin, until)?;
@@ -58,6 +59,7 @@ pub(super) fn rebuild(admin: &Admin<'_>, hours: Option<Range<u32>>) -> anyhow::R
         first == 0 || hours.start > 0,
         "the log starts at offset {first}: older rollups cannot be derived again; name the hours with --from and --to"
     );
+    admin.views.wait_caught_up(admin.log.durable_until());
     let _applying = admin.views.applying.lock();
     checkpoint(admin)?;
     let until = admin.views.counters.applied_until();

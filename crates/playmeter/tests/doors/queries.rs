@@ -1,0 +1,138 @@
+//! Questions through the door: what was acknowledged is in the answer, in any zone, and provable from the log.
+
+use serde_json::{Value, json};
+
+use crate::client::Request;
+use crate::world::{World, now_ms};
+
+fn values(answer: &Value) -> Value {
+    answer["series"].as_array().expect("a list").iter().map(|series| series["values"].clone()).collect()
+}
+
+#[test]
+fn an_answer_includes_everything_acknowledged_before_the_question() {
+    let world = World::new();
+    for count in 1..=50 {
+        world.post(r#"{"event":"hit"}"#);
+        let answer = world.query(&json!({"metric": "hit", "last": "60m", "step": "all"})).json();
+        assert_eq!(answer["series"][0]["total"], count);
+    }
+}
+
+#[test]
+fn a_late_event_counts_in_its_own_minute_hour_and_day() {
+    let world = World::new();
+    let hour = (now_ms() - 3 * 24 * 3_600_000) / 3_600_000 * 3_600_000;
+    for minute in [5, 5, 7] {
+        let event = json!({"event": "hit", "ts": hour + minute * 60_000, "value": minute});
+        world.post(event.to_string());
+    }
+    let ask = |step: &str, measure: &str| {
+        let query = json!({"metric": "hit", "measure": measure, "step": step, "from": hour, "to": hour + 10 * 60_000});
+        values(&world.query(&query).json())
+    };
+    assert_eq!(ask("minute", "count"), json!([[0, 0, 0, 0, 0, 2, 0, 1, 0, 0]]));
+    assert_eq!(ask("hour", "sum"), json!([[17]]));
+    assert_eq!(ask("day", "max"), json!([[7]]));
+}
+
+#[test]
+fn one_dimension_breaks_down_while_another_filters() {
+    let world = World::new();
+    let event = |country: &str, platform: &str, player: &str| json!({"event": "hit", "country": country, "platform": platform, "player": player});
+    let events = json!([
+        event("FR", "web", "ann"),
+        event("FR", "web", "bo"),
+        event("FR", "ios", "ann"),
+        event("DE", "web", "ann"),
+    ]);
+    world.post(events.to_string());
+    let told = |query: Value| {
+        let answer = world.query(&query).json();
+        let series = answer["series"].as_array().expect("a list").clone();
+        series.iter().map(|series| format!("{} {}", series["key"], series["total"])).collect::<Vec<_>>()
+    };
+    let base = json!({"metric": "hit", "last": "60m", "step": "all", "by": ["country"]});
+    let with = |name: &str, value: Value| {
+        let mut query = base.clone();
+        query[name] = value;
+        query
+    };
+    assert_eq!(
+        told(with("where", json!({"platform": ["web"]}))),
+        [r#"{"country":"FR"} 2"#, r#"{"country":"DE"} 1"#]
+    );
+    assert_eq!(told(with("measure", json!("uniques"))), [r#"{"country":"FR"} 2"#, r#"{"country":"DE"} 1"#]);
+    assert_eq!(told(with("top", json!(1))), [r#"{"country":"FR"} 3"#, r#"{"country":"(other)"} 1"#]);
+}
+
+#[test]
+fn a_question_is_asked_by_get_as_well_and_answered_as_csv() {
+    let world = World::new();
+    world.post(r#"[{"event":"hit","platform":"web"},{"event":"hit","platform":"ios"}]"#);
+    let target = "/v1/query?metric=hit&last=60m&step=all&by=platform&where.platform=web";
+    let answer = world.ask(&Request::get(target).key(&world.secret_key).header("Accept", "text/csv"));
+    let text = answer.text();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!((answer.status, lines.len(), lines[0]), (200, 2, "time,platform,value"), "{text}");
+    assert!(lines[1].ends_with(",web,1"), "{text}");
+}
+
+#[test]
+fn a_wrong_question_names_its_field() {
+    let world = World::new();
+    for (query, field) in [
+        (json!({"metric": "hit", "step": "eon"}), "step"),
+        (json!({"metric": "hit", "tz": "Mars/Base"}), "tz"),
+        (json!({"metric": "hit", "measure": "luck"}), "measure"),
+        (json!({"metric": "hit", "by": ["shoe_size"]}), "by"),
+        (json!({"metric": "hit", "where": {"shoe_size": ["9"]}}), "where.shoe_size"),
+        (json!({"metric": "hit", "colour": "red"}), "colour"),
+        (json!({"metrics": [{"as": "A", "metric": "hit"}], "formula": "A / "}), "formula"),
+    ] {
+        let answer = world.query(&query);
+        assert_eq!((answer.status, answer.json()["field"].as_str()), (400, Some(field)), "{query}");
+    }
+}
+
+#[test]
+fn a_game_has_its_own_numbers_and_sees_no_others() {
+    let world = World::new();
+    world.post(r#"{"event":"hit"}"#);
+    world.command(&["games", "create", "other", "--json"]).json();
+    let made = world.command(&["keys", "create", "--game", "other", "--scopes", "query", "--json"]).json();
+    let key = made["secret_key"].as_str().expect("a secret key");
+    let request = Request::get("/v1/query?metric=hit&last=60m&step=all&game=demo").key(key);
+    assert_eq!(world.ask(&request).json()["series"][0]["total"], 0);
+}
+
+#[test]
+fn every_number_is_derived_again_from_the_log() {
+    let mut world = World::new();
+    let events: Vec<Value> = (0..500)
+        .map(|number| {
+            json!({
+                "event": (["start", "score", "$ping"][number % 3]), "player": format!("p{}", number % 40),
+                "country": (["FR", "DE"][number % 2]), "level": (number % 9).to_string(), "value": number as f64 / 7.0,
+                "ts": now_ms() - (number as i64 % 5) * 3_600_000,
+            })
+        })
+        .collect();
+    world.post(json!(events).to_string());
+    let agrees = |world: &World| {
+        let done = world.command(&["verify", "--json"]).json();
+        assert!(done["compared"].as_u64().expect("a number") > 50, "{done}");
+        done["agrees"].as_bool().expect("a yes or no")
+    };
+    assert!(agrees(&world));
+    let rebuilt = world.command(&["rebuild", "--json"]).json();
+    assert!(rebuilt["rows"].as_u64().expect("a number") > 50, "{rebuilt}");
+    assert!(agrees(&world));
+    world.kill9();
+    assert!(agrees(&world));
+    world.command(&["rebuild", "--json"]).json();
+    world.start();
+    assert!(agrees(&world));
+    let answer = world.query(&json!({"metric": "events", "last": "24h", "step": "all"})).json();
+    assert_eq!(answer["series"][0]["total"], 500);
+}

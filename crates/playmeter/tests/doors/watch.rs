@@ -1,0 +1,190 @@
+//! Subscriptions: a snapshot, then changes, and going on where a client was.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpStream;
+
+use serde_json::{Value, json};
+
+use crate::client::Request;
+use crate::world::World;
+
+/// One server-sent event.
+#[derive(Debug)]
+struct Told {
+    name: String,
+    id: String,
+    data: Value,
+}
+
+/// A stream of server-sent events.
+struct Watch {
+    lines: BufReader<Chunks>,
+}
+
+/// Undoes the chunked encoding.
+struct Chunks {
+    stream: BufReader<TcpStream>,
+    left: usize,
+}
+
+impl Read for Chunks {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        if self.left == 0 {
+            let mut line = String::new();
+            while line.trim().is_empty() {
+                line.clear();
+                if self.stream.read_line(&mut line)? == 0 {
+                    return Ok(0);
+                }
+            }
+            self.left = usize::from_str_radix(line.trim(), 16).expect("the length of a chunk");
+        }
+        let len = bytes.len().min(self.left);
+        let read = self.stream.read(&mut bytes[..len])?;
+        self.left -= read;
+        Ok(read)
+    }
+}
+
+impl Watch {
+    fn open(world: &World, what: &str, last_event_id: Option<&str>) -> Watch {
+        let mut request = Request::get(format!("/v1/watch?{what}")).key(&world.secret_key);
+        if let Some(id) = last_event_id {
+            request = request.header("Last-Event-ID", id);
+        }
+        let mut connection = world.connect();
+        connection.send(&request.bytes()).expect("the server reads");
+        let mut stream = BufReader::new(connection.writer());
+        let mut line = String::new();
+        stream.read_line(&mut line).expect("an answer");
+        assert!(line.starts_with("HTTP/1.1 200"), "{line}");
+        while line != "\r\n" {
+            line.clear();
+            stream.read_line(&mut line).expect("a head");
+        }
+        Watch { lines: BufReader::new(Chunks { stream, left: 0 }) }
+    }
+
+    fn next(&mut self) -> Told {
+        let mut told = Told { name: String::new(), id: String::new(), data: Value::Null };
+        loop {
+            let mut line = String::new();
+            assert!(self.lines.read_line(&mut line).expect("a line in time") > 0, "the stream ended");
+            match line.trim_end().split_once(": ") {
+                Some(("event", name)) => told.name = name.into(),
+                Some(("id", id)) => told.id = id.into(),
+                Some(("data", data)) => told.data = serde_json::from_str(data).expect("JSON"),
+                _ if line == "\n" && !told.name.is_empty() => return told,
+                _ => {}
+            }
+        }
+    }
+
+    /// The next message of this subscription for which `wanted` holds.
+    fn until(&mut self, sub: &str, wanted: impl Fn(&Told) -> bool) -> Told {
+        loop {
+            let told = self.next();
+            if told.data["sub"] == sub && wanted(&told) {
+                return told;
+            }
+        }
+    }
+}
+
+const HITS: &str = "query=%7B%22metric%22%3A%22hit%22%2C%22last%22%3A%2260m%22%2C%22step%22%3A%22all%22%7D";
+
+fn total(told: &Told) -> u64 {
+    let totals = &told.data["totals"][0]["total"];
+    let series = &told.data["series"][0]["total"];
+    totals.as_f64().or(series.as_f64()).unwrap_or(0.0) as u64
+}
+
+#[test]
+fn a_query_is_told_whole_and_then_what_changes() {
+    let world = World::new();
+    world.post(r#"{"event":"hit"}"#);
+    let mut watch = Watch::open(&world, HITS, None);
+    let snapshot = watch.next();
+    assert_eq!((snapshot.name.as_str(), total(&snapshot)), ("snapshot", 1));
+    world.post(r#"[{"event":"hit"},{"event":"hit"}]"#);
+    let change = watch.until("query0", |told| total(told) == 3);
+    assert!(["change", "reset"].contains(&change.name.as_str()), "{change:?}");
+}
+
+#[test]
+fn the_last_events_come_with_their_outcomes() {
+    let world = World::new();
+    let mut watch = Watch::open(&world, "events=1", None);
+    assert_eq!(watch.next().data["events"], json!([]));
+    world.post(r#"[{"event":"hit","player":"ann","value":3},{"event":"hit","nonsense":1}]"#);
+    let mut outcomes = Vec::new();
+    while outcomes.len() < 2 {
+        let change = watch.until("events", |told| told.name == "change");
+        let added = change.data["added"].as_array().expect("a list").clone();
+        outcomes.extend(added.iter().map(|event| format!("{} {}", event["outcome"], event["reason"])));
+    }
+    outcomes.sort();
+    assert_eq!(outcomes, [r#""accepted" null"#, r#""invalid" "unknown_field""#]);
+}
+
+#[test]
+fn players_online_and_the_accounting_move_with_an_event() {
+    let world = World::new();
+    let mut watch = Watch::open(&world, "online=1&load=1", None);
+    world.post(r#"{"event":"hit","player":"ann"}"#);
+    watch.until("online", |told| told.data["online"] == 1);
+    let load = watch.until("load", |told| told.data["totals"]["accepted"] == 1);
+    assert_eq!(load.data["totals"]["received"], 1);
+}
+
+#[test]
+fn a_client_that_was_away_goes_on_where_it_was() {
+    let world = World::new();
+    let mut watch = Watch::open(&world, HITS, None);
+    watch.next();
+    world.post(r#"{"event":"hit"}"#);
+    let seen = watch.until("query0", |told| total(told) == 1);
+    drop(watch);
+    world.post(r#"{"event":"hit"}"#);
+    let mut again = Watch::open(&world, HITS, Some(&seen.id));
+    let missed = again.until("query0", |told| total(told) == 2);
+    assert!(["change", "reset"].contains(&missed.name.as_str()), "{missed:?}");
+}
+
+#[test]
+fn after_a_restart_the_whole_is_told_again() {
+    let mut world = World::new();
+    world.post(r#"{"event":"hit"}"#);
+    let id = Watch::open(&world, HITS, None).next().id;
+    world.restart();
+    let told = Watch::open(&world, HITS, Some(&id)).next();
+    assert_eq!((told.name.as_str(), total(&told)), ("reset", 1));
+}
+
+#[test]
+fn equal_subscriptions_share_one_computation() {
+    let world = World::new();
+    let mut watches: Vec<Watch> = (0..20).map(|_| Watch::open(&world, HITS, None)).collect();
+    watches.iter_mut().for_each(|watch| drop(watch.next()));
+    let metrics = world.ask(&Request::get("/metrics")).text();
+    assert!(metrics.contains("\nplaymeter_subscriptions 1\n"), "{metrics}");
+    world.post(r#"{"event":"hit"}"#);
+    let ids: Vec<String> =
+        watches.iter_mut().map(|watch| watch.until("query0", |told| total(told) == 1).id).collect();
+    assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+}
+
+#[test]
+fn what_cannot_be_watched_is_named() {
+    let world = World::new();
+    let ask =
+        |what: &str| world.ask(&Request::get(format!("/v1/watch?{what}")).key(&world.secret_key)).json();
+    for (what, field) in [
+        ("weather=1", json!("weather")),
+        ("query=%7B%22metric%22%3A%22hit%22%2C%22step%22%3A%22eon%22%7D", json!("step")),
+        ("", json!(null)),
+    ] {
+        let problem = ask(what);
+        assert_eq!((problem["status"].clone(), problem["field"].clone()), (json!(400), field), "{what}");
+    }
+}
