@@ -1,4 +1,4 @@
-"""Invented players and what they send: good events, repeated, late, and broken ones, each with what has to come of it."""
+"""Invented players and what they send: events good, repeated, late and broken, each with what has to come of it."""
 
 import json
 import threading
@@ -265,4 +265,5 @@ def rfc3339(ts_ms, rng=None):
     hours = rng.choice([0, 2, -7]) if rng else 0
     zone = timezone(timedelta(hours=hours))
     time = datetime.fromtimestamp(ts_ms // 1000, timezone.utc).astimezone(zone)
-    return time.strftime("%Y-%m-%dT%H:%M:%S") + f".{ts_ms % 1000:03d}" + (time.strftime("%z")[:3] + ":00" if hours else "Z")
+    offset = f"{hours:+03d}:00" if hours else "Z"
+    return f"{time:%Y-%m-%dT%H:%M:%S}.{ts_ms % 1000:03d}{offset}"

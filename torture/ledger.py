@@ -1,7 +1,7 @@
 """What was sent and what became of it, in a file that is synced before the next crash.
 
-One line an event and answer: `game class id hash outcome`. The hash is that of the content that the server is expected
-to store. `acked` and `duplicate` are what the server answered; `invalid:REASON` and `late:REASON` were refused; `unknown`
+One line an event and answer: `game class id hash outcome`. The hash is that of the content that the server is
+expected to store. `acked` and `duplicate` are what the server answered; `invalid:REASON` and `late:REASON` were refused; `unknown`
 had no answer, or one that asks to send again, and may or may not be stored.
 """
 

@@ -9,8 +9,8 @@
 | `drop_checkpoint`   | views are kept without their place in the log  | `kill.py`: a restart counts them again     |
 | `ack_before_sync`   | answers before `fdatasync`                     | power cuts of `crates/log/tests/crash`     |
 
-`kill -9` cannot find the last one: what a process has written, the system keeps. Ends with `N passed, M failed`; the exit
-code is 0 only if every plant was found, and the same binary without a plant passes.
+`kill -9` cannot find the last one: what a process has written, the system keeps. Ends with `N passed, M failed`; the
+exit code is 0 only if every plant was found, and the same binary without a plant passes.
 """
 
 import argparse
@@ -72,8 +72,8 @@ def is_found(binary, plant, given):
 
 def is_found_by_power_cuts(target_dir):
     """Runs the log's own crash images, of a log that answers too early."""
-    command = [CARGO, "test", "--locked", "-p", "playmeter-log", "--features", "plants", "--target-dir", str(target_dir)]
-    command += ["--test", "crash", POWER_CUT_TEST]
+    command = [CARGO, "test", "--locked", "-p", "playmeter-log", "--features", "plants"]
+    command += ["--target-dir", str(target_dir), "--test", "crash", POWER_CUT_TEST]
     done = subprocess.run(command, cwd=REPOSITORY, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     found = done.returncode == 0 and "1 passed" in done.stdout
     return [] if found else done.stdout.splitlines()[-20:]

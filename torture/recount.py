@@ -20,7 +20,8 @@ from views import Questions, Recount
 NAMED_MAX = 5
 OUTCOMES = ("accepted", "duplicate", "late", "limited", "invalid")
 # The stored numbers of reasons, with the outcome that counts them.
-REASONS = {1: ("duplicate", "seen_before"), 2: ("late", "too_old"), 3: ("limited", "rate_limit"), 4: ("limited", "daily_quota")}
+REASONS = {1: ("duplicate", "seen_before"), 2: ("late", "too_old")}
+REASONS |= {3: ("limited", "rate_limit"), 4: ("limited", "daily_quota")}
 REASONS |= {
     code: ("invalid", reason)
     for code, reason in {

@@ -99,7 +99,8 @@ class Counting(unittest.TestCase):
         return [sessions.observe(player, name, 600_000 + at_s) for at_s, player, name in steps]
 
     def test_a_session_begins_with_its_start_or_after_half_an_hour_of_silence(self):
-        told = self.sessions((0, "ann", "$session_start"), (60, "ann", "$ping"), (70, "ann", "$session_end"), (80, "ann", "x"))
+        steps = (0, "$session_start"), (60, "$ping"), (70, "$session_end"), (80, "x")
+        told = self.sessions(*((at_s, "ann", name) for at_s, name in steps))
         self.assertEqual(told, [(True, 0), (False, 60), (False, 10), (True, 0)])
         told = self.sessions((0, "ann", "x"), (1799, "ann", "x"), (3599, "ann", "x"))
         self.assertEqual(told, [(True, 0), (False, 1799), (True, 0)])
