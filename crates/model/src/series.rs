@@ -17,7 +17,8 @@ pub enum Cut {
     /// One row per value of a dimension; events without it stand in the row with the empty value.
     By(Dimension),
     /// One row per combination of all dimensions' values, joined by [`TUPLE_SEPARATOR`] in the order of
-    /// [`Dimension::ALL`]. These rows have counts and values, but no players.
+    /// [`Dimension::ALL`]. These rows have counts and values, but no players; and
+    /// [`EVENTS`] has none of them, because they are the sums of those of each event.
     Tuple,
 }
 

@@ -180,13 +180,17 @@ impl Query {
             return Err(QueryError::new("measure", message));
         }
         let name = asked.as_name.clone().unwrap_or_else(|| asked.metric.clone());
-        Ok(Metric { name, source: self.source(&asked.metric)?, measured })
+        Ok(Metric { name, source: self.source(&asked.metric, cut)?, measured })
     }
 
-    fn source(&self, metric: &str) -> Result<Source, QueryError> {
+    fn source(&self, metric: &str, cut: Cut) -> Result<Source, QueryError> {
         let named = self.filter.iter().find(|(by, _)| *by == By::Event);
         let by_event = self.by.contains(&By::Event);
         if !by_event && named.is_none() {
+            // All events together have no rows by several dimensions: they are the sum of those of each event.
+            if cut == Cut::Tuple && stored_name(metric) == EVENTS {
+                return Ok(Source::EveryEvent);
+            }
             return Ok(Source::One(stored_name(metric).to_owned()));
         }
         if !matches!(metric, "events" | "players") {
