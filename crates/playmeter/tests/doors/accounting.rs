@@ -137,8 +137,8 @@ fn each_game_has_books_of_its_own() {
 }
 
 #[test]
-fn metrics_count_events_by_reason_and_requests_by_status() {
-    let world = World::new();
+fn metrics_count_events_by_reason_and_requests_by_status_since_the_start() {
+    let mut world = World::new();
     world.post(r#"[{"event":"win"},{"event":"win"},{"event":""}]"#);
     world.post("{");
     world.post_as("pm_pk_wrong", "{}");
@@ -154,4 +154,26 @@ fn metrics_count_events_by_reason_and_requests_by_status() {
     ] {
         assert!(metrics.lines().any(|other| other == line), "{line}\n{metrics}");
     }
+    world.kill9();
+    world.start();
+    world.load();
+    let metrics = world.ask(&Request::get("/metrics")).text();
+    let counted: Vec<&str> =
+        metrics.lines().filter(|line| line.starts_with("playmeter_events_total")).collect();
+    assert!(counted.is_empty(), "what is read again from the log came before this start: {counted:?}");
+}
+
+#[test]
+fn the_books_of_a_year_are_answered_and_those_of_all_times_are_not() {
+    let world = World::new();
+    world.post(r#"[{"event":"win"},{"event":""}]"#);
+    let now = crate::world::now_ms();
+    let day = 24 * 3_600_000;
+    let load = |from: i64, to: i64| {
+        world.ask(&Request::get(format!("/v1/load?from={from}&to={to}")).key(&world.secret_key))
+    };
+    assert_eq!(load(now - 365 * day, now + day).json()["totals"]["received"], 2);
+    assert_eq!(load(0, now).told(), "400 invalid_field (from)");
+    assert_eq!(load(now, 253_402_300_799_000).told(), "400 invalid_field (from)");
+    assert_eq!(load(now, now - day).json()["totals"]["received"], 0);
 }

@@ -61,12 +61,13 @@ fn a_full_disk_refuses_events_answers_questions_and_recovers_by_itself() {
     let root = tempfile::tempdir().expect("a temporary folder");
     let data = root.path().join("data");
     std::fs::create_dir(&data).expect("a folder");
-    let Some(_tmpfs) = Tmpfs::mount(&data, 96) else { return };
+    let Some(tmpfs) = Tmpfs::mount(&data, 96) else { return };
     let ballast = data.join("ballast");
     std::fs::write(&ballast, vec![1; 40 << 20]).expect("there is room for it");
     let settings = "[log]\nsegment_bytes = 8388608\nfree_bytes_min = 8388608\n";
     std::fs::write(root.path().join("playmeter.toml"), settings).expect("a file");
-    let mut world = World::on(root, &[]);
+    // What comes later goes earlier: the folder can be removed when nothing is mounted in it.
+    let (mut world, _tmpfs) = (World::on(root, &[]), tmpfs);
     let mut acknowledged = Vec::new();
     let refused = loop {
         let told = send(&world, &mut acknowledged);

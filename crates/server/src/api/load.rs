@@ -22,6 +22,8 @@ use crate::time::{now_ms, parse_time, rfc3339};
 use crate::views::Views;
 
 const DAY_MINUTES: i64 = 24 * 60;
+/// One answer adds up hours of some hundred counts.
+const DAYS_MAX: i64 = 400;
 
 /// The accounts of a game over a range of minutes.
 #[derive(Clone, Debug, PartialEq)]
@@ -102,8 +104,11 @@ pub async fn get(
     let today = now - now.rem_euclid(DAY_MINUTES * 60_000);
     let from = time("from", asked.from.as_deref())?.unwrap_or(today);
     let until = time("to", asked.to.as_deref())?.unwrap_or(today + DAY_MINUTES * 60_000);
-    let totals =
-        Totals::of(&shared.views, &access.game, from.div_euclid(60_000), (until + 59_999).div_euclid(60_000));
+    let minutes = from.div_euclid(60_000)..(until + 59_999).div_euclid(60_000);
+    if minutes.end - minutes.start > DAYS_MAX * DAY_MINUTES {
+        return Err(Problem::invalid(format!("at most {DAYS_MAX} days are answered at once")).field("from"));
+    }
+    let totals = Totals::of(&shared.views, &access.game, minutes.start, minutes.end);
     let mut answer = totals.map_err(|failure| Problem::internal(failure.to_string()))?.json();
     let position = shared.views.counters.applied_until();
     answer["as_of"] = json!({ "position": format!("0/{position}"), "time": rfc3339(now) });

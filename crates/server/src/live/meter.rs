@@ -100,6 +100,11 @@ impl Meter {
         games.entry(batch.game).or_default().add((batch.received_ms / 1000).max(0) as u64, accepted, refused);
     }
 
+    /// What has been counted so far was read again from the log; whoever adds up these counts over restarts has it.
+    pub fn begin(&self) {
+        self.since_start.lock().clear();
+    }
+
     /// All counts since the start of the process.
     pub fn since_start(&self) -> BTreeMap<Counted, u64> {
         self.since_start.lock().clone()
