@@ -485,10 +485,10 @@ mod tests {
              8 start ann FR - -",
             &[Cut::Total],
             expect![[r#"
-                7 score '' 2 sum 15 players 2
                 7 $events '' 2 sum - players 2
-                8 start '' 1 sum - players 1
+                7 score '' 2 sum 15 players 2
                 8 $events '' 1 sum - players 1
+                8 start '' 1 sum - players 1
             "#]],
         );
     }
@@ -501,10 +501,10 @@ mod tests {
              7 score ann FR 3 1",
             &[Cut::By(Dimension::Country)],
             expect![[r#"
-                7 score 'FR' 2 sum 11 players 1
                 7 $events 'FR' 2 sum - players 1
-                7 score 'DE' 1 sum 5 players 1
+                7 score 'FR' 2 sum 11 players 1
                 7 $events 'DE' 1 sum - players 1
+                7 score 'DE' 1 sum 5 players 1
             "#]],
         );
     }
@@ -515,9 +515,10 @@ mod tests {
             "7 score ann - - 10",
             &[Cut::By(Dimension::Level), Cut::Tuple],
             expect![[r#"
-                7 score '' 1 sum 10 players 1
-                7 score ',,,,' 1 sum 10 players 0
                 7 $events '' 1 sum - players 1
+                7 score '' 1 sum 10 players 1
+                7 $events ',,,,' 1 sum - players 0
+                7 score ',,,,' 1 sum 10 players 0
             "#]],
         );
     }

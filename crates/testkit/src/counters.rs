@@ -64,7 +64,7 @@ impl State {
         let value = self.admitted_value(row, &metric, hour / 24);
         let metric = (metric.len() as u8, metric);
         let key = Key { game: row.game, cut: row.cut.code(), metric, hour, value };
-        self.rows.entry(key).or_default().apply((row.minute % 60) as u8, row.since, row.cell);
+        self.rows.entry(key).or_default().apply((row.minute % 60) as u8, row.since, &row.cell());
     }
 
     fn admitted_metric(&mut self, game: u32, metric: &str, day: u32) -> String {
@@ -154,7 +154,7 @@ impl Counters for MemoryCounters {
             for (key, block) in rows {
                 for (minute, cell) in slots(key.hour, block, select.level) {
                     if minutes.contains(&minute) {
-                        visit(&key.value, minute, cell);
+                        visit(&key.value, minute, &cell);
                     }
                 }
             }
@@ -200,10 +200,12 @@ impl Checkpoint for Frozen {
     }
 }
 
-fn slots(hour: u32, block: &HourBlock, level: Level) -> Vec<(u32, &Cell)> {
+fn slots(hour: u32, block: &HourBlock, level: Level) -> Vec<(u32, Cell)> {
     match level {
-        Level::Hour => vec![(hour * 60, block.total())],
-        Level::Minute => block.slots().map(|(slot, cell)| (hour * 60 + u32::from(slot), cell)).collect(),
+        Level::Hour => vec![(hour * 60, block.total().into_owned())],
+        Level::Minute => {
+            block.slots().map(|(slot, cell)| (hour * 60 + u32::from(slot), cell.clone())).collect()
+        }
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) struct StoredRow {
 impl StoredRow {
     fn visit(&self, level: Level, minutes: &Range<u32>, hour: u32, visit: &mut dyn FnMut(&str, u32, &Cell)) {
         match level {
-            Level::Hour => visit(&self.value, hour * 60, self.block.total()),
+            Level::Hour => visit(&self.value, hour * 60, &self.block.total()),
             Level::Minute => {
                 for (slot, cell) in self.block.slots() {
                     let minute = hour * 60 + u32::from(slot);
@@ -168,7 +168,7 @@ impl Groups {
         let resident = self.groups[group].as_mut().expect("places of groups come from the index");
         *resident.used.get_mut() = true;
         let found = &mut resident.rows[row];
-        found.block.apply((delta.minute % 60) as u8, delta.since, delta.cell);
+        found.block.add((delta.minute % 60) as u8, delta.since, |cell| delta.add_to(cell));
         if !found.changed {
             found.changed = true;
             self.changed.push((group as u32, row as u32));

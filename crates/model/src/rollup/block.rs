@@ -1,5 +1,7 @@
 //! One series in one hour, by the minute, or in one day, by the hour.
 
+use std::borrow::Cow;
+
 use super::bytes::{Corrupt, Members, Reader, put_packed, put_set, put_signed, put_varint, varint_bytes};
 use super::players::{self, Players};
 use super::{Bucket, Cell, Distinct, Numbers, Quantiles, Values};
@@ -9,24 +11,27 @@ pub type HourBlock = Block<60>;
 /// A day of a series: 24 hours.
 pub type DayBlock = Block<24>;
 
-/// The slots of a series, at most 63, and their total, which is always the sum of the slots.
+/// The slots of a series, at most 60, and their total, which is always the sum of the slots.
 ///
 /// Equal events give equal bytes, in whatever order and however cut they came. Only slots in which
 /// something happened take memory.
 #[derive(Clone, Debug)]
 pub struct Block<const SLOTS: usize> {
     since: u64,
-    /// A bit for each slot that has a cell.
+    /// A bit for each slot that has a cell, and [`SUMMED`].
     present: u64,
+    /// Of each slot that has one, ascending. Behind them, once there are two, the sum of all but the last of them:
+    /// what happens now is added once, and once more when the next slot begins.
     cells: Vec<Cell>,
-    /// Kept once there are two cells; until then the only cell is the total.
-    total: Cell,
 }
+
+/// The last slot is in the sum as well, as it is after reading: what is looked at often is not added up each time.
+const SUMMED: u64 = 1 << 63;
 
 impl<const SLOTS: usize> Default for Block<SLOTS> {
     fn default() -> Self {
-        const { assert!(SLOTS > 0 && SLOTS < 64, "slots are bits of a word, their number is six bits") };
-        Block { since: u64::MAX, present: 0, cells: Vec::new(), total: Cell::default() }
+        const { assert!(SLOTS > 0 && SLOTS <= 60, "slots are bits of a word, their number is six bits") };
+        Block { since: u64::MAX, present: 0, cells: Vec::new() }
     }
 }
 
@@ -40,24 +45,31 @@ impl<const SLOTS: usize> Block<SLOTS> {
     /// Counts one event of this log offset in its slot and in the total; see [`Cell::observe`].
     #[inline]
     pub fn observe(&mut self, slot: u8, offset: u64, player: Option<u64>, value: Option<(f64, Bucket)>) {
-        let (cell, total) = self.touch(slot, offset);
-        cell.observe(player, value);
-        if let Some(total) = total {
-            total.observe(player, value);
-        }
+        self.add(slot, offset, |cell| cell.observe(player, value));
     }
 
     /// Adds what happened in a slot to it and to the total. `since` is the lowest log offset among the
     /// events of `delta` themselves, not of the batch they came in.
     pub fn apply(&mut self, slot: u8, since: u64, delta: &Cell) {
         self.since = self.since.min(since);
-        if delta.is_empty() {
-            return;
+        if !delta.is_empty() {
+            self.add(slot, since, |cell| cell.merge(delta));
         }
-        let (cell, total) = self.touch(slot, since);
-        cell.merge(delta);
-        if let Some(total) = total {
-            total.merge(delta);
+    }
+
+    /// The same for whatever `add` adds to an empty cell, which must not be nothing. It may be asked twice.
+    #[inline]
+    pub fn add(&mut self, slot: u8, since: u64, add: impl Fn(&mut Cell)) {
+        assert!(usize::from(slot) < SLOTS, "slot {slot} of {SLOTS}");
+        self.since = self.since.min(since);
+        let place = self.place(slot);
+        if self.present >> slot & 1 == 0 {
+            self.insert(slot, place);
+        }
+        add(&mut self.cells[place]);
+        let slots = self.slots_in_use();
+        if slots > 1 && (place + 1 < slots || self.present & SUMMED != 0) {
+            add(&mut self.cells[slots]);
         }
     }
 
@@ -73,10 +85,16 @@ impl<const SLOTS: usize> Block<SLOTS> {
     }
 
     /// All slots together.
-    pub fn total(&self) -> &Cell {
-        match &self.cells[..] {
-            [only] => only,
-            _ => &self.total,
+    pub fn total(&self) -> Cow<'_, Cell> {
+        match self.slots_in_use() {
+            0 => Cow::Owned(Cell::default()),
+            1 => Cow::Borrowed(&self.cells[0]),
+            slots if self.present & SUMMED != 0 => Cow::Borrowed(&self.cells[slots]),
+            slots => {
+                let mut total = self.cells[slots].clone();
+                total.merge(&self.cells[slots - 1]);
+                Cow::Owned(total)
+            }
         }
     }
 
@@ -89,7 +107,7 @@ impl<const SLOTS: usize> Block<SLOTS> {
     /// The slots in which something happened, ascending.
     pub fn slots(&self) -> impl Iterator<Item = (u8, &Cell)> + Clone {
         // A correction may have emptied a cell.
-        let all = (0..SLOTS as u8).filter(|slot| self.present >> slot & 1 == 1).zip(&self.cells);
+        let all = Members(self.present & !SUMMED).zip(&self.cells);
         all.filter(|(_, cell)| !cell.is_empty())
     }
 
@@ -101,20 +119,11 @@ impl<const SLOTS: usize> Block<SLOTS> {
     /// What it keeps outside of itself.
     pub fn heap_bytes(&self) -> usize {
         let cells = self.cells.iter().map(Cell::heap_bytes).sum::<usize>();
-        self.cells.capacity() * size_of::<Cell>() + cells + self.total.heap_bytes()
+        self.cells.capacity() * size_of::<Cell>() + cells
     }
 
-    /// The cell of a slot, and the total if it is one of its own.
-    #[inline]
-    fn touch(&mut self, slot: u8, since: u64) -> (&mut Cell, Option<&mut Cell>) {
-        assert!(usize::from(slot) < SLOTS, "slot {slot} of {SLOTS}");
-        self.since = self.since.min(since);
-        let place = self.place(slot);
-        if self.present >> slot & 1 == 0 {
-            self.insert(slot, place);
-        }
-        let total = (self.cells.len() > 1).then_some(&mut self.total);
-        (&mut self.cells[place], total)
+    fn slots_in_use(&self) -> usize {
+        (self.present & !SUMMED).count_ones() as usize
     }
 
     fn place(&self, slot: u8) -> usize {
@@ -123,12 +132,24 @@ impl<const SLOTS: usize> Block<SLOTS> {
 
     #[cold]
     fn insert(&mut self, slot: u8, place: usize) {
-        if let [only] = &self.cells[..] {
-            self.total = only.clone();
+        let slots = self.slots_in_use();
+        let sum = usize::from(slots == 1);
+        // Exactly one at first: most series of an hour are touched in one minute.
+        self.cells.reserve_exact(if self.cells.len() + sum < self.cells.capacity() {
+            0
+        } else {
+            slots.max(1) + sum
+        });
+        if slots == 1 {
+            self.cells.push(Cell::default());
         }
-        if self.cells.len() == self.cells.capacity() {
-            // From one on: most series of an hour are touched in one minute.
-            self.cells.reserve_exact(self.cells.len().max(1));
+        let is_last = slots > 0 && place == slots;
+        if is_last && self.present & SUMMED == 0 {
+            let (cells, sum) = self.cells.split_at_mut(slots);
+            sum[0].merge(&cells[slots - 1]);
+        }
+        if is_last || slots == 1 {
+            self.present &= !SUMMED;
         }
         self.cells.insert(place, Cell::default());
         self.present |= 1 << slot;
@@ -166,7 +187,9 @@ impl<const SLOTS: usize> Block<SLOTS> {
     pub fn decode(bytes: &[u8]) -> Result<Block<SLOTS>, Corrupt> {
         let stored = StoredBlock::<SLOTS>::open(bytes)?;
         let mut block = Block { since: stored.since, present: stored.slots, ..Block::default() };
-        block.cells = Members(stored.slots).map(|slot| stored.cell(slot)).collect();
+        let slots = stored.slots.count_ones() as usize;
+        block.cells.reserve_exact(slots + usize::from(slots > 1));
+        block.cells.extend(Members(stored.slots).map(|slot| stored.cell(slot)));
         for (slot, values) in stored.values()? {
             block.cell(slot)?.values = Some(Box::new(values));
         }
@@ -176,10 +199,13 @@ impl<const SLOTS: usize> Block<SLOTS> {
         if block.cells.iter().any(Cell::is_empty) {
             return Err(Corrupt("nothing happened in a slot"));
         }
-        if let [_, _, ..] = &block.cells[..] {
-            block.cells.iter().for_each(|cell| block.total.merge(cell));
+        if block.cells.len() > 1 {
+            let mut total = Cell::default();
+            block.cells.iter().for_each(|cell| total.merge(cell));
+            block.cells.push(total);
+            block.present |= SUMMED;
         }
-        stored.check_total(&block.total).map(|()| block)
+        stored.check_total(&block.total()).map(|()| block)
     }
 
     fn cell(&mut self, slot: u8) -> Result<&mut Cell, Corrupt> {
@@ -448,7 +474,7 @@ mod tests {
     fn check(events: &str, expected: Expect) {
         let block: HourBlock = block_of(&events_of(events));
         let slots = block.slots().map(|(slot, cell)| format!("{slot:02}: {}\n", tell(cell)));
-        let text = slots.chain([format!("all: {} since {}", tell(block.total()), block.since())]);
+        let text = slots.chain([format!("all: {} since {}", tell(&block.total()), block.since())]);
         expected.assert_eq(&text.collect::<String>());
         assert_eq!(HourBlock::decode(&bytes(&block)), Ok(block));
     }
@@ -582,10 +608,10 @@ mod tests {
             let block: DayBlock = block_of(&events);
             let mut sum = Cell::default();
             block.slots().for_each(|(_, cell)| sum.merge(cell));
-            prop_assert_eq!(block.total(), &sum);
+            prop_assert_eq!(&*block.total(), &sum);
             let mut all = Cell::default();
             events.iter().for_each(|event| all.observe(event.player(), event.value()));
-            prop_assert_eq!(block.total(), &all);
+            prop_assert_eq!(&*block.total(), &all);
         }
 
         #[test]

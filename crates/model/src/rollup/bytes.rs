@@ -68,6 +68,7 @@ pub(crate) fn put_set<const LEN: usize>(out: &mut Vec<u8>, set: u64) {
 }
 
 /// The members of a set, ascending.
+#[derive(Clone)]
 pub(crate) struct Members(pub u64);
 
 impl Iterator for Members {

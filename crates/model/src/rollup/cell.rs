@@ -41,6 +41,15 @@ impl Cell {
         }
     }
 
+    /// Adds finite values of events that are counted already, each with its bucket.
+    pub fn observe_values(&mut self, values: impl Iterator<Item = (f64, Bucket)>) {
+        let mut values = values.peekable();
+        if values.peek().is_some() {
+            let own = self.values.get_or_insert_default();
+            values.for_each(|(value, bucket)| own.observe(value, bucket));
+        }
+    }
+
     /// Adds all that `other` has.
     pub fn merge(&mut self, other: &Cell) {
         self.count = self.count.wrapping_add(other.count);

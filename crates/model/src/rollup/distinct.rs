@@ -152,8 +152,14 @@ impl From<Registers> for Distinct {
 impl FromIterator<u64> for Distinct {
     fn from_iter<T: IntoIterator<Item = u64>>(hashes: T) -> Self {
         let mut distinct = Distinct::default();
-        hashes.into_iter().for_each(|hash| distinct.insert(hash));
+        distinct.extend(hashes);
         distinct
+    }
+}
+
+impl Extend<u64> for Distinct {
+    fn extend<T: IntoIterator<Item = u64>>(&mut self, hashes: T) {
+        hashes.into_iter().for_each(|hash| self.insert(hash));
     }
 }
 
