@@ -126,7 +126,7 @@ impl Connection {
 
     fn more(&mut self) -> io::Result<()> {
         let mut bytes = [0; 16 << 10];
-        match self.stream.read(&mut bytes)? {
+        match read(&mut self.stream, &mut bytes)? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             len => {
                 self.unread.extend_from_slice(&bytes[..len]);
@@ -143,9 +143,19 @@ impl Connection {
     /// Whether the server has closed this connection without a word; waits for it.
     pub fn is_closed_silently(&mut self) -> bool {
         let mut bytes = [0; 1];
-        match self.stream.read(&mut bytes) {
+        match read(&mut self.stream, &mut bytes) {
             Ok(len) => len == 0,
             Err(failure) => failure.kind() == io::ErrorKind::ConnectionReset,
+        }
+    }
+}
+
+/// With a time-out set, the kernel does not go on by itself after an interruption.
+fn read(stream: &mut TcpStream, bytes: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match stream.read(bytes) {
+            Err(failure) if failure.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
         }
     }
 }
