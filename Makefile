@@ -18,6 +18,9 @@ run: build ## Build and serve on 127.0.0.1:8080 with a demo game.
 build: web geo ## Build the program.
 	$(CARGO) build --release --locked --bin playmeter
 
+$(BINARY):
+	$(MAKE) build
+
 web: web/dist/index.html ## Build the dashboard.
 
 web/node_modules/.package-lock.json: web/package.json web/package-lock.json
@@ -33,18 +36,20 @@ geo/node_modules/.package-lock.json: geo/package.json geo/package-lock.json
 	cd geo && npm ci --no-fund --no-audit
 	@touch $@
 
-test: build test-rust test-torture test-web ## Run every test; installs what it needs.
+# The Rust tests build the program as well: it is built once.
+test: test-rust ## Run every test; installs what it needs.
+	$(MAKE) test-torture test-web
 	@echo "all tests passed"
 
 test-rust: web geo
 	$(CARGO) test --release --locked --workspace
 
-test-torture: build
+test-torture: | $(BINARY)
 	python3 -m unittest discover -s torture -p 'test_*.py'
 	python3 torture/kill.py --binary $(BINARY) --cycles 20 --seconds-max 1.0
 	python3 torture/plants.py
 
-test-web: build tools
+test-web: tools | $(BINARY)
 	cd web && npm run check && npm test && npm run size
 	scripts/with-server $(BINARY) -- npm --prefix web run e2e
 
