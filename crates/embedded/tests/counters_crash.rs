@@ -254,7 +254,10 @@ fn tear(before: &Path, torn: &Path, seed: u64) {
                 _ => seed > 20 && number == 0,
             };
             if is_lost {
-                new.copy_from_slice(old);
+                // The last sector of a file that grew was shorter before; what is behind its old end reads as zeros.
+                let (was_there, grown) = new.split_at_mut(old.len().min(new.len()));
+                was_there.copy_from_slice(&old[..was_there.len()]);
+                grown.fill(0);
             }
         }
         fs::write(&path, new).expect("a file");
