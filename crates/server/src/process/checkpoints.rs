@@ -9,7 +9,7 @@ use log::Log;
 use model::ports::counters::Checkpoint;
 use tracing::{error, warn};
 
-use super::SESSIONS;
+use super::{SESSIONS, give_way};
 use crate::line::Claims;
 use crate::views::Views;
 
@@ -67,6 +67,7 @@ impl Checkpoints {
         let mut checkpoint = self.freeze(applied_until);
         let (views, log, ids) = (Arc::clone(&self.views), self.log.clone(), Arc::clone(&self.ids_remembered));
         let work = move || {
+            give_way();
             while let Err(failure) = checkpoint.commit() {
                 error!(%failure, "a checkpoint could not be written; trying again");
                 std::thread::sleep(RETRY);
