@@ -2,7 +2,7 @@
 //! `cargo run --release -p playmeter-embedded --example counters -- increments|day|stream [--json] [--series N]`
 //!
 //! `increments` (or `3a`): events that touch 14 counters each, spread over all series, in additions of 20,000 events.
-//! `day` (or `3b`): the same load each minute of a day and the first hours of the next, with checkpoints.
+//! `day` (or `3b`): the same load in each minute of three days, with checkpoints.
 //! `stream`: the events of a game as they come: names, dimensions, players, values.
 //!
 //! The last line is a JSON object of all figures; `--json` puts each on a line of its own before it. Times are CPU
@@ -20,6 +20,8 @@ use playmeter_embedded::counters::{Counters, Store, StoreOptions};
 
 /// Events in one set of additions: 50 ms of 400,000 a second.
 const EVENTS: u64 = 20_000;
+/// Events in each minute of a simulated day.
+const DAY_EVENTS: u64 = 5_000;
 /// 2026-01-01, in minutes since 1970.
 const FIRST_MINUTE: u32 = 20_454 * 1_440;
 /// Total, five dimensions and their combination: of the event's name and of all events.
@@ -114,7 +116,7 @@ fn increments(count: u64) -> Vec<Figure> {
         });
     }
     let made = life.cpu_ns / series.pairs() as f64;
-    let memory = (resident_bytes() - before) / (2.0 * series.pairs() as f64);
+    let memory = resident_bytes() - before;
     (life.cpu_ns, life.events) = (0.0, 0);
     let mut random = 1;
     for _ in 0..100 {
@@ -124,6 +126,7 @@ fn increments(count: u64) -> Vec<Figure> {
     }
     let increment_ns = life.cpu_ns / (life.events * COUNTERS_PER_EVENT) as f64;
     let one = checkpoint(&counters);
+    let with_checkpoint = resident_bytes() - before;
     // Each series in each minute of the next hour, as far as there is time: this is what a stored minute costs.
     let stored = Series::of(100_000);
     let disk = disk_bytes_of_an_hour(&stored);
@@ -132,8 +135,9 @@ fn increments(count: u64) -> Vec<Figure> {
         figure("event_us", increment_ns * COUNTERS_PER_EVENT as f64 / 1e3, "us"),
         figure("first_event_us", made / 1e3, "us"),
         figure("series", 2.0 * series.pairs() as f64, "rows"),
-        figure("memory_bytes_per_series", memory, "B"),
-        figure("memory_gib", (resident_bytes() - before) / f64::from(1 << 30), "GiB"),
+        figure("memory_bytes_per_series", memory / (2.0 * series.pairs() as f64), "B"),
+        figure("memory_gib", memory / f64::from(1 << 30), "GiB"),
+        figure("memory_gib_with_checkpoint", with_checkpoint / f64::from(1 << 30), "GiB"),
         figure("freeze_us_per_series", one / 1e3 / (2.0 * series.pairs() as f64), "us"),
         figure("disk_bytes_per_minute_counter", disk, "B"),
     ]
@@ -165,46 +169,55 @@ fn disk_bytes_of_an_hour(series: &Series) -> f64 {
     bytes / (60.0 * 2.0 * series.pairs() as f64)
 }
 
+/// The same load in each minute of three days. Of each hour of the day the middle one of the three counts, since the
+/// machine has other work too.
 fn day() -> Vec<Figure> {
-    const HOURS: u32 = 27;
+    const DAYS: usize = 3;
     let folder = tempfile::tempdir().expect("a folder");
     let counters = open(folder.path());
     let mut life = Life::new(&counters);
-    let mut hours = Vec::new();
-    let mut random = 1;
-    let mut minutes = Vec::new();
-    for hour in 0..HOURS {
+    let (mut hours, mut minutes, mut random) = (Vec::new(), Vec::new(), 1);
+    // An hour more at the beginning, in which everything is new.
+    for hour in 0..1 + DAYS as u32 * 24 {
         let before = process_ns();
         for minute in hour * 60..hour * 60 + 60 {
             let own = life.cpu_ns;
+            let at = FIRST_MINUTE - 60 + minute;
             life.range(|deltas| {
-                (0..EVENTS / 4)
-                    .for_each(|_| player_event(deltas, next(&mut random), 20_000, FIRST_MINUTE + minute));
+                (0..DAY_EVENTS).for_each(|_| player_event(deltas, next(&mut random), 20_000, 20, at));
             });
             minutes.push(life.cpu_ns - own);
-            if minute % 2 == 1 {
-                checkpoint(&counters);
-            }
+            checkpoint(&counters);
         }
         hours.push(process_ns() - before);
     }
-    // The first hour warms up.
-    let whole = &hours[1..];
-    let cheapest = whole.iter().copied().fold(f64::INFINITY, f64::min);
-    let dearest = whole.iter().copied().fold(0.0, f64::max);
-    let mean = whole.iter().sum::<f64>() / whole.len() as f64;
-    let midnight = minutes[1_440];
-    let mut sorted = minutes[60..].to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let median = sorted[sorted.len() / 2];
+    let (hours, minutes) = (&hours[1..], &minutes[60..]);
+    let by_hour: Vec<f64> = (0..24).map(|hour| median(hours.iter().skip(hour).step_by(24))).collect();
+    let cheapest = by_hour.iter().copied().fold(f64::INFINITY, f64::min);
+    let dearest = by_hour.iter().copied().fold(0.0, f64::max);
+    let usual = median(hours);
     vec![
         figure("dearest_over_cheapest", dearest / cheapest, "ratio"),
-        figure("midnight_hour_over_mean", hours[24] / mean, "ratio"),
-        figure("first_minute_of_hour_over_median", minutes[13 * 60] / median, "ratio"),
-        figure("midnight_minute_over_median", midnight / median, "ratio"),
-        figure("hour_cpu_ms", mean / 1e6, "ms"),
-        figure("event_us", mean / 60.0 / (EVENTS / 4) as f64 / 1e3, "us"),
+        figure("midnight_hour_over_median", by_hour[0] / usual, "ratio"),
+        figure(
+            "midnight_minute_over_median",
+            median(minutes.iter().step_by(1_440)) / median(minutes),
+            "ratio",
+        ),
+        figure(
+            "first_minute_of_hour_over_median",
+            median(minutes.iter().step_by(60)) / median(minutes),
+            "ratio",
+        ),
+        figure("hour_cpu_ms", usual / 1e6, "ms"),
+        figure("event_us", usual / (60 * DAY_EVENTS) as f64 / 1e3, "us"),
     ]
+}
+
+fn median<'a>(numbers: impl IntoIterator<Item = &'a f64>) -> f64 {
+    let mut sorted: Vec<f64> = numbers.into_iter().copied().collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
 }
 
 fn stream(events: u64) -> Vec<Figure> {
@@ -218,7 +231,7 @@ fn stream(events: u64) -> Vec<Figure> {
         // 13,000 events a second, gathered for a second and a half.
         let minute = FIRST_MINUTE + (range / 40) as u32;
         life.range(|deltas| {
-            (0..EVENTS).for_each(|_| player_event(deltas, next(&mut random), 1_000_000, minute));
+            (0..EVENTS).for_each(|_| player_event(deltas, next(&mut random), 1_000_000, 200, minute));
         });
         if range % 20 == 19 {
             checkpoints += checkpoint(&counters);
@@ -234,14 +247,14 @@ fn stream(events: u64) -> Vec<Figure> {
     ]
 }
 
-/// An event of one of 10 names, with 10 countries, 3 platforms, a version, 200 levels and a value.
-fn player_event(deltas: &mut Deltas, random: u64, players: u64, minute: u32) {
+/// An event of one of 10 names, with 10 countries, 3 platforms, a version, some levels and a value.
+fn player_event(deltas: &mut Deltas, random: u64, players: u64, levels: u64, minute: u32) {
     const NAMES: [&str; 10] =
         ["start", "score", "win", "retry", "quit", "buy", "share", "hint", "chat", "pause"];
     const COUNTRIES: [&str; 10] = ["US", "BR", "IN", "JP", "DE", "FR", "GB", "KR", "MX", "CN"];
     const PLATFORMS: [&str; 3] = ["web", "ios", "android"];
     let mut level = [b'l', 0, 0, 0];
-    let number = (random >> 8) % 200;
+    let number = (random >> 8) % levels;
     for (place, digit) in level[1..].iter_mut().zip([number / 100, number / 10 % 10, number % 10]) {
         *place = b'0' + digit as u8;
     }

@@ -7,11 +7,13 @@ mod groups;
 mod guard;
 mod keys;
 mod store;
+mod value;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use model::Dimension;
 use model::deltas::{Deltas, Row};
 use model::ports::counters::{Checkpoint, Counters as Port, ExportedRow, Rows, Select, StoreError};
 use model::rollup::{Cell, HourBlock};
@@ -30,24 +32,60 @@ pub struct Counters {
     memory: RwLock<Memory>,
 }
 
+#[derive(Default)]
 struct Memory {
     applied_until: u64,
     groups: Groups,
     guard: Guard,
+    found: Found,
+}
+
+/// The groups of a range's rows: these are many, groups are few.
+#[derive(Default)]
+struct Found(Vec<[u32; CUTS]>);
+
+/// So many rows are looked up before the first of them is added to: their misses are waited for together.
+const AT_ONCE: usize = 64;
+const CUTS: usize = Dimension::COUNT + 2;
+const NOT_YET: u32 = u32::MAX;
+
+impl Found {
+    fn get(&self, delta: &Row<'_>) -> Option<usize> {
+        let group = self.0.get(delta.metric_minute)?[place_of(delta.cut)];
+        (group != NOT_YET).then_some(group as usize)
+    }
+
+    fn put(&mut self, delta: &Row<'_>, group: usize) {
+        if self.0.len() <= delta.metric_minute {
+            self.0.resize(delta.metric_minute + 1, [NOT_YET; CUTS]);
+        }
+        self.0[delta.metric_minute][place_of(delta.cut)] = group as u32;
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+fn place_of(cut: Cut) -> usize {
+    match cut {
+        Cut::Total => 0,
+        Cut::By(dimension) => 1 + dimension as usize,
+        Cut::Tuple => CUTS - 1,
+    }
 }
 
 impl Counters {
     /// Opens the rollups in `store`.
     pub fn open(store: Arc<Store>) -> Result<Counters, StoreError> {
         let applied_until = store.position()?;
-        let memory = Memory { applied_until, groups: Groups::default(), guard: Guard::default() };
+        let memory = Memory { applied_until, ..Memory::default() };
         Ok(Counters { store: Some(store), memory: RwLock::new(memory) })
     }
 
     /// Rollups without a disk, to derive them again from the log and compare.
     pub fn in_memory() -> Counters {
-        let memory = Memory { applied_until: 0, groups: Groups::default(), guard: Guard::default() };
-        Counters { store: None, memory: RwLock::new(memory) }
+        Counters { store: None, memory: RwLock::default() }
     }
 
     /// Makes every group of the hours resident that a visit needs. They may be evicted again before it begins.
@@ -160,34 +198,64 @@ impl Port for Counters {
 }
 
 impl Memory {
-    /// Finds or makes every row first, which may fail, then adds, which may not: so all is added or nothing.
+    /// Finds or loads every group and day first, which may fail, then adds, which may not: so all is added or nothing.
     fn add(&mut self, deltas: &Deltas, store: Option<&Store>) -> Result<(), StoreError> {
-        let mut places = Vec::with_capacity(deltas.len());
+        self.found.clear();
         for delta in deltas.rows() {
-            places.push(self.place(&delta, store)?);
+            if self.found.get(&delta).is_none() {
+                let group = self.find(&delta, store)?;
+                self.found.put(&delta, group);
+            }
         }
-        for (delta, (group, row)) in deltas.rows().zip(places) {
-            self.groups.apply(group, row, &delta);
+        let mut rows = deltas.rows();
+        let mut places = Vec::with_capacity(AT_ONCE);
+        loop {
+            places.clear();
+            let some = rows.by_ref().take(AT_ONCE);
+            places.extend(some.map(|delta| {
+                let (group, row) = self.place(&delta);
+                self.groups.prefetch(group, row);
+                (group, row, delta)
+            }));
+            if places.is_empty() {
+                return Ok(());
+            }
+            places.iter().for_each(|(group, row, _)| self.groups.prefetch_values(*group, *row));
+            for (group, row, delta) in &places {
+                self.groups.apply(*group, *row, delta);
+            }
         }
-        Ok(())
     }
 
-    fn place(&mut self, delta: &Row<'_>, store: Option<&Store>) -> Result<(usize, usize), StoreError> {
+    /// The row in which to count, made if it is new. The group and the day are there.
+    fn place(&mut self, delta: &Row<'_>) -> (usize, usize) {
+        let group = self.found.get(delta).expect("it was found before");
+        let (key, row) = self.groups.row(group, delta.value);
+        let row = match row {
+            Some(row) => row,
+            None => {
+                let value = self.guard.admitted(&key, delta.value);
+                self.groups.find_or_insert(group, value)
+            }
+        };
+        (group, row)
+    }
+
+    /// The group in which a metric's rows are counted, with its day.
+    fn find(&mut self, delta: &Row<'_>, store: Option<&Store>) -> Result<usize, StoreError> {
         let hour = delta.minute / 60;
         let metric = self.guard.metric(delta.game, delta.metric, hour, store)?;
         let key = GroupKey { game: delta.game, cut: delta.cut, metric, hour };
-        let group = self.resident(&key, store)?;
-        if let Some(row) = self.groups.find(group, delta.value) {
-            return Ok((group, row));
-        }
-        let value = self.guard.value(&key, delta.value, store)?;
-        Ok((group, self.groups.find_or_insert(group, value)))
+        self.guard.load(&key, store)?;
+        self.resident(&key, store)
     }
 
     fn put(&mut self, key: &GroupKey<'_>, value: &str, block: HourBlock) -> Result<(), StoreError> {
         let metric = self.guard.metric(key.game, key.metric, key.hour, None)?;
-        let value = self.guard.value(key, value, None)?;
-        let group = self.resident(&GroupKey { metric, ..*key }, None)?;
+        let key = GroupKey { metric, ..*key };
+        self.guard.load(&key, None)?;
+        let value = self.guard.admitted(&key, value);
+        let group = self.resident(&key, None)?;
         self.groups.put(group, value, block);
         Ok(())
     }

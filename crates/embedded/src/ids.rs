@@ -13,7 +13,7 @@ mod background;
 mod batch;
 mod filter;
 mod folder;
-mod memory;
+pub(crate) mod memory;
 mod memtable;
 mod merge;
 mod place;

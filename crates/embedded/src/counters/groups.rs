@@ -12,6 +12,8 @@ use model::rollup::{Cell, HourBlock};
 use model::series::{Cut, Level};
 
 use super::keys;
+use super::value::Value;
+use crate::ids::memory::prefetch;
 
 /// Up to this many rows a group is searched from front to back.
 const LINEAR_ROWS: usize = 8;
@@ -34,21 +36,21 @@ impl<'a> GroupKey<'a> {
 }
 
 /// One row in one hour.
-pub(super) struct StoredRow {
-    pub(super) value: Box<str>,
-    pub(super) block: HourBlock,
+struct StoredRow {
+    value: Value,
+    block: HourBlock,
     changed: bool,
 }
 
 impl StoredRow {
     fn visit(&self, level: Level, minutes: &Range<u32>, hour: u32, visit: &mut dyn FnMut(&str, u32, &Cell)) {
         match level {
-            Level::Hour => visit(&self.value, hour * 60, &self.block.total()),
+            Level::Hour => visit(self.value.as_str(), hour * 60, &self.block.total()),
             Level::Minute => {
                 for (slot, cell) in self.block.slots() {
                     let minute = hour * 60 + u32::from(slot);
                     if minutes.contains(&minute) {
-                        visit(&self.value, minute, cell);
+                        visit(self.value.as_str(), minute, cell);
                     }
                 }
             }
@@ -74,16 +76,16 @@ impl Group {
 
     fn find(&self, hasher: &DefaultHashBuilder, value: &str) -> Option<usize> {
         if self.rows.len() <= LINEAR_ROWS {
-            return self.rows.iter().position(|row| &*row.value == value);
+            return self.rows.iter().position(|row| row.value.as_bytes() == value.as_bytes());
         }
-        let same = |row: &u32| &*self.rows[*row as usize].value == value;
-        self.index.find(hasher.hash_one(value), same).map(|row| *row as usize)
+        let same = |row: &u32| self.rows[*row as usize].value.as_bytes() == value.as_bytes();
+        self.index.find(hasher.hash_one(value.as_bytes()), same).map(|row| *row as usize)
     }
 
     fn push(&mut self, hasher: &DefaultHashBuilder, row: StoredRow) -> usize {
         self.rows.push(row);
         let rows = &self.rows;
-        let hash = |row: &u32| hasher.hash_one(&*rows[*row as usize].value);
+        let hash = |row: &u32| hasher.hash_one(rows[*row as usize].value.as_bytes());
         if rows.len() == LINEAR_ROWS + 1 {
             for index in 0..rows.len() as u32 {
                 self.index.insert_unique(hash(&index), index, hash);
@@ -131,7 +133,7 @@ impl Groups {
             used: AtomicBool::new(true),
         };
         for (value, block) in rows {
-            group.push(&self.hasher, StoredRow { value, block, changed: false });
+            group.push(&self.hasher, StoredRow { value: value[..].into(), block, changed: false });
         }
         self.newest_hour = self.newest_hour.max(key.hour);
         let place = self.free.pop().unwrap_or(self.groups.len() as u32);
@@ -145,8 +147,10 @@ impl Groups {
         place as usize
     }
 
-    pub(super) fn find(&self, group: usize, value: &str) -> Option<usize> {
-        self.at(group).find(&self.hasher, value)
+    /// What the group is, and the place of the value's row in it.
+    pub(super) fn row(&self, group: usize, value: &str) -> (GroupKey<'_>, Option<usize>) {
+        let group = self.at(group);
+        (group.key(), group.find(&self.hasher, value))
     }
 
     pub(super) fn find_or_insert(&mut self, group: usize, value: &str) -> usize {
@@ -155,6 +159,18 @@ impl Groups {
         group.find(hasher, value).unwrap_or_else(|| {
             group.push(hasher, StoredRow { value: value.into(), block: HourBlock::default(), changed: false })
         })
+    }
+
+    /// This row will be added to soon.
+    #[inline]
+    pub(super) fn prefetch(&self, group: usize, row: usize) {
+        prefetch(self.at(group).rows[row].block.last());
+    }
+
+    /// What [`Groups::prefetch`] asked for has come.
+    #[inline]
+    pub(super) fn prefetch_values(&self, group: usize, row: usize) {
+        prefetch(self.at(group).rows[row].block.last().and_then(|cell| cell.values.as_deref()));
     }
 
     /// Puts a whole block in the place of a row.
@@ -187,7 +203,7 @@ impl Groups {
         let row = &group.rows[row];
         let mut block = Vec::new();
         row.block.encode(&mut block);
-        (keys::row(&group.key(), &row.value), block)
+        (keys::row(&group.key(), row.value.as_str()), block)
     }
 
     /// Lets go of unchanged groups of old hours that nobody used since the last time. Returns the newest hour seen.
@@ -248,7 +264,7 @@ impl Groups {
             for row in &group.rows {
                 let mut block = Vec::new();
                 row.block.encode(&mut block);
-                blocks.insert(keys::row(&group.key(), &row.value), block);
+                blocks.insert(keys::row(&group.key(), row.value.as_str()), block);
             }
         }
     }

@@ -47,20 +47,23 @@ impl Guard {
         Ok(admit(day, metric, METRICS_MAX))
     }
 
-    /// The row in which to count: the value's own, or `(other)`.
-    pub(super) fn value<'a>(
-        &mut self,
-        group: &GroupKey<'_>,
-        value: &'a str,
-        store: Option<&Store>,
-    ) -> Result<&'a str, StoreError> {
+    /// Makes known what the store has of the group's day.
+    pub(super) fn load(&mut self, group: &GroupKey<'_>, store: Option<&Store>) -> Result<(), StoreError> {
+        match group.cut {
+            Cut::Total => Ok(()),
+            cut => self.day(group.game, cut, Some(group.metric), group.hour / 24, store).map(drop),
+        }
+    }
+
+    /// The row in which to count: the value's own, or `(other)`. The day was loaded.
+    pub(super) fn admitted<'a>(&mut self, group: &GroupKey<'_>, value: &'a str) -> &'a str {
         let values_max = match group.cut {
-            Cut::Total => return Ok(value),
+            Cut::Total => return value,
             Cut::By(_) => VALUES_PER_DIMENSION_MAX,
             Cut::Tuple => TUPLES_MAX,
         };
-        let day = self.day(group.game, group.cut, Some(group.metric), group.hour / 24, store)?;
-        Ok(admit(day, value, values_max))
+        let day = self.day(group.game, group.cut, Some(group.metric), group.hour / 24, None);
+        admit(day.expect("what is loaded cannot fail"), value, values_max)
     }
 
     /// Lets go of the days before yesterday that were not used since the last time; they are read again if a late event

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use hashbrown::HashSet;
 use model::ports::counters::{Checkpoint, Rows as ExportedRows, StoreError};
 use model::rollup::HourBlock;
@@ -83,6 +83,8 @@ impl Store {
             .max_journaling_size(JOURNAL_BYTES_MAX)
             .cache_size(options.cache_bytes)
             .worker_threads(1)
+            // Most of a row are hashes and packed bits, and the journal is read once at most.
+            .journal_compression(CompressionType::None)
             .open()
             .map_err(failed)?;
         let keyspace = || KeyspaceCreateOptions::default().max_memtable_size(options.memtable_bytes);

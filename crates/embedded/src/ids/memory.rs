@@ -39,7 +39,7 @@ fn advise_huge<T>(_: &Vec<T>) {}
 
 /// Asks for the cache line of a value that will be read soon.
 #[inline]
-pub(super) fn prefetch<T>(value: Option<&T>) {
+pub(crate) fn prefetch<T>(value: Option<&T>) {
     #[cfg(target_arch = "x86_64")]
     if let Some(value) = value {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -104,6 +104,11 @@ impl<const SLOTS: usize> Block<SLOTS> {
         is_present.then(|| &self.cells[self.place(slot)]).filter(|cell| !cell.is_empty())
     }
 
+    /// The cell that is most likely added to next, whatever it holds.
+    pub fn last(&self) -> Option<&Cell> {
+        self.cells.get(self.slots_in_use().saturating_sub(1))
+    }
+
     /// The slots in which something happened, ascending.
     pub fn slots(&self) -> impl Iterator<Item = (u8, &Cell)> + Clone {
         // A correction may have emptied a cell.
