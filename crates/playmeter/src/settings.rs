@@ -43,6 +43,8 @@ pub struct Written {
     pub log: WrittenLog,
     /// Connections.
     pub connections: WrittenConnections,
+    /// Events that each game may send per second, ten seconds' worth at once; 0: as many as it likes.
+    pub events_per_second: u64,
 }
 
 /// Settings of the log.
@@ -92,6 +94,7 @@ impl Default for Written {
                 free_bytes_min: log.free_bytes_min,
             },
             connections: WrittenConnections { total_max: 10_000, per_address_max: 256 },
+            events_per_second: 0,
         }
     }
 }
@@ -196,6 +199,7 @@ impl Written {
                 total: self.connections.total_max,
                 per_address: self.connections.per_address_max,
             },
+            events_per_second: self.events_per_second,
         })
     }
 }

@@ -3,6 +3,7 @@
 //! Collectors differ in how bytes arrive; from here on they are all the same. Nothing else appends events to the log.
 
 mod duplicates;
+mod quota;
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -19,6 +20,8 @@ use crate::catalog::{Access, Catalog, Scope};
 use crate::enrich::{agent, geo::Geo};
 use crate::live::inspector::{Inspector, Refusal};
 
+use quota::Quota;
+
 pub use duplicates::{Claims, Duplicates, IdMasks, Remembered, remember};
 
 /// The kind of log entry that is a batch of events.
@@ -31,6 +34,7 @@ pub struct Line {
     geo: Arc<Geo>,
     masks: IdMasks,
     inspector: Arc<Inspector>,
+    quota: Quota,
 }
 
 /// Where a request came from and what it asks for.
@@ -68,12 +72,21 @@ pub enum LineError {
     /// The ids could not be looked up.
     #[error("event ids cannot be checked at the moment")]
     Ids,
+    /// The game has sent more than it may. The events are counted as limited.
+    #[error("the game sends more than {events_per_second} events a second; send these again in {retry_s} s")]
+    Limited {
+        /// What it may send.
+        events_per_second: u64,
+        /// When there is room.
+        retry_s: u32,
+    },
 }
 
 impl Line {
-    /// A line whose refusals the inspector shows.
-    pub fn new(geo: Arc<Geo>, catalog: &Catalog, inspector: Arc<Inspector>) -> Line {
-        Line { geo, masks: IdMasks::new(&catalog.id_secret()), inspector }
+    /// A line whose refusals the inspector shows. Each game may send `events_per_second`; 0: as much as it likes.
+    pub fn new(geo: Arc<Geo>, catalog: &Catalog, inspector: Arc<Inspector>, events_per_second: u64) -> Line {
+        let masks = IdMasks::new(&catalog.id_secret());
+        Line { geo, masks, inspector, quota: Quota::new(events_per_second) }
     }
 
     /// Takes a request to the log. A refused event is an answer, not an error: it is counted and named in the receipt,
@@ -85,6 +98,9 @@ impl Line {
         request: &Request<'_>,
         decoded: &Decoded<'_>,
     ) -> Result<Receipt, LineError> {
+        if let Err(retry_s) = self.quota.take(access.game.number, decoded.events.len(), request.received_ms) {
+            return self.limit(lane, access, request, decoded.events.len(), retry_s).await;
+        }
         let door = self.door(access, request, decoded.sent_at_ms);
         let (entry, refused) = self.encode(access, request, decoded, &door.as_door());
         if entry.events == 0 && refused.is_empty() {
@@ -99,6 +115,23 @@ impl Line {
         }
         let removed = committed.extra.removed;
         Ok(Receipt::of(taken, committed.offsets.end, &removed, refused))
+    }
+
+    /// Counts a whole request as limited.
+    async fn limit(
+        &self,
+        lane: &Lane<Claims>,
+        access: &Access,
+        request: &Request<'_>,
+        events: usize,
+        retry_s: u32,
+    ) -> Result<Receipt, LineError> {
+        let batch =
+            BatchBuilder::new(request.endpoint, access.class, access.game.number, request.received_ms, 16);
+        let (bytes, events) = batch.finish(&[(Reject::RateLimit, events as u32)]);
+        let entry = Entry { kind: BATCH, events, bytes, ack: request.ack, extra: Claims::default() };
+        lane.append(entry)?.await?;
+        Err(LineError::Limited { events_per_second: self.quota.events_per_second(), retry_s })
     }
 
     fn door<'a>(&self, access: &Access, request: &Request<'a>, sent_at_ms: Option<i64>) -> OwnDoor {

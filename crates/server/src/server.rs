@@ -44,6 +44,8 @@ pub struct Settings {
     pub log: Options,
     /// How many connections there may be.
     pub connections: ConnectionLimits,
+    /// Events that each game may send; 0: as many as it likes.
+    pub events_per_second: u64,
 }
 
 /// Opens the event ids of a log that ends at this offset.
@@ -111,7 +113,7 @@ impl Server {
         let Followed { log, views, processor } = follow(opened, engine, &catalog)?;
         let live = Live::start(Arc::clone(&views), format!("{:x}", now_ms())).context("starting a thread")?;
         let geo = geo(settings.geo_file.clone());
-        let line = Line::new(geo, &catalog, Arc::clone(&views.inspector));
+        let line = Line::new(geo, &catalog, Arc::clone(&views.inspector), settings.events_per_second);
         let (stop, stopping) = watch::channel(false);
         let requests = Requests::default();
         let shared = Shared {

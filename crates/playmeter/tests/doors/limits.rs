@@ -364,3 +364,25 @@ fn paths_methods_and_answers_are_named() {
         assert_eq!(answer.header("allow"), allow, "{method} {target}");
     }
 }
+
+#[test]
+fn a_game_that_sends_more_than_it_may_is_told_when_to_send_again() {
+    let root = tempfile::tempdir().expect("a folder");
+    let config = root.path().join("settings.toml");
+    std::fs::write(&config, "events_per_second = 10\n").expect("a file");
+    let config = config.to_str().expect("a path").to_owned();
+    let world = World::on(root, &["--config", &config]);
+    let hundred = format!("[{}]", vec![r#"{"event":"hit"}"#; 100].join(","));
+    assert_eq!(world.post(&hundred).told(), "100 accepted");
+    let refused = world.post(&hundred);
+    assert_eq!(refused.told(), "429 too_many");
+    let retry_s: u32 = refused.header("retry-after").expect("a time").parse().expect("seconds");
+    assert!((1..=10).contains(&retry_s), "{retry_s}");
+    let load = world.load();
+    assert_eq!(
+        (&load["totals"]["received"], &load["totals"]["limited"]),
+        (&200.into(), &100.into()),
+        "{load}"
+    );
+    assert_eq!(load["reasons"]["rate_limit"], 100);
+}

@@ -130,6 +130,7 @@ fn refused(error: LineError) -> Problem {
         LineError::Log(LogError::Overloaded { .. }) => Problem::overloaded(detail).retry_after_s(1),
         LineError::Log(LogError::TooLarge { .. }) => Problem::too_large(detail),
         LineError::Ids => Problem::overloaded(detail).retry_after_s(5),
+        LineError::Limited { retry_s, .. } => Problem::too_many(detail).retry_after_s(retry_s),
         LineError::Log(_) => Problem::stopping(detail).retry_after_s(5),
     }
 }
