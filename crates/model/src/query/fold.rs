@@ -16,8 +16,8 @@ use crate::series::OTHER;
 /// Small parts in memory at a time. A query that would need more reads everything twice: for the totals, that say which
 /// series the answer has, and then for these alone.
 const PARTS_MAX: usize = 4 << 20;
-/// The same for parts of up to 16 KiB.
-const LARGE_PARTS_MAX: usize = 2 << 10;
+/// The same for parts of up to 32 KiB.
+const LARGE_PARTS_MAX: usize = 1 << 10;
 /// Minutes of players in memory at a time.
 const ONLINE_MINUTES_AT_ONCE: usize = 60;
 
