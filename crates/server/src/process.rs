@@ -38,7 +38,7 @@ pub const SESSIONS: &str = "sessions";
 pub struct Processor {
     log: Log<Claims>,
     views: Arc<Views>,
-    names: Names,
+    names: &'static Names,
     deltas: Deltas,
     /// Where the additions begin.
     from: u64,
@@ -52,15 +52,7 @@ impl Processor {
     pub fn new(log: Log<Claims>, views: Arc<Views>, ids_remembered: Arc<AtomicU64>) -> Processor {
         let at = views.counters.applied_until();
         let checkpoints = Checkpoints::new(Arc::clone(&views), log.clone(), ids_remembered, at);
-        Processor {
-            log,
-            views,
-            names: Names::default(),
-            deltas: Deltas::default(),
-            from: at,
-            at,
-            checkpoints,
-        }
+        Processor { log, views, names: Names::get(), deltas: Deltas::default(), from: at, at, checkpoints }
     }
 
     /// Applies everything that is durable now. Called once before the first question is answered.
@@ -133,7 +125,7 @@ impl Processor {
         for chunk in &batch.chunks {
             chunk
                 .entries_from(self.at)
-                .for_each(|entry| fold(&self.views, &self.names, &mut self.deltas, &entry));
+                .for_each(|entry| fold(&self.views, self.names, &mut self.deltas, &entry));
             self.checkpoints.read(chunk.bytes());
         }
         self.at = batch.next;

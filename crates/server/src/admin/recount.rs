@@ -85,7 +85,7 @@ fn checkpoint(admin: &Admin<'_>) -> anyhow::Result<()> {
 /// Applies the log from its start up to `until` to empty rollups, exactly as the processor does.
 fn derive(admin: &Admin<'_>, until: u64) -> anyhow::Result<Arc<dyn Counters>> {
     let derived = (admin.scratch)();
-    let (names, meter) = (Names::default(), Meter::default());
+    let (names, meter) = (Names::get(), Meter::default());
     let (mut sessions, mut deltas) = (Sessions::default(), Deltas::default());
     let mut at = admin.log.first();
     while at < until {
@@ -98,7 +98,7 @@ fn derive(admin: &Admin<'_>, until: u64) -> anyhow::Result<Arc<dyn Counters>> {
                 }
                 let batch = Batch::read(entry.bytes)?;
                 deltas.entry(entry.offset);
-                meter.count(&batch, entry.events, &mut deltas, &names);
+                meter.count(&batch, entry.events, &mut deltas, names);
                 fold_events(&mut sessions, admin.views.seeds.of(batch.game), &batch, &mut deltas);
             }
             at = read.next.min(until);

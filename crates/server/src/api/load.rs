@@ -43,7 +43,7 @@ impl Totals {
     /// Over minutes since 1970.
     pub fn of(views: &Views, game: &Game, from: i64, until: i64) -> Result<Totals, StoreError> {
         let minutes = from.max(0) as u32..until.max(0) as u32;
-        let accounts = accounts(&*views.counters, &Names::default(), game.number, minutes)?;
+        let accounts = accounts(&*views.counters, Names::get(), game.number, minutes)?;
         Ok(Totals { since_ms: from * 60_000, accounts })
     }
 

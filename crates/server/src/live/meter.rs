@@ -3,6 +3,7 @@
 //! `received = accepted + duplicate + invalid + late + limited` holds at every instant, because `received` is the sum.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::LazyLock;
 
 use model::deltas::Deltas;
 use model::ports::counters::{Counters, Select, StoreError};
@@ -149,8 +150,9 @@ pub struct Names {
 
 impl Default for Names {
     fn default() -> Names {
-        let mut outcomes = vec![String::new(); 256 * Outcome::ALL.len()];
-        let mut reasons = vec![String::new(); 256 * 256];
+        let codes = Endpoint::ALL.map(|endpoint| endpoint as usize).into_iter().max().unwrap_or(0) + 1;
+        let mut outcomes = vec![String::new(); codes * Outcome::ALL.len()];
+        let mut reasons = vec![String::new(); codes * 256];
         for endpoint in Endpoint::ALL {
             for outcome in Outcome::ALL {
                 let name = format!("$load.{}.{}", endpoint.label(), outcome.label());
@@ -167,6 +169,12 @@ impl Default for Names {
 }
 
 impl Names {
+    /// The one table of this process.
+    pub fn get() -> &'static Names {
+        static NAMES: LazyLock<Names> = LazyLock::new(Names::default);
+        &NAMES
+    }
+
     fn outcome(&self, endpoint: Endpoint, outcome: Outcome) -> &str {
         &self.outcomes[endpoint as usize * Outcome::ALL.len() + outcome as usize]
     }
