@@ -12,8 +12,6 @@ mod nested;
 mod number;
 mod text;
 mod time;
-mod uuid;
-mod worthless;
 
 use model::limits::{EVENTS_PER_REQUEST_MAX, JSON_DEPTH_MAX};
 use model::{RawEvent, Reject};

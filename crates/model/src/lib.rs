@@ -13,6 +13,8 @@ pub mod reject;
 pub mod rollup;
 pub mod series;
 pub mod sessions;
+pub mod uuid;
+pub mod worthless;
 
 pub use event::{Dimension, RawEvent};
 pub use reject::{Outcome, Reject};

@@ -4,9 +4,10 @@ use super::block::special_bytes;
 use super::cursor::{Broken, Cursor, Value};
 use super::number::Number;
 use super::text::Text;
-use super::worthless::is_worthless;
-use super::{time, uuid};
+use super::time;
 use model::limits::{DIMENSION_BYTES_MAX, EVENT_BYTES_MAX, PLAYER_BYTES_MAX};
+use model::uuid;
+use model::worthless::is_worthless;
 use model::{Dimension, RawEvent, Reject};
 use std::borrow::Cow;
 

@@ -2,7 +2,7 @@
 
 /// The value of 8-4-4-4-12 hexadecimal digits in any case, or of 32 digits without hyphens.
 #[inline]
-pub(super) fn parse(text: &[u8]) -> Option<u128> {
+pub fn parse(text: &[u8]) -> Option<u128> {
     if let Some(text) = text.as_array::<36>() {
         hyphenated(text)
     } else {

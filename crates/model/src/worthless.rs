@@ -27,7 +27,7 @@ const WORDS: [&[&str]; WORD_BYTES_MAX + 1] = [
 /// Whether an id of a player or a session names nobody. White space around it and its case do not
 /// matter; neither does how an all-zero UUID is written.
 #[inline(always)]
-pub(super) fn is_worthless(id: &str) -> bool {
+pub fn is_worthless(id: &str) -> bool {
     match id.as_bytes() {
         [b'!'..=b'~', .., b'!'..=b'~'] => is_worthless_word(id),
         _ => is_worthless_word(id.trim()),
@@ -43,7 +43,7 @@ fn is_worthless_word(id: &str) -> bool {
 }
 
 fn is_zero_uuid(id: &[u8]) -> bool {
-    id.starts_with(b"00000000") && super::uuid::parse(id) == Some(0)
+    id.starts_with(b"00000000") && crate::uuid::parse(id) == Some(0)
 }
 
 #[cfg(test)]

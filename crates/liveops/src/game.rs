@@ -1,0 +1,171 @@
+//! One game's live-ops: all its subjects behind one lock, so that a command sees and changes them together.
+
+use std::sync::Arc;
+
+use model::ports::records::{Records, Write};
+use model::record::Stored;
+
+use crate::boards::Boards;
+use crate::command::{By, Command};
+use crate::feed::Feed;
+use crate::idempotency::Answers;
+use crate::levels::Levels;
+use crate::players::Players;
+use crate::subject::{Changes, Damaged, Subject};
+use crate::surveys::Surveys;
+use crate::vars::Vars;
+use crate::{Answer, CommandRef, Refusal};
+
+/// Where and when a command is decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At {
+    /// The entry's offset in the log: later ones are greater.
+    pub offset: u64,
+    /// When the server received it, milliseconds since 1970. May step back a little between entries.
+    pub ms: i64,
+}
+
+/// What a command is decided with, beside the state.
+pub struct Context<'a> {
+    /// Where and when.
+    pub at: At,
+    /// On whose behalf.
+    pub by: &'a By,
+    /// The game's time zone, an IANA name.
+    pub tz: &'a str,
+    /// What is too large for JSON.
+    pub blob: &'a [u8],
+    /// What watchers are to be told about.
+    pub touched: &'a mut Vec<Touched>,
+}
+
+/// What a command changed, as watchers know it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Touched {
+    /// Game variables.
+    Vars,
+    /// A board of this name.
+    Board(String),
+    /// Something this player did, which followers see.
+    Posted(String),
+    /// Whom this player follows.
+    Follows(String),
+}
+
+/// All of one game.
+#[derive(Default)]
+pub struct Game {
+    /// Game variables.
+    pub vars: Vars,
+    /// Boards and scores.
+    pub boards: Boards,
+    /// Player levels.
+    pub levels: Levels,
+    /// Achievements, follows, the feed.
+    pub feed: Feed,
+    /// Surveys.
+    pub surveys: Surveys,
+    /// Sessions of players, bans.
+    pub players: Players,
+    answers: Answers,
+}
+
+/// The numbers under which subjects are stored. Never reused.
+const ANSWERS: u8 = 0;
+const VARS: u8 = 1;
+const BOARDS: u8 = 2;
+const LEVELS: u8 = 3;
+const FEED: u8 = 4;
+const SURVEYS: u8 = 5;
+const PLAYERS: u8 = 6;
+/// From here on: blobs, which are not read at start.
+const LEVEL_BLOBS: u8 = 128;
+const FEED_BLOBS: u8 = 129;
+
+impl Game {
+    pub(crate) fn new(number: u32, records: &Arc<dyn Records>) -> Game {
+        let mut game = Game::default();
+        game.levels.blobs().open(number, LEVEL_BLOBS, Arc::clone(records));
+        game.feed.blobs().open(number, FEED_BLOBS, Arc::clone(records));
+        game
+    }
+
+    /// Whether records of this number are read at start.
+    pub(crate) fn is_restored(subject: u8) -> bool {
+        subject < LEVEL_BLOBS
+    }
+
+    pub(crate) fn restore(&mut self, subject: u8, key: &[u8], value: &[u8]) -> Result<(), Damaged> {
+        match subject {
+            ANSWERS => self.answers.restore(key, value),
+            VARS => self.vars.restore(key, value),
+            BOARDS => self.boards.restore(key, value),
+            LEVELS => self.levels.restore(key, value),
+            FEED => self.feed.restore(key, value),
+            SURVEYS => self.surveys.restore(key, value),
+            PLAYERS => self.players.restore(key, value),
+            other => Err(Damaged(format!("there is no subject {other}"))),
+        }
+    }
+
+    pub(crate) fn restored(&mut self) {
+        self.answers.restored();
+        self.vars.restored();
+        self.boards.restored();
+        self.levels.restored();
+        self.feed.restored();
+        self.surveys.restored();
+        self.players.restored();
+    }
+
+    pub(crate) fn changes(&mut self, number: u32, writes: &mut Vec<Write>) {
+        self.answers.changes(&mut Changes::new(number, ANSWERS, writes));
+        self.vars.changes(&mut Changes::new(number, VARS, writes));
+        self.boards.changes(&mut Changes::new(number, BOARDS, writes));
+        self.levels.changes(&mut Changes::new(number, LEVELS, writes));
+        self.feed.changes(&mut Changes::new(number, FEED, writes));
+        self.surveys.changes(&mut Changes::new(number, SURVEYS, writes));
+        self.players.changes(&mut Changes::new(number, PLAYERS, writes));
+        self.levels.blobs().changes(writes);
+        self.feed.blobs().changes(writes);
+    }
+
+    /// Decides a command. Refused, it changes nothing.
+    pub(crate) fn apply(
+        &mut self,
+        at: At,
+        entry: CommandRef<'_>,
+        touched: &mut Vec<Touched>,
+    ) -> Result<Answer, Refusal> {
+        let CommandRef { by, tz, idempotency, command, blob, .. } = entry;
+        if let Some(known) = idempotency.as_ref().and_then(|asked| self.answers.known(asked, at.ms)) {
+            return known;
+        }
+        let mut context = Context { at, by: &by, tz: &tz, blob, touched };
+        let outcome = self.decide(&mut context, command);
+        if let Some(asked) = idempotency {
+            self.answers.remember(asked, &outcome, at.ms);
+        }
+        outcome
+    }
+
+    fn decide(&mut self, context: &mut Context<'_>, command: Command) -> Result<Answer, Refusal> {
+        if let Some(signed) = &context.by.signed {
+            self.players.check_nonce(context.at, signed)?;
+        }
+        match command {
+            Command::Vars(command) => self.apply_vars(context, command),
+            Command::Boards(command) => self.apply_boards(context, command),
+            Command::Levels(command) => self.apply_levels(context, command),
+            Command::Feed(command) => self.apply_feed(context, command),
+            Command::Surveys(command) => self.apply_surveys(context, command),
+            Command::Players(command) => self.apply_players(context, command),
+        }
+    }
+
+    /// Takes note of an accepted event of those in [`crate::LiveOps::is_wanted`].
+    pub(crate) fn event(&mut self, at: At, event: &Stored<'_>) {
+        self.levels.event(at, event);
+        self.boards.event(at, event);
+    }
+}

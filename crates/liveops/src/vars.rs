@@ -1,0 +1,30 @@
+//! Game variables: named JSON values that clients load and get pushed.
+
+use serde::{Deserialize, Serialize};
+
+use crate::game::{Context, Game};
+use crate::subject::{Changes, Damaged, Subject};
+use crate::{Answer, Refusal};
+
+/// The commands of this subject.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Command {}
+
+/// The state of this subject.
+#[derive(Default)]
+pub struct Vars {}
+
+impl Game {
+    pub(crate) fn apply_vars(&mut self, _: &mut Context<'_>, command: Command) -> Result<Answer, Refusal> {
+        match command {}
+    }
+}
+
+impl Subject for Vars {
+    fn restore(&mut self, _: &[u8], _: &[u8]) -> Result<(), Damaged> {
+        Ok(())
+    }
+
+    fn changes(&mut self, _: &mut Changes<'_>) {}
+}
