@@ -4,3 +4,4 @@
 //! welcome (its name, its time, its quota) is decided by whoever asked for the decoding.
 
 pub mod json;
+pub mod playtomic;
