@@ -13,7 +13,7 @@ use std::path::Path;
 
 use model::Dimension;
 use model::deltas::Deltas;
-use model::ports::counters::Counters as Port;
+use model::ports::counters::{Counters as Port, Kept};
 use model::record::Stored;
 use model::rollup::hash_player;
 use playmeter_embedded::counters::{Counters, Store, StoreOptions};
@@ -320,7 +320,7 @@ impl Life<'_> {
 /// CPU nanoseconds of this thread.
 fn checkpoint(counters: &Counters) -> f64 {
     let start = thread_ns();
-    counters.freeze(Vec::new()).commit().expect("the disk is well");
+    counters.freeze(Kept::default()).commit().expect("the disk is well");
     thread_ns() - start
 }
 

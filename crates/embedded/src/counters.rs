@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 use model::Dimension;
 use model::deltas::{Deltas, Row};
-use model::ports::counters::{Checkpoint, Counters as Port, ExportedRow, Rows, Select, StoreError};
+use model::ports::counters::{Checkpoint, Counters as Port, ExportedRow, Kept, Rows, Select, StoreError};
+use model::ports::records::Records;
 use model::rollup::{Cell, HourBlock};
 use model::series::{Cut, TUPLE_SEPARATOR};
 use parking_lot::RwLock;
@@ -102,6 +103,16 @@ impl Counters {
     }
 }
 
+impl Records for Counters {
+    fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.store.as_ref().map_or(Ok(None), |store| store.record(key))
+    }
+
+    fn records(&self, prefix: &[u8], visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), StoreError> {
+        self.store.as_ref().map_or(Ok(()), |store| store.records(prefix, visit))
+    }
+}
+
 impl Port for Counters {
     fn apply(&self, range: Range<u64>, deltas: &Deltas) -> Result<(), StoreError> {
         let mut memory = self.memory.write();
@@ -121,7 +132,7 @@ impl Port for Counters {
         self.store.as_ref().map_or(0, |store| store.durable_until())
     }
 
-    fn freeze(&self, kept: Vec<(&'static str, Vec<u8>)>) -> Box<dyn Checkpoint> {
+    fn freeze(&self, kept: Kept) -> Box<dyn Checkpoint> {
         let mut memory = self.memory.write();
         let applied_until = memory.applied_until;
         let rows = memory.groups.take_changes();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use model::ports::counters::{Counters as Port, Rows};
+use model::ports::counters::{Counters as Port, Kept, Rows};
 use playmeter_embedded::counters::{Counters, Store, StoreOptions};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -58,7 +58,7 @@ fn a_life_of_checkpoints() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
     let counters = open(Path::new(&folder));
     while counters.applied_until() < EVENTS as u64 {
-        let mut checkpoint = counters.freeze(Vec::new());
+        let mut checkpoint = counters.freeze(Kept::default());
         let at = counters.applied_until();
         std::thread::scope(|threads| {
             let applying = || (1..=RANGES).for_each(|range| apply(&counters, at + (range * RANGE) as u64));
@@ -158,7 +158,7 @@ impl Oracle {
 
     /// What comes later, without going there.
     fn rows_later(&self, position: u64) -> Rows {
-        self.counters.freeze(Vec::new()).commit().expect("it is in memory");
+        self.counters.freeze(Kept::default()).commit().expect("it is in memory");
         let later = MemoryCounters::open(&self.disk);
         apply(&later, position);
         rows(&later)
@@ -173,7 +173,7 @@ fn check(folder: &Path, said: u64, oracle: &mut Oracle) -> u64 {
     assert!(rows(&counters) == oracle.rows_at(position), "the rows are not those of position {position}");
     let later = position + 777;
     apply(&counters, later);
-    counters.freeze(Vec::new()).commit().expect("the disk is well");
+    counters.freeze(Kept::default()).commit().expect("the disk is well");
     drop(counters);
     assert!(rows(&open(folder)) == oracle.rows_later(later), "replayed from {position}");
     position
@@ -251,7 +251,7 @@ fn write_two_checkpoints(home: &Path) -> bool {
     let counters = open(&folder);
     let copied = [(2_000, "0"), (2_300, "1")].map(|(position, copy)| {
         apply(&counters, position);
-        counters.freeze(Vec::new()).commit().expect("the disk is well");
+        counters.freeze(Kept::default()).commit().expect("the disk is well");
         try_copy(&folder, &home.join(copy)).is_ok()
     });
     copied == [true; 2] && tables(&home.join("0")) == tables(&home.join("1"))

@@ -59,6 +59,8 @@ pub enum Kind {
     Conflict,
     /// A limit on how much there may be.
     TooMany,
+    /// The signature is no longer good.
+    Unsigned,
 }
 
 impl Refusal {

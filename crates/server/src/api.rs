@@ -1,12 +1,16 @@
 //! Every route, on one page.
 
 pub mod assets;
+pub mod commands;
 pub mod events;
 pub mod health;
 pub mod load;
 pub mod metrics;
+pub mod openapi;
 pub mod people;
+pub mod players;
 pub mod query;
+pub mod signature;
 pub mod watch;
 
 use std::net::SocketAddr;
@@ -28,26 +32,30 @@ use crate::line::Claims;
 use crate::problem::Problem;
 use crate::server::Shared;
 
+use commands::Local;
+
 /// The application on one runtime.
 #[derive(Clone)]
 pub struct App {
-    shared: Arc<Shared>,
-    lane: Lane<Claims>,
+    local: Local,
     router: Router,
 }
 
 impl App {
     /// The application of one runtime, which appends through a lane of its own.
     pub fn new(shared: Arc<Shared>, lane: Lane<Claims>) -> App {
-        App { router: routes(Arc::clone(&shared)), shared, lane }
+        let local = Local { shared, lane };
+        App { router: routes(local.clone()), local }
     }
 }
 
-fn routes(shared: Arc<Shared>) -> Router {
+fn routes(local: Local) -> Router {
     Router::new()
         .route("/v1/query", get(query::get).post(query::post))
         .route("/v1/load", get(load::get))
         .route("/v1/watch", get(watch::get))
+        .route("/v1/session", post(players::open_session))
+        .route("/openapi.json", get(openapi::get))
         .route("/v1/me", get(people::me))
         .route("/v1/sign-out", post(people::sign_out))
         .route("/sign-in", get(people::sign_in))
@@ -59,19 +67,26 @@ fn routes(shared: Arc<Shared>) -> Router {
         .route("/{file}", get(assets::top))
         .method_not_allowed_fallback(async || Problem::method("there is another method on this path"))
         .fallback(async || Problem::not_found("there is nothing on this path"))
-        .with_state(shared)
+        .with_state(local)
 }
 
 impl Handler for App {
     async fn handle(self, mut request: Request<Incoming>, peer: SocketAddr) -> Response<Body> {
         // The one hot route goes straight to its handler.
         if request.uri().path() == "/v1/events" {
-            return events::handle(&self.shared, &self.lane, request, peer).await;
+            return events::handle(&self.local.shared, &self.local.lane, request, peer).await;
+        }
+        let is_open = request.uri().path().starts_with("/v1/");
+        if is_open && request.method() == Method::OPTIONS {
+            return preflight("GET, POST, PUT, PATCH, DELETE, OPTIONS");
         }
         request.extensions_mut().insert(ConnectInfo(peer));
         let routed = self.router.oneshot(request).await;
         let mut response = routed.unwrap_or_else(|never| match never {});
         secure(response.headers_mut());
+        if is_open {
+            allow_any_origin(response.headers_mut());
+        }
         response
     }
 }
@@ -90,29 +105,35 @@ fn secure(headers: &mut HeaderMap) {
     }
 }
 
+/// What a browser may send along.
+const ASKED_HEADERS: &str = "Authorization, Content-Type, Content-Encoding, Idempotency-Key, If-None-Match, \
+                             Last-Event-ID, X-Playmeter-Signature";
+/// What a page of another origin may read beside the body.
+const ANSWERED_HEADERS: &str = "Date, ETag, Playmeter-Vars-Version, Retry-After";
+
 /// Answers a browser's question whether it may send here: yes, without credentials.
-fn preflight() -> Response<Body> {
+fn preflight(methods: &'static str) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = hyper::StatusCode::NO_CONTENT;
     let headers = response.headers_mut();
     allow_any_origin(headers);
-    let allow = |methods: &'static str| HeaderValue::from_static(methods);
-    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, allow("POST, OPTIONS"));
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(methods));
     headers
-        .insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allow("Authorization, Content-Type, Content-Encoding"));
-    headers.insert(header::ACCESS_CONTROL_MAX_AGE, allow("86400"));
+        .insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(ASKED_HEADERS));
+    headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("86400"));
     response
 }
 
 fn allow_any_origin(headers: &mut HeaderMap) {
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(ANSWERED_HEADERS));
 }
 
 /// The answer to anything but a POST.
 fn unless_post(method: &Method) -> Option<Response<Body>> {
     match *method {
         Method::POST => None,
-        Method::OPTIONS => Some(preflight()),
+        Method::OPTIONS => Some(preflight("POST, OPTIONS")),
         _ => {
             let problem = Problem::method("events are sent with POST");
             let mut response = problem.into_response();

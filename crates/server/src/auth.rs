@@ -1,9 +1,15 @@
 //! From a request's credential to what it may do. The tenant comes from here and from nowhere else.
 
 use hyper::header::{AUTHORIZATION, COOKIE, HOST, HeaderMap, ORIGIN};
+use hyper::http::request::Parts;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
 
 use crate::catalog::{Access, Catalog, Refused, Scope, Scopes, SecretKind};
 use crate::problem::Problem;
+
+/// Goes with writes of the dashboard.
+pub const CSRF_HEADER: &str = "X-CSRF-Token";
 
 /// The cookie of a signed-in browser. Over TLS the prefix binds it to this host; without TLS browsers refuse the prefix.
 pub fn cookie_name(tls: bool) -> &'static str {
@@ -41,8 +47,18 @@ pub fn for_questions(
     if let Some(access) = by_key(catalog, headers, query, now_s)? {
         return allow(access, Scope::Query);
     }
+    of_person(catalog, headers, query, now_s)
+}
+
+/// The access of a signed-in person to the game that the request names.
+fn of_person(
+    catalog: &Catalog,
+    headers: &HeaderMap,
+    query: Option<&str>,
+    now_s: u64,
+) -> Result<Access, Problem> {
     if !is_signed_in(catalog, headers, now_s) {
-        return Err(Problem::key("send `Authorization: Bearer KEY` with a secret key, or sign in"));
+        return Err(Problem::key("send `Authorization: Bearer KEY`, or sign in"));
     }
     same_origin(headers)?;
     let games = catalog.games();
@@ -54,6 +70,43 @@ pub fn for_questions(
         .game(id)
         .ok_or_else(|| Problem::not_found(format!("there is no game `{id}`")).field("game"))?;
     Ok(Access { game, class: model::record::KeyClass::Secret, scopes: Scopes::ALL, person: true })
+}
+
+/// The access for writes of live-ops: by key, or of a person who is signed in and whose page proves that it is ours.
+pub fn for_writes(catalog: &Catalog, head: &Parts, now_s: u64) -> Result<Access, Problem> {
+    let (headers, query) = (&head.headers, head.uri.query());
+    if let Some(access) = by_key(catalog, headers, query, now_s)? {
+        return Ok(access);
+    }
+    let access = of_person(catalog, headers, query, now_s)?;
+    if !headers.contains_key(ORIGIN) {
+        return Err(Problem::scope("a write with a sign-in says its origin").field("Origin"));
+    }
+    let token = headers.get(CSRF_HEADER).map(|value| value.as_bytes()).unwrap_or_default();
+    let expected = csrf_token(session(headers).unwrap_or_default());
+    if !bool::from(token.ct_eq(expected.as_bytes())) {
+        return Err(Problem::scope("send the token that `/v1/me` gives as `csrf`").field(CSRF_HEADER));
+    }
+    Ok(access)
+}
+
+/// The access for reads that any key of the game may do.
+pub fn for_reads(
+    catalog: &Catalog,
+    headers: &HeaderMap,
+    query: Option<&str>,
+    now_s: u64,
+) -> Result<Access, Problem> {
+    match by_key(catalog, headers, query, now_s)? {
+        Some(access) => Ok(access),
+        None => of_person(catalog, headers, query, now_s),
+    }
+}
+
+/// What a page of the dashboard sends along with its writes. Other origins cannot read it.
+pub fn csrf_token(session: &str) -> String {
+    let digest = Sha256::digest(format!("csrf {session}"));
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Refuses access without the scope.

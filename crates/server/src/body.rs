@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
-use hyper::body::{Body, Incoming};
+use hyper::body::Body;
 use hyper::header::{CONTENT_ENCODING, EXPECT, HeaderMap};
 use model::limits::{BODY_BYTES_MAX, INFLATED_BYTES_MAX};
 
@@ -18,16 +18,34 @@ const BYTES_PER_SECOND_MIN: u64 = 1024;
 /// So much of a refused body is read for the sake of the answer; then the connection is closed.
 const DISCARDED_BYTES_MAX: usize = 64 << 20;
 
+/// How large a body may be.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// As it comes.
+    pub bytes: usize,
+    /// Inflated.
+    pub inflated_bytes: usize,
+}
+
+impl Limits {
+    /// Of a request with events.
+    pub const EVENTS: Limits = Limits { bytes: BODY_BYTES_MAX, inflated_bytes: INFLATED_BYTES_MAX };
+}
+
 /// Reads a whole body and undoes its encoding.
-pub async fn read(headers: &HeaderMap, body: &mut Incoming) -> Result<Bytes, Problem> {
-    if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
-        return Err(too_large(BODY_BYTES_MAX));
+pub async fn read(
+    headers: &HeaderMap,
+    body: &mut (impl Body<Data = Bytes> + Unpin),
+    limits: Limits,
+) -> Result<Bytes, Problem> {
+    if body.size_hint().lower() > limits.bytes as u64 {
+        return Err(too_large(limits.bytes));
     }
     let encoding = Encoding::of(headers)?;
-    let bytes = collect(body, BODY_BYTES_MAX).await?;
+    let bytes = collect(body, limits.bytes).await?;
     match encoding {
         None => Ok(bytes),
-        Some(encoding) => encoding.inflate(&bytes).map(Bytes::from),
+        Some(encoding) => encoding.inflate(&bytes, limits.inflated_bytes).map(Bytes::from),
     }
 }
 
@@ -127,18 +145,19 @@ impl Encoding {
         }
     }
 
-    fn inflate(self, bytes: &[u8]) -> Result<Vec<u8>, Problem> {
+    fn inflate(self, bytes: &[u8], bytes_max: usize) -> Result<Vec<u8>, Problem> {
+        let bounded = |decoder: &mut dyn Read| bounded(decoder, bytes_max);
         match self {
-            Encoding::Gzip => bounded(flate2::read::MultiGzDecoder::new(bytes)),
+            Encoding::Gzip => bounded(&mut flate2::read::MultiGzDecoder::new(bytes)),
             // The registered name means the zlib format (RFC 9110, 8.4.1.2); some clients send raw deflate.
-            Encoding::Deflate if is_zlib(bytes) => bounded(flate2::read::ZlibDecoder::new(bytes)),
-            Encoding::Deflate => bounded(flate2::read::DeflateDecoder::new(bytes)),
-            Encoding::Brotli => bounded(brotli_decompressor::Decompressor::new(bytes, 4096)),
+            Encoding::Deflate if is_zlib(bytes) => bounded(&mut flate2::read::ZlibDecoder::new(bytes)),
+            Encoding::Deflate => bounded(&mut flate2::read::DeflateDecoder::new(bytes)),
+            Encoding::Brotli => bounded(&mut brotli_decompressor::Decompressor::new(bytes, 4096)),
             Encoding::Zstd => {
                 let decoder = zstd::stream::read::Decoder::new(bytes);
                 let mut decoder = decoder.map_err(|failure| broken(&failure))?;
                 decoder.window_log_max(26).map_err(|failure| broken(&failure))?;
-                bounded(decoder)
+                bounded(&mut decoder)
             }
         }
     }
@@ -149,12 +168,12 @@ fn is_zlib(bytes: &[u8]) -> bool {
         if first & 0x0f == 8 && (u16::from(*first) << 8 | u16::from(*second)).is_multiple_of(31))
 }
 
-fn bounded(decoder: impl Read) -> Result<Vec<u8>, Problem> {
+fn bounded(decoder: &mut dyn Read, bytes_max: usize) -> Result<Vec<u8>, Problem> {
     let mut inflated = Vec::new();
-    let read = decoder.take(INFLATED_BYTES_MAX as u64 + 1).read_to_end(&mut inflated);
+    let read = decoder.take(bytes_max as u64 + 1).read_to_end(&mut inflated);
     read.map_err(|failure| broken(&failure))?;
-    if inflated.len() > INFLATED_BYTES_MAX {
-        let detail = format!("the body inflates to more than {INFLATED_BYTES_MAX} bytes");
+    if inflated.len() > bytes_max {
+        let detail = format!("the body inflates to more than {bytes_max} bytes");
         return Err(Problem::too_large(detail));
     }
     Ok(inflated)

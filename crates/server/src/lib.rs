@@ -1,6 +1,7 @@
 //! The line and everything that is served: bytes in, answers out. Which engine keeps the views is not known here.
 
 pub mod admin;
+pub mod answers;
 pub mod api;
 pub mod auth;
 pub mod body;
@@ -14,6 +15,7 @@ pub mod line;
 pub mod live;
 pub mod problem;
 pub mod process;
+pub mod random;
 pub mod server;
 pub mod time;
 pub mod views;

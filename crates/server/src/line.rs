@@ -26,6 +26,8 @@ pub use duplicates::{Claims, Duplicates, IdMasks, Remembered, remember};
 
 /// The kind of log entry that is a batch of events.
 pub const BATCH: u8 = 1;
+/// The kind of log entry that is a command of live-ops.
+pub const COMMAND: u8 = 2;
 /// Refused events of one request that the inspector is shown.
 const SHOWN_MAX: usize = 10;
 

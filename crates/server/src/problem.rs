@@ -42,6 +42,8 @@ problems! {
     key = 401, "key", "The key is missing or not valid";
     /// The credential may not do this.
     scope = 403, "scope", "The key may not do this";
+    /// The signature does not fit.
+    signature = 401, "signature", "The signature is not valid";
     /// There is nothing of this name.
     not_found = 404, "not_found", "Not found";
     /// The route has no such method.
@@ -54,6 +56,8 @@ problems! {
     unsupported = 415, "unsupported", "The content type or encoding is not supported";
     /// A well-formed question without an answer here.
     unanswerable = 422, "unanswerable", "The question cannot be answered";
+    /// It does not fit what is there.
+    conflict = 409, "conflict", "It conflicts with what is there";
     /// More than the credential may send.
     too_many = 429, "too_many", "Too many requests";
     /// Something broke here.
@@ -82,6 +86,13 @@ impl Problem {
     /// The HTTP status.
     pub fn status(&self) -> u16 {
         self.status
+    }
+
+    /// `400 invalid_field (name)`, for tests.
+    #[cfg(test)]
+    pub(crate) fn brief(&self) -> String {
+        let field = self.field.as_ref().map_or_else(String::new, |field| format!(" ({field})"));
+        format!("{} {}{field}", self.status, self.kind.trim_start_matches("/problems/"))
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use liveops::LiveOps;
 use log::{EntryRef, Log, LogError};
 use model::deltas::Deltas;
 use model::record::{Batch, Stored};
@@ -17,7 +18,7 @@ use model::rollup::hash_player;
 use model::sessions::{PLAY_TIME, SESSION, Sessions, Sign};
 use tracing::{error, warn};
 
-use crate::line::{BATCH, Claims};
+use crate::line::{BATCH, COMMAND, Claims};
 use crate::live::meter::Names;
 use crate::views::Views;
 
@@ -144,6 +145,9 @@ impl Processor {
 
 /// Adds what one entry of the log means.
 fn fold(views: &Views, names: &Names, deltas: &mut Deltas, entry: &EntryRef<'_>) {
+    if entry.kind == COMMAND {
+        return decide(views, entry);
+    }
     if entry.kind != BATCH {
         warn!(kind = entry.kind, offset = entry.offset, "an entry of an unknown kind was passed over");
         return;
@@ -159,14 +163,41 @@ fn fold(views: &Views, names: &Names, deltas: &mut Deltas, entry: &EntryRef<'_>)
     views.meter.count(&batch, entry.events, deltas, names);
     if entry.events > 0 {
         views.inspector.accepted(batch.game, batch.endpoint, entry.events, batch.events());
-        fold_events(&mut views.sessions.lock(), views.seeds.of(batch.game), &batch, deltas);
+        let wanted = |event: &Stored<'_>| {
+            if LiveOps::is_wanted(event.name) {
+                views.liveops.event(batch.game, entry.offset, event);
+            }
+        };
+        fold_events(&mut views.sessions.lock(), views.seeds.of(batch.game), &batch, deltas, wanted);
+    }
+}
+
+/// Decides what one entry of the log commands, and tells whoever waits for it.
+fn decide(views: &Views, entry: &EntryRef<'_>) {
+    match views.liveops.apply(entry.offset, entry.bytes) {
+        Ok(applied) => {
+            views.answers.tell(entry.offset, applied.outcome);
+            views.decided(applied.game, &applied.touched);
+        }
+        Err(failure) => {
+            error!(%failure, offset = entry.offset, "a command was passed over");
+            views.answers.never(entry.offset);
+        }
     }
 }
 
 /// The events of a batch, as rollups and sessions see them. A pure function of the log and the sessions before it.
-pub fn fold_events(sessions: &mut Sessions, seed: u64, batch: &Batch<'_>, deltas: &mut Deltas) {
+/// Each event is shown to `also`.
+pub fn fold_events(
+    sessions: &mut Sessions,
+    seed: u64,
+    batch: &Batch<'_>,
+    deltas: &mut Deltas,
+    also: impl Fn(&Stored<'_>),
+) {
     let players = sessions.game(batch.game);
     for event in batch.events() {
+        also(&event);
         let player = player_of(seed, &event);
         deltas.event(batch.game, &event, player);
         let Some(player) = player else { continue };

@@ -181,6 +181,7 @@ pub fn follow(opened: Opened, engine: Engine, catalog: &Catalog) -> anyhow::Resu
     let views = Arc::new(Views::open(engine.counters, &secret).context("opening the views")?);
     let mut processor = Processor::new(log.clone(), Arc::clone(&views), remembered);
     processor.catch_up();
+    views.answers.open();
     views.meter.begin();
     Ok(Followed { log, views, processor })
 }

@@ -5,19 +5,24 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use liveops::{LiveOps, Touched};
 use model::deltas::Deltas;
-use model::ports::counters::{Counters, StoreError};
+use model::ports::counters::{Checkpoint, Counters, Kept, StoreError};
+use model::ports::records::Records;
 use model::sessions::Sessions;
 use parking_lot::{Condvar, Mutex, RwLock};
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
+use crate::answers::{Answers, Outcome};
 use crate::live::inspector::Inspector;
 use crate::live::meter::Meter;
 use crate::process::SESSIONS;
 
 /// Is called with every set of additions.
 type OnApplied = Box<dyn Fn(&Deltas) + Send>;
+/// Is called with what a command of a game changed.
+type OnDecided = Box<dyn Fn(u32, &[Touched]) + Send>;
 
 /// The views and how far they have come.
 pub struct Views {
@@ -25,6 +30,10 @@ pub struct Views {
     pub counters: Arc<dyn Counters>,
     /// Who is playing.
     pub sessions: Mutex<Sessions>,
+    /// Variables, boards, levels and the rest.
+    pub liveops: LiveOps,
+    /// What those are told who wait for a command.
+    pub answers: Answers,
     /// What came in by the second.
     pub meter: Meter,
     /// The last events.
@@ -38,6 +47,7 @@ pub struct Views {
     pub(crate) pace: Pace,
     applied: watch::Sender<u64>,
     touched: Mutex<Vec<OnApplied>>,
+    decided: Mutex<Vec<OnDecided>>,
 }
 
 impl Views {
@@ -47,10 +57,13 @@ impl Views {
             Some(bytes) => Sessions::restore(&bytes).map_err(|bad| StoreError(bad.to_string()))?,
             None => Sessions::default(),
         };
+        let liveops = LiveOps::open(Arc::clone(&counters) as Arc<dyn Records>)?;
         let (applied, _) = watch::channel(counters.applied_until());
         Ok(Views {
             counters,
             sessions: Mutex::new(sessions),
+            liveops,
+            answers: Answers::default(),
             meter: Meter::default(),
             inspector: Arc::default(),
             seeds: Seeds::new(secret),
@@ -59,7 +72,20 @@ impl Views {
             pace: Pace::default(),
             applied,
             touched: Mutex::default(),
+            decided: Mutex::default(),
         })
+    }
+
+    /// The outcome of the command at this offset, which is durable. `None`: it could not be read.
+    pub async fn outcome(&self, offset: u64) -> Option<Outcome> {
+        self.pace.want(offset + 1);
+        self.answers.wait(offset).await
+    }
+
+    /// Takes what is applied aside for a checkpoint. Whoever calls this holds `applying`: all views stand at one position.
+    pub(crate) fn freeze(&self) -> Box<dyn Checkpoint> {
+        let sessions = self.sessions.lock().snapshot();
+        self.counters.freeze(Kept { states: vec![(SESSIONS, sessions)], records: self.liveops.changes() })
     }
 
     /// Returns when the views contain everything before `position`.
@@ -84,6 +110,17 @@ impl Views {
     /// Calls back with every set of additions, on the processor's thread: be quick.
     pub fn on_applied(&self, callback: impl Fn(&Deltas) + Send + 'static) {
         self.touched.lock().push(Box::new(callback));
+    }
+
+    /// Calls back with what each command changed, on the processor's thread: be quick.
+    pub fn on_decided(&self, callback: impl Fn(u32, &[Touched]) + Send + 'static) {
+        self.decided.lock().push(Box::new(callback));
+    }
+
+    pub(crate) fn decided(&self, game: u32, touched: &[Touched]) {
+        if !touched.is_empty() {
+            self.decided.lock().iter().for_each(|callback| callback(game, touched));
+        }
     }
 
     pub(crate) fn applied(&self, until: u64, deltas: &Deltas) {

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use model::deltas::{Deltas, Row};
 use model::limits::{METRICS_MAX, TUPLES_MAX, VALUES_PER_DIMENSION_MAX};
-use model::ports::counters::{Checkpoint, Counters, ExportedRow, Rows, Select, StoreError};
+use model::ports::counters::{Checkpoint, Counters, ExportedRow, Kept, Rows, Select, StoreError};
+use model::ports::records::{Records, Write};
 use model::rollup::{Cell, HourBlock};
 use model::series::{Cut, Level, OTHER, TUPLE_SEPARATOR};
 
@@ -17,13 +18,14 @@ pub struct MemoryCounters {
 }
 
 /// What survives a restart: the state of the last checkpoint.
-pub type Disk = Arc<Mutex<Kept>>;
+pub type Disk = Arc<Mutex<Saved>>;
 
 /// A state and what others asked to keep with it.
 #[derive(Clone, Default)]
-pub struct Kept {
+pub struct Saved {
     state: State,
     named: BTreeMap<&'static str, Vec<u8>>,
+    records: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 #[derive(Clone, Default)]
@@ -115,6 +117,19 @@ impl State {
     }
 }
 
+impl Records for MemoryCounters {
+    fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(self.disk.lock().unwrap_or_else(PoisonError::into_inner).records.get(key).cloned())
+    }
+
+    fn records(&self, prefix: &[u8], visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), StoreError> {
+        let records = self.disk.lock().unwrap_or_else(PoisonError::into_inner).records.clone();
+        let wanted = records.range(prefix.to_vec()..).take_while(|(key, _)| key.starts_with(prefix));
+        wanted.for_each(|(key, value)| visit(key, value));
+        Ok(())
+    }
+}
+
 impl Counters for MemoryCounters {
     fn apply(&self, range: Range<u64>, deltas: &Deltas) -> Result<(), StoreError> {
         let mut state = self.now.write().unwrap_or_else(PoisonError::into_inner);
@@ -133,10 +148,8 @@ impl Counters for MemoryCounters {
         self.disk.lock().unwrap_or_else(PoisonError::into_inner).state.applied_until
     }
 
-    fn freeze(&self, kept: Vec<(&'static str, Vec<u8>)>) -> Box<dyn Checkpoint> {
-        let state = self.read(State::clone);
-        let named = kept.into_iter().collect();
-        Box::new(Frozen { disk: Arc::clone(&self.disk), kept: Kept { state, named } })
+    fn freeze(&self, kept: Kept) -> Box<dyn Checkpoint> {
+        Box::new(Frozen { disk: Arc::clone(&self.disk), state: self.read(State::clone), kept })
     }
 
     fn kept(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
@@ -188,14 +201,21 @@ impl Counters for MemoryCounters {
 
 struct Frozen {
     disk: Disk,
+    state: State,
     kept: Kept,
 }
 
 impl Checkpoint for Frozen {
     fn commit(&mut self) -> Result<(), StoreError> {
         let mut disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
-        disk.state = self.kept.state.clone();
-        disk.named.extend(self.kept.named.clone());
+        disk.state = self.state.clone();
+        disk.named.extend(self.kept.states.clone());
+        for Write { key, value } in self.kept.records.clone() {
+            match value {
+                Some(value) => disk.records.insert(key, value),
+                None => disk.records.remove(&key),
+            };
+        }
         Ok(())
     }
 }

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use hashbrown::HashSet;
-use model::ports::counters::{Checkpoint, Rows as ExportedRows, StoreError};
+use model::ports::counters::{Checkpoint, Kept, Rows as ExportedRows, StoreError};
+use model::ports::records::Write;
 use model::rollup::HourBlock;
 use model::series::Cut;
 
@@ -48,6 +49,7 @@ impl Default for StoreOptions {
 pub struct Store {
     database: Database,
     hours: Keyspace,
+    records: Keyspace,
     meta: Keyspace,
     durable_until: AtomicU64,
     /// No row of a later hour is on disk.
@@ -89,10 +91,12 @@ impl Store {
             .map_err(failed)?;
         let keyspace = || KeyspaceCreateOptions::default().max_memtable_size(options.memtable_bytes);
         let hours = database.keyspace("hours", keyspace).map_err(failed)?;
+        let records = database.keyspace("records", keyspace).map_err(failed)?;
         let meta = database.keyspace("meta", KeyspaceCreateOptions::default).map_err(failed)?;
         let store = Store {
             database,
             hours,
+            records,
             meta,
             durable_until: AtomicU64::new(0),
             newest_hour: AtomicU64::new(0),
@@ -124,6 +128,23 @@ impl Store {
     pub(super) fn kept(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
         let kept = self.meta.get(kept_key(name)).map_err(failed)?;
         Ok(kept.map(|bytes| bytes.to_vec()))
+    }
+
+    pub(super) fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        let value = self.records.get(key).map_err(failed)?;
+        Ok(value.map(|bytes| bytes.to_vec()))
+    }
+
+    pub(super) fn records(
+        &self,
+        prefix: &[u8],
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<(), StoreError> {
+        for entry in self.records.prefix(prefix) {
+            let (key, value) = entry.into_inner().map_err(failed)?;
+            visit(&key, &value);
+        }
+        Ok(())
     }
 
     pub(super) fn group(&self, key: &GroupKey<'_>) -> Result<Vec<(Box<str>, HourBlock)>, StoreError> {
@@ -250,17 +271,12 @@ impl Store {
 pub(super) struct Pending {
     store: Option<Arc<Store>>,
     rows: Rows,
-    kept: Vec<(&'static str, Vec<u8>)>,
+    kept: Kept,
     applied_until: u64,
 }
 
 impl Pending {
-    pub(super) fn new(
-        store: Option<Arc<Store>>,
-        rows: Rows,
-        kept: Vec<(&'static str, Vec<u8>)>,
-        applied_until: u64,
-    ) -> Pending {
+    pub(super) fn new(store: Option<Arc<Store>>, rows: Rows, kept: Kept, applied_until: u64) -> Pending {
         Pending { store, rows, kept, applied_until }
     }
 }
@@ -274,8 +290,14 @@ impl Checkpoint for Pending {
         for (key, block) in &self.rows {
             batch.insert(&store.hours, key.as_slice(), block.as_slice());
         }
-        for (name, bytes) in &self.kept {
+        for (name, bytes) in &self.kept.states {
             batch.insert(&store.meta, kept_key(name), bytes.as_slice());
+        }
+        for Write { key, value } in &self.kept.records {
+            match value {
+                Some(value) => batch.insert(&store.records, key.as_slice(), value.as_slice()),
+                None => batch.remove(&store.records, key.as_slice()),
+            }
         }
         if store.writes_positions() {
             batch.insert(&store.meta, POSITION, self.applied_until.to_le_bytes());
@@ -285,6 +307,7 @@ impl Checkpoint for Pending {
         store.newest_hour.fetch_max(newest_hour, Ordering::AcqRel);
         store.durable_until.store(self.applied_until, Ordering::Release);
         self.rows.clear();
+        self.kept = Kept::default();
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use super::records::{Records, Write};
 use crate::deltas::Deltas;
 use crate::rollup::Cell;
 use crate::series::{Cut, Level};
@@ -12,11 +13,20 @@ use crate::series::{Cut, Level};
 #[error("store failed: {0}")]
 pub struct StoreError(pub String);
 
+/// What others than the rollups keep with a checkpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// Small states by name, each replaced as a whole.
+    pub states: Vec<(&'static str, Vec<u8>)>,
+    /// The records that changed, to be read back through [`Records`](super::records::Records).
+    pub records: Vec<Write>,
+}
+
 /// Rollups of every game by minute and hour.
 ///
 /// A range of the log applied twice counts once, also when a crash came between: the store keeps the end of what it
 /// has applied in the same transaction as the data. Ranges come in log order, each starting where the last one ended.
-pub trait Counters: Send + Sync {
+pub trait Counters: Records {
     /// Adds what the log's `range` changed. A range that ends at or before `applied_until` changes nothing.
     ///
     /// Readers see the whole of it or nothing of it.
@@ -30,9 +40,9 @@ pub trait Counters: Send + Sync {
 
     /// Takes what is applied but not yet durable aside, to be made durable by the caller's own thread.
     ///
-    /// `kept` is stored in the same transaction: named states of others that belong to exactly this position. One
+    /// `kept` is stored in the same transaction: what others know that belongs to exactly this position. One
     /// checkpoint at a time: the next is frozen only after the one before was committed.
-    fn freeze(&self, kept: Vec<(&'static str, Vec<u8>)>) -> Box<dyn Checkpoint>;
+    fn freeze(&self, kept: Kept) -> Box<dyn Checkpoint>;
 
     /// What was last kept durably under this name; it belongs to [`Counters::durable_until`] at the time of opening.
     fn kept(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError>;

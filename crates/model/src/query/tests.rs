@@ -11,7 +11,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::deltas::Deltas;
-use crate::ports::counters::{Checkpoint, Counters, Rows, Select, StoreError};
+use crate::identity::{Identities, Links};
+use crate::ports::counters::{Checkpoint, Counters, Kept, Rows, Select, StoreError};
+use crate::ports::records::Records;
 use crate::rollup::{Bucket, Cell, hash_player};
 use crate::series::{Cut, EVENTS, Level, TUPLE_SEPARATOR};
 
@@ -36,6 +38,19 @@ struct Fact {
     player: Option<String>,
     value: Option<f64>,
     dimensions: [String; Dimension::COUNT],
+    /// The value of the declared dimension [`WEAPON`].
+    weapon: Option<String>,
+}
+
+/// The number of a dimension that the game declared.
+const WEAPON: u8 = 3;
+
+fn declared() -> Vec<Declared> {
+    vec![Declared { number: WEAPON, name: "weapon".into() }]
+}
+
+fn by(label: &str) -> Option<By> {
+    By::from_label(label, &declared())
 }
 
 impl Store {
@@ -55,6 +70,9 @@ impl Store {
         for dimension in Dimension::ALL {
             self.add_row(metric, Cut::By(dimension), &fact.dimensions[dimension as usize], fact, value);
         }
+        if let Some(weapon) = &fact.weapon {
+            self.add_row(metric, Cut::Declared(WEAPON), weapon, fact, value);
+        }
         let tuple = fact.dimensions.join(&TUPLE_SEPARATOR.to_string());
         self.add_row(metric, Cut::Tuple, &tuple, fact, value);
     }
@@ -73,6 +91,16 @@ impl Store {
     }
 }
 
+impl Records for Store {
+    fn record(&self, _: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(None)
+    }
+
+    fn records(&self, _: &[u8], _: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
 impl Counters for Store {
     fn apply(&self, _: Range<u64>, _: &Deltas) -> Result<(), StoreError> {
         unimplemented!("this store is only read")
@@ -86,7 +114,7 @@ impl Counters for Store {
         42
     }
 
-    fn freeze(&self, _: Vec<(&'static str, Vec<u8>)>) -> Box<dyn Checkpoint> {
+    fn freeze(&self, _: Kept) -> Box<dyn Checkpoint> {
         unimplemented!("this store is only read")
     }
 
@@ -149,6 +177,7 @@ fn fact(line: &str) -> Fact {
         match word {
             "player" => fact.player = Some(text.to_owned()),
             "value" => fact.value = text.parse().ok(),
+            "weapon" => fact.weapon = Some(text.to_owned()),
             dimension => {
                 let dimension = Dimension::from_label(dimension).expect("a dimension");
                 fact.dimensions[dimension as usize] = text.to_owned();
@@ -173,11 +202,11 @@ fn query(text: &str) -> Query {
             "to" => query.until_ms = milliseconds(value),
             "last" => query.last = Last::parse(value),
             "step" => query.step = Step::from_label(value),
-            "by" => query.by = value.split(',').filter_map(By::from_label).collect(),
+            "by" => query.by = value.split(',').filter_map(by).collect(),
             "top" => query.top = value.parse().ok(),
             "tz" => query.tz = Some(value.to_owned()),
             "compare" => query.compare = Compare::from_label(value),
-            _ => match word.strip_prefix("where.").and_then(By::from_label) {
+            _ => match word.strip_prefix("where.").and_then(by) {
                 Some(by) => query.filter.push((by, value.split(',').map(str::to_owned).collect())),
                 None => query.metrics.push(named_metric(word, value)),
             },
@@ -231,7 +260,7 @@ fn show_series(series: &Series) -> String {
 fn answer(store: &Store, text: &str) -> Result<Answer, QueryError> {
     let now_ms = i64::from(minute("2026-11-20T12:34Z")) * 60_000 + 56_000;
     let plan = query(text).plan(now_ms, "UTC")?;
-    Ok(run(&plan, GAME, store).expect("the store is memory"))
+    Ok(run(&plan, GAME, store, None).expect("the store is memory"))
 }
 
 fn check_over(events: &str, text: &str, expected: Expect) {
@@ -802,7 +831,7 @@ fn check_lengths(text: &str, expected: Expect) {
         store.add_row("$play", Cut::Total, "", &fact, None);
     }
     let plan = query.plan(0, "UTC").expect("a good query");
-    expected.assert_eq(&show(&run(&plan, GAME, &store).expect("the store is memory")));
+    expected.assert_eq(&show(&run(&plan, GAME, &store, None).expect("the store is memory")));
 }
 
 #[test]
@@ -1088,7 +1117,7 @@ fn ask(metric: &str, measure: Option<Measure>, window: &Range<u32>, zone: &str, 
 
 fn run_over(store: &Store, query: &Query) -> Answer {
     let plan = query.plan(0, "UTC").expect("a good query");
-    run(&plan, GAME, store).expect("the store is memory")
+    run(&plan, GAME, store, None).expect("the store is memory")
 }
 
 proptest! {
@@ -1176,6 +1205,148 @@ proptest! {
         prop_assert!(before.iter().zip(&now).all(|(before, now)| before <= now));
         if matches!(step, Step::Minute | Step::Hour) {
             prop_assert_eq!((now[0] - before[0]) as usize, window.len());
+        }
+    }
+}
+
+const WEAPONS: &str = "
+    2026-11-18T10:00Z $play player=ann country=FR weapon=bow value=1
+    2026-11-18T10:01Z $play player=bo country=DE weapon=bow value=2
+    2026-11-18T10:02Z $play player=ann country=FR weapon=axe value=4
+    2026-11-18T10:03Z $play player=ann country=FR weapon=(other) value=8
+    2026-11-19T10:03Z start player=ann country=FR weapon=axe
+    2026-11-19T10:04Z $play player=cem country=TR value=16";
+
+fn check_weapons(text: &str, expected: Expect) {
+    check_over(WEAPONS, &format!("{WINDOW} {text}"), expected);
+}
+
+#[test]
+fn a_declared_dimension_cuts_as_a_built_in_one_does() {
+    check_weapons(
+        "metric=plays step=all measure=sum by=weapon",
+        expect![[r#"
+            all UTC: 11-18T00:00Z
+            axe: 4 = 4
+            bow: 3 = 3
+            (other): 8 = 8"#]],
+    );
+    check_weapons(
+        "metric=players step=day where.weapon=bow,axe",
+        expect![[r#"
+            day UTC: 11-18T00:00Z 11-19T00:00Z
+            : 2 1 = 2"#]],
+    );
+    check_weapons(
+        "metric=events step=all by=weapon where.weapon=axe",
+        expect![[r#"
+            all UTC: 11-18T00:00Z
+            axe: 2 = 2"#]],
+    );
+    check_weapons(
+        "metric=events step=all by=event,weapon where.event=$play,start top=2",
+        expect![[r#"
+            all UTC: 11-18T00:00Z
+            $play/bow: 2 = 2
+            $play/(other): 1 = 1
+            (other)/(other): 2 = 2"#]],
+    );
+}
+
+#[test]
+fn a_declared_dimension_goes_with_no_other() {
+    let alone = "goes with no other dimension; ask for it alone";
+    let refused = |text: &str| answer(&Store::default(), text).expect_err("it cannot be answered").to_string();
+    assert_eq!(refused("metric=plays by=weapon,country"), format!("by: weapon {alone}"));
+    assert_eq!(refused("metric=plays by=country where.weapon=axe"), format!("where.weapon: weapon {alone}"));
+    assert_eq!(refused("metric=plays by=variant,weapon"), format!("by: variant {alone}"));
+}
+
+#[test]
+fn a_dimension_that_was_not_declared_is_not_known() {
+    assert_eq!(by("armour"), None);
+    assert_eq!(By::from_label("weapon", &[]), None);
+    assert_eq!(by("variant").map(|by| by.label().to_owned()).as_deref(), Some("variant"));
+}
+
+/// Links of `anonymous=player` pairs.
+fn links(pairs: &[(&str, &str)]) -> std::sync::Arc<Links> {
+    let identities = Identities::default();
+    let id = |id: &str| hash_player(1, id.as_bytes());
+    for (anonymous, player) in pairs {
+        identities.link(GAME, id(anonymous), id(player), 0).expect("it is free");
+    }
+    identities.game(GAME).expect("somebody was linked")
+}
+
+fn check_linked(text: &str, expected: Expect) {
+    let query = query(&format!("{WINDOW} {text}"));
+    let plan = query.plan(0, "UTC").expect("a good query");
+    let store = Store::of(&facts(TWO_DAYS));
+    let answer = run(&plan, GAME, &store, Some(&links(&[("bo", "ann"), ("cem", "ann")])));
+    expected.assert_eq(&show(&answer.expect("the store is memory")));
+}
+
+#[test]
+fn who_turned_out_to_be_a_player_is_counted_once_also_before_that_was_known() {
+    check_linked(
+        "metric=players step=day",
+        expect![[r#"
+            day UTC: 11-18T00:00Z 11-19T00:00Z
+            : 1 1 = 1"#]],
+    );
+    check_linked(
+        "metric=players step=day by=country",
+        expect![[r#"
+            day UTC: 11-18T00:00Z 11-19T00:00Z
+            DE: 1 0 = 1
+            FR: 1 1 = 1
+            TR: 0 1 = 1
+            (other): 0 1 = 1"#]],
+    );
+    check_linked(
+        "metric=online step=all",
+        expect![[r#"
+            all UTC: 11-18T00:00Z
+            : 1 = 1"#]],
+    );
+    check_linked(
+        "metric=plays step=all",
+        expect![[r#"
+            all UTC: 11-18T00:00Z
+            : 5 = 5"#]],
+    );
+}
+
+proptest! {
+    #[test]
+    fn links_count_as_if_everyone_had_always_used_one_id(
+        (facts, window, name, step) in any_case(),
+        pairs in prop::collection::vec((0..6usize, 0..6usize), 0..4),
+    ) {
+        let identities = Identities::default();
+        let names: Vec<String> =
+            facts.iter().filter_map(|fact| fact.player.clone()).collect::<BTreeSet<_>>().into_iter().collect();
+        let id = |name: &str| hash_player(1, name.as_bytes());
+        for (anonymous, player) in pairs {
+            if let (Some(anonymous), Some(player)) = (names.get(anonymous), names.get(player)) {
+                let _ = identities.link(GAME, id(anonymous), id(player), 0);
+            }
+        }
+        let links = identities.game(GAME);
+        let who = |name: &String| {
+            let player = links.as_ref().map_or(id(name), |links| links.player(id(name)));
+            names.iter().find(|other| id(other) == player).expect("players are among them").clone()
+        };
+        let renamed: Vec<Fact> = facts
+            .iter()
+            .map(|fact| Fact { player: fact.player.as_ref().map(who), ..fact.clone() })
+            .collect();
+        for metric in ["players", "online"] {
+            let query = ask(metric, None, &window, name, step);
+            let plan = query.plan(0, "UTC").expect("a good query");
+            let linked = run(&plan, GAME, &Store::of(&facts), links.as_deref()).expect("it is memory");
+            prop_assert_eq!(linked, run_over(&Store::of(&renamed), &query));
         }
     }
 }

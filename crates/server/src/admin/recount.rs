@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::Admin;
 use crate::line::BATCH;
 use crate::live::meter::{Meter, Names};
-use crate::process::{SESSIONS, fold_events};
+use crate::process::fold_events;
 
 /// What is read from the log at a time.
 const READ_BYTES: usize = 8 << 20;
@@ -77,9 +77,7 @@ fn checkpoint(admin: &Admin<'_>) -> anyhow::Result<()> {
     while admin.views.committing.load(Ordering::Acquire) {
         std::thread::sleep(Duration::from_millis(10));
     }
-    let sessions = admin.views.sessions.lock().snapshot();
-    let mut checkpoint = admin.views.counters.freeze(vec![(SESSIONS, sessions)]);
-    checkpoint.commit().context("writing a checkpoint")
+    admin.views.freeze().commit().context("writing a checkpoint")
 }
 
 /// Applies the log from its start up to `until` to empty rollups, exactly as the processor does.
@@ -99,7 +97,7 @@ fn derive(admin: &Admin<'_>, until: u64) -> anyhow::Result<Arc<dyn Counters>> {
                 let batch = Batch::read(entry.bytes)?;
                 deltas.entry(entry.offset);
                 meter.count(&batch, entry.events, &mut deltas, names);
-                fold_events(&mut sessions, admin.views.seeds.of(batch.game), &batch, &mut deltas);
+                fold_events(&mut sessions, admin.views.seeds.of(batch.game), &batch, &mut deltas, |_| {});
             }
             at = read.next.min(until);
         }

@@ -61,7 +61,7 @@ async fn take(
         .ok_or_else(|| Problem::key("send `Authorization: Bearer KEY`, or `?key=` with a public key"))?;
     let access = auth::allow(access, Scope::EventsWrite)?;
     let (form, ack) = (form(&head.headers)?, ack(query)?);
-    let bytes = body::read(&head.headers, incoming).await?;
+    let bytes = body::read(&head.headers, incoming, body::Limits::EVENTS).await?;
     let mut decoded = Decoded::default();
     decode(&bytes, form, &mut decoded).map_err(malformed)?;
     let request = line::Request {
@@ -80,7 +80,7 @@ fn text(headers: &HeaderMap, name: header::HeaderName) -> &str {
 }
 
 /// The client's address: the peer's, or what the proxy in front says.
-fn address(shared: &Shared, headers: &HeaderMap, peer: SocketAddr) -> Option<IpAddr> {
+pub(super) fn address(shared: &Shared, headers: &HeaderMap, peer: SocketAddr) -> Option<IpAddr> {
     if !shared.settings.behind_proxy {
         return Some(peer.ip());
     }
@@ -123,7 +123,8 @@ fn malformed(malformed: Malformed) -> Problem {
     }
 }
 
-fn refused(error: LineError) -> Problem {
+/// A request that the line could not take, as its client is told.
+pub(super) fn refused(error: LineError) -> Problem {
     let detail = error.to_string();
     match error {
         LineError::Log(LogError::Full) => Problem::disk_full(detail).retry_after_s(5),

@@ -22,7 +22,8 @@ pub async fn me(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Result
     }
     let game = |game: crate::catalog::Game| json!({ "id": game.id, "name": game.name, "public_key": game.public_key, "tz": game.tz });
     let games: Vec<_> = shared.catalog.games().into_iter().map(game).collect();
-    let me = json!({ "signed_in": true, "role": "owner", "games": games });
+    let csrf = auth::csrf_token(auth::session(&headers).unwrap_or_default());
+    let me = json!({ "signed_in": true, "role": "owner", "games": games, "csrf": csrf });
     Ok(([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], me.to_string()).into_response())
 }
 

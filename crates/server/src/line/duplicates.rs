@@ -11,6 +11,8 @@ use parking_lot::RwLock;
 use sha2::{Digest, Sha256};
 use tracing::error;
 
+use super::BATCH;
+
 /// What is read from the log at a time.
 const READ_BYTES: usize = 8 << 20;
 
@@ -55,6 +57,9 @@ pub fn remember(opened: &Opened, ids: &mut dyn Ids, masks: &IdMasks) -> anyhow::
         let read = opened.read(at, READ_BYTES)?;
         for chunk in &read.chunks {
             for entry in chunk.entries_from(at) {
+                if entry.kind != BATCH {
+                    continue;
+                }
                 let Ok(batch) = Batch::read(entry.bytes) else { continue };
                 let mask = masks.of(batch.game, batch.class);
                 let claims = batch.events().filter_map(|event| Some(Claim::new(mask, event.id?)));

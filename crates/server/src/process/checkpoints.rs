@@ -9,7 +9,7 @@ use log::Log;
 use model::ports::counters::Checkpoint;
 use tracing::{error, warn};
 
-use super::{SESSIONS, give_way};
+use super::give_way;
 use crate::line::Claims;
 use crate::views::Views;
 
@@ -103,8 +103,7 @@ impl Checkpoints {
     }
 
     fn freeze(&mut self, applied_until: u64) -> Box<dyn Checkpoint> {
-        let sessions = self.views.sessions.lock().snapshot();
         (self.since, self.bytes, self.frozen_until) = (Instant::now(), 0, applied_until);
-        self.views.counters.freeze(vec![(SESSIONS, sessions)])
+        self.views.freeze()
     }
 }

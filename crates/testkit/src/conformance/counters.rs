@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use model::Dimension;
 use model::limits::{METRICS_MAX, TUPLES_MAX, VALUES_PER_DIMENSION_MAX};
-use model::ports::counters::{Counters, ExportedRow, Rows, Select};
+use model::ports::counters::{Counters, ExportedRow, Kept, Rows, Select};
+use model::ports::records::Write;
 use model::rollup::{Cell, HourBlock};
 use model::series::{Cut, EVENTS, Level, OTHER, TUPLE_SEPARATOR};
 use proptest::prelude::*;
@@ -27,6 +28,7 @@ pub fn counters_conform<H: Fn() -> Arc<dyn Counters>>(new_home: impl Fn() -> H) 
     what_was_not_committed_is_applied_again(World::new(new_home()));
     a_checkpoint_holds_what_was_applied_before_it_was_frozen(World::new(new_home()));
     kept_states_belong_to_the_position(World::new(new_home()));
+    records_belong_to_the_position(World::new(new_home()));
     a_visit_sees_what_was_selected(World::new(new_home()));
     readers_see_a_whole_range_or_nothing_of_it(World::new(new_home()));
     metrics_are_listed_by_the_hour(World::new(new_home()));
@@ -82,7 +84,7 @@ fn what_was_not_committed_is_applied_again<H: Fn() -> Arc<dyn Counters>>(mut wor
     world.check(COUNTRY, "7 FR 1/10 by 1");
     world.apply(2);
     assert_eq!(world.rows(), before);
-    drop(world.counters().freeze(Vec::new()));
+    drop(world.counters().freeze(Kept::default()));
     world.restart();
     assert_eq!(world.counters().applied_until(), 1);
     world.apply(2);
@@ -94,11 +96,11 @@ fn a_checkpoint_holds_what_was_applied_before_it_was_frozen<H: Fn() -> Arc<dyn C
 ) {
     world.happen("7 score a FR 1 10\n 7 score b FR 1 5\n 9 score b DE 1 1\n 9 score b FR 1 1");
     world.apply(2);
-    let mut first = world.counters().freeze(Vec::new());
+    let mut first = world.counters().freeze(Kept::default());
     world.apply(1);
     first.commit().expect("the disk is well");
     assert_eq!((world.counters().applied_until(), world.counters().durable_until()), (3, 2));
-    let mut second = world.counters().freeze(Vec::new());
+    let mut second = world.counters().freeze(Kept::default());
     world.apply(1);
     second.commit().expect("the disk is well");
     drop((first, second));
@@ -115,22 +117,61 @@ fn a_checkpoint_holds_what_was_applied_before_it_was_frozen<H: Fn() -> Arc<dyn C
     assert_eq!((world.counters().applied_until(), world.rows()), (4, before));
 }
 
+fn states(states: Vec<(&'static str, Vec<u8>)>) -> Kept {
+    Kept { states, ..Kept::default() }
+}
+
 fn kept_states_belong_to_the_position<H: Fn() -> Arc<dyn Counters>>(mut world: World<H>) {
     world.happen("7 score a FR 1 10\n 7 score b FR 1 5");
     assert_eq!(world.counters().kept("sessions").expect("the disk is well"), None);
     let one = ("sessions", b"one".to_vec());
     world.apply(1);
-    let mut checkpoint = world.counters().freeze(vec![one, ("other", vec![])]);
+    let mut checkpoint = world.counters().freeze(states(vec![one, ("other", vec![])]));
     checkpoint.commit().expect("the disk is well");
     drop(checkpoint);
     world.apply(1);
-    drop(world.counters().freeze(vec![("sessions", b"two".to_vec())]));
+    drop(world.counters().freeze(states(vec![("sessions", b"two".to_vec())])));
     world.restart();
     assert_eq!(world.counters().applied_until(), 1);
     let kept = |world: &World<H>, name| world.counters().kept(name).expect("the disk is well");
     assert_eq!(kept(&world, "sessions").as_deref(), Some(&b"one"[..]));
     assert_eq!(kept(&world, "other").as_deref(), Some(&b""[..]));
     assert_eq!(kept(&world, "unknown"), None);
+}
+
+/// Writes as `key=value` and `key` alone, which removes it.
+fn writes(text: &str) -> Kept {
+    let write = |word: &str| {
+        let (key, value) = word.split_once('=').map_or((word, None), |(key, value)| (key, Some(value)));
+        Write { key: key.into(), value: value.map(Into::into) }
+    };
+    Kept { records: text.split(' ').map(write).collect(), ..Kept::default() }
+}
+
+fn records_belong_to_the_position<H: Fn() -> Arc<dyn Counters>>(mut world: World<H>) {
+    world.happen("7 score a FR 1 10\n 7 score b FR 1 5");
+    let check = |world: &World<H>, prefix: &str, expected: &str| {
+        let mut seen = Vec::new();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let mut visit = |key: &[u8], value: &[u8]| seen.push(format!("{}={}", text(key), text(value)));
+        world.counters().records(prefix.as_bytes(), &mut visit).expect("the disk is well");
+        assert_eq!(seen.join(" "), expected);
+    };
+    world.apply(1);
+    world.counters().freeze(writes("b=2 a=1 aa=3 b/c= c=9")).commit().expect("the disk is well");
+    check(&world, "", "a=1 aa=3 b=2 b/c= c=9");
+    check(&world, "a", "a=1 aa=3");
+    world.apply(1);
+    drop(world.counters().freeze(writes("a=lost c")));
+    world.restart();
+    assert_eq!(world.counters().applied_until(), 1);
+    check(&world, "", "a=1 aa=3 b=2 b/c= c=9");
+    world.apply(1);
+    world.counters().freeze(writes("a=7 b d=4 nothing")).commit().expect("the disk is well");
+    world.restart();
+    check(&world, "", "a=7 aa=3 b/c= c=9 d=4");
+    let record = |key: &str| world.counters().record(key.as_bytes()).expect("the disk is well");
+    assert_eq!((record("a"), record("b"), record("b/c")), (Some(b"7".to_vec()), None, Some(Vec::new())));
 }
 
 fn a_visit_sees_what_was_selected<H: Fn() -> Arc<dyn Counters>>(mut world: World<H>) {
@@ -207,7 +248,7 @@ fn readers_see_a_whole_range_or_nothing_of_it<H: Fn() -> Arc<dyn Counters>>(mut 
         for range in 0..RANGES {
             world.apply(3);
             match range % 20 {
-                5 => checkpoint = Some(world.counters().freeze(Vec::new())),
+                5 => checkpoint = Some(world.counters().freeze(Kept::default())),
                 9 => drop(checkpoint.take().map(|mut frozen| frozen.commit().expect("the disk is well"))),
                 _ => {}
             }
@@ -525,7 +566,7 @@ impl<H: Fn() -> Arc<dyn Counters>> World<H> {
     }
 
     fn checkpoint(&self) {
-        self.counters().freeze(Vec::new()).commit().expect("the disk is well");
+        self.counters().freeze(Kept::default()).commit().expect("the disk is well");
     }
 
     fn restart(&mut self) {
@@ -541,12 +582,12 @@ impl<H: Fn() -> Arc<dyn Counters>> World<H> {
             Step::Apply(events) => self.apply(events),
             Step::Checkpoint => self.checkpoint(),
             Step::ApplyMeanwhile(events) => {
-                let mut frozen = self.counters().freeze(Vec::new());
+                let mut frozen = self.counters().freeze(Kept::default());
                 self.apply(events);
                 frozen.commit().expect("the disk is well");
             }
             Step::FreezeAndRestart => {
-                drop(self.counters().freeze(Vec::new()));
+                drop(self.counters().freeze(Kept::default()));
                 self.restart();
             }
             Step::Restart => self.restart(),

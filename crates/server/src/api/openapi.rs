@@ -1,0 +1,46 @@
+//! `GET /openapi.json`: the routes in OpenAPI 3.1, made from the handlers; `GET /docs` is a page to read it.
+
+use std::sync::LazyLock;
+
+use axum::response::{IntoResponse, Response};
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE};
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa::{Modify, OpenApi};
+
+use super::players;
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Playmeter",
+        description = "Realtime analytics and live-ops for games. The game comes from the credential alone. \
+                       Errors are problem documents (RFC 9457) that name the field.",
+        license(name = "Apache-2.0", identifier = "Apache-2.0"),
+    ),
+    modifiers(&Credentials),
+)]
+struct Docs;
+
+struct Credentials;
+
+impl Modify for Credentials {
+    fn modify(&self, docs: &mut utoipa::openapi::OpenApi) {
+        let components = docs.components.get_or_insert_default();
+        let bearer = || SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+        components.add_security_scheme("public_key", bearer());
+        components.add_security_scheme("secret_key", bearer());
+    }
+}
+
+static JSON: LazyLock<String> = LazyLock::new(|| {
+    let mut docs = Docs::openapi();
+    for part in [players::Docs::openapi()] {
+        docs.merge(part);
+    }
+    docs.to_json().expect("the description has text keys")
+});
+
+/// Answers with the description.
+pub async fn get() -> Response {
+    ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-cache")], JSON.as_str()).into_response()
+}
