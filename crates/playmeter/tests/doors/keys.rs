@@ -14,7 +14,8 @@ const ROUTES: &str = include_str!("../../../server/src/api.rs");
 
 /// Each route: how it is asked, and what it says to nobody, a wrong key, a public key, a key that may only write, a
 /// key that may only ask, and one that may everything.
-const MATRIX: [(&str, &str, &str, [u16; 6]); 9] = [
+const MATRIX: [(&str, &str, &str, [u16; 6]); 10] = [
+    ("/v1/session", "POST", "/v1/session", [401, 401, 201, 403, 403, 201]),
     ("/v1/events", "POST", "/v1/events", [401, 401, 202, 202, 403, 202]),
     ("/v1/query", "GET", "/v1/query?metric=win", [401, 401, 403, 403, 200, 200]),
     ("/v1/query", "POST", "/v1/query", [401, 401, 403, 403, 200, 200]),
@@ -27,11 +28,12 @@ const MATRIX: [(&str, &str, &str, [u16; 6]); 9] = [
 ];
 
 /// Routes that have nothing to give away.
-const OPEN: [&str; 6] = ["/healthz", "/sign-in", "/v1/sign-out", "/", "/assets/{*path}", "/{file}"];
+const OPEN: [&str; 7] = ["/openapi.json", "/healthz", "/sign-in", "/v1/sign-out", "/", "/assets/{*path}", "/{file}"];
 
 fn request(method: &'static str, target: &str) -> Request {
     let body = match (method, target) {
         (_, "/v1/events") => r#"{"event":"win"}"#,
+        (_, "/v1/session") => r#"{"player":"bo"}"#,
         ("POST", "/v1/query") => r#"{"metric":"win"}"#,
         _ => "",
     };

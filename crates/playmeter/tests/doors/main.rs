@@ -4,6 +4,7 @@
 //! it is told in words, such as `1 accepted; 1 invalid unknown_field` or `413 too_large (events)`.
 
 mod client;
+mod player;
 mod world;
 
 mod accounting;
@@ -16,6 +17,7 @@ mod limits;
 mod queries;
 mod receipts;
 mod settings;
+mod sessions;
 mod stopping;
 mod suite;
 mod watch;
