@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::bootstrap;
-use crate::catalog::{Catalog, KeyRecord, Scopes};
+use crate::catalog::{Catalog, Game, KeyRecord, Scopes};
 use crate::line::Claims;
 use crate::time::now_s;
 use crate::views::Views;
@@ -32,6 +32,17 @@ pub enum Command {
         name: String,
         /// Its time zone.
         tz: String,
+    },
+    /// The keys that Playtomic's SDKs have compiled into a game. What is `None` stays as it is.
+    SetPlaytomic {
+        /// The game.
+        game: String,
+        /// Names the game in requests.
+        key: Option<String>,
+        /// Signs requests.
+        private_key: Option<String>,
+        /// Clients may ask for totals.
+        data_api: Option<bool>,
     },
     /// A new public key; the old one works until it is revoked.
     RotatePublicKey {
@@ -96,9 +107,12 @@ pub struct Admin<'a> {
 pub fn run(admin: &Admin<'_>, command: Command) -> anyhow::Result<Value> {
     let catalog = admin.catalog;
     Ok(match command {
-        Command::ListGames => json!(catalog.games()),
-        Command::CreateGame { id, name, tz } => json!(catalog.create_game(&id, &name, &tz)?),
-        Command::RotatePublicKey { game } => json!(catalog.rotate_public_key(&game)?),
+        Command::ListGames => catalog.games().iter().map(|it| game(catalog, it)).collect(),
+        Command::CreateGame { id, name, tz } => game(catalog, &catalog.create_game(&id, &name, &tz)?),
+        Command::SetPlaytomic { game: id, key, private_key, data_api } => {
+            game(catalog, &catalog.set_playtomic(&id, key, private_key, data_api)?)
+        }
+        Command::RotatePublicKey { game: id } => game(catalog, &catalog.rotate_public_key(&id)?),
         Command::ListKeys { game } => catalog.keys(&game)?.iter().map(key).collect(),
         Command::CreateKey { game, label, scopes, expires_s } => {
             let scopes = Scopes::parse(scopes.iter().map(String::as_str))?;
@@ -117,6 +131,17 @@ pub fn run(admin: &Admin<'_>, command: Command) -> anyhow::Result<Value> {
         Command::Verify { hours } => recount::verify(admin, hours)?,
         Command::Rebuild { hours } => recount::rebuild(admin, hours)?,
     })
+}
+
+/// A game with the keys that its old clients use, also where they were derived.
+fn game(catalog: &Catalog, game: &Game) -> Value {
+    let mut answer = json!(game);
+    answer["playtomic"] = json!({
+        "key": game.playtomic.key,
+        "private_key": catalog.playtomic_private_key(game),
+        "data_api": game.playtomic.data_api,
+    });
+    answer
 }
 
 fn made((secret, record): (String, KeyRecord)) -> Value {

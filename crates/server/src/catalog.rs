@@ -4,10 +4,14 @@
 //! or the new one. Secrets are not in it, only their SHA-256; reading it gives nobody access.
 
 mod keys;
+mod playtomic;
+mod settings;
 mod store;
 
 use keys::Secret;
 pub use keys::{Scope, Scopes, SecretKind};
+pub use playtomic::Playtomic;
+pub use settings::{DeclaredDimension, GameSettings, SettingsChange};
 pub(crate) use store::{read_private, replace};
 
 use std::collections::HashMap;
@@ -59,6 +63,12 @@ pub struct Game {
     /// Public keys that were replaced and still work.
     #[serde(default)]
     pub old_public_keys: Vec<String>,
+    /// For games that were built with Playtomic's SDKs.
+    #[serde(default, skip_serializing_if = "Playtomic::is_default")]
+    pub playtomic: Playtomic,
+    /// What the game decides about its events.
+    #[serde(default, skip_serializing_if = "GameSettings::is_default")]
+    pub settings: GameSettings,
 }
 
 /// A secret key as it is kept.
@@ -110,6 +120,8 @@ struct Loaded {
     document: Document,
     games: HashMap<u32, Arc<Game>>,
     public: HashMap<String, Arc<Game>>,
+    /// By lower-case key.
+    playtomic: HashMap<String, Arc<Game>>,
     secret: HashMap<String, KeyRecord>,
 }
 
@@ -383,6 +395,8 @@ impl Game {
             tz: tz.to_owned(),
             public_key: keys::new_public_key(),
             old_public_keys: Vec::new(),
+            playtomic: Playtomic::default(),
+            settings: GameSettings::default(),
         }
     }
 }
@@ -421,14 +435,17 @@ impl From<Document> for Loaded {
     fn from(document: Document) -> Loaded {
         let games: HashMap<u32, Arc<Game>> =
             document.games.iter().map(|game| (game.number, Arc::new(game.clone()))).collect();
-        let mut public = HashMap::new();
+        let (mut public, mut playtomic) = (HashMap::new(), HashMap::new());
         for game in games.values() {
+            for key in game.playtomic_names() {
+                playtomic.insert(key.to_ascii_lowercase(), game.clone());
+            }
             for key in std::iter::once(&game.public_key).chain(&game.old_public_keys) {
                 public.insert(key.clone(), game.clone());
             }
         }
         let secret = document.keys.iter().map(|key| (key.id.clone(), key.clone())).collect();
-        Loaded { games, public, secret, document }
+        Loaded { games, public, playtomic, secret, document }
     }
 }
 

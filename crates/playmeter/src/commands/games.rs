@@ -34,15 +34,36 @@ enum Action {
         #[command(flatten)]
         folder: FolderArgs,
     },
+    /// Take the keys that are compiled into a game with Playtomic's SDKs, so that only its host has to change.
+    Playtomic {
+        /// The game.
+        id: String,
+        /// The public key, or the GUID of older SDKs. Empty: none but the game's own public key.
+        #[arg(long)]
+        key: Option<String>,
+        /// The private key, which signs requests. Empty: one that is derived for the game.
+        #[arg(long)]
+        private_key: Option<String>,
+        /// Whether clients may ask for totals of views, plays and metrics.
+        #[arg(long)]
+        data_api: Option<bool>,
+        #[command(flatten)]
+        folder: FolderArgs,
+    },
 }
 
 /// Does it and prints what came of it.
 pub fn run(args: GamesArgs) -> anyhow::Result<()> {
+    let mut show_playtomic = false;
     let (folder, command) = match args.action {
         Action::List { folder } => (folder, Command::ListGames),
         Action::Create { id, name, tz, folder } => {
             let name = name.unwrap_or_else(|| id.clone());
             (folder, Command::CreateGame { id, name, tz })
+        }
+        Action::Playtomic { id, key, private_key, data_api, folder } => {
+            show_playtomic = true;
+            (folder, Command::SetPlaytomic { game: id, key, private_key, data_api })
         }
     };
     let done = admin::run(&folder.data, command)?;
@@ -52,6 +73,7 @@ pub fn run(args: GamesArgs) -> anyhow::Result<()> {
     }
     match &done {
         Value::Array(games) => games.iter().for_each(print),
+        game if show_playtomic => print_playtomic(game),
         game => print(game),
     }
     Ok(())
@@ -60,4 +82,12 @@ pub fn run(args: GamesArgs) -> anyhow::Result<()> {
 fn print(game: &Value) {
     let text = |field: &str| game[field].as_str().unwrap_or_default().to_owned();
     println!("{:<20} {:<24} {:<18} {}", text("id"), text("name"), text("tz"), text("public_key"));
+}
+
+fn print_playtomic(game: &Value) {
+    let keys = &game["playtomic"];
+    let key = keys["key"].as_str().filter(|key| !key.is_empty()).or(game["public_key"].as_str());
+    println!("key          {}", key.unwrap_or_default());
+    println!("private key  {}", keys["private_key"].as_str().unwrap_or_default());
+    println!("data api     {}", if keys["data_api"] == true { "on" } else { "off" });
 }
