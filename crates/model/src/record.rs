@@ -41,17 +41,20 @@ pub enum Endpoint {
     Events = 1,
     /// The simulated players of `serve --demo`.
     Demo = 2,
+    /// Playtomic's tracker.
+    Playtomic = 3,
 }
 
 impl Endpoint {
     /// All of them.
-    pub const ALL: [Endpoint; 2] = [Endpoint::Events, Endpoint::Demo];
+    pub const ALL: [Endpoint; 3] = [Endpoint::Events, Endpoint::Demo, Endpoint::Playtomic];
 
     /// The word in metrics, answers and the dashboard.
     pub fn label(self) -> &'static str {
         match self {
             Endpoint::Events => "events",
             Endpoint::Demo => "demo",
+            Endpoint::Playtomic => "playtomic",
         }
     }
 
