@@ -1,0 +1,171 @@
+/** An invented game behind the mock: as much of live-ops as the client's own tests need. */
+import { createHash, createHmac, randomBytes, randomUUID } from 'node:crypto'
+
+export class Refusal extends Error {
+  constructor(status, code, field) {
+    super(code)
+    this.status = status
+    this.problem = { type: `/problems/${code}`, title: code, status, detail: `refused: ${code}`, field }
+  }
+}
+
+export class Game {
+  /** What was counted, in order, and how often anything came again. */
+  events = []
+  duplicates = 0
+  vars = {}
+  version = 1
+  #ids = new Set()
+  #sessions = new Map()
+  #nonces = new Set()
+  #answers = new Map()
+  #boards = new Map()
+  #levels = new Map()
+  #grants = new Map()
+  #follows = new Map()
+  #posts = []
+
+  take({ events }) {
+    const results = []
+    let accepted = 0
+    let duplicate = 0
+    for (const [i, event] of events.entries()) {
+      if (this.#ids.has(event.id)) {
+        duplicate++
+      } else if (event.event === '') {
+        results.push({ i, id: event.id, outcome: 'invalid', reason: 'event_name_empty' })
+      } else {
+        this.#ids.add(event.id)
+        this.events.push(event)
+        accepted++
+      }
+    }
+    this.duplicates += duplicate
+    return { accepted, duplicate, late: 0, limited: 0, invalid: results.length, position: '0/0', results }
+  }
+
+  setVars(vars) {
+    this.vars = vars
+    this.version++
+  }
+
+  session({ player, name }) {
+    const session = randomUUID()
+    const key = randomBytes(32)
+    this.#sessions.set(session, { player, key })
+    const expires_at = new Date(Date.now() + 900_000).toISOString()
+    return { session, player, name, key: key.toString('base64url'), expires_at }
+  }
+
+  /** A server that was started anew knows no session. */
+  forgetSessions() {
+    this.#sessions.clear()
+  }
+
+  /** The player that the request is signed for. */
+  signedBy(request, body) {
+    const [version, session, at, nonce, proof] = (request.headers['x-playmeter-signature'] ?? '').split(';')
+    const known = this.#sessions.get(session)
+    const path = new URL(request.url, 'http://mock').pathname
+    const hash = createHash('sha256').update(body).digest('hex')
+    const said = [at, nonce, request.method, path, hash].join('\n')
+    const right = known && createHmac('sha256', known.key).update(said).digest('hex') === proof
+    const timely = Math.abs(Date.now() / 1000 - at) <= 300 && !this.#nonces.has(nonce)
+    if (version !== 'v1' || !right || !timely) throw new Refusal(401, 'signature')
+    this.#nonces.add(nonce)
+    return known.player
+  }
+
+  /** The same request again gets the same answer. */
+  once(key, body, decide) {
+    const before = this.#answers.get(key)
+    if (before && before.body !== body) throw new Refusal(409, 'idempotency')
+    const answer = before?.answer ?? decide()
+    if (key) this.#answers.set(key, { body, answer })
+    return answer
+  }
+
+  submit(table, { player, name, score, fields, source }) {
+    if (typeof score !== 'number') throw new Refusal(400, 'invalid_field', 'score')
+    const rows = this.#boards.get(table) ?? []
+    const before = rows.find((row) => row.player === player)
+    const saved = !before || score > before.score
+    const row = { player, name, score, fields, source, at: new Date().toISOString(), verified: true }
+    const kept = saved ? [...rows.filter((other) => other !== before), row] : rows
+    this.#boards.set(table, kept.sort((a, b) => b.score - a.score))
+    const rank = kept.findIndex((other) => other.player === player) + 1
+    const best = kept[rank - 1].score
+    return { saved, best, rank, ranks: { all: rank, day: rank }, improved_by: saved && before ? score - before.score : 0 }
+  }
+
+  page(table, query, player) {
+    const friends = query.get('friends')
+    const chosen = friends?.startsWith('follows:') ? [...this.follows(friends.slice(8))] : friends?.split(',')
+    const rows = (this.#boards.get(table) ?? [])
+      .map((row, i) => ({ rank: i + 1, ...row, ...(row.player === player && { submitted: true }) }))
+      .filter((row) => !chosen || chosen.includes(row.player))
+    const per_page = Number(query.get('per_page') ?? 20)
+    return { table, window: query.get('window') ?? 'all', page: 1, per_page, total: rows.length, rows: rows.slice(0, per_page) }
+  }
+
+  saveLevel(level) {
+    const same = [...this.#levels.values()].find((one) => one.player === level.player && one.name === level.name && one.data === level.data)
+    if (same) return { id: same.id, duplicate: true }
+    const id = randomUUID()
+    this.#levels.set(id, { id, state: 'published', votes: 0, rating: 0, flags: 0, ratings: new Map(), ...level })
+    return { id, duplicate: false }
+  }
+
+  level(id, withData = true) {
+    const level = this.#levels.get(id)
+    if (!level) throw new Refusal(404, 'not_found')
+    const { ratings, data, ...rest } = level
+    const sum = [...ratings.values()].reduce((a, b) => a + b, 0)
+    return { ...rest, votes: ratings.size, rating: ratings.size && sum / ratings.size, ...(withData && { data }) }
+  }
+
+  levels(query) {
+    const levels = [...this.#levels.keys()].map((id) => this.level(id, query.get('data') === '1'))
+    return { levels, total: levels.length, page: 1, per_page: 20 }
+  }
+
+  rate(id, { player, rating }) {
+    const level = this.#levels.get(id)
+    const changed = level.ratings.has(player)
+    level.ratings.set(player, rating)
+    return { ...this.level(id), changed }
+  }
+
+  flag(id) {
+    this.#levels.get(id).flags++
+    return {}
+  }
+
+  grant(key, { player }) {
+    const grants = this.#grants.get(player) ?? new Map()
+    this.#grants.set(player, grants)
+    const granted = !grants.has(key)
+    if (granted) grants.set(key, new Date().toISOString())
+    return { granted, at: grants.get(key) }
+  }
+
+  achievements(player) {
+    const grants = [...(this.#grants.get(player) ?? [])]
+    return { achievements: grants.map(([key, granted_at]) => ({ key, name: key, points: 1, granted_at })) }
+  }
+
+  follows(player) {
+    if (!this.#follows.has(player)) this.#follows.set(player, new Set())
+    return this.#follows.get(player)
+  }
+
+  post({ player, name, text, props }) {
+    this.#posts.unshift({ kind: 'post', at: new Date().toISOString(), players: [{ player, name }], text, props })
+    return { id: randomUUID() }
+  }
+
+  feed(player) {
+    const followed = this.follows(player)
+    return { items: this.#posts.filter((post) => followed.has(post.players[0].player)) }
+  }
+}

@@ -1,0 +1,92 @@
+/** Where waiting events are kept: in IndexedDB, which outlives the page, or in memory where there is none. */
+
+/** An event's id, and the event as JSON. */
+export type Row = [id: string, text: string]
+
+export interface Store {
+  /** Keeps the event and says how many of the oldest had to go. The same id again changes nothing. */
+  add(row: Row): Promise<number>
+  /** The oldest, at most so many. */
+  read(limit: number): Promise<Row[]>
+  remove(ids: string[]): Promise<void>
+}
+
+export class MemoryStore implements Store {
+  readonly #rows: Map<string, string>
+  readonly #max: number
+
+  constructor(max: number, rows?: Iterable<Row>) {
+    this.#max = max
+    this.#rows = new Map(rows)
+  }
+
+  async add([id, text]: Row): Promise<number> {
+    this.#rows.set(id, text)
+    const excess = [...this.#rows.keys()].slice(0, Math.max(0, this.#rows.size - this.#max))
+    await this.remove(excess)
+    return excess.length
+  }
+
+  async read(limit: number): Promise<Row[]> {
+    return [...this.#rows].slice(0, limit)
+  }
+
+  async remove(ids: string[]): Promise<void> {
+    ids.forEach((id) => this.#rows.delete(id))
+  }
+}
+
+const TABLE = 'events'
+
+/** All tabs of one origin share it. Ids begin with the time, so the order of the keys is that of the events. */
+export class IndexedStore implements Store {
+  readonly #db: IDBDatabase
+  readonly #max: number
+
+  private constructor(db: IDBDatabase, max: number) {
+    this.#db = db
+    this.#max = max
+  }
+
+  static async open(name: string, max: number): Promise<Store> {
+    const opening = indexedDB.open(name, 1)
+    opening.onupgradeneeded = () => opening.result.createObjectStore(TABLE)
+    return new IndexedStore(await done(opening), max)
+  }
+
+  async add([id, text]: Row): Promise<number> {
+    const table = this.#table()
+    table.put(text, id)
+    const counting = table.count()
+    // Without the explicit commit a tab that closes now would take the event with it.
+    table.transaction.commit()
+    const excess = (await done(counting)) - this.#max
+    if (excess <= 0) return 0
+    const rows = this.#table()
+    const oldest = await done(rows.getAllKeys(null, excess))
+    oldest.forEach((key) => rows.delete(key))
+    return oldest.length
+  }
+
+  async read(limit: number): Promise<Row[]> {
+    const table = this.#table()
+    const [ids, texts] = await Promise.all([done(table.getAllKeys(null, limit)), done(table.getAll(null, limit))])
+    return texts.map((text, i) => [ids[i] as string, text])
+  }
+
+  async remove(ids: string[]): Promise<void> {
+    const table = this.#table()
+    await Promise.all(ids.map((id) => done(table.delete(id))))
+  }
+
+  #table(): IDBObjectStore {
+    return this.#db.transaction(TABLE, 'readwrite').objectStore(TABLE)
+  }
+}
+
+function done<T>(request: IDBRequest<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result)
+    request.onerror = () => reject(request.error)
+  })
+}
