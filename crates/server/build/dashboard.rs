@@ -1,4 +1,4 @@
-//! The dashboard's files, compressed once at build time.
+//! The files for browsers, compressed once at build time: the dashboard and the demo game.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -9,21 +9,31 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
 
-/// Writes a table of all files of `web/dist` and their compressed content.
+/// Where built files are, what the folder is called when it is missing, and the path under which they are served.
+const FOLDERS: [(&str, &str, &str); 2] = [
+    ("web/dist", "dashboard: run `make web`", ""),
+    ("examples/letters/dist", "demo game: run `make letters`", "play/"),
+];
+
+/// Writes a table of all files and their compressed content.
 pub fn embed() {
-    let dist = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web/dist");
-    let watched = if dist.exists() { dist.clone() } else { dist.with_file_name("package.json") };
-    println!("cargo:rerun-if-changed={}", watched.display());
-    if !dist.join("index.html").exists() {
-        println!("cargo:warning=no dashboard: run `make web` and build again");
-    }
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     let mut files = Vec::new();
-    list(&dist, &dist, &mut files);
+    for (folder, name, prefix) in FOLDERS {
+        let dist = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder);
+        let watched = if dist.exists() { dist.clone() } else { dist.with_file_name("package.json") };
+        println!("cargo:rerun-if-changed={}", watched.display());
+        if !dist.join("index.html").exists() {
+            println!("cargo:warning=no {name} and build again");
+        }
+        let mut found = Vec::new();
+        list(&dist, &dist, &mut found);
+        files.extend(found.into_iter().map(|path| (format!("{prefix}{path}"), dist.join(path))));
+    }
     files.sort();
     let mut table = String::from("[\n");
-    for (index, path) in files.iter().enumerate() {
-        let content = fs::read(dist.join(path)).expect("it was listed a moment ago");
+    for (index, (path, file)) in files.iter().enumerate() {
+        let content = fs::read(file).expect("it was listed a moment ago");
         let compressed = out.join(format!("asset-{index}.gz"));
         fs::write(&compressed, gzip(&content)).expect("cargo made the folder");
         let etag: String = Sha256::digest(&content)[..8].iter().fold(String::new(), |mut text, byte| {

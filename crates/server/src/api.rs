@@ -19,7 +19,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Redirect};
 use axum::routing::{get, post};
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -64,6 +64,10 @@ fn routes(local: Local) -> Router {
         .route("/readyz", get(health::ready))
         .route("/", get(assets::index))
         .route("/assets/{*path}", get(assets::file))
+        .route("/play", get(async || Redirect::permanent("/play/")))
+        .route("/play/", get(assets::play_index))
+        .route("/play/config.json", get(assets::play_config))
+        .route("/play/{*path}", get(assets::play))
         .route("/{file}", get(assets::top))
         .method_not_allowed_fallback(async || Problem::method("there is another method on this path"))
         .fallback(async || Problem::not_found("there is nothing on this path"))

@@ -1,8 +1,9 @@
-//! The dashboard: files that the build compressed into the binary.
+//! The dashboard and the demo game: files that the build compressed into the binary.
 
 use std::io::Read;
+use std::sync::Arc;
 
-use axum::extract::Path;
+use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use hyper::StatusCode;
@@ -11,7 +12,10 @@ use hyper::header::{
     IF_NONE_MATCH, VARY,
 };
 
+use serde_json::json;
+
 use crate::problem::Problem;
+use crate::server::Shared;
 
 struct Asset {
     path: &'static str,
@@ -40,6 +44,25 @@ pub async fn top(Path(path): Path<String>, headers: HeaderMap) -> Response {
     serve(&path, &headers)
 }
 
+/// `GET /play/...`: the demo game.
+pub async fn play(Path(path): Path<String>, headers: HeaderMap) -> Response {
+    serve(&format!("play/{path}"), &headers)
+}
+
+/// `GET /play/`.
+pub async fn play_index(headers: HeaderMap) -> Response {
+    serve("play/index.html", &headers)
+}
+
+/// `GET /play/config.json`: with which key the demo game plays. A public key is in every client.
+pub async fn play_config(State(shared): State<Arc<Shared>>) -> Response {
+    let Some(game) = shared.catalog.game("demo") else {
+        return Problem::not_found("the game `demo` is not there").into_response();
+    };
+    let config = json!({ "url": "", "game": game.id, "public_key": game.public_key });
+    ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], config.to_string()).into_response()
+}
+
 fn serve(path: &str, headers: &HeaderMap) -> Response {
     let Some(asset) = ASSETS.iter().find(|asset| asset.path == path) else {
         return Problem::not_found("there is nothing on this path").into_response();
@@ -53,7 +76,7 @@ fn serve(path: &str, headers: &HeaderMap) -> Response {
     } else {
         inflate(asset.gzip).into_response()
     };
-    let kept = if path.starts_with("assets/") { "public, max-age=31536000, immutable" } else { "no-cache" };
+    let kept = if path.contains("assets/") { "public, max-age=31536000, immutable" } else { "no-cache" };
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type(path)));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static(kept));
