@@ -1,0 +1,502 @@
+//! The feed beside a naive model of it: every item in one list, every answer made by looking at all of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use model::ports::records::{Records, Write};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::items::Limits;
+use super::*;
+use crate::command::{By, Caller};
+use crate::game::Touched;
+
+const NOW: i64 = 1_800_000_000_000;
+const PLAYERS: u64 = 12;
+
+#[derive(Default)]
+struct Store(Mutex<BTreeMap<Vec<u8>, Vec<u8>>>);
+
+impl Records for Store {
+    fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(self.0.lock().get(key).cloned())
+    }
+
+    fn records(&self, prefix: &[u8], visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), StoreError> {
+        let records = self.0.lock();
+        records.iter().filter(|(key, _)| key.starts_with(prefix)).for_each(|(key, value)| visit(key, value));
+        Ok(())
+    }
+}
+
+/// An item as the model keeps it.
+#[derive(Clone)]
+struct Item {
+    at: i64,
+    number: u64,
+    player: String,
+    /// What is told of it beside time and players; equal items have equal ones.
+    what: Value,
+}
+
+#[derive(Default)]
+struct Model {
+    items: Vec<Item>,
+    next: u64,
+    floor: (i64, u64),
+    follows: BTreeSet<(String, String)>,
+    grants: BTreeMap<(String, String), i64>,
+    names: BTreeMap<String, String>,
+    catalogue: BTreeSet<String>,
+}
+
+impl Model {
+    fn post(&mut self, limits: Limits, at: i64, player: &str, name: &str, what: Value) {
+        let number = self.next;
+        self.next += 1;
+        if (at, number) <= self.floor {
+            return;
+        }
+        self.items.push(Item { at, number, player: player.to_owned(), what: what.clone() });
+        self.items.sort_by_key(|item| (item.at, item.number));
+        let is_equal = |item: &Item| item.player == player && item.what == what;
+        self.drop_oldest(limits.equal_items, is_equal);
+        self.drop_oldest(limits.items_per_player, |item| item.player == player);
+        if let Some(floor) = self.drop_oldest(limits.items, |_| true) {
+            self.floor = floor;
+        }
+        if !name.is_empty() {
+            self.names.insert(player.to_owned(), name.to_owned());
+        }
+        self.forget_idle();
+    }
+
+    fn drop_oldest(&mut self, max: usize, of: impl Fn(&Item) -> bool) -> Option<(i64, u64)> {
+        if self.items.iter().filter(|item| of(item)).count() <= max {
+            return None;
+        }
+        let oldest = self.items.iter().position(of)?;
+        let gone = self.items.remove(oldest);
+        Some((gone.at, gone.number))
+    }
+
+    fn forget_idle(&mut self) {
+        let (items, follows, grants) = (&self.items, &self.follows, &self.grants);
+        self.names.retain(|player, _| {
+            items.iter().any(|item| item.player == *player)
+                || follows.iter().any(|(one, other)| one == player || other == player)
+                || grants.keys().any(|(granted, _)| granted == player)
+        });
+    }
+
+    fn erase(&mut self, player: &str) {
+        self.items.retain(|item| item.player != player);
+        self.follows.retain(|(one, other)| one != player && other != player);
+        self.grants.retain(|(granted, _), _| granted != player);
+        self.names.remove(player);
+        self.forget_idle();
+    }
+
+    /// The items of the followed in the order of a mode, each with its round.
+    fn places(&self, reader: &str, mode: Mode, n: usize, as_of: u64) -> Vec<(usize, &Item)> {
+        let followed = |item: &&Item| {
+            item.number < as_of && self.follows.contains(&(reader.to_owned(), item.player.clone()))
+        };
+        let mut rounds: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut places = Vec::new();
+        for item in self.items.iter().rev().filter(followed) {
+            let round = rounds.entry(&item.player).or_default();
+            *round += 1;
+            places.push((if mode == Mode::Fair { *round } else { 0 }, item));
+        }
+        places.retain(|(round, _)| *round <= n);
+        places.sort_by_key(|(round, _)| *round);
+        places
+    }
+
+    /// A page, and the place after it.
+    fn page(
+        &self,
+        reader: &str,
+        mode: Mode,
+        n: usize,
+        from: usize,
+        as_of: u64,
+    ) -> (Vec<Value>, Option<usize>) {
+        let places = self.places(reader, mode, n, as_of);
+        let all = self.places(reader, mode, usize::MAX, as_of);
+        let mut page = Vec::new();
+        for (index, (_, item)) in places.iter().enumerate() {
+            let is_first = places[..index].iter().all(|(_, other)| other.what != item.what);
+            if index >= from && is_first {
+                page.push(self.told(&all, item));
+                if page.len() == n {
+                    return (page, (index + 1 < places.len()).then_some(index + 1));
+                }
+            }
+        }
+        (page, None)
+    }
+
+    fn told(&self, all: &[(usize, &Item)], item: &Item) -> Value {
+        let mut equal: Vec<&Item> =
+            all.iter().map(|(_, other)| *other).filter(|other| other.what == item.what).collect();
+        equal.sort_by_key(|item| std::cmp::Reverse((item.at, item.number)));
+        let mut told = item.what.clone();
+        told["at"] = rfc3339(equal[0].at).into();
+        told["id"] = equal[0].number.to_string().into();
+        let mut players: Vec<&str> = Vec::new();
+        for item in equal {
+            if !players.contains(&&*item.player) {
+                players.push(&item.player);
+            }
+        }
+        let name = |player: &&str| self.names.get(*player).cloned().unwrap_or_default();
+        told["players"] = players.iter().map(|it| json!({ "player": it, "name": name(it) })).collect();
+        told["players_count"] = players.len().into();
+        told
+    }
+}
+
+/// Numbers that look random and are the same every time: SplitMix64, Steele, Lea and Flood 2014.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % sides
+    }
+
+    fn player(&mut self) -> String {
+        format!("p{}", self.roll(PLAYERS))
+    }
+}
+
+/// A game and its model, side by side.
+struct World {
+    store: Arc<Store>,
+    game: Game,
+    model: Model,
+    limits: Limits,
+    now: i64,
+    dice: Dice,
+}
+
+impl World {
+    fn new(seed: u64, limits: Limits) -> World {
+        let store = Arc::new(Store::default());
+        let game = open(&store, limits);
+        World { store, game, model: Model::default(), limits, now: NOW, dice: Dice(seed) }
+    }
+
+    fn apply(&mut self, command: Command) -> (Result<Answer, Refusal>, Vec<Touched>) {
+        let (mut touched, by) = (Vec::new(), By { caller: Caller::Server, signed: None });
+        let at = At { offset: 1, ms: self.now };
+        let mut context = Context { at, by: &by, tz: "UTC", blob: &[], touched: &mut touched };
+        (self.game.apply_feed(&mut context, command), touched)
+    }
+
+    fn restart(&mut self) {
+        let mut writes = Vec::new();
+        self.game.changes(1, &mut writes);
+        for Write { key, value } in writes {
+            match value {
+                Some(value) => self.store.0.lock().insert(key, value),
+                None => self.store.0.lock().remove(&key),
+            };
+        }
+        self.game = open(&self.store, self.limits);
+    }
+
+    fn step(&mut self) {
+        self.now += self.dice.roll(3) as i64;
+        match self.dice.roll(24) {
+            0..=11 => self.post(),
+            12..=14 => self.grant(),
+            15..=17 => self.follow(),
+            18 => self.unfollow(),
+            19 => self.catalogue(),
+            20 if self.dice.roll(20) == 0 => self.erase(),
+            _ => self.look(),
+        }
+    }
+
+    fn post(&mut self) {
+        let player = self.dice.player();
+        let name = ["", "", "Bo", "Cy"][self.dice.roll(4) as usize];
+        let (at, what) = (self.now, self.dice.roll(6));
+        let at = At { offset: 1, ms: at };
+        let feed = &mut self.game.feed;
+        let (at, what) = match self.dice.roll(3) {
+            0 => {
+                feed.post_score(at, &player, name, "board", &what.to_string());
+                (at.ms, json!({ "kind": "score", "table": "board", "score": what.to_string() }))
+            }
+            1 => {
+                feed.post_level(at, &player, name, &format!("l{what}"), "Title");
+                (at.ms, json!({ "kind": "level", "level": format!("l{what}"), "text": "Title" }))
+            }
+            _ => self.post_own(&player, name, what),
+        };
+        self.model.post(self.limits, at, &player, name, what);
+    }
+
+    /// Some of them happened a while ago.
+    fn post_own(&mut self, player: &str, name: &str, what: u64) -> (i64, Value) {
+        let at = self.now - [0, 0, 5, 40][self.dice.roll(4) as usize];
+        let props = if what < 2 { json!({ "n": what }) } else { json!({}) };
+        let post = NewPost {
+            player: player.into(),
+            name: name.into(),
+            kind: "trade".into(),
+            text: format!("text {}", what / 2),
+            props: serde_json::from_value(props.clone()).expect("an object"),
+            at_ms: Some(at),
+        };
+        let text = post.text.clone();
+        let expected = Answer::created(&json!({ "id": self.model.next.to_string() }));
+        let (outcome, touched) = self.apply(Command::Post(post));
+        assert_eq!(outcome, Ok(expected));
+        assert_eq!(touched, [Touched::Posted(player.to_owned())]);
+        let mut told = json!({ "kind": "trade", "text": text });
+        if what < 2 {
+            told["props"] = props;
+        }
+        (at, told)
+    }
+
+    fn grant(&mut self) {
+        let (player, key) = (self.dice.player(), format!("a{}", self.dice.roll(4)));
+        let command = Command::Grant { key: key.clone(), player: player.clone(), name: String::new() };
+        let status = self.apply(command).0.map(|answer| answer.status).ok();
+        let grant = (player.clone(), key.clone());
+        let expected = match (self.model.catalogue.contains(&key), self.model.grants.contains_key(&grant)) {
+            (false, _) => None,
+            (true, true) => Some(200),
+            (true, false) => Some(201),
+        };
+        assert_eq!(status, expected);
+        if expected == Some(201) {
+            self.model.grants.insert(grant, self.now);
+            let what = json!({ "kind": "achievement", "achievement": key });
+            self.model.post(self.limits, self.now, &player, "", what);
+        }
+    }
+
+    fn follow(&mut self) {
+        let (player, other) = (self.dice.player(), self.dice.player());
+        let (outcome, touched) = self.apply(Command::Follow { player: player.clone(), other: other.clone() });
+        assert_eq!(outcome.is_ok(), player != other);
+        let is_new = player != other && self.model.follows.insert((player.clone(), other));
+        assert_eq!(touched, if is_new { vec![Touched::Follows(player)] } else { vec![] });
+    }
+
+    fn unfollow(&mut self) {
+        let (player, other) = (self.dice.player(), self.dice.player());
+        let command = Command::Unfollow { player: player.clone(), other: other.clone() };
+        assert_eq!(self.apply(command).0, Ok(Answer::nothing()));
+        self.model.follows.remove(&(player, other));
+        self.model.forget_idle();
+    }
+
+    fn catalogue(&mut self) {
+        let key = format!("a{}", self.dice.roll(4));
+        if self.dice.roll(3) > 0 {
+            let achievement = Achievement { name: key.to_uppercase(), ..Achievement::default() };
+            let put = Command::PutAchievement { key: key.clone(), achievement };
+            assert!(self.apply(put).0.is_ok());
+            self.model.catalogue.insert(key);
+        } else {
+            let outcome = self.apply(Command::DeleteAchievement { key: key.clone() }).0;
+            assert_eq!(outcome.is_ok(), self.model.catalogue.remove(&key));
+        }
+    }
+
+    fn erase(&mut self) {
+        let player = self.dice.player();
+        self.game.feed.erase_player(&player);
+        self.model.erase(&player);
+        let nothing = json!({ "name": "", "achievements": [], "follows": [], "items": [] });
+        assert_eq!(self.game.feed.export_player(&player).expect("a store"), nothing);
+    }
+
+    /// One reader looks at everything.
+    fn look(&mut self) {
+        let reader = self.dice.player();
+        let mode = [Mode::Latest, Mode::Fair][self.dice.roll(2) as usize];
+        let n = 1 + self.dice.roll(6) as usize;
+        let as_of = self.model.next;
+        let (mut from, mut cursor) = (0, None);
+        loop {
+            let (expected, next) = self.model.page(&reader, mode, n, from, as_of);
+            let page = self.page(&reader, mode, n, cursor);
+            assert_eq!(page["items"], json!(self.with_names(expected)), "{reader} {mode:?} {n}");
+            assert_eq!(page["next"].is_string(), next.is_some(), "{reader} {mode:?} {n}");
+            let Some(next) = next else { break };
+            (from, cursor) = (next, page["next"].as_str().and_then(Cursor::parse));
+        }
+        self.look_at(&reader);
+    }
+
+    fn page(&self, reader: &str, mode: Mode, n: usize, cursor: Option<Cursor>) -> Value {
+        let page = self.game.feed.page(reader, mode, n, cursor).expect("the store can be read");
+        serde_json::to_value(page.expect("the cursor is of this mode")).expect("JSON")
+    }
+
+    /// Achievements that are in the catalogue are told with their names.
+    fn with_names(&self, mut items: Vec<Value>) -> Vec<Value> {
+        for item in &mut items {
+            let key = item["achievement"].as_str().unwrap_or_default().to_owned();
+            if self.model.catalogue.contains(&key) {
+                item["text"] = key.to_uppercase().into();
+            }
+        }
+        items
+    }
+
+    fn look_at(&mut self, player: &str) {
+        let feed = &self.game.feed;
+        let follows = self.model.follows.iter().filter(|(one, _)| one == player).map(|(_, other)| &**other);
+        let follows: Vec<&str> = follows.collect();
+        assert_eq!(feed.follows(player), follows);
+        let followers = self.model.follows.iter().filter(|(_, other)| other == player).count();
+        assert_eq!(feed.followers(player) as usize, followers);
+        assert_eq!(feed.item_count(), self.model.items.len());
+        let friends: Vec<Vec<&str>> = vec![follows, vec!["p1", "p2", "nobody", "p1"]];
+        for (index, ids) in friends.iter().enumerate() {
+            let asked = if index == 0 { Friends::FollowedBy(player) } else { Friends::These(ids) };
+            let list = serde_json::to_value(feed.achievements(Some(player), asked, false)).expect("JSON");
+            assert_eq!(list, self.achievements(player, ids));
+        }
+    }
+
+    fn achievements(&self, player: &str, friends: &[&str]) -> Value {
+        let listed = self.model.catalogue.iter().map(|key| {
+            let granted = |player: &str| self.model.grants.get(&(player.to_owned(), key.clone())).copied();
+            let ids: BTreeSet<&str> = friends.iter().copied().collect();
+            let mut having: Vec<(i64, &str)> =
+                ids.into_iter().filter_map(|id| Some((-granted(id)?, id))).collect();
+            having.sort_unstable();
+            let name = |id: &str| self.model.names.get(id).cloned().unwrap_or_default();
+            let friend =
+                |(at, id): &(i64, &str)| json!({ "player": id, "name": name(id), "at": rfc3339(-at) });
+            let mut listed = json!({
+                "key": key, "name": key.to_uppercase(), "points": 0,
+                "friends": having.iter().map(friend).collect::<Vec<_>>(), "friends_count": having.len(),
+            });
+            if let Some(at) = granted(player) {
+                listed["granted_at"] = rfc3339(at).into();
+            }
+            listed
+        });
+        json!({ "achievements": listed.collect::<Vec<_>>() })
+    }
+}
+
+fn open(store: &Arc<Store>, limits: Limits) -> Game {
+    let records: Arc<dyn Records> = Arc::clone(store) as Arc<dyn Records>;
+    let mut game = Game::new(1, &records);
+    game.feed.limits = limits;
+    for (key, value) in &*store.0.lock() {
+        if Game::is_restored(key[4]) {
+            game.restore(key[4], &key[5..], value).expect("it was written by the same program");
+        }
+    }
+    game.restored();
+    game
+}
+
+#[test]
+fn ten_thousand_steps_agree_with_a_naive_model_through_restarts() {
+    let limits = Limits { items_per_player: 9, equal_items: 2, items: 70, ..Limits::default() };
+    let mut world = World::new(1, limits);
+    for step in 0..10_000 {
+        world.step();
+        if step % 61 == 0 {
+            world.restart();
+        }
+    }
+    let players: Vec<String> = (0..PLAYERS).map(|number| format!("p{number}")).collect();
+    players.iter().for_each(|player| world.look_at(player));
+    players.iter().for_each(|player| world.game.feed.erase_player(player));
+    (0..4).for_each(|key| drop(world.apply(Command::DeleteAchievement { key: format!("a{key}") })));
+    world.restart();
+    let left: Vec<Vec<u8>> = world.store.0.lock().keys().map(|key| key[4..].to_vec()).collect();
+    assert_eq!(left, [b"\x04n"], "when everybody is erased there is one record, of the numbers");
+    assert_eq!((world.game.feed.actors.len(), world.game.feed.item_count()), (0, 0));
+}
+
+/// Pages that are asked for one after the other while much happens in between.
+fn check_reading_on(seed: u64, mode: Mode) {
+    let limits = Limits { equal_items: 1_000, ..Limits::default() };
+    let mut world = World::new(seed, limits);
+    (0..400).for_each(|_| world.step());
+    let reader = world.dice.player();
+    let n = 1 + world.dice.roll(7) as usize;
+    let as_of = world.model.next;
+    let (mut read, mut cursor) = (Vec::new(), None);
+    loop {
+        let page = world.page(&reader, mode, n, cursor);
+        read.extend(page["items"].as_array().expect("a list").iter().map(|item| item["id"].clone()));
+        cursor = page["next"].as_str().and_then(Cursor::parse);
+        if cursor.is_none() {
+            break;
+        }
+        (0..world.dice.roll(20)).for_each(|_| world.post());
+        if world.dice.roll(3) == 0 {
+            world.restart();
+        }
+    }
+    let (mut expected, mut from) = (Vec::new(), Some(0));
+    while let Some(start) = from {
+        let (page, next) = world.model.page(&reader, mode, n, start, as_of);
+        expected.extend(page.iter().map(|item| item["id"].clone()));
+        from = next;
+    }
+    assert_eq!(read, expected, "seed {seed} {mode:?}");
+    let unique: BTreeSet<String> = read.iter().map(Value::to_string).collect();
+    assert_eq!(unique.len(), read.len(), "seed {seed} {mode:?}");
+}
+
+#[test]
+fn reading_on_shows_each_item_once_whatever_comes_in_between() {
+    for seed in 0..60 {
+        check_reading_on(seed, Mode::Latest);
+        check_reading_on(seed, Mode::Fair);
+    }
+}
+
+#[test]
+fn a_page_that_would_look_at_too_much_ends_early_and_loses_nothing() {
+    let mut world = World::new(3, Limits::default());
+    for player in 0..4_000 {
+        let other = format!("q{player}");
+        let follow = Command::Follow { player: "reader".into(), other: other.clone() };
+        world.apply(follow).0.expect("a follow");
+        for score in 0..100 {
+            let at = At { offset: 1, ms: NOW + player * 100 + score };
+            world.game.feed.post_score(at, &other, "", "board", &score.to_string());
+        }
+    }
+    for mode in [Mode::Latest, Mode::Fair] {
+        let (mut scores, mut pages, mut cursor) = (Vec::new(), 0, None);
+        loop {
+            let page = world.page("reader", mode, 100, cursor);
+            for item in page["items"].as_array().expect("a list") {
+                assert_eq!(item["players_count"], 4_000);
+                assert_eq!(item["players"].as_array().map(Vec::len), Some(1_000));
+                scores.push(item["score"].as_str().map(|score| score.parse::<i64>().expect("a number")));
+            }
+            pages += 1;
+            cursor = page["next"].as_str().and_then(Cursor::parse);
+            if cursor.is_none() {
+                break;
+            }
+        }
+        assert!(pages > 1, "{mode:?}");
+        assert_eq!(scores, (0..100).rev().map(Some).collect::<Vec<_>>(), "{mode:?}");
+    }
+}
