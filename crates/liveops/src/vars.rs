@@ -19,6 +19,7 @@ pub use json::{DEPTH_MAX, Json};
 pub use moment::Moment;
 
 pub(crate) use definition::check_window;
+pub(crate) use json::Node;
 pub(crate) use moment::is_within;
 
 use std::collections::{BTreeMap, BTreeSet};
