@@ -10,8 +10,11 @@ mod cursor;
 mod event;
 mod nested;
 mod number;
+mod props;
 mod text;
 mod time;
+
+pub use props::{Prop, Props, props};
 
 use model::limits::{EVENTS_PER_REQUEST_MAX, JSON_DEPTH_MAX};
 use model::{RawEvent, Reject};

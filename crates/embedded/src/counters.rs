@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use model::Dimension;
 use model::deltas::{Deltas, Row};
 use model::ports::counters::{Checkpoint, Counters as Port, ExportedRow, Kept, Rows, Select, StoreError};
@@ -43,7 +44,11 @@ struct Memory {
 
 /// The groups of a range's rows: these are many, groups are few.
 #[derive(Default)]
-struct Found(Vec<[u32; CUTS]>);
+struct Found {
+    groups: Vec<[u32; CUTS]>,
+    /// Those of declared dimensions, by metric and minute and by the dimension's number.
+    declared: HashMap<(usize, u8), u32>,
+}
 
 /// So many rows are looked up before the first of them is added to: their misses are waited for together.
 const AT_ONCE: usize = 64;
@@ -52,19 +57,27 @@ const NOT_YET: u32 = u32::MAX;
 
 impl Found {
     fn get(&self, delta: &Row<'_>) -> Option<usize> {
-        let group = self.0.get(delta.metric_minute)?[place_of(delta.cut)];
+        if let Cut::Declared(number) = delta.cut {
+            return self.declared.get(&(delta.metric_minute, number)).map(|group| *group as usize);
+        }
+        let group = self.groups.get(delta.metric_minute)?[place_of(delta.cut)];
         (group != NOT_YET).then_some(group as usize)
     }
 
     fn put(&mut self, delta: &Row<'_>, group: usize) {
-        if self.0.len() <= delta.metric_minute {
-            self.0.resize(delta.metric_minute + 1, [NOT_YET; CUTS]);
+        if let Cut::Declared(number) = delta.cut {
+            self.declared.insert((delta.metric_minute, number), group as u32);
+            return;
         }
-        self.0[delta.metric_minute][place_of(delta.cut)] = group as u32;
+        if self.groups.len() <= delta.metric_minute {
+            self.groups.resize(delta.metric_minute + 1, [NOT_YET; CUTS]);
+        }
+        self.groups[delta.metric_minute][place_of(delta.cut)] = group as u32;
     }
 
     fn clear(&mut self) {
-        self.0.clear();
+        self.groups.clear();
+        self.declared.clear();
     }
 }
 
@@ -73,6 +86,7 @@ fn place_of(cut: Cut) -> usize {
         Cut::Total => 0,
         Cut::By(dimension) => 1 + dimension as usize,
         Cut::Tuple => CUTS - 1,
+        Cut::Declared(_) => unreachable!("declared dimensions are found by their numbers"),
     }
 }
 
@@ -245,7 +259,7 @@ impl Memory {
         let row = match row {
             Some(row) => row,
             None => {
-                let value = self.guard.admitted(&key, delta.value);
+                let value = self.guard.admitted(&key, delta.value, delta.values_max);
                 self.groups.find_or_insert(group, value)
             }
         };
@@ -265,7 +279,8 @@ impl Memory {
         let metric = self.guard.metric(key.game, key.metric, key.hour, None)?;
         let key = GroupKey { metric, ..*key };
         self.guard.load(&key, None)?;
-        let value = self.guard.admitted(&key, value);
+        // It was admitted when it was counted, whatever the limit was then.
+        let value = self.guard.admitted(&key, value, u32::MAX);
         let group = self.resident(&key, None)?;
         self.groups.put(group, value, block);
         Ok(())
@@ -295,6 +310,7 @@ fn exported((key, block): (Vec<u8>, Vec<u8>)) -> Result<(Vec<u8>, ExportedRow), 
     let cut = match group.cut {
         Cut::Total => String::new(),
         Cut::By(dimension) => format!(" {}={value:?}", dimension.label()),
+        Cut::Declared(number) => format!(" dimension {number}={value:?}"),
         Cut::Tuple => format!(" {:?}", value.split(TUPLE_SEPARATOR).collect::<Vec<_>>()),
     };
     let name = format!("game {} {}{cut} hour {}", group.game, group.metric, group.hour);

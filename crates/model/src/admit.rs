@@ -3,8 +3,8 @@
 //! A decoder has checked types and lengths; here are the rules that need to know the game and the time.
 
 use crate::event::{Dimension, RawEvent};
-use crate::limits::{FUTURE_MS_MAX, LATE_MS_MAX, NAME_BYTES_MAX};
-use crate::record::Stored;
+use crate::limits::{FUTURE_MS_MAX, NAME_BYTES_MAX};
+use crate::record::{Declared, Stored};
 use crate::reject::Reject;
 
 /// Names that start with `$` and mean something to the server. Any other such name is refused.
@@ -33,15 +33,21 @@ pub struct Door<'a> {
     pub sent_at_ms: Option<i64>,
     /// The key may send events of any age.
     pub import: bool,
+    /// The game's lateness bound.
+    pub late_ms: i64,
     /// From the address; an event's own country wins.
     pub country: &'a str,
     /// From the user agent; an event's own platform wins.
     pub platform: &'a str,
     /// The user agent is a known bot.
     pub bot: bool,
+    /// The game variables and experiments that the sender is under; empty: none. At most
+    /// [`crate::limits::DIMENSION_BYTES_MAX`] bytes.
+    pub variant: &'a str,
 }
 
-/// Checks one event and fills in what the door knows. The result borrows from both.
+/// Checks one event and fills in what the door knows. The result borrows from both. Properties are not looked into:
+/// who can read them fills in the declared dimensions and the ids of `$identify`.
 pub fn admit<'a>(raw: &'a RawEvent<'_>, door: &Door<'a>) -> Result<Stored<'a>, Reject> {
     let name = admit_name(raw.name.as_deref())?;
     let (ts_ms, time_replaced) = admit_time(raw.ts_ms, door)?;
@@ -56,6 +62,9 @@ pub fn admit<'a>(raw: &'a RawEvent<'_>, door: &Door<'a>) -> Result<Stored<'a>, R
         session: raw.session.as_deref().unwrap_or("").as_bytes(),
         value: raw.value,
         dimensions,
+        variant: door.variant.as_bytes(),
+        declared: Declared::default(),
+        anonymous: &[],
         props: raw.props.unwrap_or("").as_bytes(),
         bot: door.bot,
         time_replaced,
@@ -84,7 +93,7 @@ fn admit_time(ts_ms: Option<i64>, door: &Door<'_>) -> Result<(i64, bool), Reject
     if ts_ms > door.received_ms.saturating_add(FUTURE_MS_MAX) {
         return Ok((door.received_ms, true));
     }
-    if !door.import && ts_ms < door.received_ms - LATE_MS_MAX {
+    if !door.import && ts_ms < door.received_ms - door.late_ms {
         return Err(Reject::TooOld);
     }
     if ts_ms < 0 {
@@ -102,13 +111,23 @@ fn or_else<'a>(value: &mut &'a [u8], default: &'a str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::LATE_MS_MAX;
     use std::borrow::Cow;
 
     const NOW: i64 = 1_800_000_000_000;
     const HOUR: i64 = 3_600_000;
 
     fn door() -> Door<'static> {
-        Door { received_ms: NOW, sent_at_ms: None, import: false, country: "FR", platform: "web", bot: false }
+        Door {
+            received_ms: NOW,
+            sent_at_ms: None,
+            import: false,
+            late_ms: LATE_MS_MAX,
+            country: "FR",
+            platform: "web",
+            bot: false,
+            variant: "",
+        }
     }
 
     fn named(name: &str) -> RawEvent<'_> {
@@ -151,6 +170,9 @@ mod tests {
         assert_eq!(admit(&at(oldest - 1), &door()), Err(Reject::TooOld));
         assert_eq!(admit(&at(oldest - 1), &import).unwrap().ts_ms, oldest - 1);
         assert_eq!(admit(&at(-1), &import), Err(Reject::TimestampInvalid));
+        let strict = Door { late_ms: HOUR, ..door() };
+        assert_eq!(admit(&at(NOW - HOUR - 1), &strict), Err(Reject::TooOld));
+        assert_eq!(admit(&at(NOW - HOUR), &strict).unwrap().ts_ms, NOW - HOUR);
     }
 
     #[test]

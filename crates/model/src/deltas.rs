@@ -1,7 +1,7 @@
 //! What a range of the log changes: from events to additions, before any store knows.
 //!
-//! An event is written down once, with the numbers of the seven rows of its metric that it belongs to. What a row adds
-//! is gathered from its events when a store asks, straight into the store's own cells: nothing is counted twice on the
+//! An event is written down once, with the numbers of the seven rows of its metric that it belongs to; those of
+//! declared dimensions stand beside, so that they cost nothing where there are none. What a row adds is gathered from its events when a store asks, straight into the store's own cells: nothing is counted twice on the
 //! way, and nothing is allocated for an event.
 //!
 //! Deltas merge by exact addition and union, so how the log is cut into ranges never matters. Rows of one metric and
@@ -13,12 +13,14 @@ mod values;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::OnceLock;
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+use rustc_hash::FxBuildHasher;
 
 use crate::event::Dimension;
+use crate::limits::VALUES_PER_DIMENSION;
 use crate::record::Stored;
 use crate::rollup::{Bucket, Cell};
-use crate::series::{Cut, EVENTS, TUPLE_SEPARATOR};
+use crate::series::{Cut, EVENTS, TUPLE_SEPARATOR, VARIANT};
 use values::{Text, Values, mixed};
 
 /// Rows that one event of a metric touches: the total, each dimension, the tuple.
@@ -38,8 +40,16 @@ pub struct Deltas {
     tuples: Vec<Tuple>,
     tuple_index: HashTable<u32>,
     values: [Values; Dimension::COUNT],
+    /// The values of declared dimensions, by the dimension's number.
+    declared: Vec<Values>,
+    declared_index: HashTable<DeclaredRow>,
     events: Vec<Observed>,
     event_rows: Vec<[u32; ROWS]>,
+    /// Events with the rows of their declared dimensions.
+    declared_rows: Vec<(u32, u32)>,
+    /// Of games whose batches did not all keep the usual number of values.
+    limits: HashMap<u32, Limit, FxBuildHasher>,
+    limit: Limit,
     lists: OnceLock<Lists>,
     text: String,
     hasher: DefaultHashBuilder,
@@ -61,6 +71,8 @@ pub struct Row<'a> {
     pub minute: u32,
     /// The log offset of the first entry that added to it.
     pub since: u64,
+    /// Values of a dimension that the game kept per day when the row's events were admitted.
+    pub values_max: u32,
     /// The same number for all rows of one game, metric and minute, counted from 0.
     pub metric_minute: usize,
     deltas: &'a Deltas,
@@ -72,6 +84,7 @@ struct Metric {
     game: u32,
     minute: u32,
     name: Text,
+    limit: Limit,
     /// Where its events count as well: [`EVENTS`], for metrics that are events themselves.
     all: u32,
     total: u32,
@@ -91,6 +104,30 @@ struct RowData {
     /// The rows whose events are its own: a list from here on, by `sibling`.
     child: u32,
     sibling: u32,
+}
+
+/// How many values of a dimension are kept per day.
+///
+/// Events before and after a change have rows of their own, in their order, so that which values are kept follows the
+/// order of the log alone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Limit {
+    values_max: u32,
+    /// Counts the changes.
+    change: u32,
+}
+
+impl Default for Limit {
+    fn default() -> Limit {
+        Limit { values_max: VALUES_PER_DIMENSION, change: 0 }
+    }
+}
+
+struct DeclaredRow {
+    metric: u32,
+    number: u8,
+    value: u32,
+    row: u32,
 }
 
 struct Tuple {
@@ -124,10 +161,23 @@ impl Deltas {
         self.offset = offset;
     }
 
+    /// The events that follow are of a game that keeps so many values of a dimension per day.
+    pub fn values_max(&mut self, game: u32, values_max: u32) {
+        if self.limits.is_empty() && values_max == VALUES_PER_DIMENSION {
+            self.limit = Limit::default();
+            return;
+        }
+        let limit = self.limits.entry(game).or_default();
+        if limit.values_max != values_max {
+            *limit = Limit { values_max, change: limit.change + 1 };
+        }
+        self.limit = *limit;
+    }
+
     /// Counts an event under its own name and under [`EVENTS`].
     pub fn event(&mut self, game: u32, event: &Stored<'_>, player: Option<u64>) {
         let metric = self.metric(game, minute_of(event.ts_ms), event.name, true);
-        self.observe(metric, &event.dimensions, player, event.value);
+        self.observe(metric, event, player, event.value);
     }
 
     /// Counts something that an event meant under a metric of its own, with the event's dimensions.
@@ -140,7 +190,7 @@ impl Deltas {
         value: Option<f64>,
     ) {
         let metric = self.metric(game, minute_of(event.ts_ms), metric.as_bytes(), false);
-        self.observe(metric, &event.dimensions, player, value);
+        self.observe(metric, event, player, value);
     }
 
     /// Adds to a plain counter.
@@ -174,24 +224,22 @@ impl Deltas {
         self.by_index.clear();
         self.tuples.clear();
         self.tuple_index.clear();
-        self.values.iter_mut().for_each(Values::clear);
+        self.values.iter_mut().chain(&mut self.declared).for_each(Values::clear);
+        self.declared_index.clear();
         self.events.clear();
         self.event_rows.clear();
+        self.declared_rows.clear();
+        self.limits.clear();
+        self.limit = Limit::default();
         self.lists.take();
         self.text.clear();
     }
 
     #[inline]
-    fn observe(
-        &mut self,
-        metric: u32,
-        dimensions: &[&[u8]; Dimension::COUNT],
-        player: Option<u64>,
-        value: Option<f64>,
-    ) {
+    fn observe(&mut self, metric: u32, stored: &Stored<'_>, player: Option<u64>, value: Option<f64>) {
         debug_assert!(self.lists.get().is_none(), "rows are read when all events are in");
         let values = std::array::from_fn(|dimension| {
-            self.values[dimension].number_of(dimensions[dimension], &self.hasher, &mut self.text)
+            self.values[dimension].number_of(stored.dimensions[dimension], &self.hasher, &mut self.text)
         });
         let mut rows = [self.metrics[metric as usize].total; ROWS];
         for dimension in Dimension::ALL {
@@ -199,15 +247,36 @@ impl Deltas {
         }
         rows[TUPLE] = self.tuple(metric, &values);
         let event = self.events.len() as u32;
-        for row in rows.map(|row| row as usize) {
-            if self.counts[row] == 0 {
-                self.rows[row].first = event;
-            }
-            self.counts[row] += 1;
+        rows.iter().for_each(|row| self.counted(*row, event));
+        if !stored.variant.is_empty() {
+            self.observe_declared(metric, event, VARIANT, stored.variant);
+        }
+        for (number, value) in stored.declared {
+            self.observe_declared(metric, event, number, value);
         }
         let (value, bucket) = value.map_or((f64::NAN, Bucket::default()), |value| (value, Bucket::of(value)));
         self.events.push(Observed { player: player.map_or(0, |hash| hash.max(1)), value, bucket });
         self.event_rows.push(rows);
+    }
+
+    #[inline]
+    fn counted(&mut self, row: u32, event: u32) {
+        let row = row as usize;
+        if self.counts[row] == 0 {
+            self.rows[row].first = event;
+        }
+        self.counts[row] += 1;
+    }
+
+    fn observe_declared(&mut self, metric: u32, event: u32, number: u8, value: &[u8]) {
+        let place = usize::from(number);
+        if self.declared.len() <= place {
+            self.declared.resize_with(place + 1, Values::default);
+        }
+        let value = self.declared[place].number_of(value, &self.hasher, &mut self.text);
+        let row = self.by_declared(metric, number, value);
+        self.counted(row, event);
+        self.declared_rows.push((event, row));
     }
 
     fn metric(&mut self, game: u32, minute: u32, name: &[u8], is_event: bool) -> u32 {
@@ -217,6 +286,7 @@ impl Deltas {
             let metric = &metrics[*metric as usize];
             metric.game == game
                 && metric.minute == minute
+                && metric.limit == self.limit
                 && (metric.all != NONE) == is_event
                 && metric.name.of(text).as_bytes() == name
         });
@@ -232,7 +302,8 @@ impl Deltas {
         let all = if is_event { self.metric(game, minute, EVENTS.as_bytes(), false) } else { NONE };
         let metric = self.metrics.len() as u32;
         let without = [NONE; Dimension::COUNT];
-        self.metrics.push(Metric { game, minute, name, all, total: NONE, without });
+        let limit = self.limit;
+        self.metrics.push(Metric { game, minute, name, limit, all, total: NONE, without });
         let (metrics, text, hasher) = (&self.metrics, &self.text, &self.hasher);
         self.metric_index.insert_unique(hash, metric, |metric| {
             let metric = &metrics[*metric as usize];
@@ -267,6 +338,27 @@ impl Deltas {
         } else {
             self.by_index.insert_unique(mixed(key), (key, row), |(key, _)| mixed(*key));
         }
+        row
+    }
+
+    /// The row by one declared dimension.
+    fn by_declared(&mut self, metric: u32, number: u8, value: u32) -> u32 {
+        let hash = declared_hash(metric, number, value);
+        let same = |row: &DeclaredRow| (row.metric, row.number, row.value) == (metric, number, value);
+        match self.declared_index.find(hash, same) {
+            Some(found) => found.row,
+            None => self.new_by_declared(hash, metric, number, value),
+        }
+    }
+
+    #[cold]
+    fn new_by_declared(&mut self, hash: u64, metric: u32, number: u8, value: u32) -> u32 {
+        let all = self.metrics[metric as usize].all;
+        let all = if all == NONE { NONE } else { self.by_declared(all, number, value) };
+        let text = self.declared[usize::from(number)].text(value);
+        let row = self.new_row(metric, Cut::Declared(number), text, all);
+        let rehash = |row: &DeclaredRow| declared_hash(row.metric, row.number, row.value);
+        self.declared_index.insert_unique(hash, DeclaredRow { metric, number, value, row }, rehash);
         row
     }
 
@@ -338,6 +430,7 @@ impl Deltas {
             value: data.value.of(&self.text),
             minute: metric.minute,
             since: data.since,
+            values_max: metric.limit.values_max,
             metric_minute: data.metric as usize,
             deltas: self,
             row,
@@ -345,13 +438,13 @@ impl Deltas {
     }
 
     fn lists(&self) -> &Lists {
-        self.lists.get_or_init(|| Lists::of(&self.counts, &self.event_rows))
+        self.lists.get_or_init(|| Lists::of(&self.counts, &self.event_rows, &self.declared_rows))
     }
 }
 
 impl Lists {
     /// Rows with one event need no list.
-    fn of(counts: &[u32], event_rows: &[[u32; ROWS]]) -> Lists {
+    fn of(counts: &[u32], event_rows: &[[u32; ROWS]], declared_rows: &[(u32, u32)]) -> Lists {
         let mut next = 0;
         let start = |count: &u32| {
             let start = next;
@@ -360,12 +453,17 @@ impl Lists {
         };
         let starts: Vec<u32> = counts.iter().map(start).collect();
         let (mut ends, mut events) = (starts.clone(), vec![0; next as usize]);
-        for (event, rows) in event_rows.iter().enumerate() {
-            for row in rows.iter().map(|row| *row as usize).filter(|row| counts[*row] > 1) {
-                events[ends[row] as usize] = event as u32;
+        let mut put = |event: u32, row: u32| {
+            let row = row as usize;
+            if counts[row] > 1 {
+                events[ends[row] as usize] = event;
                 ends[row] += 1;
             }
+        };
+        for (event, rows) in event_rows.iter().enumerate() {
+            rows.iter().for_each(|row| put(event as u32, *row));
         }
+        declared_rows.iter().for_each(|(event, row)| put(*event, *row));
         Lists { starts, events }
     }
 }
@@ -433,6 +531,10 @@ fn tuple_hash(metric: u32, values: &[u32; Dimension::COUNT]) -> u64 {
     mixed(mixed(mixed(u64::from(metric) << 32 | one) ^ (two << 32 | three)) ^ (four << 32 | five))
 }
 
+fn declared_hash(metric: u32, number: u8, value: u32) -> u64 {
+    mixed(mixed(u64::from(metric) << 32 | u64::from(value)) ^ u64::from(number))
+}
+
 fn minute_of(ts_ms: i64) -> u32 {
     (ts_ms / 60_000).clamp(0, i64::from(u32::MAX)) as u32
 }
@@ -440,27 +542,43 @@ fn minute_of(ts_ms: i64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Declared;
     use expect_test::{Expect, expect};
 
-    /// Each line is `minute name player country level value`, `-` for nothing.
+    /// Each line is `minute name player country level value`, `-` for nothing, and then `number=value` for each
+    /// declared dimension; a line `values N` says how many values are kept from there on.
     fn deltas(events: &str) -> Deltas {
         let mut deltas = Deltas::default();
         for (offset, line) in events.lines().map(str::trim).filter(|line| !line.is_empty()).enumerate() {
+            if let Some(values_max) = line.strip_prefix("values ") {
+                deltas.values_max(1, values_max.parse().unwrap());
+                continue;
+            }
             let words: Vec<&str> = line.split(' ').map(|word| if word == "-" { "" } else { word }).collect();
             let mut dimensions: [&[u8]; Dimension::COUNT] = [b""; Dimension::COUNT];
             dimensions[Dimension::Country as usize] = words[3].as_bytes();
             dimensions[Dimension::Level as usize] = words[4].as_bytes();
+            let declared = declared(&words[6..]);
             let event = Stored {
                 ts_ms: words[0].parse::<i64>().unwrap() * 60_000,
                 name: words[1].as_bytes(),
                 value: words[5].parse().ok(),
                 dimensions,
+                declared: Declared::of(&declared),
                 ..Stored::default()
             };
             deltas.entry(offset as u64);
             deltas.event(1, &event, words[2].bytes().next().map(u64::from));
         }
         deltas
+    }
+
+    fn declared(words: &[&str]) -> Vec<u8> {
+        let mut list = Vec::new();
+        for (number, value) in words.iter().filter_map(|word| word.split_once('=')) {
+            Declared::put(&mut list, number.parse().unwrap(), value.as_bytes());
+        }
+        list
     }
 
     fn check(events: &str, cuts: &[Cut], expected: Expect) {
@@ -521,5 +639,41 @@ mod tests {
                 7 score ',,,,' 1 sum 10 players 0
             "#]],
         );
+    }
+
+    #[test]
+    fn an_event_counts_under_the_declared_dimensions_it_has_and_under_no_other() {
+        check(
+            "7 score ann FR 3 10 1=bow 9=hard
+             7 score bo FR 4 5 1=bow
+             7 score bo FR 4 -
+             7 start ann FR - - 1=axe",
+            &[Cut::Declared(1), Cut::Declared(9)],
+            expect![[r#"
+                7 $events 'bow' 2 sum - players 2
+                7 score 'bow' 2 sum 15 players 2
+                7 $events 'hard' 1 sum - players 1
+                7 score 'hard' 1 sum 10 players 1
+                7 $events 'axe' 1 sum - players 1
+                7 start 'axe' 1 sum - players 1
+            "#]],
+        );
+    }
+
+    #[test]
+    fn events_before_and_after_a_change_of_the_limit_have_rows_of_their_own() {
+        let events = "values 20
+             7 score ann FR - -
+             values 1000
+             7 score ann FR - -
+             values 20
+             7 score ann FR - -
+             values 20
+             7 score ann FR - -";
+        let deltas = deltas(events);
+        let rows =
+            deltas.rows().filter(|row| row.cut == Cut::By(Dimension::Country) && row.metric == "score");
+        let rows: Vec<(u32, i64)> = rows.map(|row| (row.values_max, row.count())).collect();
+        assert_eq!(rows, [(20, 1), (1000, 1), (20, 2)]);
     }
 }

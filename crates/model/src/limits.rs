@@ -28,13 +28,26 @@ pub const JSON_DEPTH_MAX: usize = 32;
 
 /// Phones have wrong clocks; more than a day ahead after correction is not believed.
 pub const FUTURE_MS_MAX: i64 = 24 * 3_600_000;
-/// The default lateness bound of a game.
-pub const LATE_MS_MAX: i64 = 30 * 24 * 3_600_000;
+/// The default lateness bound of a game, and the widest there is: ids are remembered for 7 days after receipt, so what
+/// is sent again after a longer silence counts again, and no game may widen that further. An import has no bound.
+pub const LATE_DAYS_MAX: u32 = 30;
+/// The same in milliseconds.
+pub const LATE_MS_MAX: i64 = LATE_DAYS_MAX as i64 * 24 * 3_600_000;
 /// How long an event id is remembered.
 pub const ID_WINDOW_MS: i64 = 7 * 24 * 3_600_000;
 
-/// Values a metric keeps per dimension and day; the rest is counted in `(other)`.
-pub const VALUES_PER_DIMENSION_MAX: usize = 1_000;
+/// Values a metric keeps per dimension and day unless its game says otherwise; the rest is counted in `(other)`.
+pub const VALUES_PER_DIMENSION: u32 = 1_000;
+/// The most values that a game can ask for.
+pub const VALUES_PER_DIMENSION_MAX: u32 = 10_000;
+/// Dimensions that a game may declare beside the built-in ones, at a time.
+pub const DECLARED_MAX: usize = 16;
+/// The last number of a declared dimension: so many names can be declared in the life of a game.
+pub const DECLARED_NUMBER_MAX: u8 = 200;
+/// A declared dimension's name.
+pub const DECLARED_NAME_BYTES_MAX: usize = 64;
+/// Anonymous ids of one game that are linked to players.
+pub const IDENTITIES_MAX: usize = 1_000_000;
 /// Combinations of all dimensions' values that a metric keeps per day; the rest is counted in `(other)`.
 pub const TUPLES_MAX: usize = 10_000;
 /// Event names that a game keeps per day; the rest is counted in `(other)`.

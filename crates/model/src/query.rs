@@ -18,7 +18,10 @@ pub use fold::run;
 pub use plan::Plan;
 pub use time::Offset;
 
+use std::sync::Arc;
+
 use crate::Dimension;
+use crate::series::{Cut, VARIANT, VARIANT_LABEL};
 
 /// What is asked. Equal questions compare equal, so that those who ask the same can share one computation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -141,26 +144,54 @@ impl Step {
 }
 
 /// What series can be told apart by, and events chosen by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum By {
     /// The event's name; for the metrics `events` and `players`.
     Event,
     /// The value of a dimension.
     Dimension(Dimension),
+    /// The value of a dimension that the game declared, or of `variant`.
+    Declared(Declared),
+}
+
+/// A dimension that a game declared.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Declared {
+    /// Under which its rows are stored.
+    pub number: u8,
+    /// The property's name.
+    pub name: Arc<str>,
 }
 
 impl By {
     /// The word in queries and answers.
-    pub fn label(self) -> &'static str {
+    pub fn label(&self) -> &str {
         match self {
             By::Event => "event",
             By::Dimension(dimension) => dimension.label(),
+            By::Declared(declared) => &declared.name,
         }
     }
 
-    /// What this word stands for.
-    pub fn from_label(label: &str) -> Option<By> {
-        if label == "event" { Some(By::Event) } else { Dimension::from_label(label).map(By::Dimension) }
+    /// What this word stands for in a game that declared these dimensions.
+    pub fn from_label(label: &str, declared: &[Declared]) -> Option<By> {
+        if let Some(dimension) = Dimension::from_label(label) {
+            return Some(By::Dimension(dimension));
+        }
+        match label {
+            "event" => Some(By::Event),
+            VARIANT_LABEL => Some(By::Declared(Declared { number: VARIANT, name: label.into() })),
+            _ => declared.iter().find(|declared| &*declared.name == label).cloned().map(By::Declared),
+        }
+    }
+
+    /// The cut that tells its values; that of an event's name is told by the metric.
+    fn cut(&self) -> Option<Cut> {
+        match self {
+            By::Event => None,
+            By::Dimension(dimension) => Some(Cut::By(*dimension)),
+            By::Declared(declared) => Some(Cut::Declared(declared.number)),
+        }
     }
 }
 

@@ -3,7 +3,8 @@
 //! One entry of the log is one batch of one game. All numbers are little-endian.
 //!
 //! ```text
-//! batch:  version u8 = 1 | endpoint u8 | key class u8 | tallies u8 | game u32 | received ms i64
+//! batch:  version u8 = 1 or 2 | endpoint u8 | key class u8 | tallies u8 | game u32 | received ms i64
+//!         values u32         if version 2: values of a dimension that the game keeps per day
 //!         then the events
 //!         then per tally: reason u8 | count u32
 //! event:  length of what follows u32 | flags u16 | time ms i64
@@ -13,14 +14,23 @@
 //!         player             if flag 2: u8 length, bytes
 //!         session            if flag 3: u8 length, bytes
 //!         country..level     if flag 4..8: u8 length, bytes
+//!         variant            if flag 12: u8 length, bytes
+//!         declared           if flag 13: u16 length, then for each: number u8, u8 length, bytes
+//!         anonymous          if flag 14: u8 length, bytes
 //!         props              if flag 9: the rest, JSON text
 //! ```
 //! Flag 10: the user agent is a known bot. Flag 11: the client's time was not believed, the time is that of receipt.
+//!
+//! What a game's settings mean for an event stands in the event: which properties are dimensions, and how many values
+//! of each are kept. So the log says the same whatever the settings are when it is read again.
 
 use crate::event::Dimension;
+use crate::limits::{DIMENSION_BYTES_MAX, VALUES_PER_DIMENSION};
 use crate::reject::{Outcome, Reject};
 
 const VERSION: u8 = 1;
+/// With the number of values after the header.
+const VERSION_WITH_VALUES: u8 = 2;
 const HEADER_BYTES: usize = 16;
 const TALLY_BYTES: usize = 5;
 
@@ -32,6 +42,9 @@ const HAS_COUNTRY: u16 = 1 << 4;
 const HAS_PROPS: u16 = 1 << 9;
 const IS_BOT: u16 = 1 << 10;
 const TIME_REPLACED: u16 = 1 << 11;
+const HAS_VARIANT: u16 = 1 << 12;
+const HAS_DECLARED: u16 = 1 << 13;
+const HAS_ANONYMOUS: u16 = 1 << 14;
 
 /// Through which door a batch came. The numbers are stored and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -91,12 +104,53 @@ pub struct Stored<'a> {
     pub value: Option<f64>,
     /// In the order of [`Dimension::ALL`]; empty: not known.
     pub dimensions: [&'a [u8]; Dimension::COUNT],
+    /// The game variables and experiments it was under; empty: none.
+    pub variant: &'a [u8],
+    /// The values of the dimensions that the game had declared.
+    pub declared: Declared<'a>,
+    /// Of `$identify`: the id that is the player's as well. Empty: none.
+    pub anonymous: &'a [u8],
     /// JSON text of an object; empty: none.
     pub props: &'a [u8],
     /// Sent by a known bot: not counted as a player.
     pub bot: bool,
     /// The client's time was not believed.
     pub time_replaced: bool,
+}
+
+/// Values of declared dimensions, each with the number of its dimension, as they are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Declared<'a>(&'a [u8]);
+
+impl<'a> Declared<'a> {
+    /// What [`Declared::put`] wrote.
+    pub fn of(list: &'a [u8]) -> Declared<'a> {
+        Declared(list)
+    }
+
+    /// Adds a value of at most [`DIMENSION_BYTES_MAX`] bytes to a list.
+    pub fn put(list: &mut Vec<u8>, number: u8, value: &[u8]) {
+        debug_assert!(value.len() <= DIMENSION_BYTES_MAX, "whoever puts it has bounded it");
+        list.extend_from_slice(&[number, value.len() as u8]);
+        list.extend_from_slice(value);
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<'a> Iterator for Declared<'a> {
+    type Item = (u8, &'a [u8]);
+
+    #[inline]
+    fn next(&mut self) -> Option<(u8, &'a [u8])> {
+        let ([number, length], rest) = self.0.split_first_chunk()?;
+        let (value, rest) = rest.split_at_checked(usize::from(*length))?;
+        self.0 = rest;
+        Some((*number, value))
+    }
 }
 
 /// Builds the bytes of one batch.
@@ -122,6 +176,15 @@ impl BatchBuilder {
         BatchBuilder { bytes, events: 0 }
     }
 
+    /// Says how many values of a dimension the game keeps per day. Called before the first event.
+    pub fn values_max(&mut self, values_max: u32) {
+        debug_assert_eq!(self.bytes.len(), HEADER_BYTES, "it stands after the header");
+        if values_max != VALUES_PER_DIMENSION {
+            self.bytes[0] = VERSION_WITH_VALUES;
+            self.bytes.extend_from_slice(&values_max.to_le_bytes());
+        }
+    }
+
     /// Adds an event. Names and ids must already be within their limits.
     pub fn push(&mut self, event: &Stored<'_>) {
         let start = self.bytes.len();
@@ -141,6 +204,13 @@ impl BatchBuilder {
         for (index, value) in event.dimensions.iter().enumerate() {
             flags |= self.optional(value, HAS_COUNTRY << index);
         }
+        flags |= self.optional(event.variant, HAS_VARIANT);
+        if !event.declared.is_empty() {
+            flags |= HAS_DECLARED;
+            self.bytes.extend_from_slice(&(event.declared.0.len() as u16).to_le_bytes());
+            self.bytes.extend_from_slice(event.declared.0);
+        }
+        flags |= self.optional(event.anonymous, HAS_ANONYMOUS);
         if !event.props.is_empty() {
             flags |= HAS_PROPS;
             self.bytes.extend_from_slice(event.props);
@@ -192,6 +262,8 @@ pub struct Batch<'a> {
     pub game: u32,
     /// When the server received it.
     pub received_ms: i64,
+    /// Values of a dimension that the game keeps per day.
+    pub values_max: u32,
     tallies: &'a [u8],
     events: &'a [u8],
 }
@@ -200,10 +272,15 @@ impl<'a> Batch<'a> {
     /// Reads the header. The events are read as they are iterated.
     pub fn read(bytes: &'a [u8]) -> Result<Batch<'a>, NotABatch> {
         let header: &[u8; HEADER_BYTES] = bytes.first_chunk().ok_or(NotABatch("it is too short"))?;
-        if header[0] != VERSION {
-            return Err(NotABatch("its version is not known"));
-        }
         let rest = &bytes[HEADER_BYTES..];
+        let (values_max, rest) = match header[0] {
+            VERSION => (VALUES_PER_DIMENSION, rest),
+            VERSION_WITH_VALUES => {
+                let (values_max, rest) = rest.split_first_chunk().ok_or(NotABatch("it is too short"))?;
+                (u32::from_le_bytes(*values_max), rest)
+            }
+            _ => return Err(NotABatch("its version is not known")),
+        };
         let events = rest.len().checked_sub(header[3] as usize * TALLY_BYTES);
         let (events, tallies) = rest.split_at(events.ok_or(NotABatch("its tallies are cut off"))?);
         Ok(Batch {
@@ -211,6 +288,7 @@ impl<'a> Batch<'a> {
             class: if header[2] == 0 { KeyClass::Public } else { KeyClass::Secret },
             game: u32::from_le_bytes([header[4], header[5], header[6], header[7]]),
             received_ms: i64::from_le_bytes(*header.last_chunk().expect("a header has 16 bytes")),
+            values_max,
             tallies,
             events,
         })
@@ -235,6 +313,7 @@ impl<'a> Batch<'a> {
         tallies.push((Reject::SeenBefore, removed.len() as u32));
         let capacity = self.events.len() + tallies.len() * TALLY_BYTES;
         let mut batch = BatchBuilder::new(self.endpoint, self.class, self.game, self.received_ms, capacity);
+        batch.values_max(self.values_max);
         let mut removed = removed.iter().copied().peekable();
         let mut events = self.events();
         let mut index = 0;
@@ -295,9 +374,31 @@ impl<'a> Fields<'a> {
         for (index, dimension) in dimensions.iter_mut().enumerate() {
             *dimension = self.optional(flags & (HAS_COUNTRY << index))?;
         }
-        let props = if flags & HAS_PROPS != 0 { self.rest } else { &[] };
-        let (bot, time_replaced) = (flags & IS_BOT != 0, flags & TIME_REPLACED != 0);
-        Some(Stored { id, ts_ms, name, player, session, value, dimensions, props, bot, time_replaced })
+        let variant = self.optional(flags & HAS_VARIANT)?;
+        let declared = if flags & HAS_DECLARED != 0 { self.declared()? } else { Declared::default() };
+        let anonymous = self.optional(flags & HAS_ANONYMOUS)?;
+        Some(Stored {
+            id,
+            ts_ms,
+            name,
+            player,
+            session,
+            value,
+            dimensions,
+            variant,
+            declared,
+            anonymous,
+            props: if flags & HAS_PROPS != 0 { self.rest } else { &[] },
+            bot: flags & IS_BOT != 0,
+            time_replaced: flags & TIME_REPLACED != 0,
+        })
+    }
+
+    fn declared(&mut self) -> Option<Declared<'a>> {
+        let length = u16::from_le_bytes(self.take()?);
+        let (list, rest) = self.rest.split_at_checked(usize::from(length))?;
+        self.rest = rest;
+        Some(Declared(list))
     }
 
     #[inline]
@@ -331,6 +432,7 @@ mod tests {
         id: Option<u128>,
         ts_ms: i64,
         texts: Vec<String>,
+        declared: Vec<u8>,
         value: Option<f64>,
         bot: bool,
         time_replaced: bool,
@@ -347,6 +449,9 @@ mod tests {
                 session: text(2),
                 value: self.value,
                 dimensions: [text(3), text(4), text(5), text(6), text(7)],
+                variant: text(9),
+                declared: Declared::of(&self.declared),
+                anonymous: text(10),
                 props: text(8),
                 bot: self.bot,
                 time_replaced: self.time_replaced,
@@ -355,20 +460,32 @@ mod tests {
     }
 
     fn event() -> impl Strategy<Value = Owned> {
-        let texts = prop::collection::vec(".{0,20}", 9..=9);
-        (any::<Option<u128>>(), any::<i64>(), texts, prop::option::of(-1e9..1e9f64), any::<(bool, bool)>())
-            .prop_map(|(id, ts_ms, texts, value, (bot, time_replaced))| Owned {
+        let texts = prop::collection::vec(".{0,20}", 11..=11);
+        let number = prop::option::of(-1e9..1e9f64);
+        (any::<Option<u128>>(), any::<i64>(), texts, declared(), number, any::<(bool, bool)>()).prop_map(
+            |(id, ts_ms, texts, declared, value, (bot, time_replaced))| Owned {
                 id,
                 ts_ms,
                 texts,
+                declared,
                 value,
                 bot,
                 time_replaced,
-            })
+            },
+        )
+    }
+
+    fn declared() -> impl Strategy<Value = Vec<u8>> {
+        prop::collection::vec((any::<u8>(), ".{0,20}"), 0..4).prop_map(|values| {
+            let mut list = Vec::new();
+            values.iter().for_each(|(number, value)| Declared::put(&mut list, *number, value.as_bytes()));
+            list
+        })
     }
 
     fn build(events: &[Owned]) -> (Vec<u8>, u32) {
         let mut batch = BatchBuilder::new(Endpoint::Events, KeyClass::Secret, 7, 1234, 0);
+        batch.values_max(1_000 + events.len() as u32 / 2);
         events.iter().for_each(|event| batch.push(&event.stored()));
         batch.finish(&[(Reject::UnknownField, 2)])
     }
@@ -381,6 +498,7 @@ mod tests {
             prop_assert_eq!((batch.game, batch.received_ms, batch.class), (7, 1234, KeyClass::Secret));
             prop_assert_eq!(batch.tallies().collect::<Vec<_>>(), vec![(Reject::UnknownField, 2)]);
             prop_assert_eq!(count as usize, events.len());
+            prop_assert_eq!(batch.values_max, 1_000 + count / 2);
             let expected: Vec<Stored> = events.iter().map(Owned::stored).collect();
             prop_assert_eq!(batch.events().collect::<Vec<_>>(), expected);
         }
@@ -395,6 +513,7 @@ mod tests {
             let (bytes, count) = Batch::read(&bytes).unwrap().without(&removed);
             let batch = Batch::read(&bytes).unwrap();
             prop_assert_eq!(batch.refused(Outcome::Duplicate) as usize, removed.len());
+            prop_assert_eq!(batch.values_max, 1_000 + events.len() as u32 / 2);
             prop_assert_eq!(count as usize, events.len() - removed.len());
             let kept = events.iter().enumerate().filter(|(index, _)| keep[*index]);
             let expected: Vec<Stored> = kept.map(|(_, event)| event.stored()).collect();
@@ -404,7 +523,8 @@ mod tests {
         #[test]
         fn any_bytes_are_read_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             if let Ok(batch) = Batch::read(&bytes) {
-                let _ = (batch.tallies().count(), batch.events().count());
+                let declared = batch.events().map(|event| event.declared.count());
+                let _ = (batch.tallies().count(), declared.sum::<usize>());
             }
         }
     }

@@ -123,6 +123,10 @@ rejects! {
     PropStringTooLong = 54, "prop_string_too_long", Invalid;
     /// A reserved event lacks a property it needs, or has one of the wrong kind.
     ReservedPropsInvalid = 55, "reserved_props_invalid", Invalid;
+    /// The anonymous id of `$identify` is another player's already, or is a player's own.
+    IdentityTaken = 56, "identity_taken", Invalid;
+    /// The game has as many linked ids as it may.
+    IdentitiesFull = 57, "identities_full", Limited;
 }
 
 impl Reject {

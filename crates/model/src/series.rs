@@ -1,11 +1,18 @@
 //! Which series there are: what a rollup row is about.
 
 use crate::Dimension;
+use crate::limits::DECLARED_NUMBER_MAX;
 
 /// The value of the row that gathers what the cardinality guard did not give a row of its own.
 pub const OTHER: &str = "(other)";
 /// The metric over all events of a game.
 pub const EVENTS: &str = "$events";
+/// The number of the dimension that the line stamps itself: which game variables and experiments an event was under.
+pub const VARIANT: u8 = 0;
+/// The name of [`VARIANT`] in queries and answers.
+pub const VARIANT_LABEL: &str = "variant";
+/// The stored number of the first declared dimension's cut; those before are kept for built-in ones.
+const DECLARED_CODE: u8 = 16;
 /// Joins the values of a [`Cut::Tuple`] row; it cannot stand in a dimension's value.
 pub const TUPLE_SEPARATOR: char = '\u{1f}';
 
@@ -16,6 +23,9 @@ pub enum Cut {
     Total,
     /// One row per value of a dimension; events without it stand in the row with the empty value.
     By(Dimension),
+    /// One row per value of a dimension that the game declared, by the number it got then; [`VARIANT`] is every
+    /// game's. Events without it stand in no row.
+    Declared(u8),
     /// One row per combination of all dimensions' values, joined by [`TUPLE_SEPARATOR`] in the order of
     /// [`Dimension::ALL`]. These rows have counts and values, but no players; and
     /// [`EVENTS`] has none of them, because they are the sums of those of each event.
@@ -28,6 +38,7 @@ impl Cut {
         match self {
             Cut::Total => 0,
             Cut::By(dimension) => 1 + dimension as u8,
+            Cut::Declared(number) => DECLARED_CODE + number.min(DECLARED_NUMBER_MAX),
             Cut::Tuple => 255,
         }
     }
@@ -37,7 +48,10 @@ impl Cut {
         match code {
             0 => Some(Cut::Total),
             255 => Some(Cut::Tuple),
-            _ => Dimension::ALL.get(code as usize - 1).copied().map(Cut::By),
+            1..DECLARED_CODE => Dimension::ALL.get(code as usize - 1).copied().map(Cut::By),
+            _ => {
+                Some(code - DECLARED_CODE).filter(|number| *number <= DECLARED_NUMBER_MAX).map(Cut::Declared)
+            }
         }
     }
 }
@@ -58,5 +72,19 @@ impl Level {
             Level::Minute => 1,
             Level::Hour => 60,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_stored_number_is_one_cut_or_none() {
+        let cuts = (0..=255).filter_map(|code| Some((code, Cut::from_code(code)?)));
+        let cuts: Vec<(u8, Cut)> = cuts.collect();
+        assert!(cuts.iter().all(|(code, cut)| cut.code() == *code));
+        assert_eq!(cuts.len(), 2 + Dimension::COUNT + 1 + DECLARED_NUMBER_MAX as usize);
+        assert_eq!(Cut::Declared(VARIANT).code(), 16);
     }
 }

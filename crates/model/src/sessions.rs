@@ -105,6 +105,23 @@ impl Players {
         Effect { began: open, play_s: 0 }
     }
 
+    /// From now on `other` is `player`: what was seen of the two was seen of one.
+    pub fn join(&mut self, other: u64, player: u64) {
+        if other == player {
+            return;
+        }
+        let Some(others) = self.seen.remove(&other) else { return };
+        let Some(seen) = self.seen.get_mut(&player) else {
+            self.seen.insert(player, others);
+            self.expiry.entry(others.last_s / 60).or_default().push(player);
+            return;
+        };
+        self.online.left(others.last_s.min(seen.last_s));
+        if others.last_s > seen.last_s {
+            *seen = others;
+        }
+    }
+
     /// Players seen in the last 180 seconds before `now_s`.
     pub fn online(&self, now_s: u32) -> u32 {
         self.online.sum(now_s, ONLINE_S)
@@ -167,10 +184,14 @@ impl Ring {
         }
     }
 
-    fn moved(&mut self, from_s: u32, to_s: u32) {
-        if let Some(count) = self.slot(from_s) {
+    fn left(&mut self, at_s: u32) {
+        if let Some(count) = self.slot(at_s) {
             *count -= 1;
         }
+    }
+
+    fn moved(&mut self, from_s: u32, to_s: u32) {
+        self.left(from_s);
         self.entered(to_s);
     }
 
@@ -278,7 +299,7 @@ mod tests {
     use expect_test::{Expect, expect};
     use proptest::prelude::*;
 
-    /// Each word is `minute:second player sign`; the answer names what each event did, then who is online.
+    /// Each line is `minute:second player sign`, or `minute:second player is=other`; the answer names what each event did, then who is online.
     fn check(script: &str, expected: Expect) {
         let mut players = Players::default();
         let mut said = Vec::new();
@@ -288,6 +309,11 @@ mod tests {
             let (minute, second) = words[0].split_once(':').expect("minute:second");
             let at_s = 600_000 + minute.parse::<u32>().unwrap() * 60 + second.parse::<u32>().unwrap();
             now_s = now_s.max(at_s);
+            if let Some(player) = words.get(2).and_then(|word| word.strip_prefix("is=")) {
+                let id = |name: &str| name.bytes().map(u64::from).sum();
+                players.join(id(words[1]), id(player));
+                continue;
+            }
             let sign = Sign::of(words.get(2).copied().unwrap_or("score").as_bytes());
             let effect = players.observe(words[1].bytes().map(u64::from).sum(), sign, at_s);
             let began = if effect.began { " began" } else { "" };
@@ -345,6 +371,34 @@ mod tests {
     }
 
     #[test]
+    fn who_turns_out_to_be_a_player_goes_on_with_the_same_session() {
+        check(
+            "00:00 anon $session_start
+             01:00 anon is=ann
+             02:00 ann",
+            expect!["anon began +0s, ann +120s, online 1"],
+        );
+    }
+
+    #[test]
+    fn two_who_are_one_are_one_player_online() {
+        check(
+            "00:00 anon
+             01:00 ann
+             01:30 anon is=ann
+             02:00 ann",
+            expect!["anon began +0s, ann began +0s, ann +60s, online 1"],
+        );
+        check(
+            "00:00 ann
+             01:00 anon
+             01:30 anon is=ann
+             02:00 ann",
+            expect!["ann began +0s, anon began +0s, ann +60s, online 1"],
+        );
+    }
+
+    #[test]
     fn an_event_that_arrives_an_hour_late_begins_no_session() {
         check("60:00 ann\n 00:00 ann\n 60:30 ann", expect!["ann began +0s, ann +0s, ann +30s, online 1"]);
     }
@@ -368,6 +422,10 @@ mod tests {
         let sign = |sign| [Sign::Start, Sign::End].get(sign as usize).copied().unwrap_or(Sign::Alive);
         let step = |(player, kind, after_s): &(u64, u8, u32)| {
             *at_s += after_s;
+            if *kind == 5 && *player > 2 {
+                sessions.game(1).join(*player, *player - 3);
+                return Effect::default();
+            }
             sessions.game(1).observe(*player, sign(*kind), *at_s)
         };
         steps.iter().map(step).collect()
@@ -392,7 +450,14 @@ mod tests {
             let mut last = std::collections::BTreeMap::new();
             for step in &steps {
                 play(&mut sessions, std::slice::from_ref(step), &mut at_s);
-                last.insert(step.0, at_s);
+                match step {
+                    (player, 5, _) if *player > 2 => {
+                        let seen = last.remove(player);
+                        let both = [seen, last.remove(&(player - 3))].into_iter().flatten().max();
+                        both.map(|seen| last.insert(player - 3, seen));
+                    }
+                    (player, ..) => drop(last.insert(*player, at_s)),
+                }
             }
             let recount = last.values().filter(|last_s| *last_s + 180 > at_s).count();
             prop_assert_eq!(sessions.online(1, at_s) as usize, recount);

@@ -5,11 +5,13 @@
 
 mod keys;
 mod playtomic;
+mod settings;
 mod store;
 
 use keys::Secret;
 pub use keys::{Scope, Scopes, SecretKind};
 pub use playtomic::Playtomic;
+pub use settings::{DeclaredDimension, GameSettings, SettingsChange};
 pub(crate) use store::{read_private, replace};
 
 use std::collections::HashMap;
@@ -64,6 +66,9 @@ pub struct Game {
     /// For games that were built with Playtomic's SDKs.
     #[serde(default, skip_serializing_if = "Playtomic::is_default")]
     pub playtomic: Playtomic,
+    /// What the game decides about its events.
+    #[serde(default, skip_serializing_if = "GameSettings::is_default")]
+    pub settings: GameSettings,
 }
 
 /// A secret key as it is kept.
@@ -391,6 +396,7 @@ impl Game {
             public_key: keys::new_public_key(),
             old_public_keys: Vec::new(),
             playtomic: Playtomic::default(),
+            settings: GameSettings::default(),
         }
     }
 }

@@ -4,23 +4,27 @@
 
 mod duplicates;
 mod quota;
+mod stamps;
 
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use decode::json::Decoded;
-use log::{Ack, Entry, Lane, LogError};
+use log::{Ack, Entry, Lane, Log, LogError};
 use model::admit::{Door, admit};
 use model::ports::ids::Claim;
-use model::record::{BatchBuilder, Endpoint, KeyClass};
+use model::record::{BatchBuilder, Endpoint, KeyClass, Stored};
 use model::{Outcome, RawEvent, Reject};
 
-use crate::catalog::{Access, Catalog, Scope};
-use crate::enrich::{agent, geo::Geo};
+use crate::catalog::{Access, Catalog, DeclaredDimension, Scope};
+use crate::enrich::agent;
+use crate::enrich::geo::{Country, Geo};
 use crate::live::inspector::{Inspector, Refusal};
 
+use crate::views::Views;
 use quota::Quota;
+use stamps::{Identifying, declared, is_identify};
 
 pub use duplicates::{Claims, Duplicates, IdMasks, Remembered, remember};
 
@@ -37,6 +41,8 @@ pub struct Line {
     masks: IdMasks,
     inspector: Arc<Inspector>,
     quota: Quota,
+    views: Arc<Views>,
+    log: Log<Claims>,
 }
 
 /// Where a request came from and what it asks for.
@@ -85,10 +91,22 @@ pub enum LineError {
 }
 
 impl Line {
-    /// A line whose refusals the inspector shows. Each game may send `events_per_second`; 0: as much as it likes.
-    pub fn new(geo: Arc<Geo>, catalog: &Catalog, inspector: Arc<Inspector>, events_per_second: u64) -> Line {
+    /// The line to a log and its views. Each game may send `events_per_second`; 0: as much as it likes.
+    pub fn new(
+        geo: Arc<Geo>,
+        catalog: &Catalog,
+        views: Arc<Views>,
+        log: Log<Claims>,
+        events_per_second: u64,
+    ) -> Line {
         let masks = IdMasks::new(&catalog.id_secret());
-        Line { geo, masks, inspector, quota: Quota::new(events_per_second) }
+        let inspector = Arc::clone(&views.inspector);
+        Line { geo, masks, inspector, quota: Quota::new(events_per_second), views, log }
+    }
+
+    /// The country of an address.
+    pub fn country(&self, address: IpAddr) -> Option<Country> {
+        self.geo.country(address)
     }
 
     /// Takes a request to the log. A refused event is an answer, not an error: it is counted and named in the receipt,
@@ -103,6 +121,7 @@ impl Line {
         if let Err(retry_s) = self.quota.take(access.game.number, decoded.events.len(), request.received_ms) {
             return self.limit(lane, access, request, decoded.events.len(), retry_s).await;
         }
+        self.know_links(decoded).await;
         let door = self.door(access, request, decoded.sent_at_ms);
         let (entry, refused) = self.encode(access, request, decoded, &door.as_door());
         if entry.events == 0 && refused.is_empty() {
@@ -117,6 +136,14 @@ impl Line {
         }
         let removed = committed.extra.removed;
         Ok(Receipt::of(taken, committed.offsets.end, &removed, refused))
+    }
+
+    /// Who is linked to whom has to be known as of everything that was acknowledged, if the request links somebody.
+    async fn know_links(&self, decoded: &Decoded<'_>) {
+        let mut events = decoded.events.iter().filter_map(|event| event.as_ref().ok());
+        if events.any(is_identify) {
+            self.views.caught_up(self.log.durable_until()).await;
+        }
     }
 
     /// Counts a whole request as limited.
@@ -142,7 +169,8 @@ impl Line {
             received_ms: request.received_ms,
             sent_at_ms,
             import: access.class == KeyClass::Secret && access.may(Scope::EventsImport),
-            country: request.address.and_then(|address| self.geo.country(address)),
+            late_ms: access.game.settings.late_ms(),
+            country: request.address.and_then(|address| self.country(address)),
             platform: device.platform.map_or("", |platform| platform.label()),
             bot: device.bot,
         }
@@ -160,15 +188,17 @@ impl Line {
         let capacity = decoded.events.len() * 160;
         let mut batch =
             BatchBuilder::new(request.endpoint, access.class, game, request.received_ms, capacity);
+        batch.values_max(access.game.settings.values_max);
         let mut claims = Claims::with_capacity(decoded.events.len());
         let mut refused = Vec::new();
         let mut taken = 0;
+        let mut stamping = Stamping::new(&self.views, access);
         for (index, event) in decoded.events.iter().enumerate() {
-            let admitted = event.as_ref().map_err(|reject| *reject).and_then(|raw| admit(raw, door));
-            match admitted {
-                Ok(event) => {
-                    batch.push(&event);
-                    if let Some(id) = event.id {
+            let pushed =
+                event.as_ref().map_err(|reject| *reject).and_then(|raw| stamping.push(raw, door, &mut batch));
+            match pushed {
+                Ok(id) => {
+                    if let Some(id) = id {
                         claims.push(taken, Claim::new(mask, id));
                     }
                     taken += 1;
@@ -198,12 +228,49 @@ impl Line {
     }
 }
 
+/// What the game's settings and links mean for the events of a request, one after the other.
+struct Stamping<'a> {
+    dimensions: &'a [DeclaredDimension],
+    list: Vec<u8>,
+    identifying: Identifying<'a>,
+}
+
+impl<'a> Stamping<'a> {
+    fn new(views: &'a Views, access: &'a Access) -> Stamping<'a> {
+        let identifying = Identifying::new(views, access.game.number);
+        Stamping { dimensions: &access.game.settings.dimensions, list: Vec::new(), identifying }
+    }
+
+    /// Admits the event and adds it to the batch. Returns its id.
+    #[inline]
+    fn push(
+        &mut self,
+        raw: &RawEvent<'_>,
+        door: &Door<'_>,
+        batch: &mut BatchBuilder,
+    ) -> Result<Option<u128>, Reject> {
+        let mut event = admit(raw, door)?;
+        if let (Some(props), false) = (raw.props, self.dimensions.is_empty()) {
+            event.declared = declared(self.dimensions, props, &mut self.list);
+        }
+        if !is_identify(raw) {
+            batch.push(&event);
+            return Ok(event.id);
+        }
+        let identified = self.identifying.admit(raw)?;
+        let (player, anonymous) = (identified.player.as_bytes(), identified.anonymous.as_bytes());
+        batch.push(&Stored { player, anonymous, ..event });
+        Ok(event.id)
+    }
+}
+
 /// A [`Door`] that owns what it looked up.
 struct OwnDoor {
     received_ms: i64,
     sent_at_ms: Option<i64>,
     import: bool,
-    country: Option<crate::enrich::geo::Country>,
+    late_ms: i64,
+    country: Option<Country>,
     platform: &'static str,
     bot: bool,
 }
@@ -214,9 +281,11 @@ impl OwnDoor {
             received_ms: self.received_ms,
             sent_at_ms: self.sent_at_ms,
             import: self.import,
+            late_ms: self.late_ms,
             country: self.country.as_ref().map_or("", |country| country.as_str()),
             platform: self.platform,
             bot: self.bot,
+            variant: "",
         }
     }
 }

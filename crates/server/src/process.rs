@@ -13,6 +13,7 @@ use std::time::Duration;
 use liveops::LiveOps;
 use log::{EntryRef, Log, LogError};
 use model::deltas::Deltas;
+use model::identity::Identities;
 use model::record::{Batch, Stored};
 use model::rollup::hash_player;
 use model::sessions::{PLAY_TIME, SESSION, Sessions, Sign};
@@ -168,7 +169,10 @@ fn fold(views: &Views, names: &Names, deltas: &mut Deltas, entry: &EntryRef<'_>)
                 views.liveops.event(batch.game, entry.offset, event);
             }
         };
-        fold_events(&mut views.sessions.lock(), views.seeds.of(batch.game), &batch, deltas, wanted);
+        let mut sessions = views.sessions.lock();
+        let seed = views.seeds.of(batch.game);
+        let people = People { sessions: &mut sessions, identities: &views.identities, seed };
+        fold_events(people, entry.offset, &batch, deltas, wanted);
     }
 }
 
@@ -186,19 +190,41 @@ fn decide(views: &Views, entry: &EntryRef<'_>) {
     }
 }
 
-/// The events of a batch, as rollups and sessions see them. A pure function of the log and the sessions before it.
+/// Who plays, and who is who.
+pub struct People<'a> {
+    /// Sessions of every game.
+    pub sessions: &'a mut Sessions,
+    /// Links of anonymous ids to players.
+    pub identities: &'a Identities,
+    /// Of the batch's game.
+    pub seed: u64,
+}
+
+/// The events of a batch, as rollups and sessions see them. A pure function of the log and the people before it.
 /// Each event is shown to `also`.
 pub fn fold_events(
-    sessions: &mut Sessions,
-    seed: u64,
+    people: People<'_>,
+    offset: u64,
     batch: &Batch<'_>,
     deltas: &mut Deltas,
     also: impl Fn(&Stored<'_>),
 ) {
+    let People { sessions, identities, seed } = people;
     let players = sessions.game(batch.game);
+    let mut links = identities.game(batch.game);
+    deltas.values_max(batch.game, batch.values_max);
     for event in batch.events() {
         also(&event);
+        if !event.anonymous.is_empty() {
+            let (anonymous, player) = (hash_player(seed, event.anonymous), hash_player(seed, event.player));
+            // A refusal was decided by the log's order: another link came first. The event counts all the same.
+            if identities.link(batch.game, anonymous, player, offset).is_ok() {
+                links = identities.game(batch.game);
+                players.join(anonymous, links.as_ref().map_or(player, |links| links.player(player)));
+            }
+        }
         let player = player_of(seed, &event);
+        let player = player.map(|id| links.as_ref().map_or(id, |links| links.player(id)));
         deltas.event(batch.game, &event, player);
         let Some(player) = player else { continue };
         let at_s = (event.ts_ms.min(batch.received_ms) / 1000) as u32;

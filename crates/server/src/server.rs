@@ -113,7 +113,7 @@ impl Server {
         let Followed { log, views, processor } = follow(opened, engine, &catalog)?;
         let live = Live::start(Arc::clone(&views), format!("{:x}", now_ms())).context("starting a thread")?;
         let geo = geo(settings.geo_file.clone());
-        let line = Line::new(geo, &catalog, Arc::clone(&views.inspector), settings.events_per_second);
+        let line = Line::new(geo, &catalog, Arc::clone(&views), log.clone(), settings.events_per_second);
         let (stop, stopping) = watch::channel(false);
         let requests = Requests::default();
         let shared = Shared {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use liveops::{LiveOps, Touched};
 use model::deltas::Deltas;
+use model::identity::Identities;
 use model::ports::counters::{Checkpoint, Counters, Kept, StoreError};
 use model::ports::records::Records;
 use model::sessions::Sessions;
@@ -30,6 +31,8 @@ pub struct Views {
     pub counters: Arc<dyn Counters>,
     /// Who is playing.
     pub sessions: Mutex<Sessions>,
+    /// Which anonymous ids belong to which players.
+    pub identities: Identities,
     /// Variables, boards, levels and the rest.
     pub liveops: LiveOps,
     /// What those are told who wait for a command.
@@ -58,10 +61,12 @@ impl Views {
             None => Sessions::default(),
         };
         let liveops = LiveOps::open(Arc::clone(&counters) as Arc<dyn Records>)?;
+        let identities = Identities::restore(&*counters)?;
         let (applied, _) = watch::channel(counters.applied_until());
         Ok(Views {
             counters,
             sessions: Mutex::new(sessions),
+            identities,
             liveops,
             answers: Answers::default(),
             meter: Meter::default(),
@@ -85,7 +90,9 @@ impl Views {
     /// Takes what is applied aside for a checkpoint. Whoever calls this holds `applying`: all views stand at one position.
     pub(crate) fn freeze(&self) -> Box<dyn Checkpoint> {
         let sessions = self.sessions.lock().snapshot();
-        self.counters.freeze(Kept { states: vec![(SESSIONS, sessions)], records: self.liveops.changes() })
+        let mut records = self.liveops.changes();
+        records.extend(self.identities.changes());
+        self.counters.freeze(Kept { states: vec![(SESSIONS, sessions)], records })
     }
 
     /// Returns when the views contain everything before `position`.

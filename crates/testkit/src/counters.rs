@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use model::deltas::{Deltas, Row};
-use model::limits::{METRICS_MAX, TUPLES_MAX, VALUES_PER_DIMENSION_MAX};
+use model::limits::{METRICS_MAX, TUPLES_MAX};
 use model::ports::counters::{Checkpoint, Counters, ExportedRow, Kept, Rows, Select, StoreError};
 use model::ports::records::{Records, Write};
 use model::rollup::{Cell, HourBlock};
@@ -79,7 +79,7 @@ impl State {
     fn admitted_value(&mut self, row: &Row<'_>, metric: &str, day: u32) -> String {
         let values_max = match row.cut {
             Cut::Total => return row.value.to_owned(),
-            Cut::By(_) => VALUES_PER_DIMENSION_MAX,
+            Cut::By(_) | Cut::Declared(_) => row.values_max as usize,
             Cut::Tuple => TUPLES_MAX,
         };
         self.admit((row.game, row.cut.code(), metric.to_owned(), day), row.value, values_max)
@@ -88,7 +88,7 @@ impl State {
     /// The first values of a day stay, the others are one.
     fn admit(&mut self, group: (u32, u8, String, u32), value: &str, values_max: usize) -> String {
         let admitted = self.admitted.entry(group).or_default();
-        if !admitted.contains(value) {
+        if value != OTHER && !admitted.contains(value) {
             if admitted.len() >= values_max {
                 return OTHER.to_owned();
             }
@@ -106,6 +106,9 @@ impl State {
         self.admitted.clear();
         for key in self.rows.keys() {
             let (day, metric) = (key.hour / 24, key.metric.1.clone());
+            if [&key.value, &metric].into_iter().any(|text| text == OTHER) {
+                continue;
+            }
             if key.cut != Cut::Total.code() {
                 let group = (key.game, key.cut, metric, day);
                 self.admitted.entry(group).or_default().insert(key.value.clone());
@@ -255,6 +258,7 @@ impl Key {
         let cut = match Cut::from_code(self.cut).expect("it was a cut") {
             Cut::Total => String::new(),
             Cut::By(dimension) => format!(" {}={:?}", dimension.label(), self.value),
+            Cut::Declared(number) => format!(" dimension {number}={:?}", self.value),
             Cut::Tuple => format!(" {:?}", self.value.split(TUPLE_SEPARATOR).collect::<Vec<_>>()),
         };
         let name = format!("game {} {}{cut} hour {}", self.game, self.metric.1, self.hour);

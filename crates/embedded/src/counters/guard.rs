@@ -7,7 +7,7 @@ use std::hash::BuildHasher;
 use std::ops::Range;
 
 use hashbrown::{DefaultHashBuilder, HashSet, HashTable};
-use model::limits::{METRICS_MAX, TUPLES_MAX, VALUES_PER_DIMENSION_MAX};
+use model::limits::{METRICS_MAX, TUPLES_MAX};
 use model::ports::counters::StoreError;
 use model::series::{Cut, OTHER};
 
@@ -55,11 +55,12 @@ impl Guard {
         }
     }
 
-    /// The row in which to count: the value's own, or `(other)`. The day was loaded.
-    pub(super) fn admitted<'a>(&mut self, group: &GroupKey<'_>, value: &'a str) -> &'a str {
+    /// The row in which to count: the value's own, or `(other)`. The day was loaded. `values_max` is the game's number of
+    /// values of a dimension.
+    pub(super) fn admitted<'a>(&mut self, group: &GroupKey<'_>, value: &'a str, values_max: u32) -> &'a str {
         let values_max = match group.cut {
             Cut::Total => return value,
-            Cut::By(_) => VALUES_PER_DIMENSION_MAX,
+            Cut::By(_) | Cut::Declared(_) => values_max as usize,
             Cut::Tuple => TUPLES_MAX,
         };
         let day = self.day(group.game, group.cut, Some(group.metric), group.hour / 24, None);
@@ -109,7 +110,8 @@ impl Guard {
 }
 
 fn admit<'a>(day: &mut Day, value: &'a str, values_max: usize) -> &'a str {
-    if day.values.contains(value) {
+    // It takes no place of its own, so that a limit that is raised lets in as many as it says.
+    if value == OTHER || day.values.contains(value) {
         return value;
     }
     if day.values.len() >= values_max {

@@ -12,7 +12,7 @@ use hashbrown::HashSet;
 use model::ports::counters::{Checkpoint, Kept, Rows as ExportedRows, StoreError};
 use model::ports::records::Write;
 use model::rollup::HourBlock;
-use model::series::Cut;
+use model::series::{Cut, OTHER};
 
 use super::groups::{GroupKey, Rows};
 use super::keys;
@@ -178,13 +178,15 @@ impl Store {
             let mut metrics = BTreeSet::new();
             self.metrics(game, &hours, &mut metrics)?;
             let named = metrics.into_iter().filter(|metric| !metric.starts_with('$'));
-            values.extend(named.map(String::into_boxed_str));
+            values.extend(named.filter(|metric| metric != OTHER).map(String::into_boxed_str));
             return Ok(values);
         };
         for entry in self.hours.range(keys::hours(game, cut, metric, &hours)) {
             let key = entry.key().map_err(failed)?;
             let (_, value) = keys::parts(&key).ok_or_else(|| damaged(&key))?;
-            values.insert(value.into());
+            if value != OTHER {
+                values.insert(value.into());
+            }
         }
         Ok(values)
     }

@@ -9,6 +9,7 @@ use super::plan::{Measured, Metric, ONLINE_MINUTES_BEFORE, Plan, Source, is_even
 use super::rows::{Key, REST, Rows};
 use super::time::{self, Buckets, Read};
 use super::{Answer, Compared, Series, Times};
+use crate::identity::Links;
 use crate::ports::counters::{Counters, Select, StoreError};
 use crate::rollup::{Cell, Distinct};
 use crate::series::OTHER;
@@ -21,10 +22,17 @@ const LARGE_PARTS_MAX: usize = 1 << 10;
 /// Minutes of players in memory at a time.
 const ONLINE_MINUTES_AT_ONCE: usize = 60;
 
-/// Answers a plan over the rollups of a game.
-pub fn run(plan: &Plan, game: u32, counters: &dyn Counters) -> Result<Answer, StoreError> {
+/// Answers a plan over the rollups of a game. `links` says which ids are one player, for what was counted before that was
+/// known.
+pub fn run(
+    plan: &Plan,
+    game: u32,
+    counters: &dyn Counters,
+    links: Option<&Links>,
+) -> Result<Answer, StoreError> {
     let as_of = counters.applied_until();
-    let reader = Reader { plan, game, counters };
+    let links = links.filter(|links| !links.is_empty());
+    let reader = Reader { plan, game, counters, links };
     let tables = reader.tables(&plan.buckets)?;
     let keys = rank(plan, &tables);
     let series = reader.series(tables, &plan.buckets, &keys)?;
@@ -102,6 +110,7 @@ struct Reader<'a> {
     plan: &'a Plan,
     game: u32,
     counters: &'a dyn Counters,
+    links: Option<&'a Links>,
 }
 
 impl<'a> Reader<'a> {
@@ -116,7 +125,7 @@ impl<'a> Reader<'a> {
             Measured::Min => Box::new(Gathered::new(self, metric, buckets, Smallest)?),
             Measured::Max => Box::new(Gathered::new(self, metric, buckets, Largest)?),
             Measured::Avg => Box::new(Gathered::new(self, metric, buckets, Average)?),
-            Measured::Uniques => Box::new(Gathered::new(self, metric, buckets, Players)?),
+            Measured::Uniques => Box::new(Gathered::new(self, metric, buckets, Players(self.links))?),
             Measured::Quantile(share) => Box::new(Gathered::new(self, metric, buckets, Quantile(share))?),
             Measured::Online => Box::new(Online::new(self, metric, buckets)?),
         })
@@ -165,7 +174,7 @@ impl<'a> Reader<'a> {
 
     fn one_series(self, name: Option<String>, key: Option<&Key>, line: Line) -> Series {
         let values = key.cloned().unwrap_or_else(|| vec![OTHER.to_owned(); self.plan.by.len()]);
-        let key = self.plan.by.iter().copied().zip(values).collect();
+        let key = self.plan.by.iter().cloned().zip(values).collect();
         Series { name, key, values: line.values, total: line.total }
     }
 
@@ -418,7 +427,7 @@ impl<'a> Online<'a> {
                 while seen.len() <= series {
                     seen.push(vec![Distinct::default(); width]);
                 }
-                seen[series][read.bucket(minute)].merge(&cell.players);
+                Players(reader.links).add(&mut seen[series][read.bucket(minute)], cell);
             })?;
             for (series, seen) in seen.iter().enumerate() {
                 for minute in from..until {

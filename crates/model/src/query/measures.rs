@@ -2,6 +2,7 @@
 //!
 //! A part holds only what its measure needs: a count is 8 bytes, so that a series of many buckets stays in cache.
 
+use crate::identity::Links;
 use crate::rollup::{Cell, Distinct, ExactSum, Values};
 
 /// Gathers cells. Adding and joining are exact and know no order.
@@ -158,16 +159,23 @@ impl Fold for Largest {
     }
 }
 
-/// Distinct players.
+/// Distinct players. Ids that turned out to be one player are counted as one, as far as a cell tells who it has seen:
+/// one that has more than 1,024 ids is an estimate and does not.
 #[derive(Clone, Copy)]
-pub(super) struct Players;
+pub(super) struct Players<'a>(pub Option<&'a Links>);
 
-impl Fold for Players {
+impl Fold for Players<'_> {
     type Part = Distinct;
     const LARGE: bool = true;
 
     fn add(self, part: &mut Distinct, cell: &Cell) {
-        part.merge(&cell.players);
+        match self.0.filter(|_| cell.players.is_exact()) {
+            None => part.merge(&cell.players),
+            Some(links) => {
+                let links = links.read();
+                part.extend(cell.players.hashes().map(|id| links.player(id)));
+            }
+        }
     }
 
     fn join(self, part: &mut Distinct, other: &Distinct) {
@@ -179,7 +187,12 @@ impl Fold for Players {
     }
 
     fn value_of(self, cell: &Cell) -> Option<f64> {
-        Some(cell.players.count() as f64)
+        if self.0.is_none() {
+            return Some(cell.players.count() as f64);
+        }
+        let mut players = Distinct::default();
+        self.add(&mut players, cell);
+        self.value(&players)
     }
 }
 

@@ -5,10 +5,9 @@ use std::ops::Range;
 use jiff::tz::TimeZone;
 
 use super::formula::Formula;
-use super::rows::REST;
+use super::rows::{self, REST};
 use super::time::{self, Buckets};
 use super::{By, Compare, Measure, MetricQuery, Query, QueryError, Step};
-use crate::Dimension;
 use crate::limits::{NAME_BYTES_MAX, QUERY_METRICS_MAX, QUERY_POINTS_MAX, QUERY_TOP, QUERY_TOP_MAX};
 use crate::series::{Cut, EVENTS};
 use crate::sessions::{PLAY_TIME, SESSION};
@@ -34,7 +33,8 @@ pub struct Plan {
     pub(super) metrics: Vec<Metric>,
     pub(super) formula: Option<Formula>,
     pub(super) by: Vec<By>,
-    pub(super) filter: Vec<(Dimension, Vec<String>)>,
+    /// The values asked for, by their place in what a row tells.
+    pub(super) filter: Vec<(usize, Vec<String>)>,
     pub(super) cut: Cut,
     pub(super) top: usize,
 }
@@ -123,13 +123,24 @@ impl Query {
             }
         }
         let filtered = self.filter.iter().map(|(by, _)| by);
-        let mut dimensions: Vec<Dimension> = self.by.iter().chain(filtered).filter_map(dimension).collect();
-        dimensions.sort_unstable();
-        dimensions.dedup();
-        Ok(match dimensions[..] {
-            [] => Cut::Total,
-            [dimension] => Cut::By(dimension),
-            _ => Cut::Tuple,
+        let mut cuts: Vec<Cut> = self.by.iter().chain(filtered).filter_map(By::cut).collect();
+        cuts.sort_unstable();
+        cuts.dedup();
+        match cuts[..] {
+            [] => Ok(Cut::Total),
+            [cut] => Ok(cut),
+            _ => self.refuse_declared().map_or(Ok(Cut::Tuple), Err),
+        }
+    }
+
+    /// Rows by all dimensions together know the built-in ones only.
+    fn refuse_declared(&self) -> Option<QueryError> {
+        let by = self.by.iter().map(|by| ("by".to_owned(), by));
+        let filter = self.filter.iter().map(|(by, _)| (format!("where.{}", by.label()), by));
+        let mut declared = by.chain(filter).filter(|(_, by)| matches!(by, By::Declared(_)));
+        declared.next().map(|(field, by)| {
+            let message = format!("{} goes with no other dimension; ask for it alone", by.label());
+            QueryError::new(field, message)
         })
     }
 
@@ -305,8 +316,9 @@ impl Query {
         Formula::parse(text, &names).map(Some)
     }
 
-    fn dimension_filter(&self) -> Vec<(Dimension, Vec<String>)> {
-        let of_dimension = |(by, values): &(By, Vec<String>)| Some((dimension(by)?, without_repeats(values)));
+    fn dimension_filter(&self) -> Vec<(usize, Vec<String>)> {
+        let of_dimension =
+            |(by, values): &(By, Vec<String>)| Some((rows::place(by)?, without_repeats(values)));
         self.filter.iter().filter_map(of_dimension).collect()
     }
 }
@@ -352,7 +364,7 @@ impl Plan {
     /// The rows that the store should visit; `None`: all.
     pub(super) fn row_values(&self) -> Option<Vec<&str>> {
         match self.cut {
-            Cut::By(_) => {
+            Cut::By(_) | Cut::Declared(_) => {
                 self.filter.first().map(|(_, values)| values.iter().map(|value| &value[..]).collect())
             }
             Cut::Total | Cut::Tuple => None,
@@ -364,9 +376,9 @@ impl Plan {
         let one_metric = matches!(metric.source, Source::One(_)) || self.by.contains(&By::Event);
         let one_value = match self.cut {
             Cut::Total => true,
-            Cut::By(dimension) => {
+            Cut::By(_) | Cut::Declared(_) => {
                 let filter = self.filter.first().is_some_and(|(_, values)| values.len() == 1);
-                filter || self.by.contains(&By::Dimension(dimension))
+                filter || self.by.iter().any(|by| *by != By::Event)
             }
             Cut::Tuple => false,
         };
@@ -416,13 +428,6 @@ fn stored_name(metric: &str) -> &str {
         "plays" => "$play",
         "play_time_s" => PLAY_TIME,
         event => event,
-    }
-}
-
-fn dimension(by: &By) -> Option<Dimension> {
-    match by {
-        By::Event => None,
-        By::Dimension(dimension) => Some(*dimension),
     }
 }
 

@@ -13,6 +13,18 @@ pub(super) type Key = Vec<String>;
 /// The series of everything that has none of its own: `(other)` or, without `by`, the only one.
 pub(super) const REST: usize = 0;
 const NOWHERE: u32 = u32::MAX;
+/// The values that a row can tell: of each built-in dimension, and of the one declared dimension it is cut by.
+const PLACES: usize = Dimension::COUNT + 1;
+const DECLARED: usize = PLACES - 1;
+
+/// Where a row tells the value; an event's name is not told by rows.
+pub(super) fn place(by: &By) -> Option<usize> {
+    match by {
+        By::Event => None,
+        By::Dimension(dimension) => Some(*dimension as usize),
+        By::Declared(_) => Some(DECLARED),
+    }
+}
 
 /// Finds the series of rows. Series are numbered: [`REST`], then the keys in order.
 pub(super) struct Rows<'a> {
@@ -115,9 +127,8 @@ impl<'a> Rows<'a> {
 
     fn place(&mut self, row: &str) -> u32 {
         let values = values(self.plan.cut, row);
-        let asked_for = |(dimension, wanted): &(Dimension, Vec<String>)| {
-            wanted.iter().any(|value| value == values[*dimension as usize])
-        };
+        let asked_for =
+            |(place, wanted): &(usize, Vec<String>)| wanted.iter().any(|value| value == values[*place]);
         if !self.plan.filter.iter().all(asked_for) {
             return NOWHERE;
         }
@@ -129,19 +140,16 @@ impl<'a> Rows<'a> {
     }
 
     /// What the store gathered in its own `(other)` joins ours.
-    fn is_rest(&self, values: &[&str; Dimension::COUNT]) -> bool {
-        self.plan.by.iter().all(|by| self.value(*by, values) == OTHER)
+    fn is_rest(&self, values: &[&str; PLACES]) -> bool {
+        self.plan.by.iter().all(|by| self.value(by, values) == OTHER)
     }
 
-    fn value<'v>(&'v self, by: By, values: &[&'v str; Dimension::COUNT]) -> &'v str {
-        match by {
-            By::Event => &self.event,
-            By::Dimension(dimension) => values[dimension as usize],
-        }
+    fn value<'v>(&'v self, by: &By, values: &[&'v str; PLACES]) -> &'v str {
+        place(by).map_or(&self.event, |place| values[place])
     }
 
-    fn series_of_key(&mut self, values: &[&str; Dimension::COUNT]) -> u32 {
-        let key: Key = self.plan.by.iter().map(|by| self.value(*by, values).to_owned()).collect();
+    fn series_of_key(&mut self, values: &[&str; PLACES]) -> u32 {
+        let key: Key = self.plan.by.iter().map(|by| self.value(by, values).to_owned()).collect();
         match self.series_of.get(&key) {
             Some(series) => *series,
             None if self.closed => REST as u32,
@@ -162,12 +170,13 @@ fn same(one: &str, other: &str) -> bool {
 }
 
 /// The dimensions' values of a row; empty where the cut does not tell.
-fn values(cut: Cut, row: &str) -> [&str; Dimension::COUNT] {
-    let mut values = [""; Dimension::COUNT];
+fn values(cut: Cut, row: &str) -> [&str; PLACES] {
+    let mut values = [""; PLACES];
     match cut {
         Cut::Total => {}
         Cut::By(dimension) => values[dimension as usize] = row,
-        Cut::Tuple if row == OTHER => values = [OTHER; Dimension::COUNT],
+        Cut::Declared(_) => values[DECLARED] = row,
+        Cut::Tuple if row == OTHER => values = [OTHER; PLACES],
         Cut::Tuple => {
             values.iter_mut().zip(row.split(TUPLE_SEPARATOR)).for_each(|(value, part)| *value = part)
         }

@@ -1256,7 +1256,8 @@ fn a_declared_dimension_cuts_as_a_built_in_one_does() {
 #[test]
 fn a_declared_dimension_goes_with_no_other() {
     let alone = "goes with no other dimension; ask for it alone";
-    let refused = |text: &str| answer(&Store::default(), text).expect_err("it cannot be answered").to_string();
+    let refused =
+        |text: &str| answer(&Store::default(), text).expect_err("it cannot be answered").to_string();
     assert_eq!(refused("metric=plays by=weapon,country"), format!("by: weapon {alone}"));
     assert_eq!(refused("metric=plays by=country where.weapon=axe"), format!("where.weapon: weapon {alone}"));
     assert_eq!(refused("metric=plays by=variant,weapon"), format!("by: variant {alone}"));

@@ -125,7 +125,7 @@ impl Distinct {
     }
 
     /// The hashes, in no order; none once they are too many.
-    pub(super) fn hashes(&self) -> impl Iterator<Item = u64> {
+    pub(crate) fn hashes(&self) -> impl Iterator<Item = u64> {
         self.0.as_deref().into_iter().flat_map(Sketch::hashes)
     }
 

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::Admin;
 use crate::line::BATCH;
 use crate::live::meter::{Meter, Names};
-use crate::process::fold_events;
+use crate::process::{People, fold_events};
 
 /// What is read from the log at a time.
 const READ_BYTES: usize = 8 << 20;
@@ -86,6 +86,7 @@ fn derive(admin: &Admin<'_>, until: u64) -> anyhow::Result<Arc<dyn Counters>> {
     let (names, meter) = (Names::get(), Meter::default());
     let (mut sessions, mut deltas) = (Sessions::default(), Deltas::default());
     let mut at = admin.log.first();
+    let identities = admin.views.identities.before(at);
     while at < until {
         let from = at;
         while at < until && deltas.len() < ROWS_MAX {
@@ -97,7 +98,9 @@ fn derive(admin: &Admin<'_>, until: u64) -> anyhow::Result<Arc<dyn Counters>> {
                 let batch = Batch::read(entry.bytes)?;
                 deltas.entry(entry.offset);
                 meter.count(&batch, entry.events, &mut deltas, names);
-                fold_events(&mut sessions, admin.views.seeds.of(batch.game), &batch, &mut deltas, |_| {});
+                let seed = admin.views.seeds.of(batch.game);
+                let people = People { sessions: &mut sessions, identities: &identities, seed };
+                fold_events(people, entry.offset, &batch, &mut deltas, |_| {});
             }
             at = read.next.min(until);
         }

@@ -27,7 +27,8 @@ pub async fn get(
 ) -> Result<Response, Problem> {
     let access = auth::for_questions(&shared.catalog, &headers, uri.query(), now_s())?;
     let pairs = wire::pairs(uri.query().unwrap_or_default())?;
-    let query = wire::query::from_pairs(pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+    let pairs = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let query = wire::query::from_pairs(pairs, &access.game.settings.declared());
     let query = query.map_err(wire::query::problem)?;
     reply(&shared, &access, &headers, &query).await
 }
@@ -45,7 +46,8 @@ pub async fn post(State(shared): State<Arc<Shared>>, request: Request<Body>) -> 
 async fn asked(shared: &Shared, head: &Parts, body: &mut Body) -> Result<Response, Problem> {
     let access = auth::for_questions(&shared.catalog, &head.headers, head.uri.query(), now_s())?;
     let body = body::collect(body, QUERY_BYTES_MAX).await?;
-    let query = wire::query::from_json(&body).map_err(wire::query::problem)?;
+    let query =
+        wire::query::from_json(&body, &access.game.settings.declared()).map_err(wire::query::problem)?;
     reply(shared, &access, &head.headers, &query).await
 }
 
@@ -60,7 +62,8 @@ async fn reply(
     let now_ms = now_ms();
     let plan = query.plan(now_ms, &access.game.tz).map_err(wire::query::problem)?;
     shared.views.caught_up(acknowledged).await;
-    let answer = run(&plan, access.game.number, &*shared.views.counters);
+    let links = shared.views.identities.game(access.game.number);
+    let answer = run(&plan, access.game.number, &*shared.views.counters, links.as_deref());
     let answer = answer.map_err(|failure| Problem::internal(failure.to_string()))?;
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     Ok(if accept.contains("text/csv") {

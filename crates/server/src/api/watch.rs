@@ -111,7 +111,8 @@ impl Parameters {
         let mut topics: Vec<(String, Topic)> =
             chosen.map(|(_, name, topic)| (name.to_owned(), topic)).collect();
         for (index, text) in self.queries.iter().enumerate() {
-            let query = wire::query::from_json(text.as_bytes()).map_err(wire::query::problem)?;
+            let query = wire::query::from_json(text.as_bytes(), &game.settings.declared());
+            let query = query.map_err(wire::query::problem)?;
             query.plan(now_ms(), &game.tz).map_err(wire::query::problem)?;
             topics.push((format!("query{index}"), Topic::Query(Box::new(query))));
         }

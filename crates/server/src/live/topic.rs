@@ -190,7 +190,8 @@ impl Now {
 
 fn ask(query: &Query, game: &Game, views: &Views, now_ms: i64) -> Result<Answer, String> {
     let plan = query.plan(now_ms, &game.tz).map_err(|error| error.to_string())?;
-    run(&plan, game.number, &*views.counters).map_err(|error| error.to_string())
+    let links = views.identities.game(game.number);
+    run(&plan, game.number, &*views.counters, links.as_deref()).map_err(|error| error.to_string())
 }
 
 /// Players in each of the last 60 minutes.

@@ -3,7 +3,7 @@
 //! Every field there is stands in this file; another is refused by its name.
 
 use model::limits::QUERY_BYTES_MAX;
-use model::query::{By, Compare, Last, Measure, MetricQuery, Query, QueryError, Step};
+use model::query::{By, Compare, Declared, Last, Measure, MetricQuery, Query, QueryError, Step};
 use serde_json::{Map, Value};
 
 use crate::problem::Problem;
@@ -12,19 +12,22 @@ use crate::time::parse_time;
 /// The credential may stand beside the question; who answers has read it.
 const NOT_OF_THE_QUERY: [&str; 2] = ["key", "game"];
 
-/// Reads a JSON object.
-pub fn from_json(body: &[u8]) -> Result<Query, QueryError> {
+/// Reads a JSON object, in a game that declared these dimensions.
+pub fn from_json(body: &[u8], declared: &[Declared]) -> Result<Query, QueryError> {
     if body.len() > QUERY_BYTES_MAX {
         return Err(QueryError::new("body", format!("a query may have {QUERY_BYTES_MAX} bytes")));
     }
     let fields: Map<String, Value> = serde_json::from_slice(body)
         .map_err(|error| QueryError::new("body", format!("is no JSON object: {error}")))?;
-    query(&fields)
+    query(&fields, declared)
 }
 
 /// Reads the decoded parameters of a URL. `by` is a list with commas, `where.platform=web` may be repeated, and
 /// `metrics` is JSON.
-pub fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Query, QueryError> {
+pub fn from_pairs<'a>(
+    pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
+    declared: &[Declared],
+) -> Result<Query, QueryError> {
     let mut fields = Map::new();
     let mut filter = Map::new();
     for (name, text) in pairs {
@@ -41,7 +44,7 @@ pub fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Re
     if !filter.is_empty() && fields.insert("where".to_owned(), Value::Object(filter)).is_some() {
         return Err(QueryError::new("where", "is there twice"));
     }
-    query(&fields)
+    query(&fields, declared)
 }
 
 /// The answer to a query that cannot be answered as it is.
@@ -62,7 +65,7 @@ fn parameter(name: &str, text: &str) -> Result<Value, QueryError> {
     }
 }
 
-fn query(fields: &Map<String, Value>) -> Result<Query, QueryError> {
+fn query(fields: &Map<String, Value>, declared: &[Declared]) -> Result<Query, QueryError> {
     let mut query = Query::default();
     let mut single = MetricQuery::default();
     for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
@@ -80,10 +83,10 @@ fn query(fields: &Map<String, Value>) -> Result<Query, QueryError> {
                     Some(word(name, value, Step::from_label, "minute, hour, day, week, month, auto or all")?)
             }
             "by" => {
-                query.by =
-                    list(name, value)?.into_iter().map(|value| by(name, value)).collect::<Result<_, _>>()?
+                let by = |value| by(name, value, declared);
+                query.by = list(name, value)?.into_iter().map(by).collect::<Result<_, _>>()?
             }
-            "where" => query.filter = filter(value)?,
+            "where" => query.filter = filter(value, declared)?,
             "top" => query.top = Some(top(name, value)?),
             "tz" => query.tz = Some(text(name, value)?.to_owned()),
             "compare" => query.compare = Some(word(name, value, Compare::from_label, "previous or year")?),
@@ -120,20 +123,23 @@ fn metric(field: &str, value: &Value) -> Result<MetricQuery, QueryError> {
     Ok(metric)
 }
 
-fn filter(value: &Value) -> Result<Vec<(By, Vec<String>)>, QueryError> {
+fn filter(value: &Value, declared: &[Declared]) -> Result<Vec<(By, Vec<String>)>, QueryError> {
     let fields =
         value.as_object().ok_or_else(|| wrong("where", "an object with a list of values for each name"))?;
     let one = |(name, value): (&String, &Value)| {
         let field = format!("where.{name}");
         let values = list(&field, value)?.into_iter().map(str::to_owned).collect();
-        Ok((by(&field, name)?, values))
+        Ok((by(&field, name, declared)?, values))
     };
     fields.iter().filter(|(_, value)| !value.is_null()).map(one).collect()
 }
 
-fn by(field: &str, name: &str) -> Result<By, QueryError> {
-    By::from_label(name)
-        .ok_or_else(|| wrong(field, "one of event, country, source, platform, version, level"))
+fn by(field: &str, name: &str, declared: &[Declared]) -> Result<By, QueryError> {
+    By::from_label(name, declared).ok_or_else(|| {
+        let mut known = "one of event, country, source, platform, version, level, variant".to_owned();
+        declared.iter().for_each(|declared| known.extend([", ", &declared.name]));
+        wrong(field, &known)
+    })
 }
 
 fn measure(field: &str, value: &Value) -> Result<Measure, QueryError> {
@@ -189,7 +195,30 @@ mod tests {
     }
 
     fn json(body: &str) -> Result<Query, QueryError> {
-        from_json(body.as_bytes())
+        from_json(body.as_bytes(), &[])
+    }
+
+    fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Query, QueryError> {
+        super::from_pairs(pairs, &[])
+    }
+
+    #[test]
+    fn declared_dimensions_are_asked_for_by_their_names() {
+        let declared = [Declared { number: 3, name: "weapon".into() }];
+        let body = br#"{"metric": "plays", "by": ["weapon"], "where": {"weapon": "bow"}}"#;
+        let weapon = By::Declared(declared[0].clone());
+        let query = from_json(body, &declared).expect("it is declared");
+        assert_eq!(
+            (&query.by[..], &query.filter[..]),
+            (&[weapon.clone()][..], &[(weapon, vec!["bow".into()])][..])
+        );
+        let pairs = [("metric", "plays"), ("by", "weapon"), ("where.weapon", "bow")];
+        assert_eq!(super::from_pairs(pairs, &declared), Ok(query));
+        check(
+            from_json(body, &[]),
+            "by: has to be one of event, country, source, platform, version, level, variant",
+        );
+        check(from_json(br#"{"by": ["hat"]}"#, &declared), "level, variant, weapon");
     }
 
     const WHOLE: &str = r#"{"metric": "plays", "measure": "count", "from": "2026-11-19T00:00:00Z",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use model::Dimension;
-use model::limits::{METRICS_MAX, TUPLES_MAX, VALUES_PER_DIMENSION_MAX};
+use model::limits::{METRICS_MAX, TUPLES_MAX, VALUES_PER_DIMENSION};
 use model::ports::counters::{Counters, ExportedRow, Kept, Rows, Select};
 use model::ports::records::Write;
 use model::rollup::{Cell, HourBlock};
@@ -17,6 +17,7 @@ use crate::counters::{Disk, MemoryCounters};
 use crate::events::{Happened, agrees_with_a_recount, deltas_of};
 
 const EVERY_HOUR: Range<u32> = 0..u32::MAX;
+const VALUES_MAX: usize = VALUES_PER_DIMENSION as usize;
 const COUNTRY: Cut = Cut::By(Dimension::Country);
 const LEVEL: Cut = Cut::By(Dimension::Level);
 
@@ -38,7 +39,7 @@ pub fn counters_conform<H: Fn() -> Arc<dyn Counters>>(new_home: impl Fn() -> H) 
     the_first_values_of_a_day_have_rows_and_the_others_are_one(World::new(new_home()));
     the_first_combinations_of_a_day_have_rows(World::new(new_home()));
     the_first_names_of_a_day_have_rows(World::new(new_home()));
-    for at in [0, 1, 700, VALUES_PER_DIMENSION_MAX, VALUES_PER_DIMENSION_MAX + 1, 1_500] {
+    for at in [0, 1, 700, VALUES_MAX, VALUES_MAX + 1, 1_500] {
         a_restart_forgets_no_value_of_a_day(World::new(new_home()), at);
     }
 }
@@ -324,7 +325,7 @@ fn values_stay_known_when_hours_are_replaced<H: Fn() -> Arc<dyn Counters>>(mut w
     world.counters().replace(&(0..1), &hour).expect("the disk is well");
     world.log.extend(levels(900..1_100, 130));
     world.apply(200);
-    assert_eq!(world.own_rows("score", LEVEL, 0), VALUES_PER_DIMENSION_MAX);
+    assert_eq!(world.own_rows("score", LEVEL, 0), VALUES_MAX);
     world.checkpoint();
     world.counters().replace(&(0..2), &Rows::new()).expect("the disk is well");
     assert_eq!(world.own_rows("score", LEVEL, 0), 100);
@@ -355,7 +356,7 @@ fn late_events_find_hours_long_out_of_use<H: Fn() -> Arc<dyn Counters>>(mut worl
 fn the_first_values_of_a_day_have_rows_and_the_others_are_one<H: Fn() -> Arc<dyn Counters>>(
     mut world: World<H>,
 ) {
-    let levels = VALUES_PER_DIMENSION_MAX + 10;
+    let levels = VALUES_MAX + 10;
     for minute in [10, 11, 100, 1_440] {
         world.log.extend((0..levels).map(|level| event(minute, "score", level)));
     }
@@ -370,7 +371,7 @@ fn the_first_values_of_a_day_have_rows_and_the_others_are_one<H: Fn() -> Arc<dyn
         let expected = [10, 11, 100].map(|minute| format!("{minute} (other) 10/10 by 10"));
         assert_eq!(other(&world, 0..1_440), expected.join(", "));
         assert_eq!(other(&world, 1_440..2_880), "1440 (other) 10/10 by 10");
-        assert_eq!(world.own_rows("score", LEVEL, 0), VALUES_PER_DIMENSION_MAX);
+        assert_eq!(world.own_rows("score", LEVEL, 0), VALUES_MAX);
         assert_eq!(world.own_rows("score", COUNTRY, 0), 1);
         let total = Select { game: 1, metric: "score", cut: Cut::Total, values: None, level: Level::Minute };
         assert_eq!(world.seen(total, 10..11), "10  1010/1010 by 1010");

@@ -1,0 +1,215 @@
+//! What a game decides about its own events: how late they may come, which properties are dimensions, how many values
+//! of each are kept.
+//!
+//! All of it takes effect at the door and is stamped on the events, so that the log means the same when it is read again.
+
+use model::limits::{
+    DECLARED_MAX, DECLARED_NAME_BYTES_MAX, DECLARED_NUMBER_MAX, LATE_DAYS_MAX, VALUES_PER_DIMENSION,
+    VALUES_PER_DIMENSION_MAX,
+};
+use model::query::{By, Declared};
+use serde::{Deserialize, Serialize};
+
+use super::{Catalog, Game, Refused, invalid};
+
+/// The settings of a game.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GameSettings {
+    /// Events older than so many days are late.
+    pub late_days: u32,
+    /// Values of a dimension that are kept per metric and day.
+    pub values_max: u32,
+    /// Properties that are dimensions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dimensions: Vec<DeclaredDimension>,
+    /// Those that once were. A name that is declared again gets its number back; no number has two names.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub former_dimensions: Vec<DeclaredDimension>,
+}
+
+/// A property that is a dimension.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeclaredDimension {
+    /// Its key in `props`.
+    pub name: String,
+    /// Under which its rows are stored.
+    pub number: u8,
+}
+
+/// What to change; what is left out stays.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SettingsChange {
+    /// Events older than so many days are late.
+    pub late_days: Option<u32>,
+    /// Values of a dimension that are kept per metric and day.
+    pub values_max: Option<u32>,
+    /// Properties that become dimensions.
+    pub declare: Vec<String>,
+    /// Dimensions that are none any more. What was counted stays.
+    pub drop: Vec<String>,
+}
+
+impl Default for GameSettings {
+    fn default() -> GameSettings {
+        GameSettings {
+            late_days: LATE_DAYS_MAX,
+            values_max: VALUES_PER_DIMENSION,
+            dimensions: Vec::new(),
+            former_dimensions: Vec::new(),
+        }
+    }
+}
+
+impl GameSettings {
+    pub(super) fn is_default(&self) -> bool {
+        *self == GameSettings::default()
+    }
+
+    /// The lateness bound in milliseconds.
+    pub fn late_ms(&self) -> i64 {
+        i64::from(self.late_days) * 24 * 3_600_000
+    }
+
+    /// The declared dimensions as queries name them.
+    pub fn declared(&self) -> Vec<Declared> {
+        let one = |dimension: &DeclaredDimension| Declared {
+            number: dimension.number,
+            name: dimension.name.as_str().into(),
+        };
+        self.dimensions.iter().map(one).collect()
+    }
+
+    fn apply(&mut self, change: SettingsChange) -> Result<(), Refused> {
+        if let Some(late_days) = change.late_days {
+            self.late_days = within("late_days", late_days, 1, LATE_DAYS_MAX)?;
+        }
+        if let Some(values_max) = change.values_max {
+            self.values_max = within("values_max", values_max, 1, VALUES_PER_DIMENSION_MAX)?;
+        }
+        change.drop.iter().try_for_each(|name| self.drop_dimension(name))?;
+        change.declare.into_iter().try_for_each(|name| self.declare(name))
+    }
+
+    fn drop_dimension(&mut self, name: &str) -> Result<(), Refused> {
+        let place = self.dimensions.iter().position(|dimension| dimension.name == name);
+        let place = place.ok_or_else(|| invalid("dimension", format!("`{name}` is not declared")))?;
+        self.former_dimensions.push(self.dimensions.remove(place));
+        Ok(())
+    }
+
+    fn declare(&mut self, name: String) -> Result<(), Refused> {
+        check_name(&name)?;
+        if self.dimensions.iter().any(|dimension| dimension.name == name) {
+            return Ok(());
+        }
+        if self.dimensions.len() >= DECLARED_MAX {
+            return Err(invalid("dimension", format!("a game declares up to {DECLARED_MAX} dimensions")));
+        }
+        let former = self.former_dimensions.iter().position(|dimension| dimension.name == name);
+        let dimension = match former {
+            Some(place) => self.former_dimensions.remove(place),
+            None => DeclaredDimension { name, number: self.next_number()? },
+        };
+        self.dimensions.push(dimension);
+        Ok(())
+    }
+
+    fn next_number(&self) -> Result<u8, Refused> {
+        let used = self.dimensions.iter().chain(&self.former_dimensions).map(|dimension| dimension.number);
+        let last = used.max().unwrap_or(model::series::VARIANT);
+        let full = || invalid("dimension", format!("{DECLARED_NUMBER_MAX} names were declared already"));
+        (last < DECLARED_NUMBER_MAX).then_some(last + 1).ok_or_else(full)
+    }
+}
+
+impl Catalog {
+    /// Changes a game's settings, all or nothing.
+    pub fn set_game(&self, id: &str, change: SettingsChange) -> Result<Game, Refused> {
+        self.change(|document| {
+            let game = document.game_mut(id)?;
+            game.settings.apply(change)?;
+            Ok(game.clone())
+        })
+    }
+}
+
+fn within(field: &'static str, value: u32, min: u32, max: u32) -> Result<u32, Refused> {
+    if (min..=max).contains(&value) {
+        return Ok(value);
+    }
+    Err(invalid(field, format!("{min} to {max}")))
+}
+
+fn check_name(name: &str) -> Result<(), Refused> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    if !(1..=DECLARED_NAME_BYTES_MAX).contains(&name.len()) || !name.bytes().all(fits) {
+        let message = format!("1 to {DECLARED_NAME_BYTES_MAX} letters, digits, `.`, `_` and `-`");
+        return Err(invalid("dimension", message));
+    }
+    if By::from_label(name, &[]).is_some() {
+        return Err(invalid("dimension", format!("`{name}` is built in")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(settings: &mut GameSettings, declare: &[&str], drop: &[&str]) -> Result<String, Refused> {
+        let own = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let change = SettingsChange { declare: own(declare), drop: own(drop), ..SettingsChange::default() };
+        settings.apply(change)?;
+        let told =
+            settings.dimensions.iter().map(|dimension| format!("{}={}", dimension.name, dimension.number));
+        Ok(told.collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn a_number_has_one_name_for_ever() {
+        let mut settings = GameSettings::default();
+        let mut check = |declare: &[&str], drop: &[&str], expected: &str| {
+            assert_eq!(change(&mut settings, declare, drop).as_deref(), Ok(expected));
+        };
+        check(&["weapon", "mode"], &[], "weapon=1 mode=2");
+        check(&["weapon"], &[], "weapon=1 mode=2");
+        check(&["hat"], &["mode"], "weapon=1 hat=3");
+        check(&["mode"], &["weapon"], "hat=3 mode=2");
+    }
+
+    #[test]
+    fn names_that_cannot_be_asked_for_are_refused() {
+        let settings = GameSettings::default();
+        let long = "x".repeat(65);
+        for name in ["", "a b", "a,b", "é", "event", "country", "variant", "level", &long] {
+            assert!(change(&mut settings.clone(), &[name], &[]).is_err(), "{name}");
+        }
+        assert!(change(&mut settings.clone(), &[], &["hat"]).is_err());
+    }
+
+    #[test]
+    fn a_game_declares_up_to_16_at_a_time_and_200_in_its_life() {
+        let mut settings = GameSettings::default();
+        let names: Vec<String> = (0..201).map(|name| format!("n{name}")).collect();
+        names[..16].iter().for_each(|name| drop(change(&mut settings, &[name], &[]).expect("there is room")));
+        assert!(change(&mut settings, &[&names[16]], &[]).is_err());
+        for at in 16..200 {
+            change(&mut settings, &[&names[at]], &[&names[at - 16]]).expect("there is a number left");
+        }
+        assert!(change(&mut settings, &[&names[200]], &[&names[199]]).is_err());
+    }
+
+    #[test]
+    fn numbers_have_bounds() {
+        let mut settings = GameSettings::default();
+        let mut set = |late_days, values_max| {
+            settings.apply(SettingsChange { late_days, values_max, ..SettingsChange::default() })
+        };
+        assert!(set(Some(1), Some(1)).is_ok() && set(Some(30), Some(10_000)).is_ok());
+        assert!(set(Some(0), None).is_err() && set(Some(31), None).is_err());
+        assert!(set(None, Some(0)).is_err() && set(None, Some(10_001)).is_err());
+    }
+}
