@@ -28,7 +28,7 @@ pub enum Command {
     Bench(BenchArgs),
     /// Print the settings in force and where each comes from.
     Config(ServeArgs),
-    /// Make and list games.
+    /// Make, list and set up games.
     Games(GamesArgs),
     /// Make, list, rotate and revoke keys.
     Keys(KeysArgs),

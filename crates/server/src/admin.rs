@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::bootstrap;
-use crate::catalog::{Catalog, Game, KeyRecord, Scopes};
+use crate::catalog::{BadCidr, Catalog, Cidr, Game, KeyRecord, Scopes, SettingsChange};
 use crate::line::Claims;
 use crate::time::now_s;
 use crate::views::Views;
@@ -32,6 +32,13 @@ pub enum Command {
         name: String,
         /// Its time zone.
         tz: String,
+    },
+    /// Changes what a game decides about its events. What is left out stays as it is.
+    SetGame {
+        /// The game.
+        game: String,
+        /// The changes.
+        change: SettingsChange,
     },
     /// The keys that Playtomic's SDKs have compiled into a game. What is `None` stays as it is.
     SetPlaytomic {
@@ -64,6 +71,9 @@ pub enum Command {
         scopes: Vec<String>,
         /// Not valid from this second on.
         expires_s: Option<u64>,
+        /// Ranges of addresses from where it may be used; none: from everywhere.
+        #[serde(default)]
+        cidrs: Vec<String>,
     },
     /// A successor of a secret key.
     RotateKey {
@@ -109,14 +119,17 @@ pub fn run(admin: &Admin<'_>, command: Command) -> anyhow::Result<Value> {
     Ok(match command {
         Command::ListGames => catalog.games().iter().map(|it| game(catalog, it)).collect(),
         Command::CreateGame { id, name, tz } => game(catalog, &catalog.create_game(&id, &name, &tz)?),
+        Command::SetGame { game: id, change } => game(catalog, &catalog.set_game(&id, change)?),
         Command::SetPlaytomic { game: id, key, private_key, data_api } => {
             game(catalog, &catalog.set_playtomic(&id, key, private_key, data_api)?)
         }
         Command::RotatePublicKey { game: id } => game(catalog, &catalog.rotate_public_key(&id)?),
-        Command::ListKeys { game } => catalog.keys(&game)?.iter().map(key).collect(),
-        Command::CreateKey { game, label, scopes, expires_s } => {
+        Command::ListKeys { game } => catalog.keys(&game)?.iter().map(|it| listed(catalog, it)).collect(),
+        Command::CreateKey { game, label, scopes, expires_s, cidrs } => {
             let scopes = Scopes::parse(scopes.iter().map(String::as_str))?;
-            made(catalog.create_key(&game, &label, scopes, expires_s, now_s())?)
+            let cidrs: Result<Vec<Cidr>, BadCidr> = cidrs.iter().map(|cidr| cidr.parse()).collect();
+            let cidrs = cidrs.context("cidr")?;
+            made(catalog.create_key(&game, &label, scopes, expires_s, cidrs, now_s())?)
         }
         Command::RotateKey { key } => made(catalog.rotate_key(&key, now_s())?),
         Command::RevokeKey { key } => {
@@ -136,11 +149,22 @@ pub fn run(admin: &Admin<'_>, command: Command) -> anyhow::Result<Value> {
 /// A game with the keys that its old clients use, also where they were derived.
 fn game(catalog: &Catalog, game: &Game) -> Value {
     let mut answer = json!(game);
+    answer["settings"] = json!({
+        "late_days": game.settings.late_days,
+        "values_max": game.settings.values_max,
+        "dimensions": game.settings.dimensions,
+    });
     answer["playtomic"] = json!({
         "key": game.playtomic.key,
         "private_key": catalog.playtomic_private_key(game),
         "data_api": game.playtomic.data_api,
     });
+    answer
+}
+
+fn listed(catalog: &Catalog, record: &KeyRecord) -> Value {
+    let mut answer = key(record);
+    answer["last_used_s"] = catalog.last_used_s(&record.id).into();
     answer
 }
 
@@ -157,6 +181,7 @@ fn key(record: &KeyRecord) -> Value {
         "scopes": record.scopes.labels(),
         "created_s": record.created_s,
         "expires_s": record.expires_s,
+        "cidrs": record.cidrs,
         "revoked_s": record.revoked_s,
     })
 }

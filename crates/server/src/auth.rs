@@ -1,6 +1,8 @@
 //! From a request's credential to what it may do. The tenant comes from here and from nowhere else.
 
-use hyper::header::{AUTHORIZATION, COOKIE, HOST, HeaderMap, ORIGIN};
+use std::net::IpAddr;
+
+use hyper::header::{AUTHORIZATION, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN};
 use hyper::http::request::Parts;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -16,11 +18,36 @@ pub fn cookie_name(tls: bool) -> &'static str {
     if tls { "__Host-playmeter" } else { "playmeter" }
 }
 
+/// Where the server notes for itself from where a request came. What a client sends under this name is thrown away.
+const ADDRESS: HeaderName = HeaderName::from_static("playmeter-client-address");
+
+/// Notes from where a request came, for keys that are limited to some addresses. Called for every request before any
+/// handler; without it, such keys are refused.
+pub fn note_address(headers: &mut HeaderMap, address: Option<IpAddr>) {
+    let noted = address.and_then(|address| HeaderValue::from_str(&address.to_string()).ok());
+    match noted {
+        Some(address) => drop(headers.insert(ADDRESS, address)),
+        None => drop(headers.remove(ADDRESS)),
+    }
+}
+
 /// The access of a key in the `Authorization` header or, for public keys, in the query string.
 pub fn by_key(
     catalog: &Catalog,
     headers: &HeaderMap,
     query: Option<&str>,
+    now_s: u64,
+) -> Result<Option<Access>, Problem> {
+    let noted = headers.get(ADDRESS).and_then(|address| address.to_str().ok()?.parse().ok());
+    by_key_from(catalog, headers, query, noted, now_s)
+}
+
+/// The same for a request from this address, whatever was noted.
+pub fn by_key_from(
+    catalog: &Catalog,
+    headers: &HeaderMap,
+    query: Option<&str>,
+    address: Option<IpAddr>,
     now_s: u64,
 ) -> Result<Option<Access>, Problem> {
     let key = match headers.get(AUTHORIZATION) {
@@ -33,8 +60,10 @@ pub fn by_key(
     if SecretKind::of(key) == Some(SecretKind::Secret) && headers.contains_key(ORIGIN) {
         return Err(Problem::key("a secret key must not be used in a browser; use the game's public key"));
     }
-    let access = catalog.access(key, now_s).map_err(|refused: Refused| Problem::key(refused.to_string()))?;
-    Ok(Some(access))
+    catalog.access(key, address, now_s).map(Some).map_err(|refused| match refused {
+        Refused::Address => Problem::scope(refused.to_string()),
+        refused => Problem::key(refused.to_string()),
+    })
 }
 
 /// The access for questions: by key, or of a signed-in person to the game that the request names.
@@ -69,7 +98,7 @@ fn of_person(
     let game = catalog
         .game(id)
         .ok_or_else(|| Problem::not_found(format!("there is no game `{id}`")).field("game"))?;
-    Ok(Access { game, class: model::record::KeyClass::Secret, scopes: Scopes::ALL, person: true })
+    Ok(Access { game, class: model::record::KeyClass::Secret, scopes: Scopes::ALL, person: true, key: 0 })
 }
 
 /// The access for writes of live-ops: by key, or of a person who is signed in and whose page proves that it is ours.

@@ -3,18 +3,23 @@
 //! The file is replaced as a whole (written beside, synced, renamed, folder synced), so it is always either the old
 //! or the new one. Secrets are not in it, only their SHA-256; reading it gives nobody access.
 
+mod cidr;
 mod keys;
 mod playtomic;
 mod settings;
 mod store;
+mod used;
 
+pub use cidr::{BadCidr, Cidr};
 use keys::Secret;
 pub use keys::{Scope, Scopes, SecretKind};
 pub use playtomic::Playtomic;
 pub use settings::{DeclaredDimension, GameSettings, SettingsChange};
 pub(crate) use store::{read_private, replace};
+use used::Used;
 
 use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -30,6 +35,7 @@ pub struct Catalog {
     folder: std::path::PathBuf,
     /// One writer at a time; readers never wait.
     writing: Mutex<()>,
+    used: Arc<Used>,
     current: ArcSwap<Loaded>,
 }
 
@@ -44,6 +50,8 @@ pub struct Access {
     pub scopes: Scopes,
     /// Signed in through the dashboard rather than by key.
     pub person: bool,
+    /// Tells credentials apart, as far as limits are concerned.
+    pub key: u64,
 }
 
 /// A tenant.
@@ -90,6 +98,9 @@ pub struct KeyRecord {
     /// Not valid from this second on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_s: Option<u64>,
+    /// From where it may be used; none: from everywhere.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cidrs: Vec<Cidr>,
     /// Revoked at this second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_s: Option<u64>,
@@ -141,6 +152,9 @@ pub enum Refused {
     /// No such key, or it was revoked or has expired.
     #[error("the key is not known, was revoked or has expired")]
     UnknownKey,
+    /// The key was made for other addresses.
+    #[error("the key may not be used from this address")]
+    Address,
     /// The change names something that cannot be.
     #[error("{field}: {message}")]
     Invalid {
@@ -159,6 +173,7 @@ const SIGN_IN_S: u64 = 30 * 24 * 3600;
 const SIGN_INS_MAX: usize = 1_000;
 const GAMES_MAX: usize = 10_000;
 const KEYS_MAX: usize = 100_000;
+const CIDRS_MAX: usize = 100;
 
 impl Catalog {
     /// Opens the folder's catalog, or makes one with a demo game and says what it made. What was made is on disk only
@@ -182,23 +197,38 @@ impl Catalog {
         Catalog {
             folder: folder.to_owned(),
             writing: Mutex::new(()),
+            used: Used::open(folder),
             current: ArcSwap::from_pointee(Loaded::from(document)),
         }
     }
 
-    /// What this key may do now.
-    pub fn access(&self, key: &str, now_s: u64) -> Result<Access, Refused> {
+    /// What this key may do now, for a request from this address.
+    pub fn access(&self, key: &str, address: Option<IpAddr>, now_s: u64) -> Result<Access, Refused> {
         let current = self.current.load();
         if key.starts_with("pm_pk_") {
             let game = current.public.get(key).cloned().ok_or(Refused::UnknownKey)?;
-            return Ok(Access { game, class: KeyClass::Public, scopes: Scopes::PUBLIC, person: false });
+            return Ok(Access::public(game));
         }
         let id = keys::secret_id(key).ok_or(Refused::UnknownKey)?;
         let record = current.secret.get(id).ok_or(Refused::UnknownKey)?;
         let same: bool = keys::sha256_hex(key).as_bytes().ct_eq(record.sha256.as_bytes()).into();
         let valid = same && record.revoked_s.is_none() && record.expires_s.is_none_or(|end_s| now_s < end_s);
         let game = current.games.get(&record.game).filter(|_| valid).cloned().ok_or(Refused::UnknownKey)?;
-        Ok(Access { game, class: KeyClass::Secret, scopes: record.scopes, person: false })
+        if !record.may_be_used_from(address) {
+            return Err(Refused::Address);
+        }
+        self.used.note(id, now_s);
+        Ok(Access { game, class: KeyClass::Secret, scopes: record.scopes, person: false, key: number_of(id) })
+    }
+
+    /// When a secret key was last used, in seconds since 1970, to the minute.
+    pub fn last_used_s(&self, id: &str) -> Option<u64> {
+        self.used.last_s(id)
+    }
+
+    /// Writes down when keys were last used.
+    pub fn keep_used(&self) {
+        self.used.write();
     }
 
     /// Trades the owner's sign-in token for a session token, which goes into a cookie.
@@ -309,8 +339,12 @@ impl Catalog {
         label: &str,
         scopes: Scopes,
         expires_s: Option<u64>,
+        cidrs: Vec<Cidr>,
         now_s: u64,
     ) -> Result<(String, KeyRecord), Refused> {
+        if cidrs.len() > CIDRS_MAX {
+            return Err(invalid("cidr", format!("a key has up to {CIDRS_MAX} ranges")));
+        }
         let secret = Secret::random();
         self.change(|document| {
             if document.keys.len() >= KEYS_MAX {
@@ -325,6 +359,7 @@ impl Catalog {
                 sha256: keys::sha256_hex(&secret.text),
                 created_s: now_s,
                 expires_s,
+                cidrs,
                 revoked_s: None,
             };
             document.keys.push(record.clone());
@@ -337,7 +372,7 @@ impl Catalog {
         let current = self.current.load();
         let old = current.secret.get(id).filter(|key| key.revoked_s.is_none()).ok_or_else(|| no_key(id))?;
         let game = current.games.get(&old.game).ok_or_else(|| no_key(id))?;
-        self.create_key(&game.id, &old.label, old.scopes, old.expires_s, now_s)
+        self.create_key(&game.id, &old.label, old.scopes, old.expires_s, old.cidrs.clone(), now_s)
     }
 
     /// Ends a secret key by its id, or an old public key by itself, at once.
@@ -380,10 +415,30 @@ impl Catalog {
 }
 
 impl Access {
+    /// What everybody may do who has the game's public key.
+    pub fn public(game: Arc<Game>) -> Access {
+        let key = number_of(&game.public_key);
+        Access { game, class: KeyClass::Public, scopes: Scopes::PUBLIC, person: false, key }
+    }
+
     /// Whether the credential was made for this.
     pub fn may(&self, scope: Scope) -> bool {
         self.scopes.contains(scope)
     }
+}
+
+impl KeyRecord {
+    fn may_be_used_from(&self, address: Option<IpAddr>) -> bool {
+        let is_inside = |address| self.cidrs.iter().any(|cidr| cidr.contains(address));
+        self.cidrs.is_empty() || address.is_some_and(is_inside)
+    }
+}
+
+/// A number that is another for every credential. Keys are random, so it needs no secret.
+fn number_of(key: &str) -> u64 {
+    let mut hasher = rustc_hash::FxHasher::default();
+    key.hash(&mut hasher);
+    hasher.finish()
 }
 
 impl Game {
@@ -413,6 +468,7 @@ impl Document {
             sha256: keys::sha256_hex(&secret.text),
             created_s: now_s,
             expires_s: None,
+            cidrs: Vec::new(),
             revoked_s: None,
         };
         let document = Document {
@@ -488,12 +544,12 @@ mod tests {
         let (folder, _, made) = open();
         let (catalog, again) = Catalog::open(folder.path(), 100).unwrap();
         assert!(again.is_none());
-        let access = catalog.access(&made.secret_key, 100).unwrap();
+        let access = catalog.access(&made.secret_key, None, 100).unwrap();
         assert_eq!(
             (access.game.id.as_str(), access.class, access.scopes),
             ("demo", KeyClass::Secret, Scopes::ALL)
         );
-        let access = catalog.access(&made.game.public_key, 100).unwrap();
+        let access = catalog.access(&made.game.public_key, None, 100).unwrap();
         assert_eq!((access.class, access.may(Scope::EventsWrite)), (KeyClass::Public, true));
         assert!(!access.may(Scope::Query));
     }
@@ -523,9 +579,9 @@ mod tests {
             let mut key = made.secret_key.clone().into_bytes();
             key[at] = if key[at] == b'a' { b'b' } else { b'a' };
             let key = String::from_utf8(key).unwrap();
-            assert_eq!(catalog.access(&key, 100).unwrap_err(), Refused::UnknownKey);
+            assert_eq!(catalog.access(&key, None, 100).unwrap_err(), Refused::UnknownKey);
         }
-        assert_eq!(catalog.access("", 100).unwrap_err(), Refused::UnknownKey);
+        assert_eq!(catalog.access("", None, 100).unwrap_err(), Refused::UnknownKey);
     }
 
     #[test]
@@ -534,9 +590,13 @@ mod tests {
         let old = catalog.keys("demo").unwrap().remove(0);
         let (key, record) = catalog.rotate_key(&old.id, 100).unwrap();
         assert_eq!(record.scopes, old.scopes);
-        assert!(catalog.access(&key, 100).is_ok() && catalog.access(&made.secret_key, 100).is_ok());
+        assert!(
+            catalog.access(&key, None, 100).is_ok() && catalog.access(&made.secret_key, None, 100).is_ok()
+        );
         catalog.revoke_key(&old.id, 101).unwrap();
-        assert!(catalog.access(&key, 100).is_ok() && catalog.access(&made.secret_key, 100).is_err());
+        assert!(
+            catalog.access(&key, None, 100).is_ok() && catalog.access(&made.secret_key, None, 100).is_err()
+        );
     }
 
     #[test]
@@ -544,19 +604,32 @@ mod tests {
         let (_folder, catalog, made) = open();
         let game = catalog.rotate_public_key("demo").unwrap();
         assert!(
-            catalog.access(&game.public_key, 1).is_ok() && catalog.access(&made.game.public_key, 1).is_ok()
+            catalog.access(&game.public_key, None, 1).is_ok()
+                && catalog.access(&made.game.public_key, None, 1).is_ok()
         );
         catalog.revoke_key(&made.game.public_key, 1).unwrap();
         assert!(
-            catalog.access(&game.public_key, 1).is_ok() && catalog.access(&made.game.public_key, 1).is_err()
+            catalog.access(&game.public_key, None, 1).is_ok()
+                && catalog.access(&made.game.public_key, None, 1).is_err()
         );
     }
 
     #[test]
     fn an_expired_key_is_unknown_from_its_second_on() {
         let (_folder, catalog, _) = open();
-        let (key, _) = catalog.create_key("demo", "job", Scopes::ALL, Some(200), 100).unwrap();
-        assert!(catalog.access(&key, 199).is_ok() && catalog.access(&key, 200).is_err());
+        let (key, _) = catalog.create_key("demo", "job", Scopes::ALL, Some(200), Vec::new(), 100).unwrap();
+        assert!(catalog.access(&key, None, 199).is_ok() && catalog.access(&key, None, 200).is_err());
+    }
+
+    #[test]
+    fn a_key_for_some_addresses_is_refused_from_others_and_from_nowhere() {
+        let (_folder, catalog, _) = open();
+        let office = vec!["203.0.113.0/24".parse().unwrap(), "2001:db8::/32".parse().unwrap()];
+        let (key, record) = catalog.create_key("demo", "job", Scopes::ALL, None, office, 100).unwrap();
+        let from = |address: &str| catalog.access(&key, address.parse().ok(), 100).map(drop);
+        assert_eq!((from("203.0.113.9"), from("2001:db8::9")), (Ok(()), Ok(())));
+        assert_eq!((from("203.0.114.9"), from("")), (Err(Refused::Address), Err(Refused::Address)));
+        assert_eq!(catalog.rotate_key(&record.id, 100).unwrap().1.cidrs, record.cidrs);
     }
 
     #[test]

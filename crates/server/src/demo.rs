@@ -35,7 +35,7 @@ const SOURCES: [&str; 4] = ["direct", "friends", "portal", "ad"];
 /// Plays until the server stops.
 pub async fn play(shared: Arc<Shared>, lane: Lane<Claims>) {
     let Some(game) = shared.catalog.game("demo") else { return };
-    let access = Access { game, class: KeyClass::Secret, scopes: Scopes::ALL, person: false };
+    let access = Access { game, class: KeyClass::Secret, scopes: Scopes::ALL, person: false, key: 0 };
     let mut world = World::new(now_ms() as u64);
     if shared.log.durable_until() == 0 {
         let now = now_ms();

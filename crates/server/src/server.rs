@@ -147,6 +147,7 @@ impl Server {
         info!("stopping");
         self.stop.send_replace(true);
         self.shared.live.stop();
+        self.shared.catalog.keep_used();
         for thread in self.threads {
             if thread.join().is_err() {
                 error!("a thread that answers requests has panicked");

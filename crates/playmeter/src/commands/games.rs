@@ -1,8 +1,9 @@
-//! `playmeter games`: make and list games.
+//! `playmeter games`: make, list and set up games.
 
 use clap::{Args, Subcommand};
 use serde_json::Value;
 use server::admin::Command;
+use server::catalog::SettingsChange;
 
 use crate::admin;
 use crate::cli::FolderArgs;
@@ -34,6 +35,25 @@ enum Action {
         #[command(flatten)]
         folder: FolderArgs,
     },
+    /// Change what a game decides about its events. What is left out stays as it is.
+    Set {
+        /// The game.
+        id: String,
+        /// Events older than so many days are late: 1 to 30.
+        #[arg(long, value_name = "N")]
+        late_days: Option<u32>,
+        /// Values of a dimension that are kept per metric and day; the rest is counted in `(other)`. 1 to 10000.
+        #[arg(long, value_name = "N")]
+        values_max: Option<u32>,
+        /// A property that becomes a dimension, by its key in `props`. May be given several times, up to 16 in all.
+        #[arg(long, value_name = "NAME", value_delimiter = ',')]
+        dimension: Vec<String>,
+        /// A dimension that is none any more. What was counted stays.
+        #[arg(long, value_name = "NAME", value_delimiter = ',')]
+        drop_dimension: Vec<String>,
+        #[command(flatten)]
+        folder: FolderArgs,
+    },
     /// Take the keys that are compiled into a game with Playtomic's SDKs, so that only its host has to change.
     Playtomic {
         /// The game.
@@ -61,6 +81,10 @@ pub fn run(args: GamesArgs) -> anyhow::Result<()> {
             let name = name.unwrap_or_else(|| id.clone());
             (folder, Command::CreateGame { id, name, tz })
         }
+        Action::Set { id, late_days, values_max, dimension, drop_dimension, folder } => {
+            let change = SettingsChange { late_days, values_max, declare: dimension, drop: drop_dimension };
+            (folder, Command::SetGame { game: id, change })
+        }
         Action::Playtomic { id, key, private_key, data_api, folder } => {
             show_playtomic = true;
             (folder, Command::SetPlaytomic { game: id, key, private_key, data_api })
@@ -82,6 +106,16 @@ pub fn run(args: GamesArgs) -> anyhow::Result<()> {
 fn print(game: &Value) {
     let text = |field: &str| game[field].as_str().unwrap_or_default().to_owned();
     println!("{:<20} {:<24} {:<18} {}", text("id"), text("name"), text("tz"), text("public_key"));
+    let settings = &game["settings"];
+    let dimensions = settings["dimensions"].as_array().into_iter().flatten();
+    let dimensions: Vec<&str> = dimensions.filter_map(|dimension| dimension["name"].as_str()).collect();
+    println!(
+        "{:<20} late after {} days, {} values of a dimension, dimensions: {}",
+        "",
+        settings["late_days"],
+        settings["values_max"],
+        if dimensions.is_empty() { "the built-in ones".to_owned() } else { dimensions.join(", ") },
+    );
 }
 
 fn print_playtomic(game: &Value) {

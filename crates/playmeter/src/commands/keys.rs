@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use serde_json::Value;
 use server::admin::Command;
-use server::time::now_s;
+use server::time::{now_s, rfc3339};
 
 use crate::admin;
 use crate::cli::FolderArgs;
@@ -39,6 +39,9 @@ enum Action {
         /// It ends after so many days.
         #[arg(long, value_name = "N")]
         expires_days: Option<u64>,
+        /// It works only from these addresses, for instance `203.0.113.0/24`. May be given several times.
+        #[arg(long, value_name = "RANGE", value_delimiter = ',')]
+        cidr: Vec<String>,
         #[command(flatten)]
         folder: FolderArgs,
     },
@@ -84,9 +87,9 @@ pub fn run(args: KeysArgs) -> anyhow::Result<()> {
 fn command(action: Action) -> anyhow::Result<(FolderArgs, Command)> {
     Ok(match action {
         Action::List { game, folder } => (folder, Command::ListKeys { game }),
-        Action::Create { game, scopes, label, expires_days, folder } => {
+        Action::Create { game, scopes, label, expires_days, cidr: cidrs, folder } => {
             let expires_s = expires_days.map(|days| now_s().saturating_add(days.saturating_mul(24 * 3600)));
-            (folder, Command::CreateKey { game, label, scopes, expires_s })
+            (folder, Command::CreateKey { game, label, scopes, expires_s, cidrs })
         }
         Action::Rotate { key: Some(key), folder, .. } => (folder, Command::RotateKey { key }),
         Action::Rotate { public: Some(game), folder, .. } => (folder, Command::RotatePublicKey { game }),
@@ -106,6 +109,16 @@ fn print(key: &Value) {
         let scopes: Vec<&str> =
             key["scopes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let state = if key["revoked_s"].is_null() { "live" } else { "revoked" };
-        println!("{id}  {state}  {}  {}", key["label"].as_str().unwrap_or_default(), scopes.join(","));
+        let used = key["last_used_s"]
+            .as_u64()
+            .map_or("never used".into(), |last_s| format!("used {}", rfc3339(last_s as i64 * 1000)));
+        let label = key["label"].as_str().unwrap_or_default();
+        println!("{id}  {state}  {used}  {label}  {}{}", scopes.join(","), from(key));
     }
+}
+
+/// From where the key may be used, if not from everywhere.
+fn from(key: &Value) -> String {
+    let cidrs: Vec<&str> = key["cidrs"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if cidrs.is_empty() { String::new() } else { format!("  from {}", cidrs.join(",")) }
 }
