@@ -9,6 +9,7 @@ pub mod metrics;
 pub mod openapi;
 pub mod people;
 pub mod players;
+pub mod playtomic;
 pub mod query;
 pub mod signature;
 pub mod watch;
@@ -20,14 +21,13 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::response::{IntoResponse, Redirect};
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response};
 use log::Lane;
 use tower::ServiceExt;
 
-use crate::auth;
 use crate::http::Handler;
 use crate::line::Claims;
 use crate::problem::Problem;
@@ -56,6 +56,9 @@ fn routes(local: Local) -> Router {
         .route("/v1/load", get(load::get))
         .route("/v1/watch", get(watch::get))
         .route("/v1/session", post(players::open_session))
+        .route("/v1", any(playtomic::api))
+        .route("/tracker/q.aspx", any(playtomic::tracker))
+        .route("/{key}/tracker/q.aspx", any(playtomic::tracker))
         .route("/openapi.json", get(openapi::get))
         .route("/v1/me", get(people::me))
         .route("/v1/sign-out", post(people::sign_out))
@@ -85,8 +88,6 @@ impl Handler for App {
         if is_open && request.method() == Method::OPTIONS {
             return preflight("GET, POST, PUT, PATCH, DELETE, OPTIONS");
         }
-        let address = events::address(&self.local.shared, request.headers(), peer);
-        auth::note_address(request.headers_mut(), address);
         request.extensions_mut().insert(ConnectInfo(peer));
         let routed = self.router.oneshot(request).await;
         let mut response = routed.unwrap_or_else(|never| match never {});

@@ -88,6 +88,11 @@ impl Problem {
         self.status
     }
 
+    /// The sentence for people.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
     /// `400 invalid_field (name)`, for tests.
     #[cfg(test)]
     pub(crate) fn brief(&self) -> String {

@@ -14,6 +14,7 @@ mod connections;
 mod disk;
 mod keys;
 mod limits;
+mod playtomic;
 mod queries;
 mod receipts;
 mod settings;

@@ -56,9 +56,7 @@ async fn take(
 ) -> Result<Vec<u8>, Problem> {
     let received_ms = now_ms();
     let query = head.uri.query();
-    let address = address(shared, &head.headers, peer);
-    let access =
-        auth::by_key_from(&shared.catalog, &head.headers, query, address, received_ms as u64 / 1000)?;
+    let access = auth::by_key(&shared.catalog, &head.headers, query, received_ms as u64 / 1000)?;
     let access = access
         .ok_or_else(|| Problem::key("send `Authorization: Bearer KEY`, or `?key=` with a public key"))?;
     let access = auth::allow(access, Scope::EventsWrite)?;
@@ -69,7 +67,7 @@ async fn take(
     let request = line::Request {
         endpoint: Endpoint::Events,
         received_ms,
-        address,
+        address: address(shared, &head.headers, peer),
         user_agent: text(&head.headers, header::USER_AGENT),
         ack,
     };
@@ -77,7 +75,8 @@ async fn take(
     Ok(answer(&receipt, &decoded))
 }
 
-fn text(headers: &HeaderMap, name: header::HeaderName) -> &str {
+/// A header as text; empty if there is none.
+pub(super) fn text(headers: &HeaderMap, name: header::HeaderName) -> &str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 

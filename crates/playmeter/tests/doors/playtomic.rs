@@ -1,0 +1,241 @@
+//! Games with Playtomic's SDKs: what they send, byte for byte, and what they are told.
+
+use md5::{Digest, Md5};
+use serde_json::{Value, json};
+
+use crate::client::{Answer, Request};
+use crate::world::World;
+
+/// The keys that are compiled into the game.
+const KEY: &str = "7bf0867af8a64758";
+const PRIVATE_KEY: &str = "0123456789abcdef";
+
+/// A server that knows an old game.
+fn world() -> World {
+    let world = World::new();
+    let keys = ["--key", KEY, "--private-key", PRIVATE_KEY, "--data-api", "true", "--json"];
+    world.command(&[&["games", "playtomic", "demo"], &keys[..]].concat()).json();
+    world
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digits = |chunk: &[u8]| {
+        let word =
+            chunk.iter().fold(0_u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        (0..4).map(move |at| (word >> (18 - 6 * at)) & 63).enumerate()
+    };
+    bytes
+        .chunks(3)
+        .flat_map(|chunk| {
+            let length = chunk.len();
+            digits(chunk)
+                .map(move |(at, digit)| if at > length { '=' } else { DIGITS[digit as usize].into() })
+        })
+        .collect()
+}
+
+fn md5(text: &str) -> String {
+    Md5::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The request of the browser SDK: text/plain, nothing escaped, the keys of the section and the action last.
+fn request(section: &str, action: &str, parameters: Value) -> Request {
+    let mut fields = parameters.as_object().expect("parameters are an object").clone();
+    fields.insert("section".into(), section.into());
+    fields.insert("action".into(), action.into());
+    fields.insert("publickey".into(), KEY.into());
+    signed(&Value::Object(fields).to_string(), PRIVATE_KEY)
+}
+
+fn signed(data: &str, private_key: &str) -> Request {
+    let hash = md5(&format!("{data}{private_key}"));
+    form(&format!("data={}&hash={hash}", base64(data.as_bytes())))
+}
+
+fn form(body: &str) -> Request {
+    let request = Request::new("POST", format!("/v1?publickey={KEY}")).body(body);
+    request.header("Content-Type", "text/plain;charset=UTF-8").header("Origin", "http://games.example")
+}
+
+fn ask(world: &World, section: &str, action: &str, parameters: Value) -> Value {
+    let answer = world.ask(&request(section, action, parameters));
+    assert_eq!((answer.status, answer.header("access-control-allow-origin")), (200, Some("*")));
+    answer.json()
+}
+
+/// The code of an answer, and whether it is a success.
+fn code(answer: &Value) -> (bool, u64) {
+    let code = answer["errorcode"].as_u64().expect("a code");
+    assert!(answer["errormessage"].is_string(), "{answer}");
+    (answer["success"].as_bool().expect("a success or not"), code)
+}
+
+/// What the tracker is told.
+#[track_caller]
+fn tracked(answer: &Answer) {
+    assert_eq!((answer.status, answer.text().as_str()), (200, "1"));
+    assert_eq!(answer.header("access-control-allow-origin"), Some("*"));
+    assert_eq!(answer.header("content-type"), Some("text/javascript"));
+}
+
+fn count(world: &World, query: Value) -> Value {
+    let answer = world.query(&query);
+    answer.json()["series"][0]["total"].clone()
+}
+
+#[test]
+fn a_tracker_names_its_game_by_host_or_path_or_parameter() {
+    let world = world();
+    let tail = "q=v/1&url=http%3A//www.games.example/arcade&swfid=940628&0.8467Z";
+    tracked(&world.ask(&Request::get(format!("/tracker/q.aspx?guid={KEY}&{tail}"))));
+    tracked(&world.ask(&Request::get(format!("/{KEY}/tracker/q.aspx?{tail}"))));
+    tracked(&world.ask(&Request::get(format!("/g{KEY}/tracker/q.aspx?{tail}"))));
+    tracked(&world.ask(&Request::get(format!("/{}/tracker/q.aspx?{tail}", world.public_key))));
+    for host in [
+        format!("g{KEY}.api.games.example"),
+        format!("G{}.api.games.example:80", world.public_key).to_ascii_lowercase(),
+    ] {
+        let request = Request::get(format!("/tracker/q.aspx?{tail}")).bytes();
+        let request = String::from_utf8(request).expect("it is text").replace("playmeter.test", &host);
+        let mut connection = world.connect();
+        connection.send(request.as_bytes()).expect("it is sent");
+        tracked(&connection.answer().expect("an answer"));
+    }
+    // One SDK posts a form that says nothing.
+    tracked(&world.ask(&Request::new("POST", format!("/{KEY}/tracker/q.aspx?{tail}")).body("x=x")));
+    let views = json!({"metric": "views", "where": {"source": ["games.example"]}, "step": "all"});
+    assert_eq!(count(&world, views), 7);
+    let refused = |target: &str| world.ask(&Request::get(target)).told();
+    assert_eq!(refused("/tracker/q.aspx?q=v/1"), "401 key (guid)");
+    assert_eq!(refused("/nobody/tracker/q.aspx?q=v/1"), "401 key (guid)");
+    assert_eq!(refused(&format!("/{KEY}/tracker/q.aspx?url=x")), "400 malformed (q)");
+}
+
+#[test]
+fn every_part_that_a_tracker_sends_is_in_the_books() {
+    let world = world();
+    let sent = [
+        "v/1",
+        "p/1~lc/Deaths/1~la/Time/1/41.5~lr/Score/1/900~t/y/1",
+        "t/n/2~c/Opened/Menu~c//Menu~zz/1~h/Clicks/Screen%201/10/20",
+        "f/Start/Clicked/1~pls/a1~plw/a1~plq/a1~plr/a1~plf/a1~la/Time/1/undefined~~c/Opened/",
+    ];
+    for events in sent {
+        tracked(&world.ask(&Request::get(format!("/{KEY}/tracker/q.aspx?q={events}&url=x&1Z"))));
+    }
+    tracked(&world.ask(&Request::get(format!("/{KEY}/tracker/q.aspx?q=&url=x&1Z"))));
+    let parts: usize = sent.iter().map(|events| events.split('~').count()).sum();
+    let load = world.load();
+    let totals = json!({"received": parts, "accepted": parts - 4, "duplicate": 0, "invalid": 4, "late": 0, "limited": 0});
+    assert_eq!(load["totals"], totals);
+    let reasons = json!({
+        "event_name_empty": 1, "unknown_field": 1, "value_not_a_number": 1, "event_name_missing": 1,
+    });
+    assert_eq!(load["reasons"], reasons);
+    let endpoints = load["endpoints"].as_array().expect("a list");
+    let of_tracker =
+        endpoints.iter().find(|endpoint| endpoint["endpoint"] == "playtomic").expect("it is named");
+    assert_eq!(of_tracker["received"], parts);
+    for (metric, expected) in [
+        ("views", 1),
+        ("plays", 1),
+        ("Opened", 2),
+        ("$level", 5),
+        ("$level_metric", 3),
+        ("$heat", 1),
+        ("Start", 1),
+    ] {
+        assert_eq!(count(&world, json!({"metric": metric, "step": "all"})), expected, "{metric}");
+    }
+    let time = json!({"metric": "$level_metric", "measure": "sum", "where": {"level": ["1"]}, "step": "all"});
+    assert_eq!(count(&world, time), 941.5);
+}
+
+#[test]
+fn a_request_is_answered_with_a_code_whatever_is_wrong_with_it() {
+    let world = world();
+    let told = |request: &Request| {
+        let answer = world.ask(request);
+        assert_eq!((answer.status, answer.header("access-control-allow-origin")), (200, Some("*")));
+        code(&answer.json())
+    };
+    let lookup = r#"{"section":"geoip","action":"lookup"}"#;
+    assert_eq!(told(&signed(lookup, PRIVATE_KEY)), (true, 0));
+    assert_eq!(told(&signed(lookup, PRIVATE_KEY).to("/v1?publickey=nobody")), (false, 2));
+    assert_eq!(told(&signed(lookup, PRIVATE_KEY).to("/v1")), (false, 2));
+    assert_eq!(told(&signed(lookup, "another key")), (false, 2));
+    assert_eq!(told(&signed(lookup, "")), (false, 2));
+    assert_eq!(told(&form("")), (false, 4));
+    assert_eq!(told(&form("data=e30=&hash=1")), (false, 4));
+    assert_eq!(told(&signed("[]", PRIVATE_KEY)), (false, 4));
+    assert_eq!(told(&signed("{", PRIVATE_KEY)), (false, 4));
+    for (section, action, parameters) in [
+        ("geoip", "nothing", json!({})),
+        ("nothing", "list", json!({})),
+        ("data", "nothing", json!({})),
+        ("geoip", "lookup", json!({"ip": "here"})),
+        ("geoip", "lookup", json!({"address": "127.0.0.1"})),
+        ("data", "views", json!({"year": 2026, "month": 13})),
+        ("data", "custommetric", json!({})),
+    ] {
+        let answer = ask(&world, section, action, parameters.clone());
+        assert_eq!(code(&answer), (false, 4), "{section}.{action} {parameters}");
+    }
+    let unknown = ask(&world, "geoip", "lookup", json!({"owner": 1}));
+    assert!(unknown["errormessage"].as_str().is_some_and(|message| message.contains("`owner`")), "{unknown}");
+    assert_eq!(world.ask(&Request::get(format!("/v1?publickey={KEY}"))).told(), "405 method");
+    let preflight = world.ask(&Request::new("OPTIONS", format!("/v1?publickey={KEY}")));
+    assert_eq!((preflight.status, preflight.header("access-control-allow-origin")), (204, Some("*")));
+}
+
+#[test]
+fn a_game_without_keys_of_its_own_signs_with_the_derived_one() {
+    let world = World::new();
+    let games = world.command(&["games", "list", "--json"]).json();
+    let private_key = games[0]["playtomic"]["private_key"].as_str().expect("a key").to_owned();
+    let request = |private_key: &str| {
+        let request = signed(r#"{"section":"geoip","action":"lookup"}"#, private_key);
+        world.ask(&request.to(format!("/v1?publickey={}", world.public_key))).json()
+    };
+    assert_eq!(code(&request(&private_key)), (true, 0));
+    assert_eq!(code(&request(PRIVATE_KEY)), (false, 2));
+    assert_eq!(world.command(&["games", "playtomic", "nobody"]).code, 1);
+    assert_eq!(world.command(&["games", "playtomic", "demo", "--key", "a b"]).code, 1);
+}
+
+#[test]
+fn an_address_without_a_country_is_unknown() {
+    let world = world();
+    let country = json!({"code": "N/A", "name": "UNKNOWN"});
+    for parameters in [json!({}), json!({"ip": "10.0.0.1"})] {
+        let answer = ask(&world, "geoip", "lookup", parameters);
+        assert_eq!(answer["country"], country);
+        assert_eq!((&answer["code"], &answer["name"]), (&country["code"], &country["name"]));
+    }
+}
+
+#[test]
+fn there_is_no_newsletter() {
+    let answer = ask(&world(), "newsletter", "subscribe", json!({"email": "bo@games.example"}));
+    assert_eq!(code(&answer), (false, 600));
+}
+
+#[test]
+fn totals_are_told_to_games_whose_clients_may_ask() {
+    let world = world();
+    let events = "v/1~v/2~p/1~t/y/1~t/n/2~t/n/3~c/Opened/Menu";
+    tracked(&world.ask(&Request::get(format!("/{KEY}/tracker/q.aspx?q={events}&url=x&1Z"))));
+    let value = |action: &str, parameters: Value| {
+        let answer = ask(&world, "data", action, parameters);
+        assert_eq!(code(&answer), (true, 0), "{answer}");
+        answer["value"].clone()
+    };
+    assert_eq!(value("views", json!({"type": "views", "day": 0, "month": 0, "year": 0})), 2);
+    assert_eq!(value("Plays", json!({})), 1);
+    assert_eq!(value("playtime", json!({})), 120);
+    assert_eq!(value("custommetric", json!({"metric": "Opened"})), 1);
+    assert_eq!(value("views", json!({"day": 1, "month": 1, "year": 2020})), 0);
+    world.command(&["games", "playtomic", "demo", "--data-api", "false", "--json"]).json();
+    assert_eq!(code(&ask(&world, "data", "views", json!({}))), (false, 500));
+}
