@@ -1,0 +1,193 @@
+//! A game's live-ops on records in memory, with its log since the last checkpoint.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use liveops::levels::{Command, Decision, List, Packed, Page, Row, Save, State, Viewer};
+use liveops::{Answer, By, Caller, CommandRef, Game, LiveOps, Refusal, Signed, encode, players};
+use model::event::Dimension;
+use model::ports::counters::StoreError;
+use model::ports::records::{Records, Write};
+use model::record::Stored;
+use parking_lot::{Mutex, RwLock};
+use playmeter_liveops as liveops;
+
+pub const GAME: u32 = 7;
+
+/// What is in the store.
+#[derive(Default)]
+pub struct Memory(Mutex<BTreeMap<Vec<u8>, Vec<u8>>>);
+
+impl Memory {
+    pub fn bytes(&self) -> Vec<u8> {
+        self.0.lock().iter().flat_map(|(key, value)| [key.clone(), value.clone()].concat()).collect()
+    }
+
+    fn write(&self, writes: Vec<Write>) {
+        let mut records = self.0.lock();
+        for Write { key, value } in writes {
+            match value {
+                Some(value) => records.insert(key, value),
+                None => records.remove(&key),
+            };
+        }
+    }
+}
+
+impl Records for Memory {
+    fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(self.0.lock().get(key).cloned())
+    }
+
+    fn records(&self, prefix: &[u8], visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), StoreError> {
+        for (key, value) in self.0.lock().iter().filter(|(key, _)| key.starts_with(prefix)) {
+            visit(key, value);
+        }
+        Ok(())
+    }
+}
+
+enum Entry {
+    Command(Vec<u8>),
+    Played { level: String, props: String, ms: i64 },
+}
+
+/// The game, its store and its log.
+pub struct World {
+    pub records: Arc<Memory>,
+    live: LiveOps,
+    tail: Vec<(u64, Entry)>,
+    pub offset: u64,
+    pub now_ms: i64,
+    pub tz: String,
+}
+
+/// A level to be saved, published and without anything that is optional.
+pub fn level(id: &str, player: &str, name: &str, data: &str) -> (Save, Vec<u8>) {
+    let packed = Packed::new(data, None).expect("data within its limits");
+    let save = Save {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        player: player.to_owned(),
+        player_name: String::new(),
+        fields: BTreeMap::new(),
+        source: String::new(),
+        state: State::Published,
+        data: packed.data,
+        thumb: None,
+    };
+    (save, packed.blob)
+}
+
+pub fn server() -> By {
+    By { caller: Caller::Server, signed: None }
+}
+
+impl World {
+    pub fn new() -> World {
+        let records = Arc::new(Memory::default());
+        let live = LiveOps::open(Arc::clone(&records) as _).expect("an empty store");
+        let (offset, tz) = (0, "UTC".to_owned());
+        World { records, live, tail: Vec::new(), offset, now_ms: 1_795_132_800_000, tz }
+    }
+
+    pub fn game(&self) -> Arc<RwLock<Game>> {
+        self.live.game(GAME)
+    }
+
+    pub fn apply(&mut self, by: By, command: Command, blob: &[u8]) -> Result<Answer, Refusal> {
+        self.submit(by, liveops::Command::Levels(command), blob)
+    }
+
+    pub fn submit(&mut self, by: By, command: liveops::Command, blob: &[u8]) -> Result<Answer, Refusal> {
+        let (received_ms, tz) = (self.now_ms, self.tz.clone());
+        let entry = CommandRef { game: GAME, received_ms, by, tz, idempotency: None, command, blob };
+        let bytes = encode(&entry);
+        self.offset += 1;
+        let applied = self.live.apply(self.offset, &bytes).expect("a command");
+        self.tail.push((self.offset, Entry::Command(bytes)));
+        applied.outcome
+    }
+
+    /// An event `$level` with these props.
+    pub fn played(&mut self, level: &str, props: &str) {
+        self.offset += 1;
+        let entry = Entry::Played { level: level.to_owned(), props: props.to_owned(), ms: self.now_ms };
+        apply(&self.live, self.offset, &entry);
+        self.tail.push((self.offset, entry));
+    }
+
+    pub fn checkpoint(&mut self) {
+        self.records.write(self.live.changes());
+        self.tail.clear();
+    }
+
+    /// What is left after `kill -9`: the store as of the last checkpoint, and the log from there on.
+    pub fn crash(&mut self) {
+        self.live = LiveOps::open(Arc::clone(&self.records) as _).expect("a store that opens");
+        for (offset, entry) in &self.tail {
+            apply(&self.live, *offset, entry);
+        }
+    }
+
+    pub fn erase(&mut self, player: &str) {
+        // Erasure is no command of this subject; here it is followed by a checkpoint, as there is no entry of it.
+        self.game().write().levels.erase_player(player);
+        self.checkpoint();
+    }
+
+    pub fn list(&self, list: &List) -> Page {
+        let game = self.game();
+        let game = game.read();
+        game.levels.list(list, self.now_ms, &self.tz).expect("a page")
+    }
+
+    pub fn load(&self, id: &str, viewer: &Viewer) -> Option<Row> {
+        let found = self.game().read().levels.load(id, viewer).expect("the store answers")?;
+        Some(found.row().expect("data that can be read"))
+    }
+
+    /// A session of this player, to act for whom a signature is given.
+    pub fn session(&mut self, player: &str) -> By {
+        let session = format!("session-of-{player}");
+        let open = players::Command::OpenSession {
+            session: session.clone(),
+            player: player.to_owned(),
+            name: String::new(),
+        };
+        self.submit(server(), liveops::Command::Players(open), &[]).expect("a session");
+        let nonce = format!("nonce-{}", self.offset);
+        By { caller: Caller::Public, signed: Some(Signed { session, nonce }) }
+    }
+}
+
+fn apply(live: &LiveOps, offset: u64, entry: &Entry) {
+    match entry {
+        Entry::Command(bytes) => {
+            let _ = live.apply(offset, bytes).expect("a command");
+        }
+        Entry::Played { level, props, ms } => {
+            let mut event =
+                Stored { ts_ms: *ms, name: b"$level", props: props.as_bytes(), ..Stored::default() };
+            event.dimensions[Dimension::Level as usize] = level.as_bytes();
+            live.event(GAME, offset, &event);
+        }
+    }
+}
+
+pub fn decision(word: &str) -> Decision {
+    match word {
+        "keep" => Decision::Keep,
+        "remove" => Decision::Remove,
+        other => panic!("no decision {other}"),
+    }
+}
+
+pub fn state(word: &str) -> State {
+    match word {
+        "draft" => State::Draft,
+        "published" => State::Published,
+        "removed" => State::Removed,
+        other => panic!("no state {other}"),
+    }
+}
