@@ -28,6 +28,7 @@ use hyper::{Method, Request, Response};
 use log::Lane;
 use tower::ServiceExt;
 
+use crate::auth;
 use crate::http::Handler;
 use crate::line::Claims;
 use crate::problem::Problem;
@@ -88,6 +89,8 @@ impl Handler for App {
         if is_open && request.method() == Method::OPTIONS {
             return preflight("GET, POST, PUT, PATCH, DELETE, OPTIONS");
         }
+        let address = events::address(&self.local.shared, request.headers(), peer);
+        auth::note_address(request.headers_mut(), address);
         request.extensions_mut().insert(ConnectInfo(peer));
         let routed = self.router.oneshot(request).await;
         let mut response = routed.unwrap_or_else(|never| match never {});

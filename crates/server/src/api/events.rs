@@ -56,7 +56,9 @@ async fn take(
 ) -> Result<Vec<u8>, Problem> {
     let received_ms = now_ms();
     let query = head.uri.query();
-    let access = auth::by_key(&shared.catalog, &head.headers, query, received_ms as u64 / 1000)?;
+    let address = address(shared, &head.headers, peer);
+    let access =
+        auth::by_key_from(&shared.catalog, &head.headers, query, address, received_ms as u64 / 1000)?;
     let access = access
         .ok_or_else(|| Problem::key("send `Authorization: Bearer KEY`, or `?key=` with a public key"))?;
     let access = auth::allow(access, Scope::EventsWrite)?;
@@ -67,7 +69,7 @@ async fn take(
     let request = line::Request {
         endpoint: Endpoint::Events,
         received_ms,
-        address: address(shared, &head.headers, peer),
+        address,
         user_agent: text(&head.headers, header::USER_AGENT),
         ack,
     };
