@@ -15,6 +15,7 @@ use log::{Ack, Lane, LogError};
 use model::record::Endpoint;
 use model::{Outcome, Reject};
 
+use super::openapi::shapes;
 use super::{allow_any_origin, unless_post};
 use crate::auth;
 use crate::body;
@@ -24,7 +25,34 @@ use crate::problem::Problem;
 use crate::server::Shared;
 use crate::time::now_ms;
 
-/// Answers whatever comes to `/v1/events`.
+/// Sends events: one, an array, NDJSON, or `{"sent_at": ..., "events": [...]}`.
+///
+/// The answer comes when every accepted event is durable. A 4xx other than 408 and 429 means: do not send this again.
+/// 408, 429 and 5xx mean: send it again, with the same ids.
+#[utoipa::path(
+    post, path = "/v1/events", operation_id = "send_events", tag = "events",
+    security(("public_key" = []), ("secret_key" = [])),
+    params(
+        ("ack" = Option<String>, Query, description = "When to answer: `disk` (default), `os` or `memory`."),
+        ("key" = Option<String>, Query, description = "A public key, for beacons, which have no headers."),
+    ),
+    request_body(
+        content = shapes::Event,
+        example = json!({
+            "sent_at": "2026-11-20T12:00:00Z",
+            "events": [
+                {"event": "level_up", "player": "bo", "value": 3, "level": "castle", "props": {"lives": 2}},
+                {"event": "$ping", "player": "bo", "session": "s1"},
+            ],
+        }),
+    ),
+    responses(
+        (status = 202, description = "What became of each event.", body = shapes::Receipt),
+        (status = 413, description = "Too large; nothing was taken.", body = shapes::Problem),
+        (status = 429, description = "More than the game may send; see Retry-After.", body = shapes::Problem),
+        (status = 503, description = "Cannot be made durable now; see Retry-After.", body = shapes::Problem),
+    ),
+)]
 pub async fn handle(
     shared: &Arc<Shared>,
     lane: &Lane<Claims>,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use parking_lot::Mutex;
 
+use super::openapi::shapes;
 use crate::problem::Problem;
 use crate::server::Shared;
 
@@ -28,11 +29,22 @@ impl Requests {
 }
 
 /// The process answers.
+#[utoipa::path(
+    get, path = "/healthz", operation_id = "alive", tag = "operations", security(()),
+    responses((status = 200, description = "The process answers.", body = String, content_type = "text/plain")),
+)]
 pub async fn alive() -> &'static str {
     "ok\n"
 }
 
 /// The server takes events: it is not stopping and the disk has room.
+#[utoipa::path(
+    get, path = "/readyz", operation_id = "ready", tag = "operations", security(()),
+    responses(
+        (status = 200, description = "Events are taken.", body = String, content_type = "text/plain"),
+        (status = 503, description = "Stopping, or the disk is full.", body = shapes::Problem),
+    ),
+)]
 pub async fn ready(State(shared): State<Arc<Shared>>) -> Result<&'static str, Problem> {
     if *shared.stopping.borrow() {
         return Err(Problem::stopping("the server is stopping"));

@@ -89,6 +89,14 @@ pub struct Asked {
 }
 
 /// Answers with the accounts of today, or of the minutes from `from` to `to`.
+#[utoipa::path(
+    get, path = "/v1/load", operation_id = "load", tag = "analytics", security(("secret_key" = [])),
+    params(
+        ("from" = Option<String>, Query, description = "RFC 3339 or milliseconds since 1970; midnight UTC by default."),
+        ("to" = Option<String>, Query, description = "RFC 3339 or milliseconds since 1970; now by default."),
+    ),
+    responses((status = 200, description = "received = accepted + duplicate + invalid + late + limited.", body = Object)),
+)]
 pub async fn get(
     State(shared): State<Arc<Shared>>,
     ConnectInfo(_): ConnectInfo<SocketAddr>,

@@ -18,6 +18,10 @@ use crate::server::Shared;
 use crate::time::now_s;
 
 /// Answers with all figures.
+#[utoipa::path(
+    get, path = "/metrics", operation_id = "metrics", tag = "operations", security((), ("secret_key" = [])),
+    responses((status = 200, description = "Figures in Prometheus' text format.", body = String, content_type = "text/plain")),
+)]
 pub async fn get(
     State(shared): State<Arc<Shared>>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,

@@ -1,13 +1,15 @@
-//! `GET /openapi.json`: the routes in OpenAPI 3.1, made from the handlers; `GET /docs` is a page to read it.
+//! `GET /openapi.json`: the routes in OpenAPI 3.1, made from the handlers. The dashboard has a page to read it.
+
+pub mod shapes;
 
 use std::sync::LazyLock;
 
 use axum::response::{IntoResponse, Response};
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE};
-use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa::openapi::security::{ApiKey, ApiKeyValue, Http, HttpAuthScheme, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::players;
+use super::{events, health, load, metrics, people, players, query, watch};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -18,6 +20,11 @@ use super::players;
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
     ),
     modifiers(&Credentials),
+    paths(
+        events::handle, query::get, query::post, load::get, watch::get, people::me, people::sign_out, metrics::get,
+        health::alive, health::ready,
+    ),
+    components(schemas(shapes::Problem)),
 )]
 struct Docs;
 
@@ -29,6 +36,8 @@ impl Modify for Credentials {
         let bearer = || SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
         components.add_security_scheme("public_key", bearer());
         components.add_security_scheme("secret_key", bearer());
+        let cookie = SecurityScheme::ApiKey(ApiKey::Cookie(ApiKeyValue::new("playmeter")));
+        components.add_security_scheme("sign_in", cookie);
     }
 }
 

@@ -16,6 +16,10 @@ use crate::time::now_s;
 const SESSION_S: u64 = 30 * 24 * 3600;
 
 /// `GET /v1/me`: who is signed in and which games there are.
+#[utoipa::path(
+    get, path = "/v1/me", operation_id = "me", tag = "people", security(("sign_in" = [])),
+    responses((status = 200, description = "Who is signed in, the games, and the token that writes carry.", body = Object)),
+)]
 pub async fn me(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Result<Response, Problem> {
     if !is_signed_in(&shared.catalog, &headers, now_s()) {
         return Err(Problem::key("nobody is signed in; open the link that `playmeter serve` prints"));
@@ -50,6 +54,10 @@ pub async fn sign_in(
 }
 
 /// `POST /v1/sign-out`.
+#[utoipa::path(
+    post, path = "/v1/sign-out", operation_id = "sign_out", tag = "people", security(("sign_in" = [])),
+    responses((status = 200, description = "Signed out.", body = String, content_type = "text/plain")),
+)]
 pub async fn sign_out(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Result<Response, Problem> {
     same_origin(&headers)?;
     if let Some(session) = auth::session(&headers) {

@@ -11,6 +11,7 @@ use hyper::{Request, Uri};
 use model::limits::QUERY_BYTES_MAX;
 use model::query::{Query, run};
 
+use super::openapi::shapes;
 use crate::auth;
 use crate::body;
 use crate::catalog::Access;
@@ -19,7 +20,28 @@ use crate::server::Shared;
 use crate::time::{now_ms, now_s};
 use crate::wire::{self, answer};
 
-/// The names in the query string.
+/// Asks a question, its fields in the query string.
+#[utoipa::path(
+    get, path = "/v1/query", operation_id = "query_by_url", tag = "analytics", security(("secret_key" = [])),
+    params(
+        ("metric" = Option<String>, Query, description = "As in the body of POST.", example = "plays"),
+        ("measure" = Option<String>, Query, description = "As in the body of POST.", example = "count"),
+        ("from" = Option<String>, Query, description = "RFC 3339 or milliseconds since 1970."),
+        ("to" = Option<String>, Query, description = "RFC 3339 or milliseconds since 1970."),
+        ("last" = Option<String>, Query, description = "Instead of both.", example = "24h"),
+        ("step" = Option<String>, Query, description = "minute, hour, day, week, month, auto, all.", example = "hour"),
+        ("by" = Option<String>, Query, description = "Dimensions with commas.", example = "country"),
+        ("top" = Option<u32>, Query, description = "So many series.", example = 5),
+        ("tz" = Option<String>, Query, description = "An IANA time zone.", example = "Europe/Paris"),
+        ("compare" = Option<String>, Query, description = "previous or year."),
+        ("formula" = Option<String>, Query, description = "Over `metrics`, which is JSON here."),
+        ("metrics" = Option<String>, Query, description = "JSON, as in the body of POST."),
+    ),
+    responses(
+        (status = 200, description = "The answer; as CSV with `Accept: text/csv`.", body = shapes::QueryAnswer),
+        (status = 400, description = "What cannot be asked, by field.", body = shapes::Problem),
+    ),
+)]
 pub async fn get(
     State(shared): State<Arc<Shared>>,
     uri: Uri,
@@ -33,7 +55,21 @@ pub async fn get(
     reply(&shared, &access, &headers, &query).await
 }
 
-/// The same names as JSON.
+/// Asks a question. The answer contains everything that was acknowledged before.
+#[utoipa::path(
+    post, path = "/v1/query", operation_id = "query", tag = "analytics", security(("secret_key" = [])),
+    request_body(
+        content = shapes::Query,
+        example = json!({
+            "metric": "plays", "measure": "count", "last": "24h", "step": "hour", "by": ["country"], "top": 5,
+            "tz": "Europe/Paris", "compare": "previous",
+        }),
+    ),
+    responses(
+        (status = 200, description = "The answer; as CSV with `Accept: text/csv`.", body = shapes::QueryAnswer),
+        (status = 400, description = "What cannot be asked, by field.", body = shapes::Problem),
+    ),
+)]
 pub async fn post(State(shared): State<Arc<Shared>>, request: Request<Body>) -> Result<Response, Problem> {
     let (head, mut body) = request.into_parts();
     let answer = asked(&shared, &head, &mut body).await;

@@ -31,6 +31,20 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 const TOPICS_MAX: usize = 20;
 
 /// Answers with a stream.
+#[utoipa::path(
+    get, path = "/v1/watch", operation_id = "watch", tag = "live", security(("secret_key" = [])),
+    params(
+        ("online" = Option<String>, Query, description = "`1`: players online.", example = "1"),
+        ("events" = Option<String>, Query, description = "`1`: the last events with their outcomes."),
+        ("load" = Option<String>, Query, description = "`1`: the accounting."),
+        ("query" = Option<String>, Query, description = "A question as JSON; may be repeated."),
+        ("last_event_id" = Option<String>, Query, description = "As the header Last-Event-ID."),
+    ),
+    responses((
+        status = 200, description = "Server-sent events: `snapshot`, then `change`; `reset` instead after a gap.",
+        body = String, content_type = "text/event-stream",
+    )),
+)]
 pub async fn get(
     State(shared): State<Arc<Shared>>,
     uri: Uri,

@@ -1,0 +1,138 @@
+//! Nothing of a request but the fields that its route lists ever reaches the state.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::client::Request;
+use crate::openapi::{Operation, description};
+use crate::world::World;
+
+/// Fields that the server owns, and others that a careless merge would take.
+const SERVERS_OWN: [&str; 44] = [
+    "id",
+    "_id",
+    "game",
+    "game_id",
+    "tenant",
+    "owner",
+    "owner_id",
+    "author",
+    "rank",
+    "verified",
+    "role",
+    "roles",
+    "votes",
+    "rating",
+    "created_at",
+    "updated_at",
+    "created",
+    "started_ms",
+    "scope",
+    "scopes",
+    "admin",
+    "is_admin",
+    "token",
+    "key",
+    "secret",
+    "sha256",
+    "expires_at",
+    "expires_ms",
+    "quarantined",
+    "banned",
+    "moderated",
+    "featured",
+    "score_id",
+    "position",
+    "offset",
+    "history",
+    "flags",
+    "starts",
+    "wins",
+    "total",
+    "session_key",
+    "by",
+    "__proto__",
+    "constructor",
+];
+
+/// Answers of all reads whose examples work, to see whether anything has changed.
+fn state(
+    world: &World,
+    operations: &[Operation],
+    made: &BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
+    let reads = operations.iter().filter(|operation| {
+        let moves = ["/v1/watch", "/v1/load", "/v1/query", "/metrics", "/v1/me"];
+        operation.method == "get" && !moves.contains(&&*operation.path)
+    });
+    reads
+        .map(|operation| {
+            let answer = world.ask(&operation.request(made).key(&world.secret_key));
+            (operation.target(made), format!("{} {}", answer.status, answer.text()))
+        })
+        .collect()
+}
+
+/// The body with one more field, in four spellings; the status that each is to be answered with.
+fn spellings(operation: &Operation, made: &BTreeMap<String, String>, name: &str) -> Vec<(Request, u16)> {
+    let body = operation.body().unwrap_or(Value::Null);
+    let Some(fields) = body.as_object() else { return Vec::new() };
+    let mut more = fields.clone();
+    more.insert(name.to_owned(), json!("forged"));
+    let escaped: String = name.chars().map(|char| format!("\\u{:04x}", char as u32)).collect();
+    let inner = body.to_string();
+    let spelt = format!("{{\"{escaped}\":\"forged\",{}", &inner[1..]);
+    let form: String = fields.iter().map(|(name, value)| format!("{name}={value}&")).collect();
+    let base = operation.request(made);
+    let target = operation.target(made);
+    let separator = if target.contains('?') { '&' } else { '?' };
+    vec![
+        (base.clone().body(Value::Object(more.clone()).to_string()), 400),
+        (base.clone().body(spelt), 400),
+        (base.clone().header("Content-Type", "text/plain").body(Value::Object(more).to_string()), 400),
+        (
+            base.to(format!("{target}{separator}{name}=forged"))
+                .header("Content-Type", "application/x-www-form-urlencoded")
+                .body(format!("{form}{name}=forged")),
+            415,
+        ),
+    ]
+}
+
+#[test]
+fn fields_that_the_server_owns_change_nothing_on_any_route() {
+    let world = World::new();
+    let description = description(&world);
+    let operations = Operation::all(&description);
+    let mut made = BTreeMap::new();
+    for operation in operations.iter().filter(|operation| ["put", "post"].contains(&operation.method)) {
+        let answer = world.ask(&operation.request(&made).key(&world.secret_key));
+        if answer.status == 201 && answer.text().starts_with('{') {
+            let id = answer.json()["id"].as_str().map(str::to_owned);
+            id.map(|id| made.insert(format!("{}/", operation.path), id));
+        }
+    }
+    let before = state(&world, &operations, &made);
+    let mut connection = world.connect();
+    let (mut sent, mut wrong) = (0, Vec::new());
+    // Events have a receipt for each instead; a question writes nothing.
+    let writes = operations.iter().filter(|operation| {
+        operation.method != "get" && !["/v1/events", "/v1/query"].contains(&&*operation.path)
+    });
+    for operation in writes {
+        let listed = operation.fields(&description);
+        for name in SERVERS_OWN.iter().filter(|name| !listed.contains(**name)) {
+            for (request, expected) in spellings(operation, &made, name) {
+                let answer = connection.ask(&request.key(&world.secret_key)).expect("an answer");
+                sent += 1;
+                if answer.status != expected || (expected == 400 && answer.json()["field"] != **name) {
+                    wrong.push(format!("{} {} {name}: {}", operation.method, operation.path, answer.text()));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {sent}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(sent > 4 * 40, "{sent} were sent");
+    assert_eq!(state(&world, &operations, &made), before);
+}

@@ -1,0 +1,167 @@
+//! The description at `/openapi.json`: complete, and every example in it works.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::client::Request;
+use crate::world::World;
+
+/// All routes of the program, in its own words.
+const ROUTES: &str = include_str!("../../../server/src/api.rs");
+/// Routes for browsers and for clients of other services, which are described elsewhere.
+const NOT_DESCRIBED: &[&str] = &[
+    "/",
+    "/assets/{*path}",
+    "/{file}",
+    "/sign-in",
+    "/play",
+    "/play/",
+    "/play/config.json",
+    "/play/{*path}",
+    "/openapi.json",
+    "/v1",
+    "/tracker/q.aspx",
+    "/{key}/tracker/q.aspx",
+];
+/// What comes first makes what comes later possible.
+const ORDER: [&str; 5] = ["put", "post", "patch", "get", "delete"];
+
+/// One operation of the description.
+pub struct Operation {
+    pub method: &'static str,
+    pub path: String,
+    about: Value,
+}
+
+impl Operation {
+    /// All of them, in an order in which their examples work.
+    pub fn all(description: &Value) -> Vec<Operation> {
+        let paths = description["paths"].as_object().expect("paths");
+        let of = |method: &'static str| {
+            let having = paths.iter().filter(move |(_, methods)| methods[method].is_object());
+            having.map(move |(path, methods)| Operation {
+                method,
+                path: path.clone(),
+                about: methods[method].clone(),
+            })
+        };
+        ORDER.iter().flat_map(|method| of(method)).collect()
+    }
+
+    /// The example of its body, if it has one.
+    pub fn body(&self) -> Option<Value> {
+        let content = self.about["requestBody"]["content"].as_object()?;
+        content.values().next().map(|kind| kind["example"].clone())
+    }
+
+    /// The fields that its body may have.
+    pub fn fields(&self, description: &Value) -> BTreeSet<String> {
+        let content = self.about["requestBody"]["content"].as_object();
+        let schema = content.and_then(|content| content.values().next()).map(|kind| &kind["schema"]);
+        let name = schema.and_then(|schema| schema["$ref"].as_str()).and_then(|name| name.rsplit('/').next());
+        let schema = name.map(|name| &description["components"]["schemas"][name]).or(schema);
+        let properties = schema.and_then(|schema| schema["properties"].as_object());
+        properties.map(|fields| fields.keys().cloned().collect()).unwrap_or_default()
+    }
+
+    /// Its path and query string by the examples; what earlier answers named goes before them.
+    pub fn target(&self, made: &BTreeMap<String, String>) -> String {
+        let mut target = self.path.clone();
+        let mut separator = '?';
+        for parameter in self.about["parameters"].as_array().into_iter().flatten() {
+            let name = parameter["name"].as_str().expect("a name");
+            let example = match &parameter["example"] {
+                Value::Null => &parameter["schema"]["example"],
+                example => example,
+            };
+            let example = example.as_str().map_or_else(|| example.to_string(), str::to_owned);
+            if parameter["in"] == "path" {
+                let key = self.path.split(&format!("{{{name}}}")).next().unwrap_or_default();
+                let value = made.get(key).cloned().unwrap_or(example);
+                target = target.replace(&format!("{{{name}}}"), &value);
+            } else if parameter["in"] == "query" && example != "null" {
+                target += &format!("{separator}{name}={}", example.replace(' ', "+"));
+                separator = '&';
+            }
+        }
+        target
+    }
+
+    pub fn request(&self, made: &BTreeMap<String, String>) -> Request {
+        let method = match self.method {
+            "put" => "PUT",
+            "post" => "POST",
+            "patch" => "PATCH",
+            "get" => "GET",
+            _ => "DELETE",
+        };
+        let request = Request::new(method, self.target(made));
+        match self.body() {
+            Some(body) => request.body(body.to_string()),
+            None => request,
+        }
+    }
+
+    /// Whether only a signed-in person may.
+    pub fn is_for_people(&self) -> bool {
+        self.about["security"] == serde_json::json!([{ "sign_in": [] }])
+    }
+
+    fn statuses(&self) -> BTreeSet<u16> {
+        let responses = self.about["responses"].as_object().expect("responses");
+        responses.keys().filter_map(|status| status.parse().ok()).filter(|status| *status < 400).collect()
+    }
+}
+
+/// The description of a running server.
+pub fn description(world: &World) -> Value {
+    world.ask(&Request::get("/openapi.json")).json()
+}
+
+#[test]
+fn every_route_is_described() {
+    let world = World::new();
+    let description = description(&world);
+    assert_eq!(description["openapi"], "3.1.0");
+    let routes = ROUTES.split(".route(\"").skip(1).filter_map(|rest| rest.split('"').next());
+    let routes: BTreeSet<String> =
+        routes.chain(["/v1/events"]).map(|route| route.replace("{*", "{")).collect();
+    let exempt: BTreeSet<String> = NOT_DESCRIBED.iter().map(|route| route.replace("{*", "{")).collect();
+    let described: BTreeSet<String> =
+        description["paths"].as_object().expect("paths").keys().cloned().collect();
+    let expected: BTreeSet<String> = routes.difference(&exempt).cloned().collect();
+    assert_eq!(described, expected);
+    for operation in Operation::all(&description) {
+        let named = format!("{} {}", operation.method, operation.path);
+        assert!(operation.about["summary"].as_str().is_some_and(|text| !text.is_empty()), "{named}: summary");
+        assert!(operation.about["operationId"].is_string(), "{named}: operationId");
+        assert!(operation.about["security"].is_array(), "{named}: security");
+        assert!(!operation.statuses().is_empty(), "{named}: responses");
+        assert!(operation.body() != Some(Value::Null), "{named}: an example of the body");
+    }
+}
+
+#[test]
+fn every_example_works() {
+    let world = World::new();
+    let description = description(&world);
+    let mut made = BTreeMap::new();
+    let mut failed = Vec::new();
+    for operation in Operation::all(&description).iter().filter(|operation| !operation.is_for_people()) {
+        let request = operation.request(&made).key(&world.secret_key);
+        let answer = world.ask(&request);
+        if !operation.statuses().contains(&answer.status) {
+            let target = operation.target(&made);
+            failed.push(format!("{} {target}: {} {}", operation.method, answer.status, answer.text()));
+            continue;
+        }
+        if operation.method == "post" && answer.text().starts_with('{') {
+            let id = ["id", "receipt"]
+                .into_iter()
+                .find_map(|name| answer.json()[name].as_str().map(str::to_owned));
+            id.map(|id| made.insert(format!("{}/", operation.path), id));
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
