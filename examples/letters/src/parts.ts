@@ -1,0 +1,58 @@
+/** Pieces that several screens have. */
+import { face } from './animals'
+import type { App } from './app'
+import { el } from './dom'
+import { icon, type Sign } from './icons'
+import type { Standing } from './line'
+import { animalOf } from './names'
+
+/** As many colours as there are classes `hue-0`... in the style sheet. */
+const COLOURS = 5
+
+export function roundButton(sign: Sign, label: string, press: () => void, names = ''): HTMLButtonElement {
+  return el('button', { class: `round ${names}`, label, press }, icon(sign))
+}
+
+export function soundButton(app: App): HTMLButtonElement {
+  const button = el('button', { class: 'round', label: 'Sound and voice' })
+  const show = () => {
+    button.setAttribute('aria-pressed', String(app.loud))
+    button.replaceChildren(icon(app.loud ? 'voice' : 'silent'))
+  }
+  button.addEventListener('click', () => {
+    app.loud = !app.loud
+    app.sound.tap()
+    show()
+  })
+  show()
+  return button
+}
+
+export function tile(letter: string, place: number, names = ''): HTMLSpanElement {
+  return el('span', { class: `tile hue-${place % COLOURS} ${names}` }, letter)
+}
+
+/** The stars of one puzzle, or of none yet. */
+export function stars(count: number): HTMLSpanElement {
+  const shown = Array.from({ length: count }, () => icon('star'))
+  return el('span', { class: 'stars-of', mute: true }, ...shown)
+}
+
+export function standingList({ rows, own }: Standing, friendName: string): HTMLElement {
+  const lines = rows.map(({ rank, name, score, submitted }) => standingRow(rank, name, score, submitted))
+  if (own) lines.push(standingRow(own.rank, friendName, own.score, true))
+  return el('ol', { class: 'board', label: 'The best of all players' }, ...lines)
+}
+
+function standingRow(rank: number, name: string, score: number, own = false): HTMLLIElement {
+  const line = el(
+    'li',
+    { class: own ? 'own' : '' },
+    el('span', { class: `rank rank-${rank}` }, String(rank)),
+    face(animalOf(name)),
+    el('span', { class: 'name' }, name),
+    el('span', { class: 'score', label: `${score} stars`, role: 'img' }, icon('star'), String(score)),
+  )
+  if (own) line.setAttribute('aria-current', 'true')
+  return line
+}
