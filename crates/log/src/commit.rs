@@ -166,6 +166,7 @@ impl<X: Default + Send + 'static> Committer<X> {
                     self.step(now_ms);
                 }
                 Wake::SyncDue => self.sync(),
+                Wake::Roll => self.roll(),
                 Wake::Closed => break,
             }
         }
@@ -195,6 +196,16 @@ impl<X: Default + Send + 'static> Committer<X> {
     /// Makes durable what was written without a sync.
     pub fn sync(&mut self) {
         if let Err(error) = self.make_durable() {
+            self.stop(error);
+        }
+    }
+
+    /// Begins the next segment, unless nothing was written to this one. A full disk leaves it as it is.
+    pub fn roll(&mut self) {
+        if self.ended || self.active.at == FRAMES_FROM {
+            return;
+        }
+        if let Err(Failure::Fatal(error)) = self.rotate() {
             self.stop(error);
         }
     }

@@ -14,6 +14,8 @@ use crate::format::{FRAMES_FROM, SegmentHeader};
 pub(crate) const UNFINISHED: &str = "next.unfinished";
 /// A segment that is being made because no spare was ready; removed like the former.
 pub(crate) const URGENT: &str = "next.urgent";
+/// A closed segment that is being written again; removed like the former.
+pub(crate) const REWRITTEN: &str = "next.rewritten";
 /// A file full of zeros, durable, waiting to become a segment.
 const SPARE: &str = "next.spare";
 /// A marker beside a segment whose sync failed.
@@ -147,7 +149,7 @@ pub(crate) enum Name {
 /// `None`: not one of the log's files; it is left alone.
 pub(crate) fn parse_name(name: &str) -> Option<Name> {
     match name {
-        UNFINISHED | URGENT => return Some(Name::Unfinished),
+        UNFINISHED | URGENT | REWRITTEN => return Some(Name::Unfinished),
         SPARE => return Some(Name::Spare),
         _ => {}
     }
@@ -214,6 +216,14 @@ pub(crate) struct Inner {
     /// The end of what is durable in the last segment.
     pub(crate) durable_at: u64,
     damage: Vec<Damage>,
+}
+
+impl Inner {
+    /// The segment that begins at this offset.
+    pub(crate) fn of(&mut self, first: u64) -> Option<&mut Segment> {
+        let index = self.list.partition_point(|known| known.first < first);
+        self.list.get_mut(index).filter(|known| known.first == first)
+    }
 }
 
 impl Segments {

@@ -1,10 +1,11 @@
 //! The handle: open, start, append, read, follow, give back, close.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -19,9 +20,13 @@ use crate::queue::{Entry, Queue};
 use crate::read::Batch;
 use crate::receipt::Receipt;
 use crate::recover::{Recovered, recover};
+use crate::rewrite::{Rewrite, Rewritten};
 use crate::shared::{Core, Stats};
 use crate::tail::Follow;
 use crate::verify::Verified;
+
+/// How often it is looked whether the next segment was begun.
+const ROLL_POLL: Duration = Duration::from_millis(2);
 
 /// The durable log. A cheap handle; the last one to be dropped closes the log.
 ///
@@ -211,6 +216,48 @@ impl<X> Log<X> {
     /// Gives back the space of the closed segments that lie wholly before `until`. Blocks.
     pub fn trim(&self, until: u64) -> Result<(), LogError> {
         self.core.trim(until)
+    }
+
+    /// Begins the next segment, so that everything durable now lies in closed ones. Gives the offset where the new one
+    /// begins. Blocks, at most so long.
+    ///
+    /// # Errors
+    /// `Full` when there was no room or no time for it. `Stopped` or `Closed` when nothing will be written any more.
+    pub fn roll(&self, timeout: Duration) -> Result<u64, LogError> {
+        let (until, deadline) = (self.durable_until(), Instant::now() + timeout);
+        self.queue.want_roll();
+        loop {
+            let first = self.core.segments.lock().list.back().map_or(0, |active| active.first);
+            if first >= until {
+                return Ok(first);
+            }
+            if let Some(why) = self.core.tail.ended() {
+                return Err(why);
+            }
+            if Instant::now() >= deadline {
+                return Err(LogError::Full);
+            }
+            thread::sleep(ROLL_POLL);
+        }
+    }
+
+    /// The closed segments, oldest first, each as its range of offsets.
+    pub fn closed(&self) -> Vec<Range<u64>> {
+        self.core.closed()
+    }
+
+    /// Writes the closed segment that begins at `first` again, if it has entries that `rewrite` replaces. Offsets stay
+    /// as they are. On return no file of the log holds what was replaced, and a power cut brings nothing back; one in
+    /// between leaves the old segment or the new one, whole. Readers go on meanwhile.
+    ///
+    /// What is damaged in the segment is not copied: nobody can say that it is free of what has to go. It stays listed
+    /// as damage. `None`: nothing had to be changed, or there is no such closed segment any more. Blocks.
+    ///
+    /// # Errors
+    /// `Full`: there is no room for a copy. `Unreadable`: its header is damaged. `Io`: the disk failed. `Stopped`: it
+    /// failed in a way that leaves open which of the two files a power cut would leave; a start finds out.
+    pub fn rewrite(&self, first: u64, rewrite: &mut dyn Rewrite) -> Result<Option<Rewritten>, LogError> {
+        self.core.rewrite(first, rewrite)
     }
 
     /// Reads everything that is durable and compares it with its checksums. Blocks; memory for one block.

@@ -78,4 +78,6 @@ pub struct Retention {
 pub enum Plant {
     /// Answers before `fdatasync` instead of after it.
     AckBeforeSync,
+    /// Gives a segment that was written again its name before it is synced.
+    NameBeforeSync,
 }

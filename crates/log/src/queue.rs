@@ -50,6 +50,8 @@ struct Inner<X> {
     bytes: usize,
     /// The writer sleeps and nobody has woken it yet.
     asleep: bool,
+    /// The next segment is to be begun.
+    roll: bool,
     closed: Option<LogError>,
 }
 
@@ -60,13 +62,15 @@ pub(crate) enum Wake {
     Work,
     /// Nothing came, and what was written is to be synced.
     SyncDue,
+    /// The next segment is to be begun.
+    Roll,
     /// Nothing is left and nothing will come.
     Closed,
 }
 
 impl<X> Queue<X> {
     pub(crate) fn new(limit_bytes: usize) -> Queue<X> {
-        let inner = Inner { pending: Vec::new(), bytes: 0, asleep: false, closed: None };
+        let inner = Inner { pending: Vec::new(), bytes: 0, asleep: false, roll: false, closed: None };
         Queue { inner: Mutex::new(inner), bell: Condvar::new(), limit_bytes }
     }
 
@@ -124,6 +128,9 @@ impl<X> Queue<X> {
         let mut inner = self.inner.lock();
         loop {
             let closed = inner.closed.is_some();
+            if std::mem::take(&mut inner.roll) && !closed {
+                return Wake::Roll;
+            }
             if !inner.pending.is_empty() {
                 // Nobody needs to ring while the writer waits for its time.
                 if closed || earliest <= Instant::now() {
@@ -144,6 +151,12 @@ impl<X> Queue<X> {
             }
             inner.asleep = false;
         }
+    }
+
+    /// Asks for the next segment to be begun.
+    pub(crate) fn want_roll(&self) {
+        self.inner.lock().roll = true;
+        self.bell.notify_all();
     }
 
     /// Takes no more; `why` is what later appends are told. The first reason stays.

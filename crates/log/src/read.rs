@@ -26,13 +26,15 @@ pub struct Batch {
 const CURSORS: usize = 4;
 
 /// A segment as far as it may be read.
-struct Readable {
-    first: u64,
-    salt: Option<u64>,
-    bytes: u64,
+pub(crate) struct Readable {
+    pub(crate) first: u64,
+    pub(crate) salt: Option<u64>,
+    pub(crate) bytes: u64,
     /// Where the segment's offsets end.
-    until: u64,
-    place: (u64, u64),
+    pub(crate) until: u64,
+    /// The file, and a frame in it at or before the offset asked for, as (offset, byte).
+    pub(crate) file: Arc<dyn DiskFile>,
+    pub(crate) place: (u64, u64),
 }
 
 impl Core {
@@ -66,8 +68,9 @@ impl Core {
         self.segments.lock().list.front().map_or(0, |oldest| oldest.first)
     }
 
-    /// The segment that holds an offset.
-    fn readable(&self, offset: u64) -> Result<Readable, LogError> {
+    /// The segment that holds an offset. Its file is opened under the lock: what is known of the segment, its salt and
+    /// its size, belongs to this file and not to the one that takes its place when it is written again.
+    pub(crate) fn readable(&self, offset: u64) -> Result<Readable, LogError> {
         let segments = self.segments.lock();
         let after = segments.list.partition_point(|segment| segment.first <= offset);
         let Some(index) = after.checked_sub(1) else {
@@ -76,13 +79,30 @@ impl Core {
             });
         };
         let segment = &segments.list[index];
+        let (first, salt) = (segment.first, segment.salt);
+        let opened = match self.take_cursor(offset, first, salt) {
+            Some(cursor) => Ok((cursor.file, (cursor.offset, cursor.at))),
+            None => {
+                let file = self.folder.disk.open(&self.folder.segment_path(first));
+                file.map(|file| (file, segment.place(offset)))
+            }
+        };
         let (bytes, until) = match segments.list.get(after) {
             Some(next) => (segment.bytes, next.first),
             // The writer moves the first on before the second, so the bytes hold at least the offsets.
             None => (segments.durable_at, self.tail.durable_until()),
         };
-        let (first, salt, place) = (segment.first, segment.salt, segment.place(offset));
-        Ok(Readable { first, salt, bytes, until, place })
+        drop(segments);
+        let (file, place) = opened.map_err(|error| self.why_not_open(error, first))?;
+        Ok(Readable { first, salt, bytes, until, file, place })
+    }
+
+    fn take_cursor(&self, offset: u64, segment: u64, salt: Option<u64>) -> Option<Cursor> {
+        let mut cursors = self.cursors.lock();
+        let fits =
+            |cursor: &Cursor| (cursor.offset, cursor.segment, Some(cursor.salt)) == (offset, segment, salt);
+        let index = cursors.iter().position(fits)?;
+        Some(cursors.swap_remove(index))
     }
 
     fn read_segment(&self, segment: &Readable, batch: &mut Batch, room: &mut usize) -> Result<(), LogError> {
@@ -90,24 +110,25 @@ impl Core {
             self.skip_rest(segment, (FRAMES_FROM, batch.next), batch);
             return Ok(());
         };
-        let (file, expected, at) = self.reader_at(segment, batch.next)?;
-        let mut scanner = Scanner::new(&*file, salt, at, segment.bytes, expected);
+        let (file, (expected, at)) = (&segment.file, segment.place);
+        let mut scanner = Scanner::new(&**file, salt, at, segment.bytes, expected);
         let path = || self.folder.segment_path(segment.first);
         loop {
             let step = scanner.step(Payload::KeepFrom(batch.next));
             match step.map_err(|error| LogError::io("reading", &path())(error))? {
                 Step::Frame { header, at, .. } if header.until() <= batch.next => {
-                    self.learn(segment.first, header.first, at)
+                    self.learn((segment.first, salt), header.first, at)
                 }
                 Step::Frame { header, at, payload } => {
                     let chunk = Arc::new(Chunk::new(&header, payload, 0));
-                    self.learn(segment.first, header.first, at);
+                    self.learn((segment.first, salt), header.first, at);
                     batch.next = chunk.until();
                     *room = room.saturating_sub(chunk.bytes());
                     batch.chunks.push(chunk);
                     if *room == 0 || batch.next >= segment.until {
                         let at = at + header.frame_bytes();
-                        self.keep_cursor(Cursor { offset: batch.next, segment: segment.first, at, file });
+                        let (offset, segment, file) = (batch.next, segment.first, Arc::clone(file));
+                        self.keep_cursor(Cursor { offset, segment, salt, at, file });
                         return Ok(());
                     }
                 }
@@ -135,20 +156,6 @@ impl Core {
         }
     }
 
-    /// The file and the nearest known frame at or before an offset, as (offset, byte).
-    fn reader_at(&self, segment: &Readable, offset: u64) -> Result<(Arc<dyn DiskFile>, u64, u64), LogError> {
-        let mut cursors = self.cursors.lock();
-        let fits = |cursor: &Cursor| cursor.offset == offset && cursor.segment == segment.first;
-        if let Some(index) = cursors.iter().position(fits) {
-            let cursor = cursors.swap_remove(index);
-            return Ok((cursor.file, cursor.offset, cursor.at));
-        }
-        drop(cursors);
-        let path = self.folder.segment_path(segment.first);
-        let file = self.folder.disk.open(&path).map_err(|error| self.why_not_open(error, segment.first))?;
-        Ok((file, segment.place.0, segment.place.1))
-    }
-
     /// A segment that was removed just now was trimmed; any other that cannot be opened is an error.
     fn why_not_open(&self, error: std::io::Error, first: u64) -> LogError {
         let _trimming = self.trimming.lock();
@@ -167,11 +174,11 @@ impl Core {
         cursors.push(cursor);
     }
 
-    /// Remembers where a frame of a closed segment is, so that the next search is short.
-    fn learn(&self, segment: u64, offset: u64, at: u64) {
+    /// Remembers where a frame of a closed segment is, so that the next search is short. Places in a file that another
+    /// has replaced are worth nothing.
+    fn learn(&self, (segment, salt): (u64, u64), offset: u64, at: u64) {
         let mut segments = self.segments.lock();
-        let index = segments.list.partition_point(|known| known.first < segment);
-        if let Some(known) = segments.list.get_mut(index).filter(|known| known.first == segment) {
+        if let Some(known) = segments.of(segment).filter(|known| known.salt == Some(salt)) {
             known.learn(offset, at);
         }
     }

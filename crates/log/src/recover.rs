@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::disk::{Disk, DiskFile, read_full, write_all, write_zeros};
 use crate::error::{Damage, LogError, is_no_space};
 use crate::folder::{
-    Active, Folder, Name, Publish, Segment, Segments, Spare, UNFINISHED, URGENT, parse_name,
+    Active, Folder, Name, Publish, REWRITTEN, Segment, Segments, Spare, UNFINISHED, URGENT, parse_name,
 };
 use crate::format::FRAMES_FROM;
 use crate::options::Options;
@@ -67,7 +67,7 @@ fn remove_unfinished(folder: &Folder, names: &[Name]) -> Result<(), LogError> {
     if !names.contains(&Name::Unfinished) {
         return Ok(());
     }
-    for name in [UNFINISHED, URGENT] {
+    for name in [UNFINISHED, URGENT, REWRITTEN] {
         let path = folder.path.join(name);
         match folder.disk.remove(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

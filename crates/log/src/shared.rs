@@ -25,6 +25,7 @@ pub(crate) struct Core {
     pub(crate) cursors: Mutex<Vec<Cursor>>,
     pub(crate) keep_from: AtomicU64,
     pub(crate) trimming: Mutex<()>,
+    pub(crate) rewriting: Mutex<Rewriting>,
     pub(crate) counts: Counts,
 }
 
@@ -38,6 +39,7 @@ impl Core {
             cursors: Mutex::default(),
             keep_from: AtomicU64::new(0),
             trimming: Mutex::new(()),
+            rewriting: Mutex::default(),
             counts: Counts::default(),
             folder,
             options,
@@ -46,10 +48,19 @@ impl Core {
     }
 }
 
+/// Whether closed segments can be written again. One at a time is.
+#[derive(Default)]
+pub(crate) struct Rewriting {
+    /// A change of names may or may not be durable: only a start can tell.
+    pub(crate) failed: bool,
+}
+
 /// Where a reader stopped, so that it can go on there without searching.
 pub(crate) struct Cursor {
     pub(crate) offset: u64,
     pub(crate) segment: u64,
+    /// Of the file. A segment that was written again has another.
+    pub(crate) salt: u64,
     pub(crate) at: u64,
     pub(crate) file: Arc<dyn DiskFile>,
 }

@@ -58,6 +58,14 @@ impl Tail {
         wakers.into_iter().for_each(Waker::wake);
     }
 
+    /// Drops what lies before `until`: it is read from the segments from now on.
+    pub(crate) fn forget(&self, until: u64) {
+        let mut inner = self.inner.lock();
+        while let Some(oldest) = inner.chunks.pop_front_if(|oldest| oldest.until() <= until) {
+            inner.bytes -= oldest.bytes();
+        }
+    }
+
     /// Tells everyone who waits that nothing will come.
     pub(crate) fn end(&self, why: LogError) {
         let wakers = {

@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::disk::Disk;
+use crate::disk::{Disk, DiskFile};
 use crate::error::{Damage, LogError};
 use crate::folder::{Folder, Segment};
 use crate::format::FRAMES_FROM;
+use crate::read::Readable;
 use crate::recover::{damage_of, segments_in, walk};
 use crate::scan::{Payload, Scanner, Step};
 use crate::shared::Core;
@@ -34,6 +35,7 @@ pub struct Verified {
 
 /// A segment as it is to be checked.
 struct Check {
+    file: Arc<dyn DiskFile>,
     first: u64,
     salt: Option<u64>,
     bytes: u64,
@@ -41,28 +43,23 @@ struct Check {
 }
 
 impl Core {
+    /// Segments that are given back meanwhile are left out; those that are written again are checked as they are then.
     pub(crate) fn verify(&self) -> Result<Verified, LogError> {
-        let checks = self.checks();
-        let first = checks.first().map_or(0, |check| check.first);
-        let mut verified = Verified { first, ..Verified::default() };
-        for check in checks {
-            verified.segment(&self.folder, &check)?;
-            verified.next = check.until;
+        let firsts: Vec<u64> = self.segments.lock().list.iter().map(|segment| segment.first).collect();
+        let mut verified = Verified::default();
+        for first in firsts {
+            let Readable { file, salt, bytes, until, .. } = match self.readable(first) {
+                Err(LogError::Trimmed { .. }) => continue,
+                found => found?,
+            };
+            if verified.segments == 0 {
+                verified.first = first;
+            }
+            verified.segment(&self.folder, &Check { file, first, salt, bytes, until })?;
+            verified.next = until;
         }
         verified.damage.iter().for_each(|damage| self.segments.note(damage));
         Ok(verified)
-    }
-
-    fn checks(&self) -> Vec<Check> {
-        let segments = self.segments.lock();
-        let untils = segments.list.iter().skip(1).map(|next| Some(next.first)).chain([None]);
-        let check = |(segment, until): (&Segment, Option<u64>)| Check {
-            first: segment.first,
-            salt: segment.salt,
-            bytes: if until.is_some() { segment.bytes } else { segments.durable_at },
-            until: until.unwrap_or_else(|| self.tail.durable_until()),
-        };
-        segments.list.iter().zip(untils).map(check).collect()
     }
 }
 
@@ -89,7 +86,7 @@ pub fn verify_folder(disk: Arc<dyn Disk>, path: &Path) -> Result<Verified, LogEr
                 return Err(LogError::Unreadable { path, reason: "both copies of its header are damaged" });
             }
         };
-        verified.segment(&folder, &Check { first: *first, salt, bytes, until })?;
+        verified.segment(&folder, &Check { file, first: *first, salt, bytes, until })?;
         verified.next = until;
     }
     Ok(verified)
@@ -104,8 +101,7 @@ impl Verified {
             self.rest(check, FRAMES_FROM, check.first);
             return Ok(());
         };
-        let file = folder.disk.open(&path).map_err(LogError::io("opening", &path))?;
-        let mut scanner = Scanner::new(&*file, salt, FRAMES_FROM, check.bytes, check.first);
+        let mut scanner = Scanner::new(&*check.file, salt, FRAMES_FROM, check.bytes, check.first);
         loop {
             match scanner.step(Payload::Check).map_err(LogError::io("reading", &path))? {
                 Step::Frame { header, .. } => {

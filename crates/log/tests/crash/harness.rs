@@ -12,7 +12,8 @@ use std::time::Duration;
 use playmeter_log::disk::Disk;
 use playmeter_log::sim::{Fault, Random, SimDisk};
 use playmeter_log::{
-    Ack, Committer, Entry, Housekeeper, Log, LogError, Options, Receipt, Retention, TakeAll,
+    Ack, Committer, Entry, EntryRef, Housekeeper, Log, LogError, Options, Receipt, Replaced, Retention,
+    Rewrite, TakeAll,
 };
 
 const FOLDER: &str = "log";
@@ -25,7 +26,7 @@ pub struct Plan {
     pub images_per_operation: u64,
     pub fault: Option<Fault>,
     #[cfg(feature = "plants")]
-    pub ack_before_sync: bool,
+    pub plant: Option<playmeter_log::Plant>,
 }
 
 impl Plan {
@@ -36,7 +37,7 @@ impl Plan {
             images_per_operation: 1,
             fault: None,
             #[cfg(feature = "plants")]
-            ack_before_sync: false,
+            plant: None,
         }
     }
 
@@ -53,7 +54,7 @@ impl Plan {
             retention: Retention { bytes_max: Some(64 << 10), age_ms_max: None },
             clock: Arc::new(|| 1),
             #[cfg(feature = "plants")]
-            plant: self.ack_before_sync.then_some(playmeter_log::Plant::AckBeforeSync),
+            plant: self.plant,
             ..Options::default()
         }
     }
@@ -66,6 +67,8 @@ pub struct Outcome {
     pub failure: Option<String>,
     pub stopped: bool,
     pub refused: bool,
+    /// Segments that were written again without some of their content.
+    pub rewritten: u64,
 }
 
 /// What is known of an entry that was sent.
@@ -82,6 +85,61 @@ struct Sent {
     events: u32,
     bytes: Vec<u8>,
     fate: Fate,
+    erased: Erased,
+}
+
+/// Whether an entry's content was to be replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Erased {
+    No,
+    /// It is there as it was, or as it is to be.
+    Begun,
+    /// Nothing of it is left in any file.
+    Done,
+}
+
+impl Sent {
+    fn new(ack: Ack, events: u32, bytes: Vec<u8>, fate: Fate) -> Sent {
+        Sent { ack, events, bytes, fate, erased: Erased::No }
+    }
+
+    /// Whether it may be found with this content.
+    fn may_be(&self, found: &[u8]) -> bool {
+        let erased = found == without_content(number_of(&self.bytes));
+        erased && self.erased != Erased::No || found == self.bytes && self.erased != Erased::Done
+    }
+}
+
+/// What is left of an erased entry.
+fn without_content(number: u64) -> Vec<u8> {
+    [number.to_le_bytes().as_slice(), b"erased"].concat()
+}
+
+/// Erases the entries whose number has this remainder.
+struct Erase {
+    ledger: Shared,
+    modulus: u64,
+    remainder: u64,
+    replaced: Vec<u64>,
+}
+
+impl Rewrite for Erase {
+    fn concerns(&mut self, entry: &EntryRef<'_>) -> bool {
+        let number = number_of(entry.bytes);
+        let is_whole = entry.bytes != without_content(number);
+        number != number_of(b"afterwards") && is_whole && number % self.modulus == self.remainder
+    }
+
+    fn replace(&mut self, entry: &EntryRef<'_>) -> Option<Replaced> {
+        if !self.concerns(entry) {
+            return None;
+        }
+        let number = number_of(entry.bytes);
+        let mut ledger = self.ledger.lock().expect("no look fails by panicking");
+        ledger.sent.get_mut(&number)?.erased = Erased::Begun;
+        self.replaced.push(number);
+        Some(Replaced { kind: 2, bytes: without_content(number) })
+    }
 }
 
 /// All that was sent, by its number, which is the beginning of its content.
@@ -93,6 +151,7 @@ struct Ledger {
     images: u64,
     failure: Option<String>,
     refused: bool,
+    rewritten: u64,
 }
 
 impl Ledger {
@@ -136,6 +195,7 @@ impl Ledger {
             }
         }
         self.compare_entries(&held, report.first)?;
+        self.compare_files(disk)?;
         let (log, mut committer, _) = opened.by_hand(Box::new(TakeAll));
         let entry = Entry { kind: 1, events: 1, bytes: b"afterwards".to_vec(), ack: Ack::Disk, extra: () };
         let mut receipt = log.append(entry).map_err(|error| format!("it does not go on: {error}"))?;
@@ -146,14 +206,34 @@ impl Ledger {
         }
     }
 
+    /// Of what was erased nothing is left. Every byte is looked at, so only in some of the images.
+    fn compare_files(&self, disk: &SimDisk) -> Result<(), String> {
+        if !self.images.is_multiple_of(8) {
+            return Ok(());
+        }
+        let erased = self.sent.values().filter(|sent| sent.erased == Erased::Done && sent.bytes.len() > 16);
+        let erased: Vec<&[u8]> = erased.map(|sent| &sent.bytes[..16]).collect();
+        if erased.is_empty() {
+            return Ok(());
+        }
+        for path in disk.paths() {
+            let content = disk.content(&path).unwrap_or_default();
+            let held = content.windows(16).find(|window| erased.contains(window));
+            if let Some(held) = held {
+                return Err(format!("{} is still in {}", number_of(held), path.display()));
+            }
+        }
+        Ok(())
+    }
+
     fn compare_entries(&self, held: &[(u64, Vec<u8>)], first: u64) -> Result<(), String> {
         let mut places = BTreeMap::new();
         let mut last = None;
         for (offset, bytes) in held.iter().filter(|(_, bytes)| bytes != b"afterwards") {
             let number = number_of(bytes);
             let sent = self.sent.get(&number).ok_or(format!("{number} was never sent"))?;
-            if sent.bytes != *bytes {
-                return Err(format!("{number} has other content"));
+            if !sent.may_be(bytes) {
+                return Err(format!("{number} has other content, erased: {:?}", sent.erased));
             }
             if matches!(sent.fate, Fate::Refused) {
                 return Err(format!("{number} was refused and is there"));
@@ -266,6 +346,8 @@ impl Run<'_> {
     fn act(&mut self) {
         match self.random.below(20) {
             0 => self.trim(),
+            8 => self.committer.roll(),
+            9 => self.rewrite(),
             1 => self.committer.sync(),
             2 => self.log.keep_from(self.log.durable_until() / 2),
             3 => self.restart(|disk| disk.after_kill()),
@@ -298,7 +380,7 @@ impl Run<'_> {
                 Ok(receipt) => Fate::Waiting(receipt),
                 Err(_) => Fate::Refused,
             };
-            let sent = Sent { ack, events, bytes, fate };
+            let sent = Sent::new(ack, events, bytes, fate);
             self.ledger.lock().expect("no look fails by panicking").sent.insert(self.numbers, sent);
             self.numbers += 1;
         }
@@ -325,7 +407,7 @@ impl Run<'_> {
         let receipt = self.log.append(entry).expect("after a moment an attempt is let through");
         let fate = Fate::Waiting(receipt);
         let mut ledger = self.ledger.lock().expect("no look fails by panicking");
-        ledger.sent.insert(self.numbers, Sent { ack: Ack::Disk, events: 1, bytes, fate });
+        ledger.sent.insert(self.numbers, Sent::new(Ack::Disk, 1, bytes, fate));
         drop(ledger);
         self.committer.step(1);
         let mut ledger = self.ledger.lock().expect("no look fails by panicking");
@@ -340,6 +422,25 @@ impl Run<'_> {
         let until = self.random.below(self.log.durable_until() / 2 + 1);
         // A disk that fails here has not removed anything that was not to be.
         let _ = self.log.trim(until);
+    }
+
+    /// Erases some entries in each closed segment.
+    fn rewrite(&mut self) {
+        let modulus = 1 + self.random.below(5);
+        let remainder = self.random.below(modulus);
+        for closed in self.log.closed() {
+            let ledger = Arc::clone(&self.ledger);
+            let mut erase = Erase { ledger, modulus, remainder, replaced: Vec::new() };
+            // A disk that fails here leaves the one or the other.
+            if let Ok(Some(rewritten)) = self.log.rewrite(closed.start, &mut erase) {
+                assert_eq!(rewritten.entries as usize, erase.replaced.len());
+                let mut ledger = self.ledger.lock().expect("no look fails by panicking");
+                for number in &erase.replaced {
+                    ledger.sent.get_mut(number).expect("it was sent").erased = Erased::Done;
+                }
+                ledger.rewritten += 1;
+            }
+        }
     }
 
     /// The process ends, and starts again on what is left.
@@ -377,7 +478,7 @@ impl Run<'_> {
             offset = batch.next;
             for entry in batch.chunks.iter().flat_map(|chunk| chunk.entries()) {
                 if let Some(sent) = ledger.sent.get_mut(&number_of(entry.bytes)) {
-                    assert_eq!((sent.events, sent.bytes.as_slice()), (entry.events, entry.bytes));
+                    assert!(sent.events == entry.events && sent.may_be(entry.bytes));
                     sent.fate = Fate::Acked(entry.offset..entry.until());
                 }
             }
@@ -389,6 +490,7 @@ impl Run<'_> {
         assert!(self.disk.list(Path::new(FOLDER)).is_ok_and(|names| !names.is_empty()));
         let ledger = self.ledger.lock().expect("no look fails by panicking");
         let (images, failure) = (ledger.images, ledger.failure.clone());
-        Outcome { images, failure, stopped: self.stopped, refused: ledger.refused }
+        let (refused, rewritten) = (ledger.refused, ledger.rewritten);
+        Outcome { images, failure, stopped: self.stopped, refused, rewritten }
     }
 }

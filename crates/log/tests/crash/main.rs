@@ -4,19 +4,23 @@
 mod harness;
 
 use harness::{Plan, run};
+#[cfg(feature = "plants")]
+use playmeter_log::Plant;
 use playmeter_log::sim::{Fault, FaultKind, Random};
 
 /// Runs plans by seed until so many images were checked, and says which seed failed.
 fn check(images: u64, plan: impl Fn(u64) -> Plan) {
-    let (mut checked, mut seed) = (0, 0);
+    let (mut checked, mut seed, mut rewritten) = (0, 0, 0);
     while checked < images {
         let outcome = run(&plan(seed));
         checked += outcome.images;
+        rewritten += outcome.rewritten;
         if let Some(failure) = outcome.failure {
             panic!("seed {seed}: {failure}");
         }
         seed += 1;
     }
+    assert!(rewritten > seed / 2, "only {rewritten} segments were written again in {seed} runs");
 }
 
 #[test]
@@ -56,8 +60,19 @@ fn whichever_operation_fails_nothing_is_acknowledged_that_is_not_durable() {
 #[cfg(feature = "plants")]
 #[test]
 fn an_answer_before_the_sync_is_found_out() {
-    let failures = (0..20).filter_map(|seed| run(&Plan { ack_before_sync: true, ..Plan::new(seed) }).failure);
-    let failures: Vec<String> = failures.collect();
+    let failures = with_plant(Plant::AckBeforeSync);
     assert!(failures.len() >= 15, "only {} of 20 runs noticed", failures.len());
     assert!(failures.iter().all(|failure| failure.contains("acknowledged")), "{failures:?}");
+}
+
+#[cfg(feature = "plants")]
+#[test]
+fn a_segment_that_is_named_before_it_is_synced_is_found_out() {
+    let failures = with_plant(Plant::NameBeforeSync);
+    assert!(failures.len() >= 5, "only {} of 20 runs noticed", failures.len());
+}
+
+#[cfg(feature = "plants")]
+fn with_plant(plant: Plant) -> Vec<String> {
+    (0..20).filter_map(|seed| run(&Plan { plant: Some(plant), ..Plan::new(seed) }).failure).collect()
 }
