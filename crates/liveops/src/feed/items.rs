@@ -8,9 +8,6 @@ use super::deed::{Deed, DeedBytes};
 use super::records;
 use super::stamp::Stamp;
 
-/// Items in one record, so that a new item rewrites at most so many others.
-const CHUNK_ITEMS_MAX: u8 = 32;
-
 /// How much is kept.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
@@ -21,13 +18,21 @@ pub(super) struct Limits {
     pub(super) equal_items: usize,
     /// The newest items of a game.
     pub(super) items: usize,
+    /// Items in one record, so that a new item rewrites at most so many others.
+    pub(super) items_per_record: u8,
     /// Players that the feed of a game knows.
     pub(super) players: usize,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { items_per_player: 1_000, equal_items: 4, items: 1 << 24, players: 1 << 24 }
+        Limits {
+            items_per_player: 1_000,
+            equal_items: 4,
+            items: 1 << 24,
+            items_per_record: 32,
+            players: 1 << 24,
+        }
     }
 }
 
@@ -74,13 +79,14 @@ impl Feed {
     fn add_item(&mut self, actor: u32, stamp: Stamp, deed: &[u8], body: Option<Vec<u8>>) {
         let stamp = stamp.with(self.deeds.add(deed, stamp.with(actor)));
         self.items += 1;
+        let items_per_record = self.limits.items_per_record;
         self.change_items(actor, |it| {
             if it.items.len() == it.items.capacity() {
                 // A quarter more instead of twice as much: most of the feed's memory is these lists.
                 it.items.reserve_exact(it.items.len() / 4 + 2);
             }
             it.items.insert(it.items.partition_point(|other| *other < stamp), stamp);
-            it.chunk(stamp.number());
+            it.chunk(stamp.number(), items_per_record);
         });
         self.chunk_changed(actor, stamp.number());
         if let Some(body) = body {
@@ -162,8 +168,8 @@ impl Feed {
 
 impl Actor {
     /// Makes room for a new item in the last record, or in a new one.
-    fn chunk(&mut self, number: u64) {
-        if self.chunks.is_empty() || self.chunk_len >= CHUNK_ITEMS_MAX {
+    fn chunk(&mut self, number: u64, len_max: u8) {
+        if self.chunks.is_empty() || self.chunk_len >= len_max {
             self.chunks.push(number);
             self.chunk_len = 0;
         }
@@ -188,7 +194,7 @@ impl Actor {
     /// There is nothing left in this record.
     pub(super) fn forget_chunk(&mut self, start: u64) {
         if self.chunks.last() == Some(&start) {
-            self.chunk_len = CHUNK_ITEMS_MAX;
+            self.chunk_len = u8::MAX;
         }
         self.chunks.retain(|other| *other != start);
     }

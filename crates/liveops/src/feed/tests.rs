@@ -219,7 +219,7 @@ impl World {
             15..=17 => self.follow(),
             18 => self.unfollow(),
             19 => self.catalogue(),
-            20 if self.dice.roll(20) == 0 => self.erase(),
+            20 if self.dice.roll(8) == 0 => self.erase(),
             _ => self.look(),
         }
     }
@@ -246,7 +246,7 @@ impl World {
 
     /// Some of them happened a while ago.
     fn post_own(&mut self, player: &str, name: &str, what: u64) -> (i64, Value) {
-        let at = self.now - [0, 0, 5, 40][self.dice.roll(4) as usize];
+        let at = self.now - [0, 0, 40, 400][self.dice.roll(4) as usize];
         let props = if what < 2 { json!({ "n": what }) } else { json!({}) };
         let post = NewPost {
             player: player.into(),
@@ -411,7 +411,8 @@ fn open(store: &Arc<Store>, limits: Limits) -> Game {
 
 #[test]
 fn ten_thousand_steps_agree_with_a_naive_model_through_restarts() {
-    let limits = Limits { items_per_player: 9, equal_items: 2, items: 70, ..Limits::default() };
+    let limits =
+        Limits { items_per_player: 9, equal_items: 2, items: 70, items_per_record: 3, ..Limits::default() };
     let mut world = World::new(1, limits);
     for step in 0..10_000 {
         world.step();
@@ -431,7 +432,7 @@ fn ten_thousand_steps_agree_with_a_naive_model_through_restarts() {
 
 /// Pages that are asked for one after the other while much happens in between.
 fn check_reading_on(seed: u64, mode: Mode) {
-    let limits = Limits { equal_items: 1_000, ..Limits::default() };
+    let limits = Limits { equal_items: 1_000, items_per_record: 3, ..Limits::default() };
     let mut world = World::new(seed, limits);
     (0..400).for_each(|_| world.step());
     let reader = world.dice.player();
