@@ -9,6 +9,7 @@ use figment::providers::{Env, Format, Serialized, Toml};
 use figment::{Figment, Metadata};
 use serde::{Deserialize, Serialize};
 use server::http::ConnectionLimits;
+use server::line::QuotaSettings;
 use server::server::Settings;
 
 use crate::cli::ServeArgs;
@@ -45,6 +46,24 @@ pub struct Written {
     pub connections: WrittenConnections,
     /// Events that each game may send per second, ten seconds' worth at once; 0: as many as it likes.
     pub events_per_second: u64,
+    /// Other limits of what may be sent.
+    pub quotas: WrittenQuotas,
+}
+
+/// Limits of what may be sent; 0: none.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WrittenQuotas {
+    /// Events with one key per second, ten seconds' worth at once.
+    pub key_events_per_second: u64,
+    /// Events from one address (IPv6: one /64) per second, ten seconds' worth at once.
+    pub address_events_per_second: u64,
+    /// Events of one player per second, ten seconds' worth at once.
+    pub player_events_per_second: u64,
+    /// Events of each game per day of UTC.
+    pub events_per_day: u64,
+    /// Bytes of each game per day of UTC, as the log stores them.
+    pub bytes_per_day: u64,
 }
 
 /// Settings of the log.
@@ -95,6 +114,7 @@ impl Default for Written {
             },
             connections: WrittenConnections { total_max: 10_000, per_address_max: 256 },
             events_per_second: 0,
+            quotas: WrittenQuotas::default(),
         }
     }
 }
@@ -199,7 +219,14 @@ impl Written {
                 total: self.connections.total_max,
                 per_address: self.connections.per_address_max,
             },
-            events_per_second: self.events_per_second,
+            quotas: QuotaSettings {
+                game_events_per_second: self.events_per_second,
+                key_events_per_second: self.quotas.key_events_per_second,
+                address_events_per_second: self.quotas.address_events_per_second,
+                player_events_per_second: self.quotas.player_events_per_second,
+                events_per_day: self.quotas.events_per_day,
+                bytes_per_day: self.quotas.bytes_per_day,
+            },
         })
     }
 }

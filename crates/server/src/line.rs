@@ -22,11 +22,13 @@ use crate::enrich::agent;
 use crate::enrich::geo::{Country, Geo};
 use crate::live::inspector::{Inspector, Refusal};
 
+use crate::live::meter;
 use crate::views::Views;
 use quota::Quota;
 use stamps::{Identifying, declared, is_identify};
 
 pub use duplicates::{Claims, Duplicates, IdMasks, Remembered, remember};
+pub use quota::{Over, QuotaSettings, Used};
 
 /// The kind of log entry that is a batch of events.
 pub const BATCH: u8 = 1;
@@ -69,6 +71,8 @@ pub struct Receipt {
     pub position: u64,
     /// The events that were not accepted, by index.
     pub refused: Vec<(u32, Reject)>,
+    /// A quota of the day that is nearly used up.
+    pub used: Option<Used>,
 }
 
 /// Why a whole request could not be taken. Nothing of it was kept.
@@ -80,28 +84,23 @@ pub enum LineError {
     /// The ids could not be looked up.
     #[error("event ids cannot be checked at the moment")]
     Ids,
-    /// The game has sent more than it may. The events are counted as limited.
-    #[error("the game sends more than {events_per_second} events a second; send these again in {retry_s} s")]
-    Limited {
-        /// What it may send.
-        events_per_second: u64,
-        /// When there is room.
-        retry_s: u32,
-    },
+    /// More was sent than may be. The events are counted as limited.
+    #[error(transparent)]
+    Limited(#[from] Over),
 }
 
 impl Line {
-    /// The line to a log and its views. Each game may send `events_per_second`; 0: as much as it likes.
+    /// The line to a log and its views.
     pub fn new(
         geo: Arc<Geo>,
         catalog: &Catalog,
         views: Arc<Views>,
         log: Log<Claims>,
-        events_per_second: u64,
+        quotas: QuotaSettings,
     ) -> Line {
         let masks = IdMasks::new(&catalog.id_secret());
         let inspector = Arc::clone(&views.inspector);
-        Line { geo, masks, inspector, quota: Quota::new(events_per_second), views, log }
+        Line { geo, masks, inspector, quota: Quota::new(quotas), views, log }
     }
 
     /// The country of an address.
@@ -118,8 +117,9 @@ impl Line {
         request: &Request<'_>,
         decoded: &Decoded<'_>,
     ) -> Result<Receipt, LineError> {
-        if let Err(retry_s) = self.quota.take(access.game.number, decoded.events.len(), request.received_ms) {
-            return self.limit(lane, access, request, decoded.events.len(), retry_s).await;
+        let (game, received) = (access.game.number, decoded.events.len());
+        if let Err(over) = self.quota.take(access, request.address, received, request.received_ms) {
+            return self.limit(lane, access, request, received, over).await;
         }
         self.know_links(decoded).await;
         let door = self.door(access, request, decoded.sent_at_ms);
@@ -127,15 +127,35 @@ impl Line {
         if entry.events == 0 && refused.is_empty() {
             return Ok(Receipt::default());
         }
+        let used = match self.spend(game, &entry, request.received_ms) {
+            Ok(used) => used,
+            Err(over) => return self.limit(lane, access, request, received, over).await,
+        };
         self.show(access, request, decoded, &refused);
         let taken = entry.events;
-        let committed = lane.append(entry)?.await?;
-        let Some(committed) = committed else { return Ok(Receipt::of(taken, 0, &[], refused)) };
+        let appended = self.append(lane, entry).await;
+        let unused = appended.as_ref().map_or(taken as usize, |(_, removed)| removed.len());
+        self.quota.give_back(game, unused as u64);
+        let (position, removed) = appended?;
+        Ok(Receipt { used, ..Receipt::of(taken, position, &removed, refused) })
+    }
+
+    /// The log's end after the entry, and which of its events were duplicates.
+    async fn append(&self, lane: &Lane<Claims>, entry: Entry<Claims>) -> Result<(u64, Vec<u32>), LineError> {
+        let Some(committed) = lane.append(entry)?.await? else { return Ok((0, Vec::new())) };
         if committed.extra.failed {
             return Err(LineError::Ids);
         }
-        let removed = committed.extra.removed;
-        Ok(Receipt::of(taken, committed.offsets.end, &removed, refused))
+        Ok((committed.offsets.end, committed.extra.removed))
+    }
+
+    /// Spends of the game's day.
+    fn spend(&self, game: u32, entry: &Entry<Claims>, now_ms: i64) -> Result<Option<Used>, Over> {
+        if entry.events == 0 {
+            return Ok(None);
+        }
+        let spent = [u64::from(entry.events), entry.bytes.len() as u64];
+        self.quota.spend(game, spent, now_ms, || meter::spent(&*self.views.counters, game, now_ms))
     }
 
     /// Who is linked to whom has to be known as of everything that was acknowledged, if the request links somebody.
@@ -146,6 +166,11 @@ impl Line {
         }
     }
 
+    /// The used share of each quota of the day, by game.
+    pub fn used_today(&self, now_ms: i64) -> Vec<(u32, &'static str, f64)> {
+        self.quota.used_today(now_ms)
+    }
+
     /// Counts a whole request as limited.
     async fn limit(
         &self,
@@ -153,14 +178,14 @@ impl Line {
         access: &Access,
         request: &Request<'_>,
         events: usize,
-        retry_s: u32,
+        over: Over,
     ) -> Result<Receipt, LineError> {
         let batch =
             BatchBuilder::new(request.endpoint, access.class, access.game.number, request.received_ms, 16);
-        let (bytes, events) = batch.finish(&[(Reject::RateLimit, events as u32)]);
+        let (bytes, events) = batch.finish(&[(over.reject, events as u32)]);
         let entry = Entry { kind: BATCH, events, bytes, ack: request.ack, extra: Claims::default() };
         lane.append(entry)?.await?;
-        Err(LineError::Limited { events_per_second: self.quota.events_per_second(), retry_s })
+        Err(over.into())
     }
 
     fn door<'a>(&self, access: &Access, request: &Request<'a>, sent_at_ms: Option<i64>) -> OwnDoor {
@@ -192,7 +217,7 @@ impl Line {
         let mut claims = Claims::with_capacity(decoded.events.len());
         let mut refused = Vec::new();
         let mut taken = 0;
-        let mut stamping = Stamping::new(&self.views, access);
+        let mut stamping = Stamping::new(self, access);
         for (index, event) in decoded.events.iter().enumerate() {
             let pushed =
                 event.as_ref().map_err(|reject| *reject).and_then(|raw| stamping.push(raw, door, &mut batch));
@@ -233,12 +258,16 @@ struct Stamping<'a> {
     dimensions: &'a [DeclaredDimension],
     list: Vec<u8>,
     identifying: Identifying<'a>,
+    quota: &'a Quota,
+    game: u32,
 }
 
 impl<'a> Stamping<'a> {
-    fn new(views: &'a Views, access: &'a Access) -> Stamping<'a> {
-        let identifying = Identifying::new(views, access.game.number);
-        Stamping { dimensions: &access.game.settings.dimensions, list: Vec::new(), identifying }
+    fn new(line: &'a Line, access: &'a Access) -> Stamping<'a> {
+        let game = access.game.number;
+        let (dimensions, identifying) =
+            (&access.game.settings.dimensions, Identifying::new(&line.views, game));
+        Stamping { dimensions, list: Vec::new(), identifying, quota: &line.quota, game }
     }
 
     /// Admits the event and adds it to the batch. Returns its id.
@@ -250,6 +279,7 @@ impl<'a> Stamping<'a> {
         batch: &mut BatchBuilder,
     ) -> Result<Option<u128>, Reject> {
         let mut event = admit(raw, door)?;
+        self.quota.take_of_player(self.game, event.player, door.received_ms)?;
         if let (Some(props), false) = (raw.props, self.dimensions.is_empty()) {
             event.declared = declared(self.dimensions, props, &mut self.list);
         }
@@ -301,7 +331,7 @@ impl Receipt {
             refused.sort_unstable_by_key(|(index, _)| *index);
         }
         refused.iter().for_each(|(_, reject)| outcomes[reject.outcome() as usize] += 1);
-        Receipt { outcomes, position, refused }
+        Receipt { outcomes, position, refused, used: None }
     }
 }
 

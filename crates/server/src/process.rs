@@ -161,7 +161,7 @@ fn fold(views: &Views, names: &Names, deltas: &mut Deltas, entry: &EntryRef<'_>)
         }
     };
     deltas.entry(entry.offset);
-    views.meter.count(&batch, entry.events, deltas, names);
+    views.meter.count(&batch, entry.events, entry.bytes.len(), deltas, names);
     if entry.events > 0 {
         views.inspector.accepted(batch.game, batch.endpoint, entry.events, batch.events());
         let wanted = |event: &Stored<'_>| {

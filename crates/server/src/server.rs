@@ -19,7 +19,7 @@ use crate::bootstrap;
 use crate::catalog::{Catalog, Made};
 use crate::enrich::geo::Geo;
 use crate::http::ConnectionLimits;
-use crate::line::{Claims, Duplicates, IdMasks, Line, Remembered, remember};
+use crate::line::{Claims, Duplicates, IdMasks, Line, QuotaSettings, Remembered, remember};
 use crate::live::Live;
 use crate::process::Processor;
 use crate::time::now_ms;
@@ -44,8 +44,8 @@ pub struct Settings {
     pub log: Options,
     /// How many connections there may be.
     pub connections: ConnectionLimits,
-    /// Events that each game may send; 0: as many as it likes.
-    pub events_per_second: u64,
+    /// How much may be sent.
+    pub quotas: QuotaSettings,
 }
 
 /// Opens the event ids of a log that ends at this offset.
@@ -113,7 +113,7 @@ impl Server {
         let Followed { log, views, processor } = follow(opened, engine, &catalog)?;
         let live = Live::start(Arc::clone(&views), format!("{:x}", now_ms())).context("starting a thread")?;
         let geo = geo(settings.geo_file.clone());
-        let line = Line::new(geo, &catalog, Arc::clone(&views), log.clone(), settings.events_per_second);
+        let line = Line::new(geo, &catalog, Arc::clone(&views), log.clone(), settings.quotas);
         let (stop, stopping) = watch::channel(false);
         let requests = Requests::default();
         let shared = Shared {

@@ -20,10 +20,13 @@ use super::{allow_any_origin, unless_post};
 use crate::auth;
 use crate::body;
 use crate::catalog::Scope;
-use crate::line::{self, Claims, LineError, Receipt};
+use crate::line::{self, Claims, LineError, Receipt, Used};
 use crate::problem::Problem;
 use crate::server::Shared;
 use crate::time::now_ms;
+
+/// Says how much of a quota of the day is used, from four fifths on.
+const QUOTA_USED: header::HeaderName = header::HeaderName::from_static("playmeter-quota-used");
 
 /// Sends events: one, an array, NDJSON, or `{"sent_at": ..., "events": [...]}`.
 ///
@@ -64,7 +67,7 @@ pub async fn handle(
     }
     let (head, mut incoming) = request.into_parts();
     let mut response = match take(shared, lane, &head, &mut incoming, peer).await {
-        Ok(answer) => accepted(answer),
+        Ok((answer, used)) => accepted(answer, used),
         Err(problem) => {
             shared.requests.refused(&problem);
             body::discard(&head.headers, incoming, &problem);
@@ -81,7 +84,7 @@ async fn take(
     head: &Parts,
     incoming: &mut Incoming,
     peer: SocketAddr,
-) -> Result<Vec<u8>, Problem> {
+) -> Result<(Vec<u8>, Option<Used>), Problem> {
     let received_ms = now_ms();
     let query = head.uri.query();
     let address = address(shared, &head.headers, peer);
@@ -102,7 +105,7 @@ async fn take(
         ack,
     };
     let receipt = shared.line.take(lane, &access, &request, &decoded).await.map_err(refused)?;
-    Ok(answer(&receipt, &decoded))
+    Ok((answer(&receipt, &decoded), receipt.used))
 }
 
 /// A header as text; empty if there is none.
@@ -162,15 +165,19 @@ pub(super) fn refused(error: LineError) -> Problem {
         LineError::Log(LogError::Overloaded { .. }) => Problem::overloaded(detail).retry_after_s(1),
         LineError::Log(LogError::TooLarge { .. }) => Problem::too_large(detail),
         LineError::Ids => Problem::overloaded(detail).retry_after_s(5),
-        LineError::Limited { retry_s, .. } => Problem::too_many(detail).retry_after_s(retry_s),
+        LineError::Limited(over) => Problem::too_many(detail).field(over.quota).retry_after_s(over.retry_s),
         LineError::Log(_) => Problem::stopping(detail).retry_after_s(5),
     }
 }
 
-fn accepted(answer: Vec<u8>) -> Response<Body> {
+fn accepted(answer: Vec<u8>, used: Option<Used>) -> Response<Body> {
     let mut response = Response::new(Body::from(Bytes::from(answer)));
     *response.status_mut() = StatusCode::ACCEPTED;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let used = used.and_then(|used| HeaderValue::from_str(&format!("{}={}%", used.quota, used.percent)).ok());
+    if let Some(used) = used {
+        response.headers_mut().insert(QUOTA_USED, used);
+    }
     response
 }
 
@@ -235,6 +242,7 @@ mod tests {
             outcomes: [97, 1, 2, 0, 0],
             position: 1_048_576,
             refused: vec![(0, Reject::EventNameTooLong), (1, Reject::SeenBefore)],
+            used: None,
         };
         let id = Some(0x0190c1f2_0003_7004_8005_000000000006);
         let repeated = RawEvent { id, ..RawEvent::default() };

@@ -15,7 +15,7 @@ use crate::auth;
 use crate::catalog::Scope;
 use crate::problem::Problem;
 use crate::server::Shared;
-use crate::time::now_s;
+use crate::time::{now_ms, now_s};
 
 /// Answers with all figures.
 #[utoipa::path(
@@ -71,7 +71,17 @@ impl Text {
         for (status, count) in shared.requests.by_status() {
             let _ = writeln!(self.0, "playmeter_requests_refused_total{{status=\"{status}\"}} {count}");
         }
+        self.quotas(shared);
         self
+    }
+
+    fn quotas(&mut self, shared: &Shared) {
+        self.family("playmeter_quota_used_ratio", "gauge", "Used share of the quotas of the day.");
+        for (game, quota, ratio) in shared.line.used_today(now_ms()) {
+            let Some(game) = shared.catalog.game_by_number(game) else { continue };
+            let labels = format!("game=\"{}\",quota=\"{quota}\"", game.id);
+            let _ = writeln!(self.0, "playmeter_quota_used_ratio{{{labels}}} {ratio}");
+        }
     }
 
     fn log(self, shared: &Shared) -> Text {

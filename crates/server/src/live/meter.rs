@@ -78,7 +78,9 @@ impl Account {
 
 impl Meter {
     /// Counts a batch of `accepted` events: into the deltas of its minute, and for the eye.
-    pub fn count(&self, batch: &Batch<'_>, accepted: u32, deltas: &mut Deltas, names: &Names) {
+    ///
+    /// `bytes` is the size of the entry in the log.
+    pub fn count(&self, batch: &Batch<'_>, accepted: u32, bytes: usize, deltas: &mut Deltas, names: &Names) {
         let minute = (batch.received_ms / 60_000).max(0) as u32;
         let mut refused = 0;
         let mut since_start = self.since_start.lock();
@@ -89,6 +91,7 @@ impl Meter {
         if accepted > 0 {
             add(None, accepted);
             deltas.count(batch.game, names.outcome(batch.endpoint, Outcome::Accepted), minute, accepted);
+            deltas.count(batch.game, BYTES, minute, bytes as u32);
         }
         for (reject, count) in batch.tallies() {
             refused += count;
@@ -141,6 +144,9 @@ impl Seconds {
         if kept { (self.accepted[slot], self.refused[slot]) } else { (0, 0) }
     }
 }
+
+/// The rollup in which the bytes of accepted events are counted.
+const BYTES: &str = "$load.bytes";
 
 /// The names of the rollups in which the accounting is kept, made once.
 pub struct Names {
@@ -210,6 +216,15 @@ pub fn accounts(
         accounts.push((endpoint, account));
     }
     Ok(accounts)
+}
+
+/// Events accepted today, and their bytes in the log. A store that does not answer knows of none.
+pub fn spent(counters: &dyn Counters, game: u32, now_ms: i64) -> [u64; 2] {
+    let midnight = (now_ms.div_euclid(24 * 3_600_000) * 24 * 60).max(0) as u32;
+    let sum = |metric: &str| sum(counters, game, metric, midnight..midnight + 24 * 60).unwrap_or(0);
+    let names = Names::get();
+    let accepted = Endpoint::ALL.map(|endpoint| sum(names.outcome(endpoint, Outcome::Accepted)));
+    [accepted.iter().sum(), sum(BYTES)]
 }
 
 fn sum(
