@@ -68,6 +68,7 @@ pub fn admit<'a>(raw: &'a RawEvent<'_>, door: &Door<'a>) -> Result<Stored<'a>, R
         props: raw.props.unwrap_or("").as_bytes(),
         bot: door.bot,
         time_replaced,
+        erased: false,
     })
 }
 

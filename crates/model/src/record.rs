@@ -3,8 +3,9 @@
 //! One entry of the log is one batch of one game. All numbers are little-endian.
 //!
 //! ```text
-//! batch:  version u8 = 1 or 2 | endpoint u8 | key class u8 | tallies u8 | game u32 | received ms i64
-//!         values u32         if version 2: values of a dimension that the game keeps per day
+//! batch:  version u8 = 1 to 3 | endpoint u8 | key class u8 | tallies u8 | game u32 | received ms i64
+//!         values u32         if version 2 or 3: values of a dimension that the game keeps per day
+//!         bytes u32          if version 3: what the batch was when it was accepted
 //!         then the events
 //!         then per tally: reason u8 | count u32
 //! event:  length of what follows u32 | flags u16 | time ms i64
@@ -20,6 +21,8 @@
 //!         props              if flag 9: the rest, JSON text
 //! ```
 //! Flag 10: the user agent is a known bot. Flag 11: the client's time was not believed, the time is that of receipt.
+//! Flag 15: erased. Player and anonymous are the numbers, u64, under which rollups know them; the id is masked, as in
+//! the set of ids; session and props are gone. A batch with such an event has version 3.
 //!
 //! What a game's settings mean for an event stands in the event: which properties are dimensions, and how many values
 //! of each are kept. So the log says the same whatever the settings are when it is read again.
@@ -27,10 +30,13 @@
 use crate::event::Dimension;
 use crate::limits::{DIMENSION_BYTES_MAX, VALUES_PER_DIMENSION};
 use crate::reject::{Outcome, Reject};
+use crate::rollup::hash_player;
 
 const VERSION: u8 = 1;
 /// With the number of values after the header.
 const VERSION_WITH_VALUES: u8 = 2;
+/// With that and its size before something was erased.
+const VERSION_ERASED: u8 = 3;
 const HEADER_BYTES: usize = 16;
 const TALLY_BYTES: usize = 5;
 
@@ -45,6 +51,7 @@ const TIME_REPLACED: u16 = 1 << 11;
 const HAS_VARIANT: u16 = 1 << 12;
 const HAS_DECLARED: u16 = 1 << 13;
 const HAS_ANONYMOUS: u16 = 1 << 14;
+const IS_ERASED: u16 = 1 << 15;
 
 /// Through which door a batch came. The numbers are stored and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -116,6 +123,40 @@ pub struct Stored<'a> {
     pub bot: bool,
     /// The client's time was not believed.
     pub time_replaced: bool,
+    /// Its player has been forgotten: what stands for ids here are numbers.
+    pub erased: bool,
+}
+
+impl Stored<'_> {
+    /// The number under which rollups know the player, in a game of this seed.
+    #[inline]
+    pub fn player_number(&self, seed: u64) -> u64 {
+        self.number(seed, self.player)
+    }
+
+    /// The number of the anonymous id.
+    pub fn anonymous_number(&self, seed: u64) -> u64 {
+        self.number(seed, self.anonymous)
+    }
+
+    #[inline]
+    fn number(&self, seed: u64, id: &[u8]) -> u64 {
+        match id.try_into() {
+            Ok(number) if self.erased => u64::from_le_bytes(number),
+            _ => hash_player(seed, id),
+        }
+    }
+}
+
+/// What of an event has to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gone {
+    /// Nothing.
+    Nothing,
+    /// All that says who it was.
+    Player,
+    /// The anonymous id, which is not the player's.
+    Anonymous,
 }
 
 /// Values of declared dimensions, each with the number of its dimension, as they are stored.
@@ -190,7 +231,9 @@ impl BatchBuilder {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&[0; 6]);
         self.bytes.extend_from_slice(&event.ts_ms.to_le_bytes());
-        let mut flags = (event.bot as u16 * IS_BOT) | (event.time_replaced as u16 * TIME_REPLACED);
+        let mut flags = (event.bot as u16 * IS_BOT)
+            | (event.time_replaced as u16 * TIME_REPLACED)
+            | (event.erased as u16 * IS_ERASED);
         if let Some(id) = event.id {
             flags |= HAS_ID;
             self.bytes.extend_from_slice(&id.to_le_bytes());
@@ -264,6 +307,8 @@ pub struct Batch<'a> {
     pub received_ms: i64,
     /// Values of a dimension that the game keeps per day.
     pub values_max: u32,
+    /// Its size when it was accepted.
+    pub bytes: u32,
     tallies: &'a [u8],
     events: &'a [u8],
 }
@@ -272,15 +317,17 @@ impl<'a> Batch<'a> {
     /// Reads the header. The events are read as they are iterated.
     pub fn read(bytes: &'a [u8]) -> Result<Batch<'a>, NotABatch> {
         let header: &[u8; HEADER_BYTES] = bytes.first_chunk().ok_or(NotABatch("it is too short"))?;
-        let rest = &bytes[HEADER_BYTES..];
-        let (values_max, rest) = match header[0] {
-            VERSION => (VALUES_PER_DIMENSION, rest),
-            VERSION_WITH_VALUES => {
-                let (values_max, rest) = rest.split_first_chunk().ok_or(NotABatch("it is too short"))?;
-                (u32::from_le_bytes(*values_max), rest)
+        let mut rest = &bytes[HEADER_BYTES..];
+        let (mut values_max, mut size) = (VALUES_PER_DIMENSION, bytes.len() as u32);
+        if !(VERSION..=VERSION_ERASED).contains(&header[0]) {
+            return Err(NotABatch("its version is not known"));
+        }
+        for (since, number) in [(VERSION_WITH_VALUES, &mut values_max), (VERSION_ERASED, &mut size)] {
+            if header[0] >= since {
+                let (head, after) = rest.split_first_chunk().ok_or(NotABatch("it is too short"))?;
+                (*number, rest) = (u32::from_le_bytes(*head), after);
             }
-            _ => return Err(NotABatch("its version is not known")),
-        };
+        }
         let events = rest.len().checked_sub(header[3] as usize * TALLY_BYTES);
         let (events, tallies) = rest.split_at(events.ok_or(NotABatch("its tallies are cut off"))?);
         Ok(Batch {
@@ -289,6 +336,7 @@ impl<'a> Batch<'a> {
             game: u32::from_le_bytes([header[4], header[5], header[6], header[7]]),
             received_ms: i64::from_le_bytes(*header.last_chunk().expect("a header has 16 bytes")),
             values_max,
+            bytes: size,
             tallies,
             events,
         })
@@ -325,6 +373,46 @@ impl<'a> Batch<'a> {
             index += 1;
         }
         batch.finish(&tallies)
+    }
+
+    /// The same batch without what has to go: as many events, which rollups count as before. `masked` gives what is kept
+    /// of an id, if anything. What was erased before stays so.
+    pub fn erased(
+        &self,
+        seed: u64,
+        gone: impl Fn(&Stored<'a>) -> Gone,
+        masked: impl Fn(u128) -> Option<u128>,
+    ) -> Vec<u8> {
+        let capacity = self.events.len() + HEADER_BYTES;
+        let mut batch = BatchBuilder::new(self.endpoint, self.class, self.game, self.received_ms, capacity);
+        batch.bytes[0] = VERSION_ERASED;
+        batch.bytes.extend_from_slice(&self.values_max.to_le_bytes());
+        batch.bytes.extend_from_slice(&self.bytes.to_le_bytes());
+        for event in self.events() {
+            let number = |id: &[u8], number: u64| {
+                if id.is_empty() { Vec::new() } else { number.to_le_bytes().to_vec() }
+            };
+            match gone(&event) {
+                Gone::Player if !event.erased => {
+                    let player = number(event.player, event.player_number(seed));
+                    let anonymous = number(event.anonymous, event.anonymous_number(seed));
+                    let id = event.id.and_then(&masked);
+                    let (player, anonymous) = (player.as_slice(), anonymous.as_slice());
+                    batch.push(&Stored {
+                        id,
+                        player,
+                        anonymous,
+                        session: &[],
+                        props: &[],
+                        erased: true,
+                        ..event
+                    });
+                }
+                Gone::Anonymous => batch.push(&Stored { anonymous: &[], ..event }),
+                Gone::Player | Gone::Nothing => batch.push(&event),
+            }
+        }
+        batch.finish(&self.tallies().collect::<Vec<_>>()).0
     }
 
     /// The sum over one outcome of the refused.
@@ -391,6 +479,7 @@ impl<'a> Fields<'a> {
             props: if flags & HAS_PROPS != 0 { self.rest } else { &[] },
             bot: flags & IS_BOT != 0,
             time_replaced: flags & TIME_REPLACED != 0,
+            erased: flags & IS_ERASED != 0,
         })
     }
 
@@ -455,6 +544,7 @@ mod tests {
                 props: text(8),
                 bot: self.bot,
                 time_replaced: self.time_replaced,
+                erased: false,
             }
         }
     }
@@ -518,6 +608,50 @@ mod tests {
             let kept = events.iter().enumerate().filter(|(index, _)| keep[*index]);
             let expected: Vec<Stored> = kept.map(|(_, event)| event.stored()).collect();
             prop_assert_eq!(batch.events().collect::<Vec<_>>(), expected);
+        }
+
+        #[test]
+        fn of_an_erased_player_the_number_is_left_and_what_is_counted(
+            events in prop::collection::vec(event(), 0..8),
+            gone in prop::collection::vec(0..3u8, 8..=8),
+            seed: u64, mask: Option<u128>,
+        ) {
+            let (bytes, _) = build(&events);
+            let batch = Batch::read(&bytes).unwrap();
+            let whole: Vec<Stored> = batch.events().collect();
+            let what = |event: &Stored| {
+                let at = whole.iter().position(|it| it == event).unwrap();
+                [Gone::Nothing, Gone::Player, Gone::Anonymous][usize::from(gone[at])]
+            };
+            let masked = |id| Some(id ^ mask?);
+            let erased = batch.erased(seed, what, masked);
+            let again = Batch::read(&erased).unwrap();
+            prop_assert_eq!((again.bytes, again.values_max), (bytes.len() as u32, batch.values_max));
+            prop_assert_eq!(again.tallies().collect::<Vec<_>>(), batch.tallies().collect::<Vec<_>>());
+            prop_assert_eq!(again.events().count(), whole.len());
+            for (event, before) in again.events().zip(&whole) {
+                prop_assert_eq!(event.player_number(seed), before.player_number(seed));
+                prop_assert_eq!(event.player.is_empty(), before.player.is_empty());
+                match what(before) {
+                    Gone::Nothing => prop_assert_eq!(&event, before),
+                    Gone::Anonymous => prop_assert_eq!(event, Stored { anonymous: &[], ..*before }),
+                    Gone::Player => {
+                        prop_assert_eq!(event.anonymous_number(seed), before.anonymous_number(seed));
+                        let Stored { player, anonymous, .. } = event;
+                        let id = before.id.and_then(masked);
+                        let left = Stored {
+                            id, player, anonymous, session: &[], props: &[], erased: true, ..*before
+                        };
+                        prop_assert_eq!(event, left);
+                    }
+                }
+            }
+            let twice = again.erased(seed, |_| Gone::Player, |_| None);
+            let once_and_all = batch.erased(seed, |_| Gone::Player, |_| None);
+            let (twice, all) = (Batch::read(&twice).unwrap(), Batch::read(&once_and_all).unwrap());
+            for (twice, all) in twice.events().zip(all.events()) {
+                prop_assert_eq!((twice.player, twice.session, twice.props), (all.player, all.session, all.props));
+            }
         }
 
         #[test]
