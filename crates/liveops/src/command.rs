@@ -106,7 +106,7 @@ pub struct CommandRef<'a> {
 /// The bytes are not a command of a version this program knows.
 #[derive(Debug, thiserror::Error)]
 #[error("log entry is not a command: {0}")]
-pub struct BadCommand(String);
+pub struct BadCommand(pub(crate) String);
 
 /// The bytes of a log entry.
 pub fn encode(command: &CommandRef<'_>) -> Vec<u8> {
@@ -128,23 +128,36 @@ pub fn encode(command: &CommandRef<'_>) -> Vec<u8> {
     bytes
 }
 
+/// An entry before its JSON is read.
+pub(crate) struct Parts<'a> {
+    pub(crate) game: u32,
+    received_ms: i64,
+    pub(crate) json: &'a [u8],
+    blob: &'a [u8],
+}
+
+/// Takes an entry apart.
+pub(crate) fn parts(bytes: &[u8]) -> Result<Parts<'_>, BadCommand> {
+    let bad = |why: &str| BadCommand(why.to_owned());
+    let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or_else(|| bad("it is too short"))?;
+    if header[0] != VERSION {
+        return Err(bad("its version is not known"));
+    }
+    let word = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+    let (json, blob) = rest.split_at_checked(word(16) as usize).ok_or_else(|| bad("it is cut off"))?;
+    let received_ms = i64::from(word(8)) | i64::from(word(12)) << 32;
+    Ok(Parts { game: word(4), received_ms, json, blob })
+}
+
 impl<'a> CommandRef<'a> {
     /// Reads an entry of the log.
     pub fn read(bytes: &'a [u8]) -> Result<CommandRef<'a>, BadCommand> {
-        let bad = |why: &str| BadCommand(why.to_owned());
-        let (header, rest) =
-            bytes.split_first_chunk::<HEADER_BYTES>().ok_or_else(|| bad("it is too short"))?;
-        if header[0] != VERSION {
-            return Err(bad("its version is not known"));
-        }
-        let word =
-            |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-        let (json, blob) = rest.split_at_checked(word(16) as usize).ok_or_else(|| bad("it is cut off"))?;
+        let Parts { game, received_ms, json, blob } = parts(bytes)?;
         let envelope: Envelope<'_> =
             serde_json::from_slice(json).map_err(|error| BadCommand(error.to_string()))?;
         Ok(CommandRef {
-            game: word(4),
-            received_ms: i64::from(word(8)) | i64::from(word(12)) << 32,
+            game,
+            received_ms,
             by: envelope.by.into_owned(),
             tz: envelope.tz.into_owned(),
             idempotency: envelope.idempotency.map(Cow::into_owned),

@@ -74,6 +74,19 @@ impl LiveOps {
         self.game(game).write().event(At { offset, ms: event.ts_ms }, event);
     }
 
+    /// Takes note that an anonymous id was found to be a player's. Called for every event that says so, in log order.
+    pub fn linked(&self, game: u32, anonymous: &[u8], player: &[u8]) {
+        let (anonymous, player) = (String::from_utf8_lossy(anonymous), String::from_utf8_lossy(player));
+        self.game(game).write().linked(&anonymous, &player);
+    }
+
+    /// The games in which something is to be erased.
+    pub fn erasing(&self) -> Vec<u32> {
+        let games = self.games.read();
+        let erasing = games.iter().filter(|(_, game)| game.read().players.is_erasing());
+        erasing.map(|(number, _)| *number).collect()
+    }
+
     /// The records that changed since the last call, for the next checkpoint.
     pub fn changes(&self) -> Vec<Write> {
         let games: Vec<_> =

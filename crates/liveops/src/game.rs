@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use model::ports::counters::StoreError;
 use model::ports::records::{Records, Write};
 use model::record::Stored;
+use serde_json::{Value, json};
 
 use crate::boards::Boards;
 use crate::command::{By, Command};
@@ -50,6 +52,8 @@ pub enum Touched {
     Posted(String),
     /// Whom this player follows.
     Follows(String),
+    /// All of one player, under these ids, is to be forgotten.
+    Erased(Vec<String>),
 }
 
 /// All of one game.
@@ -65,9 +69,9 @@ pub struct Game {
     pub feed: Feed,
     /// Surveys.
     pub surveys: Surveys,
-    /// Sessions of players, bans.
+    /// Sessions of players, erasures.
     pub players: Players,
-    answers: Answers,
+    pub(crate) answers: Answers,
 }
 
 /// The numbers under which subjects are stored. Never reused.
@@ -81,12 +85,14 @@ const PLAYERS: u8 = 6;
 /// From here on: blobs, which are not read at start.
 const LEVEL_BLOBS: u8 = 128;
 const FEED_BLOBS: u8 = 129;
+const PLAYER_BLOBS: u8 = 130;
 
 impl Game {
     pub(crate) fn new(number: u32, records: &Arc<dyn Records>) -> Game {
         let mut game = Game::default();
         game.levels.blobs().open(number, LEVEL_BLOBS, Arc::clone(records));
         game.feed.blobs().open(number, FEED_BLOBS, Arc::clone(records));
+        game.players.blobs().open(number, PLAYER_BLOBS, Arc::clone(records));
         game
     }
 
@@ -128,6 +134,7 @@ impl Game {
         self.players.changes(&mut Changes::new(number, PLAYERS, writes));
         self.levels.blobs().changes(writes);
         self.feed.blobs().changes(writes);
+        self.players.blobs().changes(writes);
     }
 
     /// Decides a command. Refused, it changes nothing.
@@ -161,6 +168,30 @@ impl Game {
             Command::Surveys(command) => self.apply_surveys(context, command),
             Command::Players(command) => self.apply_players(context, command),
         }
+    }
+
+    /// Forgets a player. What rollups count stays counted.
+    pub(crate) fn erase_player(&mut self, player: &str) {
+        self.levels.erase_player(player);
+        self.feed.erase_player(player);
+        self.surveys.erase_player(player);
+        self.players.erase_player(player);
+        self.answers.erase_player(player);
+    }
+
+    /// All that is known of a player under one id, by subject.
+    pub fn export_player(&self, player: &str) -> Result<Value, StoreError> {
+        Ok(json!({
+            "levels": self.levels.export_player(player)?,
+            "feed": self.feed.export_player(player)?,
+            "surveys": self.surveys.export_player(player),
+            "sessions": self.players.export_player(player),
+        }))
+    }
+
+    /// Takes note that an anonymous id was found to be a player's.
+    pub(crate) fn linked(&mut self, anonymous: &str, player: &str) {
+        self.players.linked(anonymous, player);
     }
 
     /// Takes note of an accepted event of those in [`crate::LiveOps::is_wanted`].

@@ -5,11 +5,14 @@ use std::collections::VecDeque;
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
+use crate::players::is_mentioned;
 use crate::subject::{Changes, Damaged, Subject};
 use crate::{Answer, Idempotency, Refusal};
 
 /// For so long a key is remembered.
 const WINDOW_MS: i64 = 24 * 3600 * 1000;
+/// An id of so many bytes is hardly found in a key that has nothing to do with it.
+const WORD_BYTES_MIN: usize = 6;
 /// Keys remembered per game; beyond it the oldest is forgotten early.
 const KEYS_MAX: usize = 100_000;
 
@@ -45,6 +48,26 @@ impl Answers {
         self.order.push_back((now_ms, asked.key.clone()));
         self.changed.push(asked.key.clone());
         self.known.insert(asked.key, remembered);
+    }
+
+    /// Forgets what was answered about a player. The keys are the clients' own: one that holds the player's id goes, too.
+    pub(crate) fn erase_player(&mut self, player: &str) {
+        let names = |text: &str| text == player;
+        // A short id stands in many keys by chance.
+        let is_named = |key: &str| {
+            key.contains(player)
+                && (player.len() >= WORD_BYTES_MIN || key.split(|it: char| !it.is_alphanumeric()).any(names))
+        };
+        let is_about = |(key, it): (&String, &Remembered)| {
+            is_named(key) || it.outcome.as_ref().is_ok_and(|answer| is_mentioned(&answer.json, &names))
+        };
+        let gone: Vec<String> = self.known.iter().filter(|it| is_about(*it)).map(|it| it.0.clone()).collect();
+        for key in gone {
+            self.known.remove(&key);
+            self.changed.push(key);
+        }
+        let known = &self.known;
+        self.order.retain(|(at_ms, key)| known.get(key).is_some_and(|it| it.at_ms == *at_ms));
     }
 
     fn forget(&mut self, now_ms: i64) {

@@ -1,15 +1,27 @@
-//! Players' sessions: who may act for whom, for a quarter of an hour; and the nonces that make a signature good once.
+//! Players: sessions, which say who may act for whom, for a quarter of an hour; the nonces that make a signature good
+//! once; and how a player is forgotten.
+
+mod aliases;
+mod erasures;
+mod mentions;
 
 use std::collections::VecDeque;
 
 use hashbrown::{HashMap, HashSet};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
+use self::aliases::Aliases;
+use self::erasures::Receipts;
 use crate::command::Signed;
 use crate::game::{At, Context, Game};
 use crate::names::{check_player, check_text};
 use crate::subject::{Changes, Damaged, Subject};
 use crate::{Answer, Kind, Refusal};
+
+pub use self::aliases::Link;
+pub use self::erasures::{Erasure, Found, Receipt, Stage};
+pub use self::mentions::{Traces, game_of, is_mentioned};
 
 /// How long a session lives.
 pub const SESSION_MS: i64 = 15 * 60 * 1000;
@@ -34,6 +46,33 @@ pub enum Command {
         #[serde(default)]
         name: String,
     },
+    /// Forgets a player. Drawn at the door: the receipt; found there: the player's other ids.
+    Erase {
+        /// The receipt.
+        receipt: String,
+        /// Whom.
+        player: String,
+        /// Links that make other ids the player's, each from an anonymous id to another id.
+        #[serde(default)]
+        links: Vec<Link>,
+    },
+    /// The log holds nothing of the player any more, so the ids are no longer needed.
+    Erased {
+        /// The receipt.
+        receipt: String,
+        /// What was found there.
+        found: Found,
+    },
+    /// No file holds anything of the player any more.
+    Purged {
+        /// The receipt.
+        receipt: String,
+    },
+    /// All that is known of a player was given out.
+    Exported {
+        /// Drawn at the door.
+        receipt: String,
+    },
 }
 
 /// A player's session.
@@ -54,7 +93,7 @@ impl Session {
     }
 }
 
-/// Open sessions and used nonces.
+/// Open sessions, used nonces, erasures.
 #[derive(Default)]
 pub struct Players {
     sessions: HashMap<String, Session>,
@@ -64,6 +103,8 @@ pub struct Players {
     /// Nonces by the time they were used, oldest first.
     used: VecDeque<(i64, String)>,
     changed: Vec<Vec<u8>>,
+    aliases: Aliases,
+    receipts: Receipts,
 }
 
 impl Players {
@@ -129,6 +170,22 @@ impl Players {
             self.sessions.remove(id);
         }
         self.opened.retain(|(_, id)| !ids.contains(id));
+        let is_of = |nonce: &str| nonce.split_once('/').is_some_and(|(id, _)| ids.iter().any(|it| it == id));
+        for (_, nonce) in self.used.iter().filter(|(_, nonce)| is_of(nonce)) {
+            self.changed.push([b"n/", nonce.as_bytes()].concat());
+            self.nonces.remove(nonce);
+        }
+        self.used.retain(|(_, nonce)| !is_of(nonce));
+    }
+
+    /// The player's open sessions, as JSON.
+    pub fn export_player(&self, player: &str) -> Value {
+        let mut sessions: Vec<_> = self.sessions.iter().filter(|(_, it)| it.player == player).collect();
+        sessions.sort_unstable_by_key(|(id, session)| (session.started_ms, *id));
+        let told = sessions.into_iter().map(
+            |(id, session)| json!({ "session": id, "name": session.name, "started_ms": session.started_ms }),
+        );
+        told.collect()
     }
 }
 
@@ -155,6 +212,10 @@ impl Game {
             Command::OpenSession { session, player, name } => {
                 self.players.open(context.at, session, player, name)
             }
+            Command::Erase { receipt, player, links } => self.erase(context, receipt, &player, &links),
+            Command::Erased { receipt, found } => self.erased(&receipt, found),
+            Command::Purged { receipt } => self.players.receipts.purged(&receipt, context.at.ms),
+            Command::Exported { receipt } => self.players.receipts.exported(receipt, context.at.ms),
         }
     }
 }
@@ -172,6 +233,7 @@ impl Subject for Players {
                 self.used.push_back((serde_json::from_slice(value)?, nonce.to_owned()));
                 self.nonces.insert(nonce.to_owned());
             }
+            Some(("e", receipt)) => self.receipts.restore(receipt, value)?,
             _ => return Err(Damaged(format!("there is no record `{key}` of players"))),
         }
         Ok(())
@@ -183,6 +245,7 @@ impl Subject for Players {
     }
 
     fn changes(&mut self, changes: &mut Changes<'_>) {
+        self.receipts.changes(changes);
         let used: HashMap<&str, i64> = self.used.iter().map(|(at_ms, nonce)| (&**nonce, *at_ms)).collect();
         for key in self.changed.drain(..) {
             let (kind, id) = key.split_at(2);

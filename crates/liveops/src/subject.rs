@@ -1,5 +1,6 @@
 //! What every part of live-ops does with the store.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -97,6 +98,25 @@ impl Blobs {
         }
         let Some(records) = &self.records else { return Ok(None) };
         Ok(records.record(&[self.prefix.as_slice(), key].concat())?.map(Arc::from))
+    }
+
+    /// The keys that begin with `prefix`, in order. Reads the store.
+    pub fn keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StoreError> {
+        let mut keys: BTreeSet<Vec<u8>> = BTreeSet::new();
+        if let Some(records) = &self.records {
+            let stored = [self.prefix.as_slice(), prefix].concat();
+            records.records(&stored, &mut |key, _| {
+                keys.insert(key[self.prefix.len()..].to_vec());
+            })?;
+        }
+        for (key, value) in self.being_written.iter().chain(&self.new).filter(|it| it.0.starts_with(prefix)) {
+            if value.is_some() {
+                keys.insert(key.clone())
+            } else {
+                keys.remove(key)
+            };
+        }
+        Ok(keys.into_iter().collect())
     }
 
     /// Puts what changed since the last call. A checkpoint is taken only after the one before is in the store, so what
