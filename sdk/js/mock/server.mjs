@@ -4,7 +4,7 @@
  */
 import { createReadStream, existsSync, statSync } from 'node:fs'
 import { createServer } from 'node:http'
-import { extname, join, normalize } from 'node:path'
+import { extname, join, normalize, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { Game, Refusal } from './game.mjs'
 
@@ -137,8 +137,9 @@ function file({ folders, response, url }) {
   for (const [start, folder] of Object.entries(folders)) {
     if (!url.pathname.startsWith(start)) continue
     if (typeof folder === 'object') return json(response, folder)
-    const path = join(folder, normalize(url.pathname.slice(start.length)) || 'index.html')
-    const found = path.startsWith(folder) && [path, join(path, 'index.html')].find((one) => existsSync(one) && statSync(one).isFile())
+    const root = resolve(folder)
+    const path = join(root, normalize('/' + url.pathname.slice(start.length)))
+    const found = [path, join(path, 'index.html')].find((one) => existsSync(one) && statSync(one).isFile())
     if (found) return createReadStream(found).pipe(response.setHeader('Content-Type', TYPES[extname(found)] ?? 'text/plain'))
   }
   throw new Refusal(404, 'not_found')

@@ -144,7 +144,7 @@ export class Playmeter<V extends Variables = Variables> {
 
   #follow(page: Document): void {
     const { signal } = this.#closing
-    const seen = () => (page.hidden ? this.#queue.beacon() : this.#queue.wake())
+    const seen = () => (page.hidden ? this.#queue.leave() : this.#queue.wake())
     page.addEventListener('visibilitychange', seen, { signal })
     addEventListener('online', () => this.#queue.wake(), { signal })
     addEventListener(
@@ -152,7 +152,7 @@ export class Playmeter<V extends Variables = Variables> {
       ({ persisted }) => {
         // A page that is kept may come back as if nothing had been.
         if (!persisted) this.#end()
-        this.#queue.beacon()
+        this.#queue.leave()
       },
       { signal },
     )

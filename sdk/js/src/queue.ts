@@ -5,6 +5,7 @@
  */
 import { backOffMs, EventsLost, type Loss, mayRetry, PlaymeterError } from './errors.js'
 import type { Http } from './http.js'
+import { recall, remember } from './remember.js'
 import { IndexedStore, MemoryStore, type Row, type Store } from './store.js'
 import type { Options } from './types.js'
 
@@ -25,6 +26,8 @@ export class Queue {
   #store: Promise<Store>
   /** Events of this tab that no request carries yet: a beacon takes them when the page is hidden. */
   readonly #fresh = new Map<string, string>()
+  /** Events that the store has not confirmed: a tab that closes now would take them with it. */
+  readonly #unwritten = new Map<string, string>()
   #writing: Promise<unknown> = Promise.resolve()
   #sending: Promise<void> | undefined
   #again = false
@@ -39,6 +42,9 @@ export class Queue {
     this.#interval_ms = flush_interval_ms
     this.#onError = onError ?? console.warn
     this.#store = IndexedStore.open(name, this.#max).catch(() => new MemoryStore(this.#max))
+    const left: Row[] = recall(name) ?? []
+    remember(name, [])
+    left.forEach(([id, text]) => this.#write(id, text))
   }
 
   /** Takes an event; what is not JSON or too large is reported as lost. */
@@ -51,9 +57,17 @@ export class Queue {
       return this.#lost('invalid', 1, cause)
     }
     this.#fresh.set(id, text)
-    const written = this.#use((store) => store.add([id, text])).then((n) => this.#lost('queue_full', n))
-    this.#writing = Promise.all([this.#writing, written])
+    this.#write(id, text)
     this.later(this.#interval_ms)
+  }
+
+  #write(id: string, text: string): void {
+    this.#unwritten.set(id, text)
+    const written = this.#use((store) => store.add([id, text])).then((lost) => {
+      this.#unwritten.delete(id)
+      this.#lost('queue_full', lost)
+    })
+    this.#writing = Promise.all([this.#writing, written])
   }
 
   /** Sends soon; an earlier appointment stands. */
@@ -75,8 +89,12 @@ export class Queue {
     return (this.#sending ??= this.#run().finally(() => (this.#sending = undefined)))
   }
 
-  /** Hands this tab's unsent events to the browser, synchronously. They stay in the queue: ids make the second time harmless. */
-  beacon(): void {
+  /**
+   * The page may be gone in a moment: hands this tab's unsent events to the browser, synchronously. They
+   * stay in the queue, in `localStorage` where the store is too slow: ids make the second time harmless.
+   */
+  leave(): void {
+    if (this.#unwritten.size) remember(this.#name, [...(recall(this.#name) ?? []), ...this.#unwritten])
     while (this.#fresh.size) {
       const rows = batch([...this.#fresh])
       if (!navigator.sendBeacon?.(this.#http.url(PATH), body(rows))) return

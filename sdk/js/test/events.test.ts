@@ -187,3 +187,16 @@ test('a player who says who he is keeps what he did before', async () => {
   const said = mock.game.events.map(({ event, player, props }: any) => [event, player, props])
   expect(said).toEqual([['jump', before, undefined], ['$identify', 'ann', { anonymous: before }], ['fall', 'ann', undefined]])
 })
+
+test('what a page left in a hurry is sent by the next one, once', async () => {
+  const mock = await server()
+  const left = [['id-1', '{"event":"jump","id":"id-1"}'], ['id-2', '{"event":"fall","id":"id-2"}']]
+  const place = `playmeter:${mock.url}:pm_pk_test`
+  const values = new Map([[place, JSON.stringify(left)]])
+  vi.stubGlobal('localStorage', { getItem: (name: string) => values.get(name) ?? null, setItem: (name: string, value: string) => values.set(name, value) })
+  client(mock.url)
+  await until(() => mock.game.events.length === 2)
+  await client(mock.url).flush()
+  vi.unstubAllGlobals()
+  expect([names(mock), mock.game.duplicates]).toEqual([['jump', 'fall'], 0])
+})

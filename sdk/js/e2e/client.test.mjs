@@ -1,0 +1,171 @@
+/** The client in a real browser: what only a browser can show. */
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { PARAMETERS, program } from '../test/readme.mjs'
+import { chooseServer, pause, startBrowser, startPages, until } from './world.mjs'
+
+/** From the write of a variable until a game has it. */
+const SEEN_WITHIN_MS = 1_000
+const NEVER_MS = 1e9
+
+let browser
+let pages
+let server
+/** Event names and ids of this run alone. */
+const run = Date.now().toString(36)
+
+before(async () => {
+  ;[browser, pages, server] = await Promise.all([startBrowser(), startPages(), chooseServer()])
+})
+
+after(async () => {
+  await browser?.close()
+  pages?.close()
+  server?.close()
+})
+
+test('a tab that was offline and closed loses no event: the next one sends them', async () => {
+  const name = `offline_${run}`
+  const context = await browser.newContext()
+  const page = await open(context, { flush_interval_ms: 50 })
+  await context.setOffline(true)
+  await page.evaluate((name) => {
+    for (let n = 0; n < 40; n++) game.track(name, { value: n })
+  }, name)
+  await page.close()
+  assert.equal(await server.counted(name), 0)
+  await context.setOffline(false)
+  await open(context)
+  await until(async () => (await server.counted(name)) === 40)
+  await context.close()
+})
+
+test('a tab that is closed at once has sent, or leaves behind, every event', async () => {
+  const name = `closed_${run}`
+  const context = await browser.newContext()
+  for (let tab = 0; tab < 5; tab++) {
+    const page = await open(context, { flush_interval_ms: [0, 1, 5, 20, NEVER_MS][tab] })
+    await page.evaluate((name) => {
+      for (let n = 0; n < 20; n++) game.track(name, { value: n })
+    }, name)
+    await page.close()
+  }
+  await open(context)
+  await until(async () => (await server.counted(name)) === 100)
+  await pause(500)
+  assert.equal(await server.counted(name), 100)
+  await context.close()
+})
+
+test('two tabs do not send the same events twice', async () => {
+  const name = `two_${run}`
+  const context = await browser.newContext()
+  const tabs = await Promise.all([1, 2].map(() => open(context, { flush_interval_ms: NEVER_MS, sessions: false })))
+  const before = await server.duplicates()
+  await Promise.all(
+    tabs.map((tab) =>
+      tab.evaluate(async (name) => {
+        for (let n = 0; n < 500; n++) game.track(name, { value: n, props: { text: 'x'.repeat(200) } })
+        await game.flush()
+      }, name),
+    ),
+  )
+  assert.equal(await server.counted(name), 1_000)
+  assert.equal(await server.duplicates(), before)
+  await context.close()
+})
+
+test('a page that is left hands its last events to a beacon, the end of its session among them', async () => {
+  const name = `left_${run}`
+  const context = await browser.newContext()
+  const page = await open(context, { flush_interval_ms: NEVER_MS })
+  const ends = await server.counted('$session_end')
+  await page.evaluate((name) => game.track(name), name)
+  await page.goto('about:blank')
+  await until(async () => (await server.counted(name)) === 1)
+  await until(async () => (await server.counted('$session_end')) > ends)
+  await context.close()
+})
+
+test('a variable changed in one window is seen in the others within a second', async () => {
+  const name = `speed_${run}`
+  await server.setVar(name, 1)
+  const windows = await Promise.all([1, 2].map(async () => open(await browser.newContext())))
+  for (const page of windows) {
+    await page.evaluate((name) => {
+      globalThis.seen = []
+      game.vars.watch(name, (value) => seen.push(value))
+    }, name)
+    await page.waitForFunction(() => seen.at(-1) === 1)
+  }
+  const changed = Date.now()
+  await server.setVar(name, 2)
+  await Promise.all(windows.map((page) => page.waitForFunction(() => seen.at(-1) === 2, undefined, { polling: 20 })))
+  assert.ok(Date.now() - changed < SEEN_WITHIN_MS, `${Date.now() - changed} ms`)
+  assert.deepEqual(await windows[0].evaluate(() => seen.filter((value) => value)), [1, 2])
+  await Promise.all(windows.map((page) => page.context().close()))
+})
+
+test('the last known variables are there offline, after the page was opened again', async () => {
+  const name = `sky_${run}`
+  await server.setVar(name, 'red')
+  const context = await browser.newContext()
+  const page = await open(context)
+  assert.equal(await page.evaluate(() => game.vars.load()), true)
+  const again = await open(context, { defaults: { [name]: 'blue' } })
+  await context.setOffline(true)
+  assert.deepEqual(await again.evaluate(async (name) => [await game.vars.load(), game.vars.get(name)], name), [false, 'red'])
+  await context.close()
+})
+
+for (const kind of ['secure', 'insecure']) {
+  test(`a score from a page in ${kind === 'secure' ? 'a secure' : 'an insecure'} context is signed and on the board`, async () => {
+    const table = `stars_${kind}_${run}`
+    const context = await browser.newContext()
+    const address = kind === 'secure' ? pages.url : pages.insecureUrl
+    const page = await open(context, { name: 'Brave Otter' }, address)
+    assert.equal(await page.evaluate(() => isSecureContext), kind === 'secure')
+    const rows = await page.evaluate(async (table) => {
+      await game.board(table).submit(7)
+      return (await game.board(table).list()).rows
+    }, table)
+    assert.deepEqual(rows.map(({ name, score, rank }) => [name, score, rank]), [['Brave Otter', 7, 1]])
+    await context.close()
+  })
+}
+
+test('the examples of the README do what they say', async () => {
+  await server.addAchievement('first-jump')
+  const context = await browser.newContext()
+  const page = await open(context, { sessions: false })
+  const code = program({ url: server.url, key: server.key })
+  const said = await page.evaluate(
+    async ([parameters, code]) => {
+      const words = []
+      const AsyncFunction = (async () => {}).constructor
+      await new AsyncFunction(...parameters, code)(Playmeter, playmeterSha256, { log: (...said) => words.push(said) })
+      return words
+    },
+    [PARAMETERS, code],
+  )
+  assert.deepEqual(said.filter(([word]) => word !== 'speed is').at(-1), ['not_found', 404])
+  assert.ok(said.some((words) => words.includes('Brave Otter') && words.includes(120)))
+  await context.close()
+})
+
+/** Opens the game's page and makes its client, `game`. Whatever it complains of fails the test. */
+async function open(context, options = {}, address = pages.url) {
+  const page = await context.newPage()
+  page.on('pageerror', (error) => assert.fail(error))
+  await page.goto(address)
+  await page.evaluate(
+    (options) => {
+      const onError = (error) => {
+        throw error
+      }
+      globalThis.game = new Playmeter({ onError, sha256: playmeterSha256, ...options })
+    },
+    { url: server.url, key: server.key, ...options },
+  )
+  return page
+}
