@@ -7,7 +7,7 @@ DATA ?= data
 CARGO ?= cargo
 BINARY := target/release/playmeter
 
-.PHONY: help run build web geo test test-rust test-web test-torture lint bench torture tools clean
+.PHONY: help run build web letters sdk geo test test-rust test-web test-torture lint bench torture tools clean
 
 help: ## Say what there is.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -15,7 +15,7 @@ help: ## Say what there is.
 run: build ## Build and serve on 127.0.0.1:8080 with a demo game.
 	$(BINARY) serve --data $(DATA) --listen $(LISTEN) --demo
 
-build: web geo ## Build the program.
+build: web letters geo ## Build the program.
 	$(CARGO) build --release --locked --bin playmeter
 
 $(BINARY):
@@ -30,6 +30,24 @@ web/node_modules/.package-lock.json: web/package.json web/package-lock.json
 web/dist/index.html: web/node_modules/.package-lock.json $(shell find web/src web/index.html web/vite.config.ts 2>/dev/null)
 	cd web && npm run build
 
+letters: examples/letters/dist/index.html ## Build the demo game.
+
+examples/letters/node_modules/.package-lock.json: examples/letters/package.json examples/letters/package-lock.json
+	cd examples/letters && PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 npm ci --no-fund --no-audit
+	@touch $@
+
+examples/letters/dist/index.html: examples/letters/node_modules/.package-lock.json $(shell find examples/letters/src examples/letters/public examples/letters/index.html examples/letters/vite.config.ts sdk/js/src 2>/dev/null)
+	cd examples/letters && npm run build
+
+sdk: sdk/js/dist/playmeter.js ## Build the JavaScript client.
+
+sdk/js/node_modules/.package-lock.json: sdk/js/package.json sdk/js/package-lock.json
+	cd sdk/js && PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 npm ci --no-fund --no-audit
+	@touch $@
+
+sdk/js/dist/playmeter.js: sdk/js/node_modules/.package-lock.json $(shell find sdk/js/src sdk/js/build.mjs 2>/dev/null)
+	cd sdk/js && npm run build
+
 geo: geo/node_modules/.package-lock.json ## Fetch the table of countries.
 
 geo/node_modules/.package-lock.json: geo/package.json geo/package-lock.json
@@ -41,7 +59,7 @@ test: test-rust ## Run every test; installs what it needs.
 	$(MAKE) test-torture test-web
 	@echo "all tests passed"
 
-test-rust: web geo
+test-rust: web letters geo
 	$(CARGO) test --release --locked --workspace
 
 test-torture: | $(BINARY)
@@ -49,14 +67,18 @@ test-torture: | $(BINARY)
 	python3 torture/kill.py --binary $(BINARY) --cycles 20 --seconds-max 1.0
 	python3 torture/plants.py
 
-test-web: tools | $(BINARY)
+test-web: tools sdk letters | $(BINARY)
 	cd web && npm run check && npm test && npm run size
+	cd sdk/js && npm run check && npm test && npm run size
+	cd examples/letters && npm run check && npm test
 	scripts/with-server $(BINARY) -- npm --prefix web run e2e
+	scripts/with-server $(BINARY) -- npm --prefix sdk/js run e2e
+	scripts/with-server $(BINARY) -- npm --prefix examples/letters run e2e
 
 tools: ## Install Debian packages that the tests use, where they are missing.
 	@scripts/tools
 
-lint: web geo ## Formatting, lints, licences and advisories.
+lint: web letters geo ## Formatting, lints, licences and advisories.
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --locked --workspace --all-targets -- -D warnings
 	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny
@@ -72,4 +94,4 @@ torture: build ## The long versions of the crash tests.
 
 clean: ## Remove what was built, not the data.
 	$(CARGO) clean
-	rm -rf web/dist web/node_modules geo/node_modules
+	rm -rf web/dist web/node_modules geo/node_modules sdk/js/dist sdk/js/node_modules examples/letters/dist examples/letters/node_modules
