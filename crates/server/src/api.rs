@@ -12,6 +12,8 @@ pub mod players;
 pub mod playtomic;
 pub mod query;
 pub mod signature;
+pub mod surveys;
+pub mod vars;
 pub mod watch;
 
 use std::net::SocketAddr;
@@ -21,7 +23,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::response::{IntoResponse, Redirect};
-use axum::routing::{any, get, post};
+use axum::routing::{any, get, post, put};
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response};
@@ -57,6 +59,15 @@ fn routes(local: Local) -> Router {
         .route("/v1/load", get(load::get))
         .route("/v1/watch", get(watch::get))
         .route("/v1/session", post(players::open_session))
+        .route("/v1/vars", get(vars::all).put(vars::put_many))
+        .route("/v1/vars/{name}", get(vars::one).put(vars::put).delete(vars::delete))
+        .route("/v1/vars:definitions", get(vars::definitions))
+        .route("/v1/vars:history", get(vars::history))
+        .route("/v1/vars:rollback", post(vars::roll_back))
+        .route("/v1/surveys", get(surveys::list))
+        .route("/v1/surveys/{key}", put(surveys::put).delete(surveys::delete))
+        .route("/v1/surveys/{key}/answers", post(surveys::answer))
+        .route("/v1/surveys/{key}/results", get(surveys::results))
         .route("/v1", any(playtomic::api))
         .route("/tracker/q.aspx", any(playtomic::tracker))
         .route("/{key}/tracker/q.aspx", any(playtomic::tracker))

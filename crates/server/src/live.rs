@@ -10,6 +10,7 @@ pub mod meter;
 mod channel;
 mod client;
 mod topic;
+mod vars;
 
 pub use channel::Message;
 pub use client::{Client, Resume};
@@ -20,6 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use liveops::Touched;
 use model::deltas::Deltas;
 use parking_lot::{Condvar, Mutex};
 
@@ -74,6 +76,12 @@ impl Live {
         live.views.on_applied(move |deltas| {
             if let Some(live) = touched.upgrade() {
                 live.touched(deltas);
+            }
+        });
+        let decided = Arc::downgrade(&live);
+        live.views.on_decided(move |game, touched| {
+            if let Some(live) = decided.upgrade() {
+                live.decided(game, touched);
             }
         });
         let running = Arc::downgrade(&live);
@@ -141,6 +149,12 @@ impl Live {
             let of_game = channels.open.values().filter(|channel| channel.game.number == row.game);
             of_game.for_each(|channel| channel.touched(row.metric));
         }
+    }
+
+    fn decided(&self, game: u32, touched: &[Touched]) {
+        let channels = self.channels.lock();
+        let of_game = channels.open.values().filter(|channel| channel.game.number == game);
+        of_game.for_each(|channel| channel.decided(touched));
     }
 
     fn wait_for_channels(&self) -> Option<Vec<Arc<Channel>>> {

@@ -22,6 +22,21 @@ const MATRIX: &[(&str, &str, &str, [u16; 6])] = &[
     ("/v1/load", "GET", "/v1/load", [401, 401, 403, 403, 200, 200]),
     ("/v1/watch", "GET", "/v1/watch?load=1", [401, 401, 403, 403, 200, 200]),
     ("/v1/watch", "GET", "/v1/watch?events=1", [401, 401, 403, 403, 200, 200]),
+    ("/v1/watch", "GET", "/v1/watch?vars=1", [401, 401, 200, 200, 200, 200]),
+    ("/v1/vars", "GET", "/v1/vars", [401, 401, 200, 200, 200, 200]),
+    ("/v1/vars", "PUT", "/v1/vars", [401, 401, 403, 403, 403, 200]),
+    ("/v1/vars/{name}", "PUT", "/v1/vars/a", [401, 401, 403, 403, 403, 200]),
+    ("/v1/vars/{name}", "GET", "/v1/vars/none", [401, 401, 404, 404, 404, 404]),
+    ("/v1/vars/{name}", "DELETE", "/v1/vars/a", [401, 401, 403, 403, 403, 200]),
+    ("/v1/vars:definitions", "GET", "/v1/vars:definitions", [401, 401, 403, 403, 403, 200]),
+    ("/v1/vars:history", "GET", "/v1/vars:history", [401, 401, 403, 403, 403, 200]),
+    ("/v1/vars:rollback", "POST", "/v1/vars:rollback", [401, 401, 403, 403, 403, 200]),
+    ("/v1/surveys/{key}", "PUT", "/v1/surveys/a", [401, 401, 403, 403, 403, 201]),
+    ("/v1/surveys", "GET", "/v1/surveys?player=bo", [401, 401, 200, 200, 200, 200]),
+    ("/v1/surveys", "GET", "/v1/surveys", [401, 401, 400, 403, 200, 200]),
+    ("/v1/surveys/{key}/answers", "POST", "/v1/surveys/none/answers", [401, 401, 404, 404, 403, 404]),
+    ("/v1/surveys/{key}/results", "GET", "/v1/surveys/none/results", [401, 401, 403, 403, 404, 404]),
+    ("/v1/surveys/{key}", "DELETE", "/v1/surveys/a", [401, 401, 403, 403, 403, 204]),
     ("/v1", "POST", "/v1?publickey=nobody", [200; 6]),
     ("/tracker/q.aspx", "GET", "/tracker/q.aspx?q=p/1", [401; 6]),
     ("/{key}/tracker/q.aspx", "GET", "/nobody/tracker/q.aspx?q=p/1", [401; 6]),
@@ -50,6 +65,13 @@ fn request(method: &'static str, target: &str) -> Request {
         (_, "/v1/events") => r#"{"event":"win"}"#,
         (_, "/v1/session") => r#"{"player":"bo"}"#,
         ("POST", "/v1/query") => r#"{"metric":"win"}"#,
+        ("PUT", "/v1/vars") => r#"{"vars":{"a":{"value":1}}}"#,
+        ("PUT", "/v1/vars/a") => r#"{"value":2}"#,
+        (_, "/v1/vars:rollback") => r#"{"version":1}"#,
+        ("PUT", "/v1/surveys/a") => {
+            r#"{"title":"a","questions":[{"key":"q","kind":"scale","text":"q"}]}"#
+        }
+        (_, "/v1/surveys/none/answers") => r#"{"player":"bo","answers":{"q":1}}"#,
         _ => "",
     };
     Request::new(method, target).body(body)

@@ -23,4 +23,6 @@ mod settings;
 mod sessions;
 mod stopping;
 mod suite;
+mod surveys;
+mod vars;
 mod watch;

@@ -10,14 +10,14 @@ use crate::world::World;
 
 /// One server-sent event.
 #[derive(Debug)]
-struct Told {
-    name: String,
-    id: String,
-    data: Value,
+pub struct Told {
+    pub name: String,
+    pub id: String,
+    pub data: Value,
 }
 
 /// A stream of server-sent events.
-struct Watch {
+pub struct Watch {
     lines: BufReader<Chunks>,
 }
 
@@ -48,7 +48,11 @@ impl Read for Chunks {
 
 impl Watch {
     fn open(world: &World, what: &str, last_event_id: Option<&str>) -> Watch {
-        let mut request = Request::get(format!("/v1/watch?{what}")).key(&world.secret_key);
+        Watch::open_as(world, &world.secret_key, what, last_event_id)
+    }
+
+    pub fn open_as(world: &World, key: &str, what: &str, last_event_id: Option<&str>) -> Watch {
+        let mut request = Request::get(format!("/v1/watch?{what}")).key(key);
         if let Some(id) = last_event_id {
             request = request.header("Last-Event-ID", id);
         }
@@ -65,7 +69,7 @@ impl Watch {
         Watch { lines: BufReader::new(Chunks { stream, left: 0 }) }
     }
 
-    fn next(&mut self) -> Told {
+    pub fn next(&mut self) -> Told {
         let mut told = Told { name: String::new(), id: String::new(), data: Value::Null };
         loop {
             let mut line = String::new();

@@ -72,6 +72,14 @@ pub struct Asked<T> {
     idempotency: Option<Idempotency>,
 }
 
+impl<T> Asked<T> {
+    /// Its body, and the rest of it to be submitted.
+    pub fn split(self) -> (Asked<()>, T) {
+        let Asked { access, by, received_ms, body, idempotency } = self;
+        (Asked { access, by, received_ms, body: (), idempotency }, body)
+    }
+}
+
 /// The answer to a handler that may fail.
 pub type Answered = Result<Response, Problem>;
 
@@ -266,7 +274,8 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn answered(answer: Answer) -> Response {
+/// An answer as the client gets it.
+pub fn answered(answer: Answer) -> Response {
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);
     if answer.json.is_empty() {
         return status.into_response();

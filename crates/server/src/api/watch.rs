@@ -1,14 +1,15 @@
 //! `GET /v1/watch`: subscriptions as server-sent events.
 //!
-//! `?online=1`, `?events=1`, `?load=1` and any number of `?query={JSON}`, several in one stream. A snapshot of each,
-//! then changes; `Last-Event-ID` goes on where a client was.
+//! `?online=1`, `?events=1`, `?load=1` and any number of `?query={JSON}`, several in one stream; `?vars=1` for anybody,
+//! with the parameters of `/v1/vars`. A snapshot of each, then changes; `Last-Event-ID` goes on where a client was.
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{ConnectInfo, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::StreamBody;
@@ -17,8 +18,9 @@ use hyper::body::Frame;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName};
 use tokio::sync::watch;
 
+use super::vars::who;
 use crate::auth;
-use crate::catalog::Game;
+use crate::catalog::{Game, Scope};
 use crate::live::{Client, Resume, Topic};
 use crate::problem::Problem;
 use crate::server::Shared;
@@ -32,12 +34,20 @@ const TOPICS_MAX: usize = 20;
 
 /// Answers with a stream.
 #[utoipa::path(
-    get, path = "/v1/watch", operation_id = "watch", tag = "live", security(("secret_key" = [])),
+    get, path = "/v1/watch", operation_id = "watch", tag = "live",
+    security(("public_key" = []), ("secret_key" = [])),
     params(
         ("online" = Option<String>, Query, description = "`1`: players online.", example = "1"),
         ("events" = Option<String>, Query, description = "`1`: the last events with their outcomes."),
         ("load" = Option<String>, Query, description = "`1`: the accounting."),
         ("query" = Option<String>, Query, description = "A question as JSON; may be repeated."),
+        ("vars" = Option<String>, Query,
+            description = "`1`: the variables' values; for any key, with the parameters of `/v1/vars`."),
+        ("player" = Option<String>, Query, description = "Whose values, with `vars`."),
+        ("platform" = Option<String>, Query, description = "With `vars`."),
+        ("version" = Option<String>, Query, description = "With `vars`."),
+        ("segment" = Option<String>, Query, description = "With `vars`."),
+        ("country" = Option<String>, Query, description = "With `vars` and a secret key."),
         ("last_event_id" = Option<String>, Query, description = "As the header Last-Event-ID."),
     ),
     responses((
@@ -47,14 +57,23 @@ const TOPICS_MAX: usize = 20;
 )]
 pub async fn get(
     State(shared): State<Arc<Shared>>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let access = auth::for_questions(&shared.catalog, &headers, uri.query(), now_s())?;
+    let mut access = auth::for_reads(&shared.catalog, &headers, uri.query(), now_s())?;
     let parameters = Parameters::read(uri.query().unwrap_or_default())?;
-    let topics = parameters.topics(&access.game)?;
+    if !parameters.is_for_anybody() {
+        access = auth::allow(access, Scope::Query)?;
+    }
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
     let resume = last.or(parameters.last_event_id.as_deref()).and_then(Resume::parse);
+    let mut topics = parameters.topics(&access.game)?;
+    if parameters.vars {
+        let who = parameters.who.who(&shared, &access, &headers, peer)?;
+        topics.push(("vars".to_owned(), Topic::Vars(Box::new(who))));
+    }
+    check_count(&topics)?;
     shared.views.caught_up(shared.log.durable_until()).await;
     let client = Client::new(Arc::clone(&shared.live), &access.game, topics, resume.as_ref());
     let client = client.map_err(|refused| Problem::overloaded(refused.to_string()).retry_after_s(10))?;
@@ -91,6 +110,8 @@ struct Parameters {
     events: bool,
     load: bool,
     queries: Vec<String>,
+    vars: bool,
+    who: who::Parameters,
 }
 
 impl Parameters {
@@ -104,11 +125,14 @@ impl Parameters {
                 "events" => parameters.events = on,
                 "load" => parameters.load = on,
                 "query" => parameters.queries.push(value),
+                "vars" => parameters.vars = on,
                 // The credential and the game it is for have been read.
                 "key" | "game" => {}
                 other => {
-                    let detail = "watch `online`, `events`, `load` or `query`";
-                    return Err(Problem::invalid(detail).field(other));
+                    if !parameters.who.take(other, value)? {
+                        let detail = "watch `online`, `events`, `load`, `query` or `vars`";
+                        return Err(Problem::invalid(detail).field(other));
+                    }
                 }
             }
         }
@@ -130,12 +154,22 @@ impl Parameters {
             query.plan(now_ms(), &game.tz).map_err(wire::query::problem)?;
             topics.push((format!("query{index}"), Topic::Query(Box::new(query))));
         }
-        match topics.len() {
-            0 => {
-                Err(Problem::invalid("say what to watch: `online=1`, `events=1`, `load=1` or `query={...}`"))
-            }
-            1..=TOPICS_MAX => Ok(topics),
-            _ => Err(Problem::invalid(format!("at most {TOPICS_MAX} in one stream")).field("query")),
+        Ok(topics)
+    }
+
+    /// Whether any key of the game may watch all of this.
+    fn is_for_anybody(&self) -> bool {
+        self.vars && !(self.online || self.events || self.load) && self.queries.is_empty()
+    }
+}
+
+fn check_count(topics: &[(String, Topic)]) -> Result<(), Problem> {
+    match topics.len() {
+        0 => {
+            let detail = "say what to watch: `online=1`, `events=1`, `load=1`, `query={...}` or `vars=1`";
+            Err(Problem::invalid(detail))
         }
+        1..=TOPICS_MAX => Ok(()),
+        _ => Err(Problem::invalid(format!("at most {TOPICS_MAX} in one stream")).field("query")),
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
+use liveops::Touched;
 use model::query::Plan;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -72,6 +73,12 @@ impl Channel {
 
     pub(super) fn touched(&self, metric: &str) {
         if self.topic.reads(metric, self.plan.as_ref()) {
+            self.touched.store(true, Ordering::Release);
+        }
+    }
+
+    pub(super) fn decided(&self, touched: &[Touched]) {
+        if touched.iter().any(|touched| self.topic.follows(touched)) {
             self.touched.store(true, Ordering::Release);
         }
     }

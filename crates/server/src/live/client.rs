@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 use super::channel::{Channel, Message};
+use super::vars::Viewer;
 use super::{Live, TooManyChannels, Topic};
 use crate::catalog::Game;
 
@@ -33,6 +34,7 @@ pub struct Client {
 struct Watched {
     name: String,
     channel: Arc<Channel>,
+    viewer: Option<Viewer>,
     after: u64,
     /// The first message is the whole state under this name.
     whole: Option<&'static str>,
@@ -49,17 +51,21 @@ impl Client {
         let notify = Arc::new(Notify::new());
         let mut watched = Vec::with_capacity(topics.len());
         for (name, topic) in topics {
+            let (topic, viewer) = topic.shared(game);
             let channel = live.channel(game, topic)?;
             channel.join(&notify);
             live.advance(&channel);
-            let resumed =
-                resume.filter(|resume| resume.epoch == live.epoch() && channel.remembers(resume.number));
+            // A viewer does not know what its earlier connection was told.
+            let resumed = resume.filter(|resume| {
+                viewer.is_none() && resume.epoch == live.epoch() && channel.remembers(resume.number)
+            });
             let whole = match (resume, resumed) {
                 (_, Some(_)) => None,
                 (Some(_), None) => Some("reset"),
                 (None, None) => Some("snapshot"),
             };
-            watched.push(Watched { name, channel, after: resumed.map_or(0, |resume| resume.number), whole });
+            let after = resumed.map_or(0, |resume| resume.number);
+            watched.push(Watched { name, channel, viewer, after, whole });
         }
         Ok(Client { live, notify, watched })
     }
@@ -97,6 +103,13 @@ impl Client {
 
 impl Watched {
     fn take(&mut self, live: &Live, until: u64, into: &mut Vec<Message>) {
+        self.take_shared(live, until, into);
+        if let Some(viewer) = &mut self.viewer {
+            viewer.personal(&live.views().liveops, into);
+        }
+    }
+
+    fn take_shared(&mut self, live: &Live, until: u64, into: &mut Vec<Message>) {
         if let Some(name) = self.whole.take() {
             let (fields, newest) = self.channel.snapshot(live.views());
             into.push(Message { number: until, name, fields });

@@ -1,11 +1,14 @@
 //! What can be watched, and how each of them changes.
 
 use bytes::Bytes;
+use liveops::Touched;
+use liveops::vars::Who;
 use model::query::{Answer, Last, MetricQuery, Plan, Query, Series, Step, run};
 use serde_json::{Value, json};
 
 use super::inspector::{Shown, View};
 use super::meter::SECONDS;
+use super::vars::{Seen, Viewer};
 use crate::api::load::Totals;
 use crate::catalog::Game;
 use crate::time::{now_ms, rfc3339};
@@ -28,6 +31,8 @@ pub enum Topic {
     Load,
     /// The answer to a question.
     Query(Box<Query>),
+    /// The variables, as this one gets them.
+    Vars(Box<Who>),
 }
 
 /// What a computation found.
@@ -50,6 +55,7 @@ pub(super) struct State {
     totals: Option<Totals>,
     answer: Option<Answer>,
     failure: Option<String>,
+    vars: Seen,
 }
 
 impl Topic {
@@ -58,6 +64,20 @@ impl Topic {
         match self {
             Topic::Query(_) => plan.is_some_and(|plan| plan.touches(metric)),
             Topic::Online | Topic::Events | Topic::Load => true,
+            Topic::Vars(_) => false,
+        }
+    }
+
+    /// Whether what a command changed can change it.
+    pub(super) fn follows(&self, touched: &Touched) -> bool {
+        matches!((self, touched), (Topic::Vars(_), Touched::Vars))
+    }
+
+    /// What the channel computes for all, and who it is then made out for.
+    pub(super) fn shared(self, game: &Game) -> (Topic, Option<Viewer>) {
+        match self {
+            Topic::Vars(who) => (Topic::Vars(Box::default()), Some(Viewer::new(game.number, *who))),
+            topic => (topic, None),
         }
     }
 
@@ -65,7 +85,7 @@ impl Topic {
     pub(super) fn plan(&self, game: &Game) -> Option<Plan> {
         match self {
             Topic::Query(query) => query.plan(now_ms(), &game.tz).ok(),
-            Topic::Online | Topic::Events | Topic::Load => None,
+            Topic::Online | Topic::Events | Topic::Load | Topic::Vars(_) => None,
         }
     }
 }
@@ -82,6 +102,10 @@ impl State {
                 self.advance_query(query, game, views, &now)
             }
             Topic::Query(_) => Update::Same,
+            Topic::Vars(_) if self.vars.advance(&views.liveops, game.number, now.ms, touched) => {
+                Update::Change(Bytes::new())
+            }
+            Topic::Vars(_) => Update::Same,
         };
         if !matches!(update, Update::Same) {
             (self.at_ms, self.position) = (now.ms, now.position);
@@ -110,6 +134,8 @@ impl State {
                 (None, Some(failure)) => failed(&now, failure),
                 (None, None) => failed(&now, "there is no answer yet"),
             },
+            // Each viewer's own stands in its place.
+            Topic::Vars(_) => Bytes::new(),
         }
     }
 
