@@ -375,7 +375,7 @@ fn a_game_that_sends_more_than_it_may_is_told_when_to_send_again() {
     let hundred = format!("[{}]", vec![r#"{"event":"hit"}"#; 100].join(","));
     assert_eq!(world.post(&hundred).told(), "100 accepted");
     let refused = world.post(&hundred);
-    assert_eq!(refused.told(), "429 too_many");
+    assert_eq!(refused.told(), "429 too_many (events_per_second)");
     let retry_s: u32 = refused.header("retry-after").expect("a time").parse().expect("seconds");
     assert!((1..=10).contains(&retry_s), "{retry_s}");
     let load = world.load();

@@ -1,0 +1,176 @@
+//! What a game decides about its events: properties that are dimensions, how many values are kept, what is late.
+
+use serde_json::{Value, json};
+
+use crate::world::{Done, World, now_ms};
+
+const DAY: i64 = 24 * 3_600_000;
+
+fn set(world: &World, args: &[&str]) -> Done {
+    world.command(&[&["games", "set", "demo", "--json"], args].concat())
+}
+
+/// The series of an answer, as `value total`.
+fn told(world: &World, query: Value) -> Vec<String> {
+    let mut asked = json!({"last": "24h", "step": "all"});
+    query.as_object().expect("an object").iter().for_each(|(name, value)| asked[name] = value.clone());
+    let answer = world.query(&asked);
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let answer = answer.json();
+    let one = |series: &Value| {
+        let key =
+            series["key"].as_object().expect("a key").values().filter_map(Value::as_str).collect::<Vec<_>>();
+        format!("{} {}", key.join("/"), series["total"])
+    };
+    answer["series"].as_array().expect("a list").iter().map(one).collect()
+}
+
+fn shot(weapon: Value, player: &str) -> Value {
+    json!({"event": "shot", "player": player, "country": "FR", "value": 2, "props": {"weapon": weapon, "ammo": 3}})
+}
+
+fn agrees(world: &World) {
+    let done = world.command(&["verify", "--json"]).json();
+    assert_eq!(done["agrees"], true, "{done}");
+}
+
+#[test]
+fn a_declared_property_is_a_dimension_of_the_events_that_follow() {
+    let mut world = World::new();
+    world.post(shot(json!("early"), "ann").to_string());
+    assert_eq!(set(&world, &["--dimension", "weapon"]).code, 0);
+    let events = json!([
+        shot(json!("bow"), "ann"), shot(json!("bow"), "bo"), shot(json!(7), "ann"), shot(json!(true), "ann"),
+        shot(json!(null), "ann"), shot(json!({"kind": "bow"}), "ann"), shot(json!("x".repeat(129)), "cem"),
+        {"event": "start", "player": "dee", "props": {"weapon": "bow"}}, {"event": "shot"},
+    ]);
+    assert_eq!(world.post(events.to_string()).told(), "9 accepted");
+    for _ in 0..2 {
+        let by = json!({"metric": "shot", "by": ["weapon"]});
+        assert_eq!(told(&world, by), ["bow 2", "7 1", "true 1", "(other) 1"]);
+        let sum = json!({"metric": "shot", "measure": "sum", "where": {"weapon": ["bow", "7"]}});
+        assert_eq!(told(&world, sum), [" 6"]);
+        assert_eq!(told(&world, json!({"metric": "players", "where": {"weapon": "bow"}})), [" 3"]);
+        let each = json!({"metric": "events", "by": ["event", "weapon"], "where": {"weapon": "bow"}});
+        assert_eq!(told(&world, each), ["shot/bow 2", "start/bow 1"]);
+        assert_eq!(told(&world, json!({"metric": "sessions", "by": ["weapon"]})), ["bow 2", "(other) 1"]);
+        world.kill9();
+        world.start();
+    }
+    agrees(&world);
+    let mixed = world.query(&json!({"metric": "shot", "by": ["weapon", "country"], "last": "24h"}));
+    assert_eq!((mixed.status, mixed.json()["field"].as_str()), (400, Some("by")), "{}", mixed.text());
+    assert!(mixed.text().contains("weapon goes with no other dimension"), "{}", mixed.text());
+    let filtered = world.query(&json!({"metric": "shot", "by": ["country"], "where": {"weapon": "bow"}}));
+    assert_eq!((filtered.status, filtered.json()["field"].as_str()), (400, Some("where.weapon")));
+}
+
+#[test]
+fn minutes_hours_and_days_of_a_declared_dimension_add_up() {
+    let world = World::new();
+    set(&world, &["--dimension", "weapon"]);
+    let midnight = now_ms() / DAY * DAY - 2 * DAY;
+    let at = |number: i64| midnight + number * 37 * 60_000 % DAY;
+    let event = |number: i64| json!({"event": "shot", "ts": at(number), "props": {"weapon": number % 3}});
+    world.post(json!((0..300).map(event).collect::<Vec<_>>()).to_string());
+    let sum = |step: &str| {
+        let query =
+            json!({"metric": "shot", "by": ["weapon"], "step": step, "from": midnight, "to": midnight + DAY});
+        let answer = world.query(&query).json();
+        let series = answer["series"].as_array().expect("a list").clone();
+        let sum =
+            |values: &Value| values.as_array().expect("a list").iter().filter_map(Value::as_u64).sum::<u64>();
+        series.iter().map(|series| sum(&series["values"])).collect::<Vec<_>>()
+    };
+    assert_eq!((sum("minute"), sum("hour"), sum("day")), (vec![100; 3], vec![100; 3], vec![100; 3]));
+}
+
+#[test]
+fn a_dropped_dimension_keeps_its_numbers_for_when_it_comes_back() {
+    let world = World::new();
+    set(&world, &["--dimension", "weapon,hat"]);
+    world.post(shot(json!("bow"), "ann").to_string());
+    let done = set(&world, &["--drop-dimension", "weapon", "--dimension", "mode"]).json();
+    assert_eq!(
+        done["settings"]["dimensions"],
+        json!([{"name": "hat", "number": 2}, {"name": "mode", "number": 3}])
+    );
+    assert_eq!(world.query(&json!({"metric": "shot", "by": ["weapon"]})).status, 400);
+    assert_eq!(told(&world, json!({"metric": "shot", "by": ["mode"]})), [""; 0]);
+    set(&world, &["--dimension", "weapon"]);
+    assert_eq!(told(&world, json!({"metric": "shot", "by": ["weapon"]})), ["bow 1"]);
+}
+
+#[test]
+fn a_game_keeps_as_many_values_as_it_says_from_then_on() {
+    let mut world = World::new();
+    set(&world, &["--dimension", "weapon"]);
+    let send = |world: &World, from: u32, until: u32| {
+        let event =
+            |number: u32| json!({"event": "shot", "level": number.to_string(), "props": {"weapon": number}});
+        world.post(json!((from..until).map(event).collect::<Vec<_>>()).to_string());
+    };
+    let check = |world: &World, own: usize, other: u64| {
+        for by in ["weapon", "level"] {
+            let found = told(world, json!({"metric": "shot", "by": [by], "top": 1000}));
+            assert_eq!(found.last(), Some(&format!("(other) {other}")), "{by}");
+            assert_eq!(found.len(), own + 1, "{by}");
+        }
+        agrees(world);
+    };
+    set(&world, &["--values-max", "20"]);
+    send(&world, 0, 50);
+    check(&world, 20, 30);
+    set(&world, &["--values-max", "40"]);
+    send(&world, 30, 70);
+    check(&world, 40, 50);
+    world.kill9();
+    world.start();
+    check(&world, 40, 50);
+    set(&world, &["--values-max", "10"]);
+    send(&world, 0, 100);
+    world.restart();
+    check(&world, 40, 110);
+    world.command(&["rebuild", "--json"]).json();
+    check(&world, 40, 110);
+}
+
+#[test]
+fn a_game_says_what_is_late() {
+    let world = World::new();
+    let at = |age: i64| json!({"event": "win", "ts": now_ms() - age}).to_string();
+    assert_eq!(world.post(at(8 * DAY)).told(), "1 accepted");
+    assert_eq!(set(&world, &["--late-days", "7"]).json()["settings"]["late_days"], 7);
+    assert_eq!(world.post(at(8 * DAY)).told(), "0 accepted; 0 late too_old");
+    assert_eq!(world.post(at(6 * DAY)).told(), "1 accepted");
+    let importer = world.key("events:write,events:import");
+    assert_eq!(world.post_as(&importer, at(8 * DAY)).told(), "1 accepted");
+}
+
+#[test]
+fn settings_that_cannot_be_are_refused_and_change_nothing() {
+    let world = World::new();
+    let many: Vec<String> = (0..17).map(|number| format!("d{number}")).collect();
+    for (args, why) in [
+        (&["--late-days", "0"][..], "late_days: 1 to 30"),
+        (&["--late-days", "31"], "late_days: 1 to 30"),
+        (&["--values-max", "0"], "values_max: 1 to 10000"),
+        (&["--values-max", "10001"], "values_max: 1 to 10000"),
+        (&["--dimension", "country"], "`country` is built in"),
+        (&["--dimension", "variant"], "`variant` is built in"),
+        (&["--dimension", "a b"], "1 to 64 letters"),
+        (&["--dimension", &many.join(",")], "up to 16 dimensions"),
+        (&["--drop-dimension", "weapon"], "`weapon` is not declared"),
+        (&["--late-days", "5", "--dimension", "a b"], "1 to 64 letters"),
+    ] {
+        let done = set(&world, args);
+        assert!(done.code != 0 && done.err.contains(why), "{args:?}: {done:?}");
+    }
+    let nobody = world.command(&["games", "set", "nobody", "--late-days", "5"]);
+    assert!(nobody.err.contains("there is no game `nobody`"), "{nobody:?}");
+    let settings = world.command(&["games", "list", "--json"]).json()[0]["settings"].clone();
+    assert_eq!(settings, json!({"late_days": 30, "values_max": 1000, "dimensions": []}));
+    assert_eq!(set(&world, &["--dimension", &many[..16].join(",")]).code, 0);
+    let list = world.command(&["games", "list"]).out;
+    assert!(list.contains("late after 30 days, 1000 values of a dimension, dimensions: d0, d1"), "{list}");
+}
