@@ -4,6 +4,7 @@ pub mod assets;
 pub mod commands;
 pub mod events;
 pub mod health;
+pub mod levels;
 pub mod load;
 pub mod metrics;
 pub mod openapi;
@@ -71,6 +72,12 @@ fn routes(local: Local) -> Router {
         .route("/v1", any(playtomic::api))
         .route("/tracker/q.aspx", any(playtomic::tracker))
         .route("/{key}/tracker/q.aspx", any(playtomic::tracker))
+        .route("/v1/levels", get(levels::list).post(levels::save))
+        .route("/v1/levels/{id}", get(levels::load).patch(levels::set_state))
+        .route("/v1/levels/{id}/rating", post(levels::rate))
+        .route("/v1/levels/{id}/flags", post(levels::flag))
+        .route("/v1/moderation", get(levels::queue))
+        .route("/v1/moderation/{id}", post(levels::decide))
         .route("/openapi.json", get(openapi::get))
         .route("/v1/me", get(people::me))
         .route("/v1/sign-out", post(people::sign_out))

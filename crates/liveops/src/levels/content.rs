@@ -167,6 +167,11 @@ pub struct Unread {
 }
 
 impl Unread {
+    /// The text's length.
+    pub fn bytes(&self) -> usize {
+        self.bytes as usize
+    }
+
     /// The text.
     pub fn text(&self) -> Result<String, StoreError> {
         let bytes = zstd::bulk::decompress(&self.packed, self.bytes as usize).map_err(damaged)?;

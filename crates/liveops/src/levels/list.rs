@@ -194,6 +194,11 @@ pub struct Found {
 }
 
 impl Found {
+    /// What there is to decompress, in bytes of text.
+    pub fn bytes(&self) -> usize {
+        self.data.iter().chain(&self.thumb).map(Unread::bytes).sum()
+    }
+
     /// The level for an answer. Takes some milliseconds for large data, so call it without a lock.
     pub fn row(self) -> Result<Row, StoreError> {
         let text = |unread: Option<Unread>| unread.map(|unread| unread.text()).transpose();

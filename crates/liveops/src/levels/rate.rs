@@ -26,6 +26,12 @@ struct Rated {
 }
 
 impl Levels {
+    /// What a player gave a level.
+    pub fn rating_of(&self, id: &str, player: &str) -> Option<u8> {
+        let level = self.shelf.get(self.shelf.slot(id.as_bytes())?);
+        Some(level.votes.of(self.people.number(player)?)?.rating())
+    }
+
     pub(super) fn rate(
         &mut self,
         context: &Context<'_>,

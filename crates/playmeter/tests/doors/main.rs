@@ -16,6 +16,7 @@ mod disk;
 mod keys;
 mod fields;
 mod identity;
+mod levels;
 mod limits;
 mod playtomic;
 mod openapi;

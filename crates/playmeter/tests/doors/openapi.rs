@@ -78,6 +78,8 @@ impl Operation {
             let example = example.as_str().map_or_else(|| example.to_string(), str::to_owned);
             if parameter["in"] == "path" {
                 let key = self.path.split(&format!("{{{name}}}")).next().unwrap_or_default();
+                // What is moderated are levels.
+                let key = if key == "/v1/moderation/" { "/v1/levels/" } else { key };
                 let value = made.get(key).cloned().unwrap_or(example);
                 target = target.replace(&format!("{{{name}}}"), &value);
             } else if parameter["in"] == "query" && example != "null" {

@@ -9,7 +9,7 @@ use hyper::header::{CACHE_CONTROL, CONTENT_TYPE};
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, Http, HttpAuthScheme, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::{events, health, load, metrics, people, players, query, surveys, vars, watch};
+use super::{events, health, levels, load, metrics, people, players, query, surveys, vars, watch};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -43,7 +43,9 @@ impl Modify for Credentials {
 
 static JSON: LazyLock<String> = LazyLock::new(|| {
     let mut docs = Docs::openapi();
-    for part in [players::Docs::openapi(), surveys::Docs::openapi(), vars::Docs::openapi()] {
+    for part in
+        [levels::Docs::openapi(), players::Docs::openapi(), surveys::Docs::openapi(), vars::Docs::openapi()]
+    {
         docs.merge(part);
     }
     docs.to_json().expect("the description has text keys")
