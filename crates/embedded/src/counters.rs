@@ -125,6 +125,10 @@ impl Records for Counters {
     fn records(&self, prefix: &[u8], visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), StoreError> {
         self.store.as_ref().map_or(Ok(()), |store| store.records(prefix, visit))
     }
+
+    fn purge(&self) -> Result<(), StoreError> {
+        self.store.as_ref().map_or(Ok(()), |store| store.purge())
+    }
 }
 
 impl Port for Counters {

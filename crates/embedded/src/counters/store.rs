@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,6 +16,8 @@ use model::series::{Cut, OTHER};
 
 use super::groups::{GroupKey, Rows};
 use super::keys;
+
+mod purge;
 
 const FORMAT: u32 = 1;
 const JOURNAL_BYTES_MAX: u64 = 128 << 20;
@@ -47,6 +49,7 @@ impl Default for StoreOptions {
 
 /// The folder's key-value store. One process at a time.
 pub struct Store {
+    folder: PathBuf,
     database: Database,
     hours: Keyspace,
     records: Keyspace,
@@ -94,6 +97,7 @@ impl Store {
         let records = database.keyspace("records", keyspace).map_err(failed)?;
         let meta = database.keyspace("meta", KeyspaceCreateOptions::default).map_err(failed)?;
         let store = Store {
+            folder: folder.to_path_buf(),
             database,
             hours,
             records,

@@ -13,6 +13,12 @@ pub trait Records: Send + Sync {
 
     /// Visits the records whose keys begin with `prefix`, in the order of their keys.
     fn records(&self, prefix: &[u8], visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), StoreError>;
+
+    /// When it returns, no file holds a byte of the records that were removed or replaced before it was called. Blocks;
+    /// its cost follows all records there are. An engine without files has nothing to do.
+    fn purge(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 /// A record to be written, or with `None` to be removed.
