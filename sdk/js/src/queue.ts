@@ -85,6 +85,7 @@ export class Queue {
 
   /** Sends what is waiting, of all tabs. Calls that overlap share one run. Throws why it could not. */
   flush(): Promise<void> {
+    this.#stop()
     this.#again = true
     return (this.#sending ??= this.#run().finally(() => (this.#sending = undefined)))
   }
@@ -103,7 +104,6 @@ export class Queue {
   }
 
   async #run(): Promise<void> {
-    this.#stop()
     try {
       while (this.#again) {
         this.#again = false

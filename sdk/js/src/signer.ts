@@ -50,11 +50,12 @@ export class Signer {
   }
 
   async #current(): Promise<Session> {
-    const known = await this.#session
-    if (known && Date.now() - known.madeMs < LIFE_MS - RENEW_BEFORE_MS) return known
-    const asked = (this.#session = this.#ask())
+    const asked = (this.#session ??= this.#ask())
     asked.catch(() => this.forget())
-    return asked
+    const session = await asked
+    if (Date.now() - session.madeMs < LIFE_MS - RENEW_BEFORE_MS) return session
+    if (this.#session === asked) this.forget()
+    return this.#current()
   }
 
   async #ask(): Promise<Session> {

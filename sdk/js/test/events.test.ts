@@ -200,3 +200,17 @@ test('what a page left in a hurry is sent by the next one, once', async () => {
   vi.unstubAllGlobals()
   expect([names(mock), mock.game.duplicates]).toEqual([['jump', 'fall'], 0])
 })
+
+test('an event that comes while a slow request is under way does not wait for another reason to be sent', async () => {
+  const mock = await server()
+  const real = globalThis.fetch
+  vi.stubGlobal('fetch', async (...asked: Parameters<typeof fetch>) => (await pause(150), real(...asked)))
+  const game = client(mock.url)
+  game.track('first')
+  await pause(60)
+  game.track('second')
+  await until(() => mock.game.events.length === 2)
+  game.track('third')
+  await until(() => mock.game.events.length === 3)
+  vi.unstubAllGlobals()
+})

@@ -44,6 +44,19 @@ test('a session that the server no longer knows is made anew', async () => {
   expect(await game.board('stars').submit(8)).toMatchObject({ best: 8 })
 })
 
+test('writes at the same time share one session, which is renewed before it ends', async () => {
+  const mock = await server()
+  const game = client(mock.url, { name: 'Ann' })
+  await Promise.all([1, 2, 3].map((score) => game.board('stars').submit(score)))
+  const sessions = () => mock.requests.filter(({ path }) => path === '/v1/session').length
+  expect(sessions()).toBe(1)
+  const now = Date.now
+  vi.spyOn(Date, 'now').mockImplementation(() => now() + (sessions() < 2 ? 14.5 * 60_000 : 0))
+  await game.board('stars').submit(4)
+  vi.restoreAllMocks()
+  expect(sessions()).toBe(2)
+})
+
 test('a write that was not answered is tried again, and done once', async () => {
   const mock = await server()
   const game = client(mock.url, { name: 'Ann' })
