@@ -4,6 +4,8 @@
 //! less than many small ones. A question that must see the newest batch ends the cycle at once.
 
 mod checkpoints;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::Dimension;
 use model::deltas::Deltas;
+use model::limits::{DECLARED_NUMBER_MAX, VALUES_PER_DIMENSION};
 use model::ports::counters::{Counters, Select};
-use model::record::Stored;
+use model::record::{Declared, Stored};
 use model::rollup::{Cell, Values};
-use model::series::{Cut, EVENTS, Level, TUPLE_SEPARATOR};
+use model::series::{Cut, EVENTS, Level, TUPLE_SEPARATOR, VARIANT};
 use proptest::prelude::*;
 
 /// A metric that every event with a player also counts under, as a session does.
@@ -30,6 +31,10 @@ pub struct Happened {
     pub value: Option<f64>,
     /// In the order of [`Dimension::ALL`]; empty: not known.
     pub dimensions: [String; Dimension::COUNT],
+    /// Numbers and values of declared dimensions, each number once.
+    pub declared: Vec<(u8, String)>,
+    /// Values of a dimension that the game keeps.
+    pub values_max: u32,
 }
 
 impl Happened {
@@ -50,6 +55,8 @@ impl Happened {
             player: player.bytes().next().map(u64::from),
             value: value.parse().ok(),
             dimensions,
+            declared: Vec::new(),
+            values_max: VALUES_PER_DIMENSION,
         }
     }
 
@@ -58,7 +65,8 @@ impl Happened {
         let by =
             Dimension::ALL.map(|dimension| (Cut::By(dimension), self.dimensions[dimension as usize].clone()));
         let tuple = self.dimensions.join(&TUPLE_SEPARATOR.to_string());
-        [(Cut::Total, String::new())].into_iter().chain(by).chain([(Cut::Tuple, tuple)]).collect()
+        let declared = self.declared.iter().map(|(number, value)| (Cut::Declared(*number), value.clone()));
+        [(Cut::Total, String::new()), (Cut::Tuple, tuple)].into_iter().chain(by).chain(declared).collect()
     }
 
     /// What it counts under, and with which value.
@@ -72,14 +80,21 @@ impl Happened {
 pub fn deltas_of(events: &[Happened], first: u64) -> Deltas {
     let mut deltas = Deltas::default();
     for (offset, event) in (first..).zip(events) {
+        let mut declared = Vec::new();
+        let (variants, others): (Vec<_>, Vec<_>) =
+            event.declared.iter().partition(|(number, _)| *number == VARIANT);
+        others.iter().for_each(|(number, value)| Declared::put(&mut declared, *number, value.as_bytes()));
         let stored = Stored {
             ts_ms: i64::from(event.minute) * 60_000 + offset as i64 % 60_000,
             name: event.name.as_bytes(),
             value: event.value,
             dimensions: std::array::from_fn(|dimension| event.dimensions[dimension].as_bytes()),
+            variant: variants.first().map_or(&[], |(_, value)| value.as_bytes()),
+            declared: Declared::of(&declared),
             ..Stored::default()
         };
         deltas.entry(offset);
+        deltas.values_max(event.game, event.values_max);
         deltas.event(event.game, &stored, event.player);
         if event.player.is_some() {
             deltas.derived(event.game, DERIVED, &stored, event.player, event.value);
@@ -109,12 +124,19 @@ fn event() -> impl Strategy<Value = Happened> {
         4 => (0..40u64).prop_map(|player| Some(player.wrapping_mul(0x9e37_79b9_7f4a_7c15))),
         1 => any::<u64>().prop_map(Some),
     ];
-    (1..4u32, minute, name, player, value(), dimensions()).prop_map(
-        |(game, minute, name, player, value, dimensions)| {
+    (1..4u32, minute, name, player, value(), dimensions(), declared()).prop_map(
+        |(game, minute, name, player, value, dimensions, declared)| {
             let (minute, name) = (FIRST_MINUTE + minute, name.to_owned());
-            Happened { game, minute, name, player, value, dimensions }
+            let values_max = VALUES_PER_DIMENSION;
+            Happened { game, minute, name, player, value, dimensions, declared, values_max }
         },
     )
+}
+
+fn declared() -> impl Strategy<Value = Vec<(u8, String)>> {
+    let number = prop::sample::select(vec![VARIANT, 1, 9, DECLARED_NUMBER_MAX]);
+    let value = prop::sample::select(vec!["bow", "axe", "true", "Ω"]).prop_map(str::to_owned);
+    prop::collection::btree_map(number, value, 0..3).prop_map(|values| values.into_iter().collect())
 }
 
 fn value() -> impl Strategy<Value = Option<f64>> {

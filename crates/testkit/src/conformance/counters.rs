@@ -37,6 +37,7 @@ pub fn counters_conform<H: Fn() -> Arc<dyn Counters>>(new_home: impl Fn() -> H) 
     values_stay_known_when_hours_are_replaced(World::new(new_home()));
     late_events_find_hours_long_out_of_use(World::new(new_home()));
     the_first_values_of_a_day_have_rows_and_the_others_are_one(World::new(new_home()));
+    a_changed_limit_counts_from_where_it_changed(World::new(new_home()));
     the_first_combinations_of_a_day_have_rows(World::new(new_home()));
     the_first_names_of_a_day_have_rows(World::new(new_home()));
     for at in [0, 1, 700, VALUES_MAX, VALUES_MAX + 1, 1_500] {
@@ -383,6 +384,37 @@ fn the_first_values_of_a_day_have_rows_and_the_others_are_one<H: Fn() -> Arc<dyn
     world.apply(3);
     let select = Select { game: 1, metric: "score", cut: LEVEL, values: None, level: Level::Minute };
     assert_eq!(world.seen(select, 200..201), "200 (other) 2/2 by 2, 200 level 3 1/1 by 1");
+}
+
+/// How many values are kept may change in the middle of a range, and back.
+fn a_changed_limit_counts_from_where_it_changed<H: Fn() -> Arc<dyn Counters>>(mut world: World<H>) {
+    let mut send = |levels: Range<usize>, values_max: u32| {
+        for level in levels {
+            let declared = vec![(3, format!("weapon {level}"))];
+            let event = event(10 + (level % 3) as u32, "score", level);
+            world.log.push(Happened { declared, values_max, ..event });
+        }
+    };
+    send(0..30, 10);
+    send(20..50, 25);
+    send(40..60, 10);
+    send(0..70, VALUES_PER_DIMENSION);
+    send(70..90, 10);
+    send(90..95, 80);
+    for pieces in [1, 7, 60, 300].into_iter().cycle() {
+        if world.applied() == world.log.len() {
+            break;
+        }
+        world.apply(pieces);
+        world.checkpoint();
+        world.restart();
+    }
+    assert_eq!(world.rows(), world.rows_uncut());
+    for cut in [LEVEL, Cut::Declared(3)] {
+        assert_eq!(world.own_rows("score", cut, 0), 75);
+        let select = Select { game: 1, metric: "score", cut, values: Some(&[OTHER]), level: Level::Hour };
+        assert_eq!(world.counted(select, 0..1_440), 20 + 15 + 20 + 20);
+    }
 }
 
 fn the_first_combinations_of_a_day_have_rows<H: Fn() -> Arc<dyn Counters>>(mut world: World<H>) {
