@@ -167,6 +167,11 @@ impl Vars {
         text
     }
 
+    /// Whether there is a variable with a percentage condition.
+    pub fn has_experiments(&self) -> bool {
+        self.variables.values().any(|variable| variable.definition().has_percent())
+    }
+
     /// The next moment at which somebody's values may change without a command.
     pub fn next_change_ms(&self, now_ms: i64) -> Option<i64> {
         self.edges.range(now_ms.saturating_add(1)..).next().map(|(edge, _)| *edge)

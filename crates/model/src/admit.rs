@@ -41,9 +41,6 @@ pub struct Door<'a> {
     pub platform: &'a str,
     /// The user agent is a known bot.
     pub bot: bool,
-    /// The game variables and experiments that the sender is under; empty: none. At most
-    /// [`crate::limits::DIMENSION_BYTES_MAX`] bytes.
-    pub variant: &'a str,
 }
 
 /// Checks one event and fills in what the door knows. The result borrows from both. Properties are not looked into:
@@ -62,7 +59,6 @@ pub fn admit<'a>(raw: &'a RawEvent<'_>, door: &Door<'a>) -> Result<Stored<'a>, R
         session: raw.session.as_deref().unwrap_or("").as_bytes(),
         value: raw.value,
         dimensions,
-        variant: door.variant.as_bytes(),
         declared: Declared::default(),
         anonymous: &[],
         props: raw.props.unwrap_or("").as_bytes(),
@@ -127,7 +123,6 @@ mod tests {
             country: "FR",
             platform: "web",
             bot: false,
-            variant: "",
         }
     }
 

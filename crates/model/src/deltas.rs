@@ -20,7 +20,7 @@ use crate::event::Dimension;
 use crate::limits::VALUES_PER_DIMENSION;
 use crate::record::Stored;
 use crate::rollup::{Bucket, Cell};
-use crate::series::{Cut, EVENTS, TUPLE_SEPARATOR, VARIANT};
+use crate::series::{Cut, EVENTS, TUPLE_SEPARATOR};
 use values::{Text, Values, mixed};
 
 /// Rows that one event of a metric touches: the total, each dimension, the tuple.
@@ -248,9 +248,6 @@ impl Deltas {
         rows[TUPLE] = self.tuple(metric, &values);
         let event = self.events.len() as u32;
         rows.iter().for_each(|row| self.counted(*row, event));
-        if !stored.variant.is_empty() {
-            self.observe_declared(metric, event, VARIANT, stored.variant);
-        }
         for (number, value) in stored.declared {
             self.observe_declared(metric, event, number, value);
         }

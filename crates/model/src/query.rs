@@ -21,7 +21,7 @@ pub use time::Offset;
 use std::sync::Arc;
 
 use crate::Dimension;
-use crate::series::{Cut, VARIANT, VARIANT_LABEL};
+use crate::series::{Cut, STAMPED};
 
 /// What is asked. Equal questions compare equal, so that those who ask the same can share one computation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -150,7 +150,7 @@ pub enum By {
     Event,
     /// The value of a dimension.
     Dimension(Dimension),
-    /// The value of a dimension that the game declared, or of `variant`.
+    /// The value of a dimension that the game declared, or that the line stamps.
     Declared(Declared),
 }
 
@@ -178,11 +178,13 @@ impl By {
         if let Some(dimension) = Dimension::from_label(label) {
             return Some(By::Dimension(dimension));
         }
-        match label {
-            "event" => Some(By::Event),
-            VARIANT_LABEL => Some(By::Declared(Declared { number: VARIANT, name: label.into() })),
-            _ => declared.iter().find(|declared| &*declared.name == label).cloned().map(By::Declared),
+        if label == "event" {
+            return Some(By::Event);
         }
+        if let Some((number, _)) = STAMPED.iter().find(|(_, name)| *name == label) {
+            return Some(By::Declared(Declared { number: *number, name: label.into() }));
+        }
+        declared.iter().find(|declared| &*declared.name == label).cloned().map(By::Declared)
     }
 
     /// The cut that tells its values; that of an event's name is told by the metric.

@@ -15,7 +15,6 @@
 //!         player             if flag 2: u8 length, bytes
 //!         session            if flag 3: u8 length, bytes
 //!         country..level     if flag 4..8: u8 length, bytes
-//!         variant            if flag 12: u8 length, bytes
 //!         declared           if flag 13: u16 length, then for each: number u8, u8 length, bytes
 //!         anonymous          if flag 14: u8 length, bytes
 //!         props              if flag 9: the rest, JSON text
@@ -48,7 +47,6 @@ const HAS_COUNTRY: u16 = 1 << 4;
 const HAS_PROPS: u16 = 1 << 9;
 const IS_BOT: u16 = 1 << 10;
 const TIME_REPLACED: u16 = 1 << 11;
-const HAS_VARIANT: u16 = 1 << 12;
 const HAS_DECLARED: u16 = 1 << 13;
 const HAS_ANONYMOUS: u16 = 1 << 14;
 const IS_ERASED: u16 = 1 << 15;
@@ -111,9 +109,7 @@ pub struct Stored<'a> {
     pub value: Option<f64>,
     /// In the order of [`Dimension::ALL`]; empty: not known.
     pub dimensions: [&'a [u8]; Dimension::COUNT],
-    /// The game variables and experiments it was under; empty: none.
-    pub variant: &'a [u8],
-    /// The values of the dimensions that the game had declared.
+    /// The values of the dimensions that the game had declared, and what the line stamped.
     pub declared: Declared<'a>,
     /// Of `$identify`: the id that is the player's as well. Empty: none.
     pub anonymous: &'a [u8],
@@ -247,7 +243,6 @@ impl BatchBuilder {
         for (index, value) in event.dimensions.iter().enumerate() {
             flags |= self.optional(value, HAS_COUNTRY << index);
         }
-        flags |= self.optional(event.variant, HAS_VARIANT);
         if !event.declared.is_empty() {
             flags |= HAS_DECLARED;
             self.bytes.extend_from_slice(&(event.declared.0.len() as u16).to_le_bytes());
@@ -462,7 +457,6 @@ impl<'a> Fields<'a> {
         for (index, dimension) in dimensions.iter_mut().enumerate() {
             *dimension = self.optional(flags & (HAS_COUNTRY << index))?;
         }
-        let variant = self.optional(flags & HAS_VARIANT)?;
         let declared = if flags & HAS_DECLARED != 0 { self.declared()? } else { Declared::default() };
         let anonymous = self.optional(flags & HAS_ANONYMOUS)?;
         Some(Stored {
@@ -473,7 +467,6 @@ impl<'a> Fields<'a> {
             session,
             value,
             dimensions,
-            variant,
             declared,
             anonymous,
             props: if flags & HAS_PROPS != 0 { self.rest } else { &[] },
@@ -538,9 +531,8 @@ mod tests {
                 session: text(2),
                 value: self.value,
                 dimensions: [text(3), text(4), text(5), text(6), text(7)],
-                variant: text(9),
                 declared: Declared::of(&self.declared),
-                anonymous: text(10),
+                anonymous: text(9),
                 props: text(8),
                 bot: self.bot,
                 time_replaced: self.time_replaced,
@@ -550,7 +542,7 @@ mod tests {
     }
 
     fn event() -> impl Strategy<Value = Owned> {
-        let texts = prop::collection::vec(".{0,20}", 11..=11);
+        let texts = prop::collection::vec(".{0,20}", 10..=10);
         let number = prop::option::of(-1e9..1e9f64);
         (any::<Option<u128>>(), any::<i64>(), texts, declared(), number, any::<(bool, bool)>()).prop_map(
             |(id, ts_ms, texts, declared, value, (bot, time_replaced))| Owned {

@@ -7,10 +7,13 @@ use crate::limits::DECLARED_NUMBER_MAX;
 pub const OTHER: &str = "(other)";
 /// The metric over all events of a game.
 pub const EVENTS: &str = "$events";
-/// The number of the dimension that the line stamps itself: which game variables and experiments an event was under.
+/// The number of a dimension that the line stamps itself: the variant of each experiment that an event was under, such as
+/// `button=blue`. An event has as many values as there are experiments, and stands in the row of each.
 pub const VARIANT: u8 = 0;
-/// The name of [`VARIANT`] in queries and answers.
-pub const VARIANT_LABEL: &str = "variant";
+/// The number of a dimension that the line stamps itself: the version of the game variables that was active.
+pub const VARS: u8 = DECLARED_NUMBER_MAX + 1;
+/// The dimensions that the line stamps itself, by their names in queries and answers.
+pub const STAMPED: [(u8, &str); 2] = [(VARIANT, "variant"), (VARS, "vars")];
 /// The stored number of the first declared dimension's cut; those before are kept for built-in ones.
 const DECLARED_CODE: u8 = 16;
 /// Joins the values of a [`Cut::Tuple`] row; it cannot stand in a dimension's value.
@@ -23,8 +26,8 @@ pub enum Cut {
     Total,
     /// One row per value of a dimension; events without it stand in the row with the empty value.
     By(Dimension),
-    /// One row per value of a dimension that the game declared, by the number it got then; [`VARIANT`] is every
-    /// game's. Events without it stand in no row.
+    /// One row per value of a dimension that the game declared, by the number it got then; those in
+    /// [`STAMPED`] are every game's. Events without it stand in no row.
     Declared(u8),
     /// One row per combination of all dimensions' values, joined by [`TUPLE_SEPARATOR`] in the order of
     /// [`Dimension::ALL`]. These rows have counts and values, but no players; and
@@ -38,7 +41,7 @@ impl Cut {
         match self {
             Cut::Total => 0,
             Cut::By(dimension) => 1 + dimension as u8,
-            Cut::Declared(number) => DECLARED_CODE + number.min(DECLARED_NUMBER_MAX),
+            Cut::Declared(number) => DECLARED_CODE + number.min(VARS),
             Cut::Tuple => 255,
         }
     }
@@ -50,7 +53,7 @@ impl Cut {
             255 => Some(Cut::Tuple),
             1..DECLARED_CODE => Dimension::ALL.get(code as usize - 1).copied().map(Cut::By),
             _ => {
-                Some(code - DECLARED_CODE).filter(|number| *number <= DECLARED_NUMBER_MAX).map(Cut::Declared)
+                Some(code - DECLARED_CODE).filter(|number| *number <= VARS).map(Cut::Declared)
             }
         }
     }
@@ -84,7 +87,7 @@ mod tests {
         let cuts = (0..=255).filter_map(|code| Some((code, Cut::from_code(code)?)));
         let cuts: Vec<(u8, Cut)> = cuts.collect();
         assert!(cuts.iter().all(|(code, cut)| cut.code() == *code));
-        assert_eq!(cuts.len(), 2 + Dimension::COUNT + 1 + DECLARED_NUMBER_MAX as usize);
+        assert_eq!(cuts.len(), 2 + Dimension::COUNT + 1 + VARS as usize);
         assert_eq!(Cut::Declared(VARIANT).code(), 16);
     }
 }

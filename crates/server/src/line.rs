@@ -5,6 +5,7 @@
 mod duplicates;
 mod quota;
 mod stamps;
+mod variants;
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -14,7 +15,7 @@ use decode::json::Decoded;
 use log::{Ack, Entry, Lane, Log, LogError};
 use model::admit::{Door, admit};
 use model::ports::ids::Claim;
-use model::record::{BatchBuilder, Endpoint, KeyClass, Stored};
+use model::record::{BatchBuilder, Declared, Endpoint, KeyClass, Stored};
 use model::{Outcome, RawEvent, Reject};
 
 use crate::catalog::{Access, Catalog, DeclaredDimension, Scope};
@@ -26,6 +27,7 @@ use crate::live::meter;
 use crate::views::Views;
 use quota::Quota;
 use stamps::{Identifying, declared, is_identify};
+use variants::Variants;
 
 pub use duplicates::{Claims, Duplicates, IdMasks, Remembered, remember};
 pub use quota::{Over, QuotaSettings, Used};
@@ -217,7 +219,7 @@ impl Line {
         let mut claims = Claims::with_capacity(decoded.events.len());
         let mut refused = Vec::new();
         let mut taken = 0;
-        let mut stamping = Stamping::new(self, access);
+        let mut stamping = Stamping::new(self, access, request.received_ms);
         for (index, event) in decoded.events.iter().enumerate() {
             let pushed =
                 event.as_ref().map_err(|reject| *reject).and_then(|raw| stamping.push(raw, door, &mut batch));
@@ -253,9 +255,10 @@ impl Line {
     }
 }
 
-/// What the game's settings and links mean for the events of a request, one after the other.
+/// What the game's settings, variables and links mean for the events of a request, one after the other.
 struct Stamping<'a> {
     dimensions: &'a [DeclaredDimension],
+    variants: Option<Variants>,
     list: Vec<u8>,
     identifying: Identifying<'a>,
     quota: &'a Quota,
@@ -263,11 +266,12 @@ struct Stamping<'a> {
 }
 
 impl<'a> Stamping<'a> {
-    fn new(line: &'a Line, access: &'a Access) -> Stamping<'a> {
+    fn new(line: &'a Line, access: &'a Access, now_ms: i64) -> Stamping<'a> {
         let game = access.game.number;
         let (dimensions, identifying) =
             (&access.game.settings.dimensions, Identifying::new(&line.views, game));
-        Stamping { dimensions, list: Vec::new(), identifying, quota: &line.quota, game }
+        let variants = Variants::of(&line.views.liveops, game, now_ms);
+        Stamping { dimensions, variants, list: Vec::new(), identifying, quota: &line.quota, game }
     }
 
     /// Admits the event and adds it to the batch. Returns its id.
@@ -280,9 +284,14 @@ impl<'a> Stamping<'a> {
     ) -> Result<Option<u128>, Reject> {
         let mut event = admit(raw, door)?;
         self.quota.take_of_player(self.game, event.player, door.received_ms)?;
-        if let (Some(props), false) = (raw.props, self.dimensions.is_empty()) {
-            event.declared = declared(self.dimensions, props, &mut self.list);
+        self.list.clear();
+        if let Some(variants) = &mut self.variants {
+            variants.stamp(&event, &mut self.list);
         }
+        if let (Some(props), false) = (raw.props, self.dimensions.is_empty()) {
+            declared(self.dimensions, props, &mut self.list);
+        }
+        event.declared = Declared::of(&self.list);
         if !is_identify(raw) {
             batch.push(&event);
             return Ok(event.id);
@@ -315,7 +324,6 @@ impl OwnDoor {
             country: self.country.as_ref().map_or("", |country| country.as_str()),
             platform: self.platform,
             bot: self.bot,
-            variant: "",
         }
     }
 }

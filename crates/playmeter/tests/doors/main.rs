@@ -14,6 +14,7 @@ mod connections;
 mod dimensions;
 mod disk;
 mod keys;
+mod experiments;
 mod fields;
 mod identity;
 mod levels;

@@ -23,16 +23,11 @@ pub(super) fn is_identify(raw: &RawEvent<'_>) -> bool {
     raw.name.as_deref() == Some(IDENTIFY)
 }
 
-/// The values of an event's declared dimensions, written to `list`, whose memory serves one event after the other.
+/// Adds the values of an event's declared dimensions to a list.
 ///
 /// A value that is longer than a dimension's may be is counted in `(other)`. Of a key that comes twice the last value
 /// counts; of a key whose value is `null`, empty, an object or an array, none.
-pub(super) fn declared<'a>(
-    dimensions: &[DeclaredDimension],
-    object: &str,
-    list: &'a mut Vec<u8>,
-) -> Declared<'a> {
-    list.clear();
+pub(super) fn declared(dimensions: &[DeclaredDimension], object: &str, list: &mut Vec<u8>) {
     let mut seen = 0u32;
     for (key, prop) in props(object) {
         let Some(place) = dimensions.iter().position(|dimension| dimension.name == key) else { continue };
@@ -47,7 +42,6 @@ pub(super) fn declared<'a>(
             Prop::Other => {}
         }
     }
-    Declared::of(list)
 }
 
 fn put(list: &mut Vec<u8>, number: u8, value: &str) {
@@ -145,9 +139,10 @@ mod tests {
     fn check(object: &str, expected: &str) {
         let dimension = |(number, name): (u8, &str)| DeclaredDimension { name: name.into(), number };
         let dimensions: Vec<_> = [(1, "weapon"), (7, "mode"), (2, "hard")].map(dimension).into();
-        let mut list = b"what the event before left".to_vec();
-        let told = declared(&dimensions, object, &mut list)
-            .map(|(number, value)| format!("{number}={}", String::from_utf8_lossy(value)));
+        let mut list = Vec::new();
+        declared(&dimensions, object, &mut list);
+        let told =
+            Declared::of(&list).map(|(number, value)| format!("{number}={}", String::from_utf8_lossy(value)));
         assert_eq!(told.collect::<Vec<_>>().join(" "), expected);
     }
 
