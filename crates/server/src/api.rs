@@ -2,6 +2,7 @@
 
 pub mod assets;
 pub mod commands;
+pub mod dimensions;
 pub mod events;
 pub mod health;
 pub mod levels;
@@ -58,6 +59,7 @@ fn routes(local: Local) -> Router {
     Router::new()
         .route("/v1/query", get(query::get).post(query::post))
         .route("/v1/load", get(load::get))
+        .route("/v1/dimensions", get(dimensions::get))
         .route("/v1/watch", get(watch::get))
         .route("/v1/session", post(players::open_session))
         .route("/v1/vars", get(vars::all).put(vars::put_many))

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::client::Request;
 use crate::world::{Done, World, now_ms};
 
 const DAY: i64 = 24 * 3_600_000;
@@ -173,4 +174,29 @@ fn settings_that_cannot_be_are_refused_and_change_nothing() {
     assert_eq!(set(&world, &["--dimension", &many[..16].join(",")]).code, 0);
     let list = world.command(&["games", "list"]).out;
     assert!(list.contains("late after 30 days, 1000 values of a dimension, dimensions: d0, d1"), "{list}");
+}
+
+#[test]
+fn the_dimensions_are_listed_with_those_that_have_too_many_values() {
+    let world = World::new();
+    set(&world, &["--dimension", "weapon,hat", "--values-max", "3"]);
+    let event =
+        |number: u32| json!({"event": "shot", "version": "1", "props": {"weapon": number, "hat": "bowler"}});
+    let list = || {
+        let listed = world.ask(&Request::get("/v1/dimensions").key(&world.secret_key)).json();
+        assert_eq!((&listed["values_max"], &listed["late_days"]), (&json!(3), &json!(30)));
+        let dimensions = listed["dimensions"].as_array().expect("a list").clone();
+        let told = |dimension: &Value| {
+            let word =
+                |field: &str| if dimension[field] == true { format!(" {field}") } else { String::new() };
+            let name = dimension["name"].as_str().expect("a name");
+            format!("{name}{}{}", word("declared"), word("overflowed"))
+        };
+        dimensions.iter().map(told).collect::<Vec<_>>().join(", ")
+    };
+    let built_in = "country, source, platform, version, level, variant";
+    world.post(json!((0..3).map(event).collect::<Vec<_>>()).to_string());
+    assert_eq!(list(), format!("{built_in}, weapon declared, hat declared"));
+    world.post(event(3).to_string());
+    assert_eq!(list(), format!("{built_in}, weapon declared overflowed, hat declared"));
 }

@@ -9,7 +9,7 @@ use hyper::header::{CACHE_CONTROL, CONTENT_TYPE};
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, Http, HttpAuthScheme, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::{events, health, levels, load, metrics, people, players, query, surveys, vars, watch};
+use super::{dimensions, events, health, levels, load, metrics, people, players, query, surveys, vars, watch};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -21,7 +21,7 @@ use super::{events, health, levels, load, metrics, people, players, query, surve
     ),
     modifiers(&Credentials),
     paths(
-        events::handle, query::get, query::post, load::get, watch::get, people::me, people::sign_out, metrics::get,
+        events::handle, query::get, query::post, load::get, dimensions::get, watch::get, people::me, people::sign_out, metrics::get,
         health::alive, health::ready,
     ),
     components(schemas(shapes::Problem)),
