@@ -501,3 +501,9 @@ fn other_steps_do_so_too() {
         run(seed, 500);
     }
 }
+
+#[test]
+#[ignore = "a million steps take minutes"]
+fn a_million_steps_do_so_too() {
+    (100..150).for_each(|seed| drop(run(seed, 2 * STEPS)));
+}

@@ -555,6 +555,24 @@ fn a_signature_acts_for_its_own_player_alone() {
 }
 
 #[test]
+fn a_level_is_told_to_followers_when_it_is_first_published() {
+    let mut world = World::new();
+    for (line, told) in [
+        ("ann saves a", 1),
+        ("ann saves a#2", 1),
+        ("ann saves b as draft", 1),
+        ("ann sets b to published", 2),
+        ("ann sets b to draft", 2),
+        ("restart", 2),
+        ("ann sets b to published", 2),
+        ("mod removes b", 2),
+    ] {
+        play(&mut world, line);
+        assert_eq!(world.game().read().feed.item_count(), told, "{line}");
+    }
+}
+
+#[test]
 fn an_exported_player_is_all_that_is_known_of_them() {
     check(
         "ann saves a

@@ -77,7 +77,7 @@ fn a_level_is_saved_loaded_and_listed() {
     for kill in [None, Some(true), Some(false)] {
         match kill {
             Some(true) => world.kill9(),
-            Some(false) => drop(world.stop()),
+            Some(false) => world.stop(),
             None => {}
         }
         if kill.is_some() {
@@ -320,7 +320,7 @@ fn flagged_levels_wait_for_a_moderator_and_removed_ones_are_gone() {
     let (ids, total, items) = queue("");
     assert_eq!((ids, total), (vec![two.clone(), one.clone()], 2));
     assert_eq!(items[1]["reasons"][0]["reason"], "rude");
-    assert_eq!(queue("?per_page=1&page=2").0, [one.clone()]);
+    assert_eq!(queue("?per_page=1&page=2").0, std::slice::from_ref(&one));
     assert_eq!(
         world.with_secret("GET", "/v1/moderation?mode=all", Value::Null).told(),
         "400 invalid_field (mode)"
