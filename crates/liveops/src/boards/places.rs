@@ -1,0 +1,295 @@
+//! Where a player's runs stand: in which list of which window, by what the board keeps.
+
+use super::board::{Board, tag};
+use super::calendar::Instance;
+use super::config::Keep;
+use super::runs::{Arrival, Run};
+use super::tree::{Key, Keys, Tree};
+
+/// A row in a tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The whole, or runs of a filter.
+    pub list: u32,
+    /// The window.
+    pub instance: u32,
+    /// The row.
+    pub run: u32,
+}
+
+/// All places of a player.
+pub type Places = Vec<Place>;
+
+impl Board {
+    pub(super) fn look_before(&mut self, player: u32) {
+        let mut before = std::mem::take(&mut self.before);
+        self.shown_places(player, &mut before);
+        self.before = before;
+    }
+
+    /// Brings the trees from the places before to those after.
+    pub(super) fn look_after(&mut self, player: u32) {
+        let mut after = std::mem::take(&mut self.after);
+        self.shown_places(player, &mut after);
+        self.after = after;
+        self.replace();
+    }
+
+    pub(super) fn replace(&mut self) {
+        let (before, after) = (std::mem::take(&mut self.before), std::mem::take(&mut self.after));
+        for place in before.iter().filter(|place| !after.contains(place)) {
+            self.take_out(*place, &self.runs.key(place.run));
+        }
+        for place in after.iter().filter(|place| !before.contains(place)) {
+            self.trees.entry((place.list, place.instance)).or_default().insert(place.run, &self.runs);
+        }
+        (self.before, self.after) = (before, after);
+    }
+
+    fn shown_places(&self, player: u32, places: &mut Places) {
+        places.clear();
+        if !self.hidden.contains(&player) {
+            self.places(player, places);
+        }
+    }
+
+    /// The places of a player who is not banned.
+    pub(super) fn places(&self, player: u32, places: &mut Places) {
+        match self.config.keep {
+            Keep::Best | Keep::Last => self.best_places(player, places),
+            Keep::All => self.runs.of(player).for_each(|run| self.memberships(run, places)),
+            Keep::Sum => self.sum_places(player, places),
+        }
+    }
+
+    fn best_places(&self, player: u32, places: &mut Places) {
+        let is_best = self.config.keep == Keep::Best;
+        for run in self.runs.of(player) {
+            self.each_membership(run, |list, instance| {
+                match places.iter_mut().find(|it| it.list == list && it.instance == instance) {
+                    None => places.push(Place { list, instance, run }),
+                    // Runs come newest first, so the last one is there already.
+                    Some(place) if is_best && self.runs.key(run) < self.runs.key(place.run) => {
+                        place.run = run
+                    }
+                    Some(_) => {}
+                }
+            });
+        }
+    }
+
+    fn sum_places(&self, player: u32, places: &mut Places) {
+        for run in self.runs.of(player) {
+            let (list, instance) = untag(self.runs.tag(run));
+            if instance != 0 && self.calendar.has(instance) {
+                places.push(Place { list, instance, run });
+            }
+        }
+    }
+
+    /// Every list of every window that a run belongs to.
+    pub(super) fn memberships(&self, run: u32, places: &mut Places) {
+        self.each_membership(run, |list, instance| places.push(Place { list, instance, run }));
+    }
+
+    #[inline]
+    fn each_membership(&self, run: u32, mut visit: impl FnMut(u32, u32)) {
+        let arrival = self.runs.arrival(run);
+        let lists = self.catalogue.lists_of(self.runs.attributes(run));
+        let mut all = |instance: u32| {
+            visit(0, instance);
+            lists.iter().for_each(|list| visit(*list, instance));
+        };
+        self.calendar.holding(arrival).for_each(|(_, instance)| all(instance));
+        self.rolling.iter().filter(|it| it.floor <= arrival).for_each(|it| all(it.id));
+    }
+
+    /// Every list of every window to whose sum a new run adds.
+    pub(super) fn lists(&self, run: &Run) -> Vec<(u32, u32)> {
+        let lists = || std::iter::once(0).chain(self.catalogue.lists_of(run.attributes).iter().copied());
+        let calendar = self.calendar.holding(run.arrival).map(|(_, instance)| instance);
+        let rolling = self.rolling.iter().filter(|it| it.floor <= run.arrival).map(|it| it.id);
+        calendar.chain(rolling).flat_map(|instance| lists().map(move |list| (list, instance))).collect()
+    }
+
+    fn sum(&self, player: u32, tag: u64) -> Option<u32> {
+        self.runs.of(player).find(|run| self.runs.tag(*run) == tag)
+    }
+
+    /// Adds a run to a player's sum in a list. A sum's subscore, attributes and time are those of its newest run.
+    pub(super) fn add_to_sum(&mut self, player: u32, list: u32, instance: u32, run: &Run) {
+        let tag = tag(list, instance);
+        let run = Run { tag, ..*run };
+        let old = self.sum(player, tag);
+        let new = old.map(|old| self.runs.get(old)).map_or(run, |sum| {
+            let newest = if sum.arrival > run.arrival { sum } else { run };
+            // Around the end of the numbers and back again, so that what is added can always be taken away.
+            Run { score: sum.score.wrapping_add(run.score), ..newest }
+        });
+        self.change_sum(player, old, Some(new));
+    }
+
+    /// Takes the oldest run away from a player's sum in a list.
+    pub(super) fn take_from_sum(&mut self, player: u32, list: u32, instance: u32, run: &Run) {
+        let Some(old) = self.sum(player, tag(list, instance)) else { return };
+        let sum = self.runs.get(old);
+        let rest = Run { score: sum.score.wrapping_sub(run.score), ..sum };
+        self.change_sum(player, Some(old), Some(rest).filter(|_| sum.arrival > run.arrival));
+    }
+
+    fn change_sum(&mut self, player: u32, old: Option<u32>, new: Option<Run>) {
+        // Held before the old one lets go, so that attributes of both stay.
+        new.iter().for_each(|new| self.catalogue.hold_more(new.attributes));
+        old.into_iter().for_each(|old| self.take_sum(player, old));
+        new.iter().for_each(|new| self.put_sum(player, new));
+    }
+
+    fn put_sum(&mut self, player: u32, sum: &Run) {
+        let (list, instance) = untag(sum.tag);
+        let run = self.runs.add(player, sum);
+        if !self.hidden.contains(&player) {
+            self.trees.entry((list, instance)).or_default().insert(run, &self.runs);
+        }
+    }
+
+    fn take_sum(&mut self, player: u32, run: u32) {
+        let key = self.runs.key(run);
+        let (list, instance) = untag(self.runs.tag(run));
+        self.take_out(Place { list, instance, run }, &key);
+        self.free(player, run);
+    }
+
+    fn take_out(&mut self, place: Place, key: &Key) {
+        let Some(tree) = self.trees.get_mut(&(place.list, place.instance)) else { return };
+        tree.remove(place.run, key);
+        if tree.is_empty() {
+            self.trees.remove(&(place.list, place.instance));
+        }
+    }
+
+    /// The runs of a player that no window has or can get back.
+    pub(super) fn unneeded(&self, player: u32) -> Vec<u32> {
+        match self.config.keep {
+            Keep::Best | Keep::Last => self.unneeded_runs(player),
+            Keep::All | Keep::Sum => self.runs.of(player).filter(|run| !self.is_row_needed(*run)).collect(),
+        }
+    }
+
+    fn unneeded_runs(&self, player: u32) -> Vec<u32> {
+        let mut places = Places::new();
+        self.best_places(player, &mut places);
+        let has_place = |run: u32| places.iter().any(|place| place.run == run);
+        let (from, is_best) = (self.kept_from(self.clock), self.config.keep == Keep::Best);
+        let mut best: Vec<(u32, Key)> = Vec::new();
+        let mut unneeded = Vec::new();
+        for run in self.runs.of(player) {
+            let can_return = self.runs.arrival(run) >= from && self.is_better(run, is_best, &mut best);
+            if !can_return && !has_place(run) {
+                unneeded.push(run);
+            }
+        }
+        unneeded
+    }
+
+    /// Whether a run is better than all later ones of a list: then it is the player's row until it is too old. With
+    /// [`Keep::Last`] only the last one is.
+    fn is_better(&self, run: u32, is_best: bool, best: &mut Vec<(u32, Key)>) -> bool {
+        let key = self.runs.key(run);
+        let lists = self.catalogue.lists_of(self.runs.attributes(run)).iter().copied();
+        let mut is_better = false;
+        for list in std::iter::once(0).chain(lists) {
+            match best.iter_mut().find(|it| it.0 == list) {
+                None => best.push((list, key)),
+                Some((_, other)) if is_best && key < *other => *other = key,
+                Some(_) => continue,
+            }
+            is_better = true;
+        }
+        is_better
+    }
+
+    /// Where each run is kept: whether a window has or can get back a row. Of sums: whether there is their list.
+    pub(super) fn is_row_needed(&self, run: u32) -> bool {
+        let arrival = self.runs.arrival(run);
+        match untag(self.runs.tag(run)) {
+            (_, 0) if arrival >= self.kept_from(self.clock) => true,
+            (_, 0) => self.config.keep == Keep::All && self.calendar.holding(arrival).next().is_some(),
+            (list, instance) => self.calendar.has(instance) && self.catalogue.has(list),
+        }
+    }
+
+    /// Makes all trees and the queue from the runs.
+    pub(super) fn rebuild_trees(&mut self) {
+        (0..self.roster.len()).for_each(|player| self.prune(player));
+        self.rebuild_queue();
+        if self.config.keep == Keep::Sum {
+            self.rebuild_sums();
+        }
+        let mut rows: Vec<(u32, u32, Key, u32)> = Vec::with_capacity(self.runs.count());
+        let mut places = Places::new();
+        for player in 0..self.roster.len() {
+            self.shown_places(player, &mut places);
+            rows.extend(places.iter().map(|it| (it.list, it.instance, self.runs.key(it.run), it.run)));
+        }
+        rows.sort_unstable();
+        for rows in rows.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+            let tree = Tree::of_sorted(rows.iter().map(|row| row.3), &self.runs);
+            self.trees.insert((rows[0].0, rows[0].1), tree);
+        }
+    }
+
+    /// Makes the sums of rolling windows anew: those that were written may have been as a read saw them.
+    fn rebuild_sums(&mut self) {
+        let is_rolling = |run: u32| self.rolling.iter().any(|it| it.id == untag(self.runs.tag(run)).1);
+        let there = (0..self.runs.len()).filter(|run| self.runs.is_there(*run) && is_rolling(*run));
+        let old: Vec<u32> = there.collect();
+        old.into_iter().for_each(|run| self.free(self.runs.player(run), run));
+        for at in 0..self.rolling.len() {
+            let floor = self.rolling[at].floor;
+            let first = self.queue.partition_point(|(arrival, _)| *arrival < floor);
+            for item in first..self.queue.len() {
+                self.slide_over_part(at, self.queue[item].1, floor);
+            }
+        }
+        self.trees.clear();
+    }
+
+    fn rebuild_queue(&mut self) {
+        let from = self.kept_from(self.clock);
+        if self.rolling.is_empty() {
+            return;
+        }
+        let is_recent = |run: &u32| {
+            self.runs.is_there(*run) && self.runs.tag(*run) == 0 && self.runs.arrival(*run) >= from
+        };
+        let by_run = matches!(self.config.keep, Keep::All | Keep::Sum);
+        let item = |run: u32| (self.runs.arrival(run), if by_run { run } else { self.runs.player(run) });
+        let mut queue: Vec<(Arrival, u32)> = (0..self.runs.len()).filter(is_recent).map(item).collect();
+        queue.sort_unstable();
+        self.queue = queue.into();
+    }
+
+    /// The row of a player in a list of a window; with [`Keep::All`] the best of them.
+    pub fn row_of(&self, player: u32, list: u32, instance: &Instance) -> Option<u32> {
+        if self.hidden.contains(&player) {
+            return None;
+        }
+        let is_here = |run: &u32| match self.config.keep {
+            Keep::Sum => self.runs.tag(*run) == tag(list, instance.id),
+            _ => instance.holds(self.runs.arrival(*run)) && self.is_in_list(*run, list),
+        };
+        let mut runs = self.runs.of(player).filter(is_here);
+        match self.config.keep {
+            Keep::Best | Keep::All => runs.min_by_key(|run| self.runs.key(*run)),
+            Keep::Last | Keep::Sum => runs.next(),
+        }
+    }
+
+    fn is_in_list(&self, run: u32, list: u32) -> bool {
+        list == 0 || self.catalogue.lists_of(self.runs.attributes(run)).contains(&list)
+    }
+}
+
+fn untag(tag: u64) -> (u32, u32) {
+    ((tag >> 32) as u32, tag as u32)
+}

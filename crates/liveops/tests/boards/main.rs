@@ -1,0 +1,84 @@
+//! Boards against a naive model that keeps every run and sorts: the same answers to the same questions, whatever is
+//! kept, in every window, over days, bans, resets and restarts.
+
+mod model;
+mod world;
+
+use model::{Keep, Model, Shape};
+use world::{Random, World};
+
+/// Steps of one world of six boards.
+const STEPS: usize = 10_000;
+/// 2026-03-20, nine days before a day of 23 hours in Berlin.
+const START_MS: i64 = 1_773_964_800_000;
+
+/// Does random things to both, and compares every answer.
+fn check(seed: u64, steps: usize) {
+    let mut random = Random(seed);
+    let mut world = World::new();
+    let shapes = [
+        Shape { keep: Keep::Best, ascending: false, decimals: 0 },
+        Shape { keep: Keep::Best, ascending: true, decimals: 2 },
+        Shape { keep: Keep::Last, ascending: false, decimals: 1 },
+        Shape { keep: Keep::Sum, ascending: false, decimals: 0 },
+        Shape { keep: Keep::Sum, ascending: true, decimals: 3 },
+        Shape { keep: Keep::All, ascending: false, decimals: 0 },
+    ];
+    let mut models: Vec<Model> =
+        shapes.into_iter().enumerate().map(|(at, shape)| Model::new(at, shape)).collect();
+    let mut now_ms = START_MS;
+    models.iter_mut().for_each(|model| model.define(&mut world, now_ms));
+    let mut last_checked = 0;
+    for step in 0..steps {
+        now_ms += random.pause_ms();
+        let at = random.below(models.len() as u64) as usize;
+        let case = format!("seed {seed}, step {step}, {:?}", models[at].shape);
+        match random.below(1_000) {
+            0..600 => models[at].submit(&mut world, &mut random, now_ms, &case),
+            600..960 => models[at].read(&world, &mut random, now_ms, &case),
+            960..970 => models[at].reset(&mut world, now_ms, &case),
+            970..985 => ban(&mut world, &mut models, &mut random, now_ms),
+            985..988 => models[at].redeclare(&mut world, &mut random, now_ms),
+            988..990 => erase(&mut world, &mut models, &mut random),
+            990..996 => world.checkpoint(),
+            _ => world.restart(),
+        }
+        last_checked = step;
+    }
+    assert_eq!(last_checked + 1, steps);
+}
+
+fn ban(world: &mut World, models: &mut [Model], random: &mut Random, now_ms: i64) {
+    let player = random.player();
+    let is_banned = models[0].banned.contains(&player);
+    world.ban(&player, !is_banned, now_ms);
+    for model in models {
+        if is_banned {
+            model.banned.remove(&player);
+        } else {
+            model.banned.insert(player.clone());
+        }
+    }
+}
+
+fn erase(world: &mut World, models: &mut [Model], random: &mut Random) {
+    let player = random.player();
+    world.erase(&player);
+    models.iter_mut().for_each(|model| model.runs.retain(|run| run.player != player));
+}
+
+#[test]
+fn boards_answer_as_a_naive_model_does() {
+    check(1, STEPS);
+}
+
+#[test]
+fn boards_answer_as_a_naive_model_does_from_other_beginnings() {
+    (2..6).for_each(|seed| check(seed, STEPS / 10));
+}
+
+#[test]
+#[ignore = "a longer run, by hand"]
+fn boards_answer_as_a_naive_model_does_for_long() {
+    (100..150).for_each(|seed| check(seed, 2 * STEPS));
+}

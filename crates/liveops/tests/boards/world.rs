@@ -1,0 +1,136 @@
+//! Live-ops with a store and a log in memory, which can be stopped and started.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ::model::ports::counters::StoreError;
+use ::model::ports::records::Records;
+use playmeter_liveops::boards::{self, Asks, Page, Query};
+use playmeter_liveops::{Answer, By, Caller, Command, CommandRef, LiveOps, Refusal, encode};
+
+/// The game of the tests.
+const GAME: u32 = 7;
+pub const TZ: &str = "Europe/Berlin";
+
+#[derive(Clone, Default)]
+struct Store(BTreeMap<Vec<u8>, Vec<u8>>);
+
+impl Records for Store {
+    fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(self.0.get(key).cloned())
+    }
+
+    fn records(&self, prefix: &[u8], visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), StoreError> {
+        self.0.iter().filter(|(key, _)| key.starts_with(prefix)).for_each(|(key, value)| visit(key, value));
+        Ok(())
+    }
+}
+
+/// What the log has after the last checkpoint, with the answers that were given.
+type Entry = (Vec<u8>, Result<Answer, Refusal>);
+
+pub struct World {
+    live: LiveOps,
+    store: Store,
+    log: Vec<Entry>,
+}
+
+fn open(store: &Store) -> LiveOps {
+    LiveOps::open(Arc::new(store.clone())).expect("the store can be read")
+}
+
+impl World {
+    pub fn new() -> World {
+        let store = Store::default();
+        World { live: open(&store), store, log: Vec::new() }
+    }
+
+    /// Decides a command of a server.
+    pub fn send(&mut self, command: boards::Command, received_ms: i64) -> Result<serde_json::Value, Refusal> {
+        let by = By { caller: Caller::Server, signed: None };
+        let command = Command::Boards(command);
+        let bytes = encode(&CommandRef {
+            game: GAME,
+            received_ms,
+            by,
+            tz: TZ.to_owned(),
+            idempotency: None,
+            command,
+            blob: &[],
+        });
+        let outcome = self.live.apply(self.log.len() as u64, &bytes).expect("a command").outcome;
+        self.log.push((bytes, outcome.clone()));
+        outcome.map(|answer| serde_json::from_str(&answer.json).unwrap_or_default())
+    }
+
+    pub fn ban(&mut self, player: &str, is_ban: bool, now_ms: i64) {
+        let player = player.to_owned();
+        let command = match is_ban {
+            true => boards::Command::Ban { player, reason: "why not".to_owned() },
+            false => boards::Command::Lift { player },
+        };
+        self.send(command, now_ms).expect("bans and their ends are taken");
+    }
+
+    /// Erasure is another subject's command; here it is followed by a checkpoint.
+    pub fn erase(&mut self, player: &str) {
+        self.live.game(GAME).write().boards.erase_player(player);
+        self.checkpoint();
+    }
+
+    pub fn page(&self, table: &str, query: &Query, now_ms: i64) -> Result<Page, Refusal> {
+        let game = self.live.game(GAME);
+        if game.read().boards.is_elsewhere(table, now_ms) {
+            game.write().boards.advance(table, now_ms);
+        }
+        let game = game.read();
+        game.boards.page(table, Asks::All, query, now_ms)
+    }
+
+    /// Writes what changed.
+    pub fn checkpoint(&mut self) {
+        for write in self.live.changes() {
+            match write.value {
+                Some(value) => drop(self.store.0.insert(write.key, value)),
+                None => drop(self.store.0.remove(&write.key)),
+            }
+        }
+        self.log.clear();
+    }
+
+    /// Starts again from the last checkpoint and the log after it: every answer is given once more, and is the same.
+    pub fn restart(&mut self) {
+        self.live = open(&self.store);
+        for (offset, (bytes, outcome)) in self.log.iter().enumerate() {
+            let again = self.live.apply(offset as u64, bytes).expect("a command").outcome;
+            assert_eq!(&again, outcome, "the same command gives the same answer");
+        }
+    }
+}
+
+/// Numbers without order, the same for the same seed.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+
+    pub fn player(&mut self) -> String {
+        format!("player-{}", self.below(25))
+    }
+
+    /// Mostly moments, sometimes days, now and then back.
+    pub fn pause_ms(&mut self) -> i64 {
+        let pause = match self.below(100) {
+            0..20 => 0,
+            20..60 => self.below(60_000),
+            60..95 => self.below(3_600_000),
+            95..98 => self.below(86_400_000),
+            98 => self.below(20 * 86_400_000),
+            _ => return -(self.below(10_000) as i64),
+        };
+        pause as i64
+    }
+}
