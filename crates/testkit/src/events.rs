@@ -81,15 +81,15 @@ pub fn deltas_of(events: &[Happened], first: u64) -> Deltas {
     let mut deltas = Deltas::default();
     for (offset, event) in (first..).zip(events) {
         let mut declared = Vec::new();
-        let (variants, others): (Vec<_>, Vec<_>) =
-            event.declared.iter().partition(|(number, _)| *number == VARIANT);
-        others.iter().for_each(|(number, value)| Declared::put(&mut declared, *number, value.as_bytes()));
+        event
+            .declared
+            .iter()
+            .for_each(|(number, value)| Declared::put(&mut declared, *number, value.as_bytes()));
         let stored = Stored {
             ts_ms: i64::from(event.minute) * 60_000 + offset as i64 % 60_000,
             name: event.name.as_bytes(),
             value: event.value,
             dimensions: std::array::from_fn(|dimension| event.dimensions[dimension].as_bytes()),
-            variant: variants.first().map_or(&[], |(_, value)| value.as_bytes()),
             declared: Declared::of(&declared),
             ..Stored::default()
         };
