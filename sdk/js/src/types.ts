@@ -141,8 +141,10 @@ export interface Level {
   source?: string
   created_at: string
   votes: number
-  /** The mean of its votes, 1 to 10. */
-  rating: number
+  /** The mean of its votes, 1 to 10; none yet: null. */
+  rating: number | null
+  /** What `popular` is ordered by: the mean, drawn to the middle as long as votes are few. */
+  score: number
   starts: number
   wins: number
   retries: number
@@ -184,7 +186,8 @@ export interface Achievement {
 }
 
 export interface FeedItem {
-  kind: 'score' | 'level' | 'achievement' | 'post'
+  /** `score`, `level`, `achievement`, `post`, or what the game calls its own. */
+  kind: string
   at: string
   /** Everybody who did the same. */
   players: { player: string; name: string }[]
