@@ -80,7 +80,7 @@ export class Line {
     const page = await client?.board(BOARD).list({ per_page: TOP }).catch(() => undefined)
     if (!client || !page) return undefined
     const rows = page.rows.map((row) => (row.player === client.player ? { ...row, submitted: true } : row))
-    if (!saved || rows.some(({ submitted }) => submitted)) return { rows }
+    if (!saved?.rank || saved.best === null || rows.some(({ submitted }) => submitted)) return { rows }
     return { rows, own: { rank: saved.rank, score: saved.best } }
   }
 

@@ -63,6 +63,8 @@ export interface ScoreDetails {
   subscore?: number
   fields?: Record<string, string>
   source?: string
+  /** Of a private board. */
+  code?: string
 }
 
 export interface ScoreQuery {
@@ -109,13 +111,16 @@ export interface ScorePage {
   rows: ScoreRow[]
 }
 
+/** Of a score that waits for a moderator, the numbers may be null. */
 export interface Saved {
-  /** It counted: it was better, or every run is kept. */
+  /** It is the player's row in some window: it was better there, or every run is kept. */
   saved: boolean
-  best: number
-  rank: number
+  /** The player's score in the longest window, its rank, and how much better it is than before. */
+  best: number | null
+  rank: number | null
+  improved_by: number | null
+  /** The rank in each window. */
   ranks: Partial<Record<Window, number>>
-  improved_by?: number
   /** The board's checks doubt it: until somebody decides, only its player sees it. */
   quarantined?: boolean
 }
