@@ -9,11 +9,13 @@ pub mod meter;
 
 mod channel;
 mod client;
+mod pages;
 mod topic;
 mod vars;
 
 pub use channel::Message;
 pub use client::{Client, Resume};
+pub use pages::Page;
 pub use topic::Topic;
 
 use std::collections::HashMap;
@@ -154,7 +156,7 @@ impl Live {
     fn decided(&self, game: u32, touched: &[Touched]) {
         let channels = self.channels.lock();
         let of_game = channels.open.values().filter(|channel| channel.game.number == game);
-        of_game.for_each(|channel| channel.decided(touched));
+        of_game.for_each(|channel| channel.decided(&self.views.liveops, touched));
     }
 
     fn wait_for_channels(&self) -> Option<Vec<Arc<Channel>>> {

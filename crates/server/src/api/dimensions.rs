@@ -8,7 +8,7 @@ use hyper::Uri;
 use hyper::header::{self, HeaderMap};
 use model::Dimension;
 use model::ports::counters::{Select, StoreError};
-use model::series::{Cut, EVENTS, Level, OTHER, VARIANT, VARIANT_LABEL};
+use model::series::{Cut, EVENTS, Level, OTHER, STAMPED};
 use serde_json::{Value, json};
 
 use crate::auth;
@@ -43,11 +43,11 @@ pub async fn get(
 
 fn answer(game: &Game, views: &Views, now_ms: i64) -> Result<Value, StoreError> {
     let built_in = Dimension::ALL.map(|dimension| (dimension.label(), Cut::By(dimension), false));
-    let variant = (VARIANT_LABEL, Cut::Declared(VARIANT), false);
+    let stamped = STAMPED.map(|(number, name)| (name, Cut::Declared(number), false));
     let declared = game.settings.dimensions.iter();
     let declared = declared.map(|dimension| (&dimension.name[..], Cut::Declared(dimension.number), true));
     let mut dimensions = Vec::new();
-    for (name, cut, declared) in built_in.into_iter().chain([variant]).chain(declared) {
+    for (name, cut, declared) in built_in.into_iter().chain(stamped).chain(declared) {
         let overflowed = is_overflowed(game, views, cut, now_ms)?;
         dimensions.push(json!({ "name": name, "declared": declared, "overflowed": overflowed }));
     }

@@ -1,8 +1,9 @@
 //! `GET /v1/watch`: subscriptions as server-sent events.
 //!
-//! `?online=1`, `?events=1`, `?load=1` and any number of `?query={JSON}`, several in one stream; `?vars=1` for anybody,
-//! with the parameters of `/v1/vars`. A snapshot of each, then changes; `Last-Event-ID` goes on where a client was.
+//! `?online=1`, `?events=1`, `?load=1` and any number of `?query={JSON}`, several in one stream; for anybody `?vars=1`
+//! with the parameters of `/v1/vars`, `?board=TABLE` and `?feed=PLAYER`. A snapshot of each, then changes; `Last-Event-ID` goes on where a client was.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,12 +17,14 @@ use http_body_util::StreamBody;
 use hyper::Uri;
 use hyper::body::Frame;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName};
+use liveops::boards::{SOURCE, Window};
+use model::record::KeyClass;
 use tokio::sync::watch;
 
 use super::vars::who;
 use crate::auth;
-use crate::catalog::{Game, Scope};
-use crate::live::{Client, Resume, Topic};
+use crate::catalog::{Access, Game, Scope};
+use crate::live::{Client, Page, Resume, Topic};
 use crate::problem::Problem;
 use crate::server::Shared;
 use crate::time::{now_ms, now_s};
@@ -31,6 +34,11 @@ use crate::wire;
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// Subscriptions in one stream.
 const TOPICS_MAX: usize = 20;
+
+/// Rows of a board that can be watched.
+const ROWS_MAX: u32 = 100;
+/// Items of a feed that is watched.
+const FEED_ITEMS: usize = 20;
 
 /// Answers with a stream.
 #[utoipa::path(
@@ -48,6 +56,13 @@ const TOPICS_MAX: usize = 20;
         ("version" = Option<String>, Query, description = "With `vars`."),
         ("segment" = Option<String>, Query, description = "With `vars`."),
         ("country" = Option<String>, Query, description = "With `vars` and a secret key."),
+        ("board" = Option<String>, Query, description = "A board's first page; for any key."),
+        ("window" = Option<String>, Query, description = "With `board`: day, week, month, season, all, 24h, 7d, 30d."),
+        ("per_page" = Option<u32>, Query, description = "With `board`: rows, up to 100."),
+        ("newest" = Option<String>, Query, description = "With `board`, `1`: newest first."),
+        ("code" = Option<String>, Query, description = "With `board`: that of a private one."),
+        ("source" = Option<String>, Query, description = "With `board`; `filter.FIELD` as well."),
+        ("feed" = Option<String>, Query, description = "What those did whom this player follows; for any key."),
         ("last_event_id" = Option<String>, Query, description = "As the header Last-Event-ID."),
     ),
     responses((
@@ -62,7 +77,7 @@ pub async fn get(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let mut access = auth::for_reads(&shared.catalog, &headers, uri.query(), now_s())?;
-    let parameters = Parameters::read(uri.query().unwrap_or_default())?;
+    let mut parameters = Parameters::read(uri.query().unwrap_or_default())?;
     if !parameters.is_for_anybody() {
         access = auth::allow(access, Scope::Query)?;
     }
@@ -70,9 +85,10 @@ pub async fn get(
     let resume = last.or(parameters.last_event_id.as_deref()).and_then(Resume::parse);
     let mut topics = parameters.topics(&access.game)?;
     if parameters.vars {
-        let who = parameters.who.who(&shared, &access, &headers, peer)?;
+        let who = std::mem::take(&mut parameters.who).who(&shared, &access, &headers, peer)?;
         topics.push(("vars".to_owned(), Topic::Vars(Box::new(who))));
     }
+    topics.extend(parameters.pages(&access));
     check_count(&topics)?;
     shared.views.caught_up(shared.log.durable_until()).await;
     let client = Client::new(Arc::clone(&shared.live), &access.game, topics, resume.as_ref());
@@ -112,6 +128,13 @@ struct Parameters {
     queries: Vec<String>,
     vars: bool,
     who: who::Parameters,
+    board: Option<String>,
+    window: Option<Window>,
+    per_page: u32,
+    newest: bool,
+    code: String,
+    filter: BTreeMap<String, String>,
+    feed: Option<String>,
 }
 
 impl Parameters {
@@ -126,11 +149,21 @@ impl Parameters {
                 "load" => parameters.load = on,
                 "query" => parameters.queries.push(value),
                 "vars" => parameters.vars = on,
+                "board" => parameters.board = Some(value),
+                "window" => parameters.window = Some(window(&value)?),
+                "per_page" => parameters.per_page = per_page(&value)?,
+                "newest" => parameters.newest = on,
+                "code" => parameters.code = value,
+                "source" => drop(parameters.filter.insert(SOURCE.to_owned(), value)),
+                "feed" => parameters.feed = Some(value),
                 // The credential and the game it is for have been read.
                 "key" | "game" => {}
+                other if other.starts_with("filter.") => {
+                    parameters.filter.insert(other["filter.".len()..].to_owned(), value);
+                }
                 other => {
                     if !parameters.who.take(other, value)? {
-                        let detail = "watch `online`, `events`, `load`, `query` or `vars`";
+                        let detail = "watch `online`, `events`, `load`, `query`, `vars`, `board` or `feed`";
                         return Err(Problem::invalid(detail).field(other));
                     }
                 }
@@ -157,16 +190,42 @@ impl Parameters {
         Ok(topics)
     }
 
+    /// The pages of live-ops. A private board is seen with its code, or by those who may see all.
+    fn pages(&self, access: &Access) -> Vec<(String, Topic)> {
+        let board = self.board.clone().map(|table| Page::Board {
+            table,
+            window: self.window,
+            per_page: self.per_page,
+            newest: self.newest,
+            filter: self.filter.clone().into_iter().collect(),
+            code: (access.class == KeyClass::Public).then(|| self.code.clone()),
+        });
+        let feed = self.feed.clone().map(|player| Page::Feed { player, n: FEED_ITEMS });
+        let named = [("board", board), ("feed", feed)].into_iter();
+        named.filter_map(|(name, page)| Some((name.to_owned(), Topic::Page(Box::new(page?))))).collect()
+    }
+
     /// Whether any key of the game may watch all of this.
     fn is_for_anybody(&self) -> bool {
-        self.vars && !(self.online || self.events || self.load) && self.queries.is_empty()
+        !(self.online || self.events || self.load) && self.queries.is_empty()
     }
+}
+
+fn window(label: &str) -> Result<Window, Problem> {
+    let problem = || Problem::invalid("it is day, week, month, season, all, 24h, 7d or 30d").field("window");
+    Window::from_label(label).ok_or_else(problem)
+}
+
+fn per_page(text: &str) -> Result<u32, Problem> {
+    let rows = text.parse().ok().filter(|rows| (1..=ROWS_MAX).contains(rows));
+    rows.ok_or_else(|| Problem::invalid(format!("it is 1 to {ROWS_MAX}")).field("per_page"))
 }
 
 fn check_count(topics: &[(String, Topic)]) -> Result<(), Problem> {
     match topics.len() {
         0 => {
-            let detail = "say what to watch: `online=1`, `events=1`, `load=1`, `query={...}` or `vars=1`";
+            let detail = "say what to watch: `online=1`, `events=1`, `load=1`, `query={...}`, `vars=1`, `board=TABLE` or \
+                          `feed=PLAYER`";
             Err(Problem::invalid(detail))
         }
         1..=TOPICS_MAX => Ok(()),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
-use liveops::Touched;
+use liveops::{LiveOps, Touched};
 use model::query::Plan;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -77,8 +77,8 @@ impl Channel {
         }
     }
 
-    pub(super) fn decided(&self, touched: &[Touched]) {
-        if touched.iter().any(|touched| self.topic.follows(touched)) {
+    pub(super) fn decided(&self, liveops: &LiveOps, touched: &[Touched]) {
+        if touched.iter().any(|touched| self.topic.follows(liveops, self.game.number, touched)) {
             self.touched.store(true, Ordering::Release);
         }
     }

@@ -1,13 +1,14 @@
 //! What can be watched, and how each of them changes.
 
 use bytes::Bytes;
-use liveops::Touched;
 use liveops::vars::Who;
+use liveops::{LiveOps, Touched};
 use model::query::{Answer, Last, MetricQuery, Plan, Query, Series, Step, run};
 use serde_json::{Value, json};
 
 use super::inspector::{Shown, View};
 use super::meter::SECONDS;
+use super::pages::Page;
 use super::vars::{Seen, Viewer};
 use crate::api::load::Totals;
 use crate::catalog::Game;
@@ -33,6 +34,8 @@ pub enum Topic {
     Query(Box<Query>),
     /// The variables, as this one gets them.
     Vars(Box<Who>),
+    /// A page of a board or of a feed.
+    Page(Box<Page>),
 }
 
 /// What a computation found.
@@ -56,6 +59,7 @@ pub(super) struct State {
     answer: Option<Answer>,
     failure: Option<String>,
     vars: Seen,
+    page: Bytes,
 }
 
 impl Topic {
@@ -64,13 +68,17 @@ impl Topic {
         match self {
             Topic::Query(_) => plan.is_some_and(|plan| plan.touches(metric)),
             Topic::Online | Topic::Events | Topic::Load => true,
-            Topic::Vars(_) => false,
+            Topic::Vars(_) | Topic::Page(_) => false,
         }
     }
 
     /// Whether what a command changed can change it.
-    pub(super) fn follows(&self, touched: &Touched) -> bool {
-        matches!((self, touched), (Topic::Vars(_), Touched::Vars))
+    pub(super) fn follows(&self, liveops: &LiveOps, game: u32, touched: &Touched) -> bool {
+        match self {
+            Topic::Vars(_) => *touched == Touched::Vars,
+            Topic::Page(page) => page.follows(liveops, game, touched),
+            _ => false,
+        }
     }
 
     /// What the channel computes for all, and who it is then made out for.
@@ -85,7 +93,7 @@ impl Topic {
     pub(super) fn plan(&self, game: &Game) -> Option<Plan> {
         match self {
             Topic::Query(query) => query.plan(now_ms(), &game.tz).ok(),
-            Topic::Online | Topic::Events | Topic::Load | Topic::Vars(_) => None,
+            Topic::Online | Topic::Events | Topic::Load | Topic::Vars(_) | Topic::Page(_) => None,
         }
     }
 }
@@ -106,6 +114,9 @@ impl State {
                 Update::Change(Bytes::new())
             }
             Topic::Vars(_) => Update::Same,
+            // Rolling windows and days move with the clock.
+            Topic::Page(page) if touched || now.is_new_minute() => self.advance_page(page, game, views, &now),
+            Topic::Page(_) => Update::Same,
         };
         if !matches!(update, Update::Same) {
             (self.at_ms, self.position) = (now.ms, now.position);
@@ -136,7 +147,17 @@ impl State {
             },
             // Each viewer's own stands in its place.
             Topic::Vars(_) => Bytes::new(),
+            Topic::Page(_) => self.page.clone(),
         }
+    }
+
+    fn advance_page(&mut self, page: &Page, game: &Game, views: &Views, now: &Now) -> Update {
+        let fields = page.fields(&views.liveops, game.number, now.ms);
+        if fields == self.page {
+            return Update::Same;
+        }
+        self.page = fields.clone();
+        Update::Change(fields)
     }
 
     fn advance_online(&mut self, game: &Game, views: &Views, now: &Now) -> Update {
