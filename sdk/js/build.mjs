@@ -4,7 +4,12 @@ import { build } from 'vite'
 const made = [
   { entry: 'src/index.ts', formats: ['es'], fileName: () => 'playmeter.js' },
   { entry: 'src/sha256.ts', formats: ['es'], fileName: () => 'sha256.js' },
-  { entry: 'src/sha256-script.ts', formats: ['iife'], name: 'playmeterSha256', fileName: () => 'sha256.iife.js' },
+  {
+    entry: 'src/sha256-script.ts',
+    formats: ['iife'],
+    name: 'playmeterSha256',
+    fileName: () => 'sha256.iife.js',
+  },
   { entry: 'src/script.ts', formats: ['iife'], name: 'Playmeter', fileName: () => 'playmeter.iife.js' },
 ]
 

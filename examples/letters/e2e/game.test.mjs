@@ -1,9 +1,22 @@
 /** The game as a child meets it. */
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { chooseServer, nothingIsHardToUse, playing, playRun, puzzle, question, shoot, startBrowser } from './world.mjs'
+import {
+  chooseServer,
+  nothingIsHardToUse,
+  playing,
+  playRun,
+  puzzle,
+  question,
+  shoot,
+  startBrowser,
+} from './world.mjs'
 
-const SIZES = { phone: { width: 390, height: 844 }, lying: { width: 844, height: 390 }, desktop: { width: 1440, height: 900 } }
+const SIZES = {
+  phone: { width: 390, height: 844 },
+  lying: { width: 844, height: 390 },
+  desktop: { width: 1440, height: 900 },
+}
 
 let browser
 let server
@@ -62,7 +75,10 @@ test('a run by touch: three stars each, and a place on the board', async () => {
     const own = page.locator('.board .own')
     await own.waitFor()
     assert.match(await own.innerText(), /Brave Fox\s*6/)
-    assert.deepEqual(await page.locator('.medals li').allInnerTexts(), ['The first run', 'Every star of a run'])
+    assert.deepEqual(await page.locator('.medals li').allInnerTexts(), [
+      'The first run',
+      'Every star of a run',
+    ])
   })
 })
 
@@ -90,7 +106,10 @@ test('the voice reads the row, and is silent when it is told to be', async () =>
     await page.getByRole('button', { name: 'Say it again' }).click()
     assert.equal(await page.evaluate(() => spoken.length), words.length + 1)
     await page.reload()
-    assert.equal(await page.getByRole('button', { name: 'Sound and voice' }).getAttribute('aria-pressed'), 'false')
+    assert.equal(
+      await page.getByRole('button', { name: 'Sound and voice' }).getAttribute('aria-pressed'),
+      'false',
+    )
   })
 })
 
@@ -127,12 +146,24 @@ test('a variable changes the sky of an open game at once, and the next question'
   await playing(browser, server, {}, async (page) => {
     const hue = () => page.evaluate(() => document.documentElement.style.getPropertyValue('--hue'))
     await server.setVar('hue', 300)
-    await page.waitForFunction(() => document.documentElement.style.getPropertyValue('--hue') === '300', undefined, { timeout: 2_000 })
+    await page.waitForFunction(
+      () => document.documentElement.style.getPropertyValue('--hue') === '300',
+      undefined,
+      { timeout: 2_000 },
+    )
     await server.setVar('hue', 'nonsense')
-    await page.waitForFunction(() => document.documentElement.style.getPropertyValue('--hue') === '0', undefined, { timeout: 2_000 })
+    await page.waitForFunction(
+      () => document.documentElement.style.getPropertyValue('--hue') === '0',
+      undefined,
+      { timeout: 2_000 },
+    )
     await server.setVar('choices', 5)
     await server.setVar('hue', 225)
-    await page.waitForFunction(() => document.documentElement.style.getPropertyValue('--hue') === '225', undefined, { timeout: 2_000 })
+    await page.waitForFunction(
+      () => document.documentElement.style.getPropertyValue('--hue') === '225',
+      undefined,
+      { timeout: 2_000 },
+    )
     await page.getByRole('button', { name: 'Play', exact: true }).click()
     assert.equal((await question(page)).choices.length, 5)
     await server.setVar('choices', 3)
@@ -155,7 +186,16 @@ test('for those who asked for less motion nothing moves', async () => {
     await page.keyboard.press(missing)
     await page.locator('.found').waitFor()
     assert.equal(await page.evaluate(() => document.getAnimations().length), 0)
-    const papers = await page.locator('canvas').evaluate((canvas) => canvas.toDataURL() === Object.assign(document.createElement('canvas'), { width: canvas.width, height: canvas.height }).toDataURL())
+    const papers = await page
+      .locator('canvas')
+      .evaluate(
+        (canvas) =>
+          canvas.toDataURL() ===
+          Object.assign(document.createElement('canvas'), {
+            width: canvas.width,
+            height: canvas.height,
+          }).toDataURL(),
+      )
     assert.ok(papers, 'paper is in the air')
   })
 })
@@ -163,13 +203,15 @@ test('for those who asked for less motion nothing moves', async () => {
 test('what is played is told, in order', async (t) => {
   if (!server.events) return t.skip('only the mock shows the events of one player')
   await playing(browser, server, {}, async (page) => {
-    const player = await page.evaluate(() => JSON.parse(Object.entries(localStorage).find(([name]) => name.endsWith(':player'))[1]))
+    const player = await page.evaluate(() =>
+      JSON.parse(Object.entries(localStorage).find(([name]) => name.endsWith(':player'))[1]),
+    )
     await page.getByRole('button', { name: 'Play', exact: true }).click()
     await playRun(page, 1)
     await page.goto('about:blank')
     const round = ['$level start', 'answer', '$level retry', 'answer', '$level win']
     const expected = ['$session_start', '$view', '$play', ...round, ...round, 'run_end', '$session_end']
-    for (const end = Date.now() + 5_000; Date.now() < end; ) {
+    for (const end = Date.now() + 5_000; Date.now() < end;) {
       if ((await server.events(player)).length === expected.length) break
       await new Promise((done) => setTimeout(done, 50))
     }
@@ -179,7 +221,10 @@ test('what is played is told, in order', async (t) => {
 
 /** Nothing has to be scrolled for, and nothing is cut off. */
 async function fits(page, { width, height }, name) {
-  const size = await page.evaluate(() => [document.documentElement.scrollWidth, document.documentElement.scrollHeight])
+  const size = await page.evaluate(() => [
+    document.documentElement.scrollWidth,
+    document.documentElement.scrollHeight,
+  ])
   assert.equal(size[0], width, name)
   assert.ok(size[1] <= height, `${name} is ${size[1]} high`)
   for (const button of await page.locator('main button').all()) {

@@ -17,7 +17,14 @@ const DIST = fileURLToPath(new URL('../dist/', import.meta.url))
 const SHOTS = process.env.PLAYMETER_SHOTS
 
 export function startBrowser() {
-  const args = ['--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync']
+  const args = [
+    '--no-sandbox',
+    '--disable-gpu',
+    '--no-first-run',
+    '--disable-background-networking',
+    '--disable-component-update',
+    '--disable-sync',
+  ]
   return chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args })
 }
 
@@ -29,11 +36,14 @@ export async function chooseServer() {
 
 async function mock() {
   const config = { url: '', public_key: PUBLIC_KEY, game: 'demo' }
-  const { game, setVars, ...rest } = await startMock({ folders: { '/play/config.json': config, '/play/': DIST } })
+  const { game, setVars, ...rest } = await startMock({
+    folders: { '/play/config.json': config, '/play/': DIST },
+  })
   const of = (player) => game.events.filter((event) => event.player === player)
   return {
     ...rest,
-    events: async (player) => of(player).map(({ event, props }) => (props?.state ? `${event} ${props.state}` : event)),
+    events: async (player) =>
+      of(player).map(({ event, props }) => (props?.state ? `${event} ${props.state}` : event)),
     setVar: async (name, value) => setVars({ ...game.vars, [name]: value }),
   }
 }
@@ -44,13 +54,23 @@ async function real(url, secret) {
     const answer = await fetch(url + path, { method: 'PUT', headers, body: JSON.stringify(value) })
     assert.ok(answer.ok, await answer.text())
   }
-  for (const key of ['first-run', 'all-stars', 'alphabet']) await put(`/v1/achievements/${key}`, { name: key })
+  for (const key of ['first-run', 'all-stars', 'alphabet'])
+    await put(`/v1/achievements/${key}`, { name: key })
   return { url, close() {}, setVar: (name, value) => put(`/v1/vars/${name}`, { value }) }
 }
 
 /** Opens the game; whatever the browser complains of fails the test. */
-export async function playing(browser, server, { theme = 'light', viewport = { width: 1280, height: 800 }, calm = false, alone = false } = {}, check) {
-  const context = await browser.newContext({ viewport, colorScheme: theme, reducedMotion: calm ? 'reduce' : 'no-preference' })
+export async function playing(
+  browser,
+  server,
+  { theme = 'light', viewport = { width: 1280, height: 800 }, calm = false, alone = false } = {},
+  check,
+) {
+  const context = await browser.newContext({
+    viewport,
+    colorScheme: theme,
+    reducedMotion: calm ? 'reduce' : 'no-preference',
+  })
   await context.addInitScript(friendAndVoice)
   const page = await context.newPage()
   page.setDefaultTimeout(8_000)
@@ -71,7 +91,8 @@ export async function playing(browser, server, { theme = 'light', viewport = { w
 /** Runs in the page before the game: a friend who is always the same, and a voice that is written down. */
 function friendAndVoice() {
   if (location.protocol === 'about:') return
-  if (!localStorage.getItem('letters:friend')) localStorage.setItem('letters:friend', '{"animal":"Fox","word":"Brave"}')
+  if (!localStorage.getItem('letters:friend'))
+    localStorage.setItem('letters:friend', '{"animal":"Fox","word":"Brave"}')
   globalThis.spoken = []
   speechSynthesis.speak = (utterance) => {
     spoken.push(utterance.text)
@@ -83,7 +104,8 @@ function friendAndVoice() {
 export async function puzzle(page) {
   const row = await page.locator('.row .tile').allInnerTexts()
   const gap = row.indexOf('?')
-  const missing = gap < 0 ? undefined : String.fromCharCode(gap ? row[gap - 1].charCodeAt(0) + 1 : row[1].charCodeAt(0) - 1)
+  const missing =
+    gap < 0 ? undefined : String.fromCharCode(gap ? row[gap - 1].charCodeAt(0) + 1 : row[1].charCodeAt(0) - 1)
   return { row, missing, choices: await page.locator('.choice').allInnerTexts() }
 }
 
@@ -104,7 +126,8 @@ export async function playRun(page, wrongFirst = 0) {
     await page.locator('.row .gap, .end').first().waitFor()
     if (await page.locator('.end').count()) return n
     asked = await question(page, asked)
-    for (const letter of asked.choices.filter((one) => one !== asked.missing).slice(0, wrongFirst)) await page.keyboard.press(letter)
+    for (const letter of asked.choices.filter((one) => one !== asked.missing).slice(0, wrongFirst))
+      await page.keyboard.press(letter)
     await page.keyboard.press(asked.missing.toLowerCase())
     await page.locator('.row .found').waitFor()
     await page.locator('.row .found').waitFor({ state: 'detached' })
@@ -114,8 +137,14 @@ export async function playRun(page, wrongFirst = 0) {
 /** WCAG 2 A and AA, contrast among them, by axe. */
 export async function nothingIsHardToUse(page) {
   await page.evaluate(AXE)
-  const { violations } = await page.evaluate(() => globalThis.axe.run({ runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] }))
-  const found = violations.flatMap(({ id, nodes }) => nodes.map(({ target, failureSummary }) => `${id} ${target}: ${failureSummary}`))
+  const { violations } = await page.evaluate(() =>
+    globalThis.axe.run({
+      runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'],
+    }),
+  )
+  const found = violations.flatMap(({ id, nodes }) =>
+    nodes.map(({ target, failureSummary }) => `${id} ${target}: ${failureSummary}`),
+  )
   assert.deepEqual(found, [])
 }
 

@@ -5,7 +5,8 @@ import type { Animal } from './names'
 const DARK = '#33263b'
 
 function eyes(y: number, apart: number): string {
-  const one = (x: number) => `<ellipse cx="${x}" cy="${y}" rx="5" ry="6" fill="${DARK}"/><circle cx="${x + 1.8}" cy="${y - 2.2}" r="1.9" fill="#fff"/>`
+  const one = (x: number) =>
+    `<ellipse cx="${x}" cy="${y}" rx="5" ry="6" fill="${DARK}"/><circle cx="${x + 1.8}" cy="${y - 2.2}" r="1.9" fill="#fff"/>`
   return one(50 - apart) + one(50 + apart)
 }
 

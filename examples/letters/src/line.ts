@@ -72,12 +72,18 @@ export class Line {
   /** Nothing when there is no server, or it does not answer. */
   async submit(stars: number, quickness: number): Promise<Saved | undefined> {
     const client = await this.#client
-    return client?.board(BOARD).submit(stars, { subscore: quickness }).catch(() => undefined)
+    return client
+      ?.board(BOARD)
+      .submit(stars, { subscore: quickness })
+      .catch(() => undefined)
   }
 
   async standing(saved?: Saved): Promise<Standing | undefined> {
     const client = await this.#client
-    const page = await client?.board(BOARD).list({ per_page: TOP }).catch(() => undefined)
+    const page = await client
+      ?.board(BOARD)
+      .list({ per_page: TOP })
+      .catch(() => undefined)
     if (!client || !page) return undefined
     const rows = page.rows.map((row) => (row.player === client.player ? { ...row, submitted: true } : row))
     if (!saved?.rank || saved.best === null || rows.some(({ submitted }) => submitted)) return { rows }
@@ -102,5 +108,13 @@ async function connect(name: string): Promise<Client | undefined> {
     url = config.url ?? ''
     key = config.public_key
   }
-  return new Playmeter<Vars>({ url, key, name, platform: 'web', source: asked.get('source') ?? 'demo', sha256, defaults: DEFAULTS })
+  return new Playmeter<Vars>({
+    url,
+    key,
+    name,
+    platform: 'web',
+    source: asked.get('source') ?? 'demo',
+    sha256,
+    defaults: DEFAULTS,
+  })
 }

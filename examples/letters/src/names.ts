@@ -4,7 +4,24 @@ import { one, type Random } from './puzzle'
 export const ANIMALS = ['Bear', 'Cat', 'Fox', 'Frog', 'Owl', 'Panda', 'Pig', 'Rabbit'] as const
 export type Animal = (typeof ANIMALS)[number]
 
-const WORDS = ['Brave', 'Happy', 'Sunny', 'Clever', 'Gentle', 'Jolly', 'Lucky', 'Merry', 'Quick', 'Silly', 'Sparkly', 'Fuzzy', 'Bouncy', 'Kind', 'Mighty', 'Dreamy']
+const WORDS = [
+  'Brave',
+  'Happy',
+  'Sunny',
+  'Clever',
+  'Gentle',
+  'Jolly',
+  'Lucky',
+  'Merry',
+  'Quick',
+  'Silly',
+  'Sparkly',
+  'Fuzzy',
+  'Bouncy',
+  'Kind',
+  'Mighty',
+  'Dreamy',
+]
 
 export interface Friend {
   animal: Animal
@@ -16,7 +33,10 @@ export function anyFriend(random: Random): Friend {
 }
 
 export function anyWord(random: Random, unlike?: string): string {
-  return one(WORDS.filter((word) => word !== unlike), random)
+  return one(
+    WORDS.filter((word) => word !== unlike),
+    random,
+  )
 }
 
 export function nameOf({ animal, word }: Friend): string {
@@ -35,5 +55,7 @@ export function animalOf(name: string): Animal {
 /** What was remembered, if it is still a friend. */
 export function friendFrom(value: unknown): Friend | undefined {
   const { animal, word } = (value ?? {}) as Partial<Friend>
-  return ANIMALS.includes(animal as Animal) && WORDS.includes(word as string) ? { animal: animal!, word: word! } : undefined
+  return ANIMALS.includes(animal as Animal) && WORDS.includes(word as string)
+    ? { animal: animal!, word: word! }
+    : undefined
 }

@@ -45,7 +45,10 @@ export function makePuzzle(wishes: Wishes, before: string[], random: Random): Pu
 
 /** Letters that are not in the row: what is seen there cannot be what is missing. */
 function wrong(row: string[], count: number, random: Random): string[] {
-  return mixed([...ALPHABET].filter((letter) => !row.includes(letter)), random).slice(0, count)
+  return mixed(
+    [...ALPHABET].filter((letter) => !row.includes(letter)),
+    random,
+  ).slice(0, count)
 }
 
 /** Fisher and Yates. */

@@ -24,7 +24,14 @@ test('another word is another word', () => {
 
 test('what was remembered is believed only if it can be', () => {
   expect(friendFrom({ animal: 'Fox', word: 'Brave' })).toEqual({ animal: 'Fox', word: 'Brave' })
-  for (const value of [undefined, null, 'Fox', {}, { animal: 'Rat', word: 'Brave' }, { animal: 'Fox', word: 1 }]) {
+  for (const value of [
+    undefined,
+    null,
+    'Fox',
+    {},
+    { animal: 'Rat', word: 'Brave' },
+    { animal: 'Fox', word: 1 },
+  ]) {
     expect(friendFrom(value)).toBeUndefined()
   }
 })

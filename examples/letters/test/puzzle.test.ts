@@ -26,7 +26,8 @@ test('a row begins with a letter that is there, unless it begins with A', () => 
 test('only the letters of the wish are missing, and none twice before all were', () => {
   const random = dice(3)
   const before: string[] = []
-  for (let n = 0; n < 3; n++) before.push(makePuzzle({ letters: 'xyz', row: 4, choices: 3 }, before, random).missing)
+  for (let n = 0; n < 3; n++)
+    before.push(makePuzzle({ letters: 'xyz', row: 4, choices: 3 }, before, random).missing)
   expect(before.sort()).toEqual(['X', 'Y', 'Z'])
 })
 

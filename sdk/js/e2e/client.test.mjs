@@ -60,7 +60,9 @@ test('a tab that is closed at once has sent, or leaves behind, every event', asy
 test('two tabs do not send the same events twice', async () => {
   const name = `two_${run}`
   const context = await browser.newContext()
-  const tabs = await Promise.all([1, 2].map(() => open(context, { flush_interval_ms: NEVER_MS, sessions: false })))
+  const tabs = await Promise.all(
+    [1, 2].map(() => open(context, { flush_interval_ms: NEVER_MS, sessions: false })),
+  )
   const before = await server.duplicates()
   await Promise.all(
     tabs.map((tab) =>
@@ -100,7 +102,9 @@ test('a variable changed in one window is seen in the others within a second', a
   }
   const changed = Date.now()
   await server.setVar(name, 2)
-  await Promise.all(windows.map((page) => page.waitForFunction(() => seen.at(-1) === 2, undefined, { polling: 20 })))
+  await Promise.all(
+    windows.map((page) => page.waitForFunction(() => seen.at(-1) === 2, undefined, { polling: 20 })),
+  )
   assert.ok(Date.now() - changed < SEEN_WITHIN_MS, `${Date.now() - changed} ms`)
   assert.deepEqual(await windows[0].evaluate(() => seen.filter((value) => value)), [1, 2])
   await Promise.all(windows.map((page) => page.context().close()))
@@ -114,7 +118,10 @@ test('the last known variables are there offline, after the page was opened agai
   assert.equal(await page.evaluate(() => game.vars.load()), true)
   const again = await open(context, { defaults: { [name]: 'blue' } })
   await context.setOffline(true)
-  assert.deepEqual(await again.evaluate(async (name) => [await game.vars.load(), game.vars.get(name)], name), [false, 'red'])
+  assert.deepEqual(
+    await again.evaluate(async (name) => [await game.vars.load(), game.vars.get(name)], name),
+    [false, 'red'],
+  )
   await context.close()
 })
 
@@ -129,7 +136,10 @@ for (const kind of ['secure', 'insecure']) {
       await game.board(table).submit(7)
       return (await game.board(table).list()).rows
     }, table)
-    assert.deepEqual(rows.map(({ name, score, rank }) => [name, score, rank]), [['Brave Otter', 7, 1]])
+    assert.deepEqual(
+      rows.map(({ name, score, rank }) => [name, score, rank]),
+      [['Brave Otter', 7, 1]],
+    )
     await context.close()
   })
 }
@@ -143,7 +153,9 @@ test('the examples of the README do what they say', async () => {
     async ([parameters, code]) => {
       const words = []
       const AsyncFunction = (async () => {}).constructor
-      await new AsyncFunction(...parameters, code)(Playmeter, playmeterSha256, { log: (...said) => words.push(said) })
+      await new AsyncFunction(...parameters, code)(Playmeter, playmeterSha256, {
+        log: (...said) => words.push(said),
+      })
       return words
     },
     [PARAMETERS, code],

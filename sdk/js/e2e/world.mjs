@@ -11,12 +11,20 @@ import { chromium } from 'playwright-core'
 import { startMock } from '../mock/server.mjs'
 
 const DIST = new URL('../dist/', import.meta.url)
-const PAGE = '<!doctype html><title>A game</title><script src="/playmeter.iife.js"></script><script src="/sha256.iife.js"></script>'
+const PAGE =
+  '<!doctype html><title>A game</title><script src="/playmeter.iife.js"></script><script src="/sha256.iife.js"></script>'
 /** A name that browsers do not count as secure, though it is this machine. */
 const LAN = 'game.lan.test'
 
 export async function startBrowser() {
-  const args = ['--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync']
+  const args = [
+    '--no-sandbox',
+    '--disable-gpu',
+    '--no-first-run',
+    '--disable-background-networking',
+    '--disable-component-update',
+    '--disable-sync',
+  ]
   return chromium.launch({
     executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
     args: [...args, `--host-resolver-rules=MAP ${LAN} 127.0.0.1`],

@@ -92,10 +92,19 @@ export class Game {
     const saved = !before || score > before.score
     const row = { player, name, score, fields, source, at: new Date().toISOString(), verified: true }
     const kept = saved ? [...rows.filter((other) => other !== before), row] : rows
-    this.#boards.set(table, kept.sort((a, b) => b.score - a.score))
+    this.#boards.set(
+      table,
+      kept.sort((a, b) => b.score - a.score),
+    )
     const rank = kept.findIndex((other) => other.player === player) + 1
     const best = kept[rank - 1].score
-    return { saved, best, rank, ranks: { all: rank, day: rank }, improved_by: saved && before ? score - before.score : 0 }
+    return {
+      saved,
+      best,
+      rank,
+      ranks: { all: rank, day: rank },
+      improved_by: saved && before ? score - before.score : 0,
+    }
   }
 
   page(table, query, player) {
@@ -105,14 +114,31 @@ export class Game {
       .map((row, i) => ({ rank: i + 1, ...row, ...(row.player === player && { submitted: true }) }))
       .filter((row) => !chosen || chosen.includes(row.player))
     const per_page = Number(query.get('per_page') ?? 20)
-    return { table, window: query.get('window') ?? 'all', page: 1, per_page, total: rows.length, rows: rows.slice(0, per_page) }
+    return {
+      table,
+      window: query.get('window') ?? 'all',
+      page: 1,
+      per_page,
+      total: rows.length,
+      rows: rows.slice(0, per_page),
+    }
   }
 
   saveLevel(level) {
-    const same = [...this.#levels.values()].find((one) => one.player === level.player && one.name === level.name && one.data === level.data)
+    const same = [...this.#levels.values()].find(
+      (one) => one.player === level.player && one.name === level.name && one.data === level.data,
+    )
     if (same) return { id: same.id, duplicate: true }
     const id = randomUUID()
-    this.#levels.set(id, { id, state: 'published', votes: 0, rating: 0, flags: 0, ratings: new Map(), ...level })
+    this.#levels.set(id, {
+      id,
+      state: 'published',
+      votes: 0,
+      rating: 0,
+      flags: 0,
+      ratings: new Map(),
+      ...level,
+    })
     return { id, duplicate: false }
   }
 
@@ -121,7 +147,12 @@ export class Game {
     if (!level) throw new Refusal(404, 'not_found')
     const { ratings, data, ...rest } = level
     const sum = [...ratings.values()].reduce((a, b) => a + b, 0)
-    return { ...rest, votes: ratings.size, rating: ratings.size && sum / ratings.size, ...(withData && { data }) }
+    return {
+      ...rest,
+      votes: ratings.size,
+      rating: ratings.size && sum / ratings.size,
+      ...(withData && { data }),
+    }
   }
 
   levels(query) {
@@ -160,7 +191,13 @@ export class Game {
   }
 
   post({ player, name, text, props }) {
-    this.#posts.unshift({ kind: 'post', at: new Date().toISOString(), players: [{ player, name }], text, props })
+    this.#posts.unshift({
+      kind: 'post',
+      at: new Date().toISOString(),
+      players: [{ player, name }],
+      text,
+      props,
+    })
     return { id: randomUUID() }
   }
 

@@ -10,13 +10,22 @@ import { Game, Refusal } from './game.mjs'
 
 export const PUBLIC_KEY = 'pm_pk_mock0123456789'
 
-const TYPES = { '.html': 'text/html; charset=utf-8', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml', '.woff2': 'font/woff2', '.json': 'application/json' }
+const TYPES = {
+  '.html': 'text/html; charset=utf-8',
+  '.js': 'text/javascript',
+  '.css': 'text/css',
+  '.svg': 'image/svg+xml',
+  '.woff2': 'font/woff2',
+  '.json': 'application/json',
+}
 const ALWAYS = {
   'Access-Control-Allow-Origin': '*',
   'Access-Control-Allow-Methods': 'GET, POST, PUT, PATCH, DELETE, OPTIONS',
-  'Access-Control-Allow-Headers': 'Authorization, Content-Type, Idempotency-Key, If-None-Match, X-Playmeter-Signature',
+  'Access-Control-Allow-Headers':
+    'Authorization, Content-Type, Idempotency-Key, If-None-Match, X-Playmeter-Signature',
   'Access-Control-Expose-Headers': 'ETag, Retry-After',
-  'Content-Security-Policy': "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+  'Content-Security-Policy':
+    "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
   'X-Content-Type-Options': 'nosniff',
 }
 
@@ -34,12 +43,19 @@ export async function startMock({ port = 0, folders = {} } = {}) {
     for (const [name, value] of Object.entries(ALWAYS)) response.setHeader(name, value)
     if (request.method === 'OPTIONS') return response.writeHead(204).end()
     const body = await read(request)
-    requests.push({ method: request.method, path: url.pathname, query: url.searchParams, headers: request.headers, body })
+    requests.push({
+      method: request.method,
+      path: url.pathname,
+      query: url.searchParams,
+      headers: request.headers,
+      body,
+    })
     try {
       if (request.method !== 'GET' && failures.length) return failures.shift()(response)
       answer({ game, watchers, folders, request, response, url, body })
     } catch (refusal) {
-      const { status, problem } = refusal instanceof Refusal ? refusal : { status: 500, problem: { title: String(refusal) } }
+      const { status, problem } =
+        refusal instanceof Refusal ? refusal : { status: 500, problem: { title: String(refusal) } }
       json(response, problem, status)
     }
   })
@@ -67,19 +83,46 @@ export async function startMock({ port = 0, folders = {} } = {}) {
 const ROUTES = [
   ['POST', /^\/v1\/events$/, ({ game, body }) => [202, game.take(JSON.parse(body))]],
   ['POST', /^\/v1\/session$/, ({ game, body }) => [201, game.session(JSON.parse(body))]],
-  ['POST', /^\/v1\/boards\/([^/]+)\/scores$/, signed((game, value, table) => [200, game.submit(table, value)])],
-  ['POST', /^\/v1\/boards\/([^/]+)\/scores:saveAndList$/, signed((game, value, table, query) => [200, { ...game.submit(table, value), ...game.page(table, query, value.player) }])],
-  ['GET', /^\/v1\/boards\/([^/]+)\/scores$/, ({ game, url }, table) => [200, game.page(table, url.searchParams)]],
+  [
+    'POST',
+    /^\/v1\/boards\/([^/]+)\/scores$/,
+    signed((game, value, table) => [200, game.submit(table, value)]),
+  ],
+  [
+    'POST',
+    /^\/v1\/boards\/([^/]+)\/scores:saveAndList$/,
+    signed((game, value, table, query) => [
+      200,
+      { ...game.submit(table, value), ...game.page(table, query, value.player) },
+    ]),
+  ],
+  [
+    'GET',
+    /^\/v1\/boards\/([^/]+)\/scores$/,
+    ({ game, url }, table) => [200, game.page(table, url.searchParams)],
+  ],
   ['POST', /^\/v1\/levels$/, signed((game, value) => [201, game.saveLevel(value)])],
   ['GET', /^\/v1\/levels$/, ({ game, url }) => [200, game.levels(url.searchParams)]],
   ['GET', /^\/v1\/levels\/([^/]+)$/, ({ game }, id) => [200, game.level(id)]],
   ['POST', /^\/v1\/levels\/([^/]+)\/rating$/, signed((game, value, id) => [200, game.rate(id, value)])],
   ['POST', /^\/v1\/levels\/([^/]+)\/flags$/, signed((game, _, id) => [200, game.flag(id)])],
-  ['POST', /^\/v1\/achievements\/([^/]+)\/grants$/, signed((game, value, key) => [201, game.grant(key, value)])],
-  ['GET', /^\/v1\/achievements$/, ({ game, url }) => [200, game.achievements(url.searchParams.get('player'))]],
+  [
+    'POST',
+    /^\/v1\/achievements\/([^/]+)\/grants$/,
+    signed((game, value, key) => [201, game.grant(key, value)]),
+  ],
+  [
+    'GET',
+    /^\/v1\/achievements$/,
+    ({ game, url }) => [200, game.achievements(url.searchParams.get('player'))],
+  ],
   ['POST', /^\/v1\/feed$/, signed((game, value) => [201, game.post(value)])],
   ['GET', /^\/v1\/feed\/([^/]+)$/, ({ game }, player) => [200, game.feed(player)]],
-  ['GET', /^\/v1\/players\/([^/]+)\/follows$/, ({ game }, player) => [200, { follows: [...game.follows(player)], count: game.follows(player).size }]],
+  [
+    'GET',
+    /^\/v1\/players\/([^/]+)\/follows$/,
+    ({ game }, player) => [200, { follows: [...game.follows(player)], count: game.follows(player).size }],
+  ],
   ['PUT', /^\/v1\/players\/([^/]+)\/follows\/([^/]+)$/, follow('add')],
   ['DELETE', /^\/v1\/players\/([^/]+)\/follows\/([^/]+)$/, follow('delete')],
 ]
@@ -103,7 +146,9 @@ function signed(decide) {
     const value = JSON.parse(body)
     const player = game.signedBy(request, body)
     if (value.player !== player) throw new Refusal(403, 'not_yours', 'player')
-    return game.once(request.headers['idempotency-key'], body, () => decide(game, value, found[0], url.searchParams))
+    return game.once(request.headers['idempotency-key'], body, () =>
+      decide(game, value, found[0], url.searchParams),
+    )
   }
 }
 
@@ -140,7 +185,10 @@ function file({ folders, response, url }) {
     const root = resolve(folder)
     const path = join(root, normalize('/' + url.pathname.slice(start.length)))
     const found = [path, join(path, 'index.html')].find((one) => existsSync(one) && statSync(one).isFile())
-    if (found) return createReadStream(found).pipe(response.setHeader('Content-Type', TYPES[extname(found)] ?? 'text/plain'))
+    if (found)
+      return createReadStream(found).pipe(
+        response.setHeader('Content-Type', TYPES[extname(found)] ?? 'text/plain'),
+      )
   }
   throw new Refusal(404, 'not_found')
 }

@@ -17,7 +17,10 @@ export class Achievements {
   /** The whole catalogue; what the player has carries `granted_at`. */
   async list(query: { friends?: string[] | 'follows' } = {}): Promise<Achievement[]> {
     const { player } = this.#api.who
-    const answer = await this.#api.get<{ achievements: Achievement[] }>('/v1/achievements', { player, ...query })
+    const answer = await this.#api.get<{ achievements: Achievement[] }>('/v1/achievements', {
+      player,
+      ...query,
+    })
     return answer.achievements
   }
 }

@@ -29,11 +29,14 @@ export class Refused extends PlaymeterError {
 
   constructor(answer: Response, problem: { type?: string; title?: string; detail?: string; field?: string }) {
     const { status } = answer
-    super(problem.type?.split('/').pop() || `http_${status}`, problem.detail ?? problem.title ?? `status ${status}`)
+    super(
+      problem.type?.split('/').pop() || `http_${status}`,
+      problem.detail ?? problem.title ?? `status ${status}`,
+    )
     this.status = status
     this.field = problem.field
     const after = answer.headers.get('retry-after')
-    this.retryAfterMs = Math.max(0, (after ? (Number(after) * 1000 || Date.parse(after) - Date.now()) : 0) || 0)
+    this.retryAfterMs = Math.max(0, (after ? Number(after) * 1000 || Date.parse(after) - Date.now() : 0) || 0)
   }
 
   /** Whether the same request may succeed later. */

@@ -73,7 +73,18 @@ export class Playmeter<V extends Variables = Variables> {
     this.#seenMs = now
     const id = uuid(now)
     const session = this.#session || undefined
-    const event = { event: name, id, ts: now, player: this.player, session, version, platform, source, country, ...details }
+    const event = {
+      event: name,
+      id,
+      ts: now,
+      player: this.player,
+      session,
+      version,
+      platform,
+      source,
+      country,
+      ...details,
+    }
     this.#queue.add(id, event)
   }
 
@@ -115,7 +126,13 @@ export class Playmeter<V extends Variables = Variables> {
   #about(): object {
     const { platform, version, segment, country } = this.#options
     // A public key's country is looked up by the server and not taken from the client.
-    return { player: this.player, platform, version, segment, country: this.#http.secret ? country : undefined }
+    return {
+      player: this.player,
+      platform,
+      version,
+      segment,
+      country: this.#http.secret ? country : undefined,
+    }
   }
 
   #start(): void {

@@ -35,7 +35,11 @@ export class Queue {
   #failures = 0
   #notBefore = 0
 
-  constructor(http: Http, name: string, { queue_events_max = 2_000, flush_interval_ms = 5_000, onError }: Options) {
+  constructor(
+    http: Http,
+    name: string,
+    { queue_events_max = 2_000, flush_interval_ms = 5_000, onError }: Options,
+  ) {
     this.#http = http
     this.#name = name
     this.#max = queue_events_max

@@ -37,7 +37,10 @@ function mix(state: number[], view: DataView, at: number): void {
     w[i] =
       i < 16
         ? view.getInt32(at + 4 * i)
-        : w[i - 16]! + w[i - 7]! + (turn(x, 7) ^ turn(x, 18) ^ (x >>> 3)) + (turn(y, 17) ^ turn(y, 19) ^ (y >>> 10))
+        : w[i - 16]! +
+          w[i - 7]! +
+          (turn(x, 7) ^ turn(x, 18) ^ (x >>> 3)) +
+          (turn(y, 17) ^ turn(y, 19) ^ (y >>> 10))
     const t = h + (turn(e, 6) ^ turn(e, 11) ^ turn(e, 25)) + ((e & f) ^ (~e & g)) + ROUNDS[i]! + w[i]!
     const u = (turn(a, 2) ^ turn(a, 13) ^ turn(a, 22)) + ((a & b) ^ (a & c) ^ (b & c))
     ;[a, b, c, d, e, f, g, h] = [(t + u) | 0, a, b, c, (d + t) | 0, e, f, g]

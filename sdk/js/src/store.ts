@@ -70,7 +70,10 @@ export class IndexedStore implements Store {
 
   async read(limit: number): Promise<Row[]> {
     const table = this.#table()
-    const [ids, texts] = await Promise.all([done(table.getAllKeys(null, limit)), done(table.getAll(null, limit))])
+    const [ids, texts] = await Promise.all([
+      done(table.getAllKeys(null, limit)),
+      done(table.getAll(null, limit)),
+    ])
     return texts.map((text, i) => [ids[i] as string, text])
   }
 

@@ -3,8 +3,10 @@ import { EventsLost, Refused, Unreachable } from '../src/index.js'
 import { backOffMs } from '../src/errors.js'
 import { client, pause, server, until } from './game.js'
 
-const posts = (mock: Awaited<ReturnType<typeof server>>) => mock.requests.filter(({ path }) => path === '/v1/events')
-const names = (mock: Awaited<ReturnType<typeof server>>) => mock.game.events.map(({ event }: { event: string }) => event)
+const posts = (mock: Awaited<ReturnType<typeof server>>) =>
+  mock.requests.filter(({ path }) => path === '/v1/events')
+const names = (mock: Awaited<ReturnType<typeof server>>) =>
+  mock.game.events.map(({ event }: { event: string }) => event)
 
 test('an event arrives with its id, time, player and everything it was given', async () => {
   const mock = await server()
@@ -31,9 +33,15 @@ test('events are gathered into one request, which a browser sends without asking
   await game.flush()
   expect(posts(mock)).toHaveLength(1)
   const { query, headers, body } = posts(mock)[0]!
-  expect([query.get('key'), headers['content-type'], headers.authorization]).toEqual(['pm_pk_test', 'text/plain;charset=UTF-8', undefined])
+  expect([query.get('key'), headers['content-type'], headers.authorization]).toEqual([
+    'pm_pk_test',
+    'text/plain;charset=UTF-8',
+    undefined,
+  ])
   expect(Date.now() - Date.parse(JSON.parse(body).sent_at)).toBeLessThan(5_000)
-  expect(mock.game.events.map(({ value }: { value: number }) => value)).toEqual(Array.from({ length: 50 }, (_, n) => n))
+  expect(mock.game.events.map(({ value }: { value: number }) => value)).toEqual(
+    Array.from({ length: 50 }, (_, n) => n),
+  )
 })
 
 test('no request is larger than a browser sends for a page that is gone', async () => {
@@ -104,7 +112,8 @@ test('the wait grows with every failure, is never the same, and honours the serv
     expect(ms).toBeGreaterThanOrEqual(most / 2)
     expect(ms).toBeLessThanOrEqual(most)
   }
-  const at = (after: string) => new Refused(new Response(null, { status: 503, headers: { 'Retry-After': after } }), {})
+  const at = (after: string) =>
+    new Refused(new Response(null, { status: 503, headers: { 'Retry-After': after } }), {})
   expect(backOffMs(1, at('120'))).toBeGreaterThan(120_000)
   expect(at(new Date(Date.now() + 60_000).toUTCString()).retryAfterMs).toBeGreaterThan(50_000)
   expect(at('soon').retryAfterMs).toBe(0)
@@ -118,7 +127,11 @@ test('a batch that the server refuses is dropped and reported, and the next goes
   game.track('fall')
   await game.flush()
   expect(game.reported).toEqual([expect.any(EventsLost)])
-  expect(game.reported[0]).toMatchObject({ code: 'refused', count: 2, cause: { code: 'planned', status: 403 } })
+  expect(game.reported[0]).toMatchObject({
+    code: 'refused',
+    count: 2,
+    cause: { code: 'planned', status: 403 },
+  })
   game.track('stand')
   await game.flush()
   expect(names(mock)).toEqual(['stand'])
@@ -130,7 +143,11 @@ test('an event that the server finds invalid is reported by itself', async () =>
   game.track('')
   game.track('jump')
   await game.flush()
-  expect(game.reported[0]).toMatchObject({ code: 'invalid', count: 1, cause: [{ reason: 'event_name_empty' }] })
+  expect(game.reported[0]).toMatchObject({
+    code: 'invalid',
+    count: 1,
+    cause: [{ reason: 'event_name_empty' }],
+  })
   expect(names(mock)).toEqual(['jump'])
 })
 
@@ -141,7 +158,11 @@ test('a game that stays offline loses its oldest events, and is told how many', 
   const game = client(mock.url, { queue_events_max: 5 })
   for (let n = 0; n < 8; n++) game.track('jump', { value: n })
   await expect(game.flush()).rejects.toMatchObject({ code: 'unreachable' })
-  expect(game.reported.map((error) => (error as EventsLost).code)).toEqual(['queue_full', 'queue_full', 'queue_full'])
+  expect(game.reported.map((error) => (error as EventsLost).code)).toEqual([
+    'queue_full',
+    'queue_full',
+    'queue_full',
+  ])
   const again = await server({ port: Number(port) })
   await game.flush()
   expect(again.game.events.map(({ value }: { value: number }) => value)).toEqual([3, 4, 5, 6, 7])
@@ -170,7 +191,15 @@ test('sessions begin, ping after a minute and then every half, end, and do not o
   game.track('back')
   vi.useRealTimers()
   await game.close()
-  expect(names(mock)).toEqual(['$session_start', '$ping', '$ping', '$ping', '$session_start', 'back', '$session_end'])
+  expect(names(mock)).toEqual([
+    '$session_start',
+    '$ping',
+    '$ping',
+    '$ping',
+    '$session_start',
+    'back',
+    '$session_end',
+  ])
   const sessions = mock.game.events.map(({ session }: { session: string }) => session)
   expect(new Set(sessions.slice(0, 4)).size).toBe(1)
   expect(sessions[4]).not.toBe(sessions[0])
@@ -185,15 +214,25 @@ test('a player who says who he is keeps what he did before', async () => {
   game.track('fall')
   await game.flush()
   const said = mock.game.events.map(({ event, player, props }: any) => [event, player, props])
-  expect(said).toEqual([['jump', before, undefined], ['$identify', 'ann', { anonymous: before }], ['fall', 'ann', undefined]])
+  expect(said).toEqual([
+    ['jump', before, undefined],
+    ['$identify', 'ann', { anonymous: before }],
+    ['fall', 'ann', undefined],
+  ])
 })
 
 test('what a page left in a hurry is sent by the next one, once', async () => {
   const mock = await server()
-  const left = [['id-1', '{"event":"jump","id":"id-1"}'], ['id-2', '{"event":"fall","id":"id-2"}']]
+  const left = [
+    ['id-1', '{"event":"jump","id":"id-1"}'],
+    ['id-2', '{"event":"fall","id":"id-2"}'],
+  ]
   const place = `playmeter:${mock.url}:pm_pk_test`
   const values = new Map([[place, JSON.stringify(left)]])
-  vi.stubGlobal('localStorage', { getItem: (name: string) => values.get(name) ?? null, setItem: (name: string, value: string) => values.set(name, value) })
+  vi.stubGlobal('localStorage', {
+    getItem: (name: string) => values.get(name) ?? null,
+    setItem: (name: string, value: string) => values.set(name, value),
+  })
   client(mock.url)
   await until(() => mock.game.events.length === 2)
   await client(mock.url).flush()

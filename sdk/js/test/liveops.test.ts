@@ -9,8 +9,14 @@ test('a score is signed for its player, once', async () => {
   const saved = await game.board('stars').submit(7, { fields: { car: 'red' } })
   expect(saved).toMatchObject({ saved: true, best: 7, rank: 1 })
   await game.board('stars').submit(9)
-  expect(mock.requests.map(({ path }) => path)).toEqual(['/v1/session', '/v1/boards/stars/scores', '/v1/boards/stars/scores'])
-  expect((await game.board('stars').list()).rows).toMatchObject([{ rank: 1, player: 'ann', name: 'Ann', score: 9 }])
+  expect(mock.requests.map(({ path }) => path)).toEqual([
+    '/v1/session',
+    '/v1/boards/stars/scores',
+    '/v1/boards/stars/scores',
+  ])
+  expect((await game.board('stars').list()).rows).toMatchObject([
+    { rank: 1, player: 'ann', name: 'Ann', score: 9 },
+  ])
 })
 
 test('without WebCrypto a score is signed by plain script, or refused with a word', async () => {
@@ -28,7 +34,9 @@ test('a phone whose clock is wrong by a day signs with the server’s time', asy
   const game = client(mock.url, { name: 'Ann' })
   const now = Date.now
   const day = 86_400_000
-  const here = vi.spyOn(Date, 'now').mockImplementation(() => (new Error().stack!.includes('/mock/') ? now() : now() - day))
+  const here = vi
+    .spyOn(Date, 'now')
+    .mockImplementation(() => (new Error().stack!.includes('/mock/') ? now() : now() - day))
   await game.board('stars').submit(7)
   here.mockRestore()
   const [, signed] = mock.requests
@@ -70,7 +78,10 @@ test('a write that was not answered is tried again, and done once', async () => 
 
 test('a refusal is an error with a code and the field', async () => {
   const mock = await server()
-  const failure = await client(mock.url, { name: 'Ann' }).board('stars').submit('7' as never).catch((error) => error)
+  const failure = await client(mock.url, { name: 'Ann' })
+    .board('stars')
+    .submit('7' as never)
+    .catch((error) => error)
   expect(failure).toBeInstanceOf(Refused)
   expect(failure).toMatchObject({ code: 'invalid_field', field: 'score', status: 400 })
 })
@@ -83,10 +94,18 @@ test('a board is listed by window, filters and friends', async () => {
   const page = await ann.board('stars').saveAndList(3, {}, { per_page: 10 })
   expect(page.rows).toMatchObject([{ player: 'bo' }, { player: 'ann', submitted: true }])
   await ann.feed.follow('bo')
-  const friends = await ann.board('stars').list({ friends: 'follows', window: 'day', filter: { car: 'red' }, around: 'ann' })
+  const friends = await ann
+    .board('stars')
+    .list({ friends: 'follows', window: 'day', filter: { car: 'red' }, around: 'ann' })
   expect(friends.rows).toMatchObject([{ player: 'bo', rank: 1 }])
   const { query } = mock.requests.at(-1)!
-  expect(Object.fromEntries(query)).toEqual({ friends: 'follows:ann', window: 'day', 'filter.car': 'red', around: 'ann', key: 'pm_pk_test' })
+  expect(Object.fromEntries(query)).toEqual({
+    friends: 'follows:ann',
+    window: 'day',
+    'filter.car': 'red',
+    around: 'ann',
+    key: 'pm_pk_test',
+  })
 })
 
 test('a level is saved, loaded, listed, rated and flagged', async () => {
@@ -94,7 +113,12 @@ test('a level is saved, loaded, listed, rated and flagged', async () => {
   const { levels } = client(mock.url, { player: 'ann', name: 'Ann' })
   const { id } = await levels.save({ name: 'Maze', data: '#..#' })
   expect(await levels.save({ name: 'Maze', data: '#..#' })).toEqual({ id, duplicate: true })
-  expect(await levels.load(id)).toMatchObject({ name: 'Maze', data: '#..#', player: 'ann', player_name: 'Ann' })
+  expect(await levels.load(id)).toMatchObject({
+    name: 'Maze',
+    data: '#..#',
+    player: 'ann',
+    player_name: 'Ann',
+  })
   expect(await levels.rate(id, 8)).toMatchObject({ rating: 8, votes: 1 })
   await levels.flag(id, 'too dark')
   const { levels: listed } = await levels.list({ mode: 'newest' })
@@ -118,7 +142,9 @@ test('who is followed is heard in the feed', async () => {
   expect((await ann.feed.list()).items).toEqual([])
   await ann.feed.follow('bo/2')
   expect(await ann.feed.follows()).toEqual({ follows: ['bo/2'], count: 1 })
-  expect((await ann.feed.list({ mode: 'fair', n: 5 })).items).toMatchObject([{ kind: 'post', text: 'built a tower' }])
+  expect((await ann.feed.list({ mode: 'fair', n: 5 })).items).toMatchObject([
+    { kind: 'post', text: 'built a tower' },
+  ])
   await ann.feed.unfollow('bo/2')
   expect((await ann.feed.follows()).count).toBe(0)
 })

@@ -10,7 +10,11 @@ test('the examples of the README do what they say', async () => {
   const AsyncFunction = (async () => {}).constructor as FunctionConstructor
   const run = new AsyncFunction(...PARAMETERS, program({ url: mock.url, key: mock.publicKey }))
   await run(Playmeter, sha256, { log: (...words: unknown[]) => said.push(words) })
-  expect(said).toEqual([['speed is', 1], [1, 'Brave Otter', 120], ['not_found', 404]])
+  expect(said).toEqual([
+    ['speed is', 1],
+    [1, 'Brave Otter', 120],
+    ['not_found', 404],
+  ])
   const names = mock.game.events.map(({ event }: { event: string }) => event)
   expect(names).toEqual(['$view', 'jump', '$play', '$level', 'answer', '$identify'])
 })

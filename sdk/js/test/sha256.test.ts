@@ -4,7 +4,8 @@ import { sha256 } from '../src/sha256.js'
 import { hex } from '../src/uuid.js'
 
 test('the plain SHA-256 gives the published values', () => {
-  const check = (text: string, expected: string) => expect(hex(sha256(new TextEncoder().encode(text)))).toBe(expected)
+  const check = (text: string, expected: string) =>
+    expect(hex(sha256(new TextEncoder().encode(text)))).toBe(expected)
   check('', 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855')
   check('abc', 'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad')
 })

@@ -12,7 +12,10 @@ for (const [kind, open] of STORES) {
   test(`${kind} gives back what it was given, oldest first`, async () => {
     const store = await open(10)
     for (const id of ['a', 'b', 'c']) expect(await store.add([id, `text of ${id}`])).toBe(0)
-    expect(await store.read(2)).toEqual([['a', 'text of a'], ['b', 'text of b']])
+    expect(await store.read(2)).toEqual([
+      ['a', 'text of a'],
+      ['b', 'text of b'],
+    ])
     await store.remove(['a', 'b', 'never there'])
     expect(await store.read(2)).toEqual([['c', 'text of c']])
   })

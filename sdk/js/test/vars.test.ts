@@ -1,7 +1,8 @@
 import { expect, test, vi } from 'vitest'
 import { client, server } from './game.js'
 
-const asked = (mock: Awaited<ReturnType<typeof server>>) => mock.requests.filter(({ path }) => path === '/v1/vars')
+const asked = (mock: Awaited<ReturnType<typeof server>>) =>
+  mock.requests.filter(({ path }) => path === '/v1/vars')
 
 /** A browser's storage, or one that refuses. */
 function storage(values: Map<string, string> | undefined) {
@@ -70,7 +71,13 @@ test('the question says who asks, so that conditions can choose', async () => {
   const game = client(mock.url, { player: 'ann', platform: 'web', version: '1.2', segment: ['new', 'fr'] })
   await game.vars.load()
   const { query } = asked(mock)[0]!
-  expect(Object.fromEntries(query)).toEqual({ player: 'ann', platform: 'web', version: '1.2', segment: 'new,fr', key: 'pm_pk_test' })
+  expect(Object.fromEntries(query)).toEqual({
+    player: 'ann',
+    platform: 'web',
+    version: '1.2',
+    segment: 'new,fr',
+    key: 'pm_pk_test',
+  })
 })
 
 test('who watches a variable sees it at once, and then only when it changes', async () => {

@@ -11,7 +11,11 @@ const EVERY_MS = 4_000
 export function best(app: App): Screen {
   const back = () => app.show(home(app))
   const heading = el('h1', { class: 'count', tabindex: -1, label: 'The best players' }, icon('cup'))
-  const place = el('div', { class: 'place' }, el('p', { class: 'empty' }, icon('star'), icon('star'), icon('star')))
+  const place = el(
+    'div',
+    { class: 'place' },
+    el('p', { class: 'empty' }, icon('star'), icon('star'), icon('star')),
+  )
   const show = async () => {
     const standing = await app.line.standing()
     if (standing?.rows.length) place.replaceChildren(standingList(standing, nameOf(app.friend)))
@@ -20,5 +24,10 @@ export function best(app: App): Screen {
   const timer = setInterval(() => document.hidden || show(), EVERY_MS)
   const bar = el('header', { class: 'bar' }, roundButton('home', 'Home', back), soundButton(app))
   const key = (pressed: string) => pressed === 'Escape' && (back(), true)
-  return { root: el('section', { class: 'best' }, bar, heading, place), focus: heading, key, leave: () => clearInterval(timer) }
+  return {
+    root: el('section', { class: 'best' }, bar, heading, place),
+    focus: heading,
+    key,
+    leave: () => clearInterval(timer),
+  }
 }

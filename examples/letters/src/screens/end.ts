@@ -15,19 +15,41 @@ import { round } from './round'
 const MEDALS: { key: string; name: string; sign: Sign; won: (run: Run, known: string) => boolean }[] = [
   { key: 'first-run', name: 'The first run', sign: 'medal', won: () => true },
   { key: 'all-stars', name: 'Every star of a run', sign: 'star', won: (run) => run.perfect },
-  { key: 'alphabet', name: 'The whole alphabet', sign: 'letters', won: (_, known) => known.length === ALPHABET.length },
+  {
+    key: 'alphabet',
+    name: 'The whole alphabet',
+    sign: 'letters',
+    won: (_, known) => known.length === ALPHABET.length,
+  },
 ]
 
 export function end(app: App, run: Run): Screen {
   const name = nameOf(app.friend)
   const count = run.stars
-  const heading = el('h1', { class: 'count', tabindex: -1, label: `${count} stars. Well done, ${name}!` }, icon('star'), el('span', { mute: true }, String(count)))
+  const heading = el(
+    'h1',
+    { class: 'count', tabindex: -1, label: `${count} stars. Well done, ${name}!` },
+    icon('star'),
+    el('span', { mute: true }, String(count)),
+  )
   const medals = el('ul', { class: 'medals', label: 'Your medals' })
   const place = el('div', { class: 'place' })
-  const bar = el('header', { class: 'bar' }, roundButton('home', 'Home', () => app.show(home(app))), soundButton(app))
+  const bar = el(
+    'header',
+    { class: 'bar' },
+    roundButton('home', 'Home', () => app.show(home(app))),
+    soundButton(app),
+  )
   const again = roundButton('again', 'Play again', () => app.show(round(app)), 'play')
   const dancer = el('div', { class: 'dancer', mute: true }, face(app.friend.animal))
-  const root = el('section', { class: 'end' }, bar, el('div', { class: 'joy' }, dancer, heading, medals), place, again)
+  const root = el(
+    'section',
+    { class: 'end' },
+    bar,
+    el('div', { class: 'joy' }, dancer, heading, medals),
+    place,
+    again,
+  )
   app.line.track('run_end', { value: count, props: { rounds: run.rounds, perfect: run.perfect } })
   award(app, run, medals)
   void settle(app, run, place)
@@ -54,7 +76,19 @@ function award(app: App, run: Run, list: HTMLElement): void {
   remember('known', known)
   const before = new Set(Array.isArray(recall('medals')) ? (recall('medals') as string[]) : [])
   const has = MEDALS.filter(({ key, won }) => before.has(key) || won(run, known))
-  remember('medals', has.map(({ key }) => key))
+  remember(
+    'medals',
+    has.map(({ key }) => key),
+  )
   for (const { key } of has) void app.line.grant(key)
-  list.replaceChildren(...has.map(({ key, name, sign }) => el('li', { class: before.has(key) ? key : `${key} new` }, icon(sign), el('span', { class: 'quiet' }, name))))
+  list.replaceChildren(
+    ...has.map(({ key, name, sign }) =>
+      el(
+        'li',
+        { class: before.has(key) ? key : `${key} new` },
+        icon(sign),
+        el('span', { class: 'quiet' }, name),
+      ),
+    ),
+  )
 }

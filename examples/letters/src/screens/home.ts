@@ -10,10 +10,24 @@ import { round } from './round'
 
 export function home(app: App): Screen {
   const name = nameOf(app.friend)
-  const title = el('h1', { class: 'title', label: 'A, B, which letter, D', tabindex: -1 }, ...'AB?D'.split('').map((letter, i) => tile(letter, i, letter === '?' ? 'gap' : '')))
+  const title = el(
+    'h1',
+    { class: 'title', label: 'A, B, which letter, D', tabindex: -1 },
+    ...'AB?D'.split('').map((letter, i) => tile(letter, i, letter === '?' ? 'gap' : '')),
+  )
   const play = roundButton('play', 'Play', () => start(app), 'play')
-  const friend = el('button', { class: 'friend', label: `You are ${name}. Choose another friend`, press: () => app.show(picker(app)) }, face(app.friend.animal), el('span', { class: 'name' }, name))
-  const bar = el('header', { class: 'bar' }, roundButton('cup', 'The best players', () => app.show(best(app))), soundButton(app))
+  const friend = el(
+    'button',
+    { class: 'friend', label: `You are ${name}. Choose another friend`, press: () => app.show(picker(app)) },
+    face(app.friend.animal),
+    el('span', { class: 'name' }, name),
+  )
+  const bar = el(
+    'header',
+    { class: 'bar' },
+    roundButton('cup', 'The best players', () => app.show(best(app))),
+    soundButton(app),
+  )
   const key = (pressed: string) => {
     if (pressed !== 'Enter' || document.activeElement !== title) return false
     start(app)

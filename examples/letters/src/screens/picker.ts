@@ -13,7 +13,9 @@ export function picker(app: App): Screen {
   const buttons = ANIMALS.map((animal) => animalButton(animal, () => choose(animal)))
   const show = () => {
     name.textContent = nameOf(app.friend)
-    buttons.forEach((button, i) => button.setAttribute('aria-pressed', String(ANIMALS[i] === app.friend.animal)))
+    buttons.forEach((button, i) =>
+      button.setAttribute('aria-pressed', String(ANIMALS[i] === app.friend.animal)),
+    )
   }
   const choose = (animal: Animal) => {
     app.friend = { animal, word: anyWord(Math.random, app.friend.word) }
@@ -27,7 +29,15 @@ export function picker(app: App): Screen {
   const mix = roundButton('mix', 'Another name', () => choose(app.friend.animal), 'mix')
   const done = roundButton('done', 'Done', back, 'play')
   const key = (pressed: string) => pressed === 'Escape' && (back(), true)
-  const root = el('section', { class: 'picker' }, bar, heading, el('div', { class: 'faces' }, ...buttons), el('div', { class: 'named' }, name, mix), done)
+  const root = el(
+    'section',
+    { class: 'picker' },
+    bar,
+    heading,
+    el('div', { class: 'faces' }, ...buttons),
+    el('div', { class: 'named' }, name, mix),
+    done,
+  )
   return { root, focus: heading, key }
 }
 

@@ -32,7 +32,13 @@ class Round {
   constructor(app: App) {
     this.#app = app
     this.#run = new Run(within(app.line.vars.rounds, ROUNDS), Date.now(), Math.random)
-    const bar = el('header', { class: 'bar' }, roundButton('home', 'Home', () => this.#quit()), this.#progress, soundButton(app))
+    const bar = el(
+      'header',
+      { class: 'bar' },
+      roundButton('home', 'Home', () => this.#quit()),
+      this.#progress,
+      soundButton(app),
+    )
     const say = roundButton('say', 'Say it again', () => this.#say(), 'say')
     const root = el('section', { class: 'puzzle' }, bar, this.#heading, this.#row, say, this.#choices)
     this.screen = { root, focus: this.#heading, key: (key) => this.#key(key), leave: () => this.#leave() }
@@ -59,7 +65,11 @@ class Round {
   }
 
   #choice(letter: string, place: number): HTMLButtonElement {
-    const button = el('button', { class: `choice hue-${(place + 2) % 5}`, press: () => this.#choose(letter, button) }, letter)
+    const button = el(
+      'button',
+      { class: `choice hue-${(place + 2) % 5}`, press: () => this.#choose(letter, button) },
+      letter,
+    )
     return button
   }
 
@@ -67,7 +77,11 @@ class Round {
     const { missing } = this.#puzzle!
     if (this.#timer || button.getAttribute('aria-disabled')) return
     const { right, stars: won, seconds, tries } = this.#run.choose(letter, Date.now())
-    this.#app.line.track('answer', { value: seconds, level: missing, props: { letter: missing, chosen: letter, right, tries } })
+    this.#app.line.track('answer', {
+      value: seconds,
+      level: missing,
+      props: { letter: missing, chosen: letter, right, tries },
+    })
     if (right) return this.#solved(button, won)
     this.#track('retry')
     button.setAttribute('aria-disabled', 'true')
@@ -89,7 +103,10 @@ class Round {
     this.#showProgress()
     this.#app.sound.right()
     this.#app.confetti.burst(found, 24 * won)
-    this.#app.voice.say([`${missing}! ${this.#app.voice.praise(Math.random())}`, ...row.map((letter) => letter.toLowerCase())], (i) => this.#bounce(i - 1))
+    this.#app.voice.say(
+      [`${missing}! ${this.#app.voice.praise(Math.random())}`, ...row.map((letter) => letter.toLowerCase())],
+      (i) => this.#bounce(i - 1),
+    )
     this.#app.tell(`${missing} is right. ${won} ${won === 1 ? 'star' : 'stars'}.`)
     this.#timer = setTimeout(() => {
       this.#timer = undefined
@@ -101,7 +118,12 @@ class Round {
     const { earned, rounds } = this.#run
     const places = Array.from({ length: rounds }, (_, i) => {
       const label = i < earned.length ? `${earned[i]} of 3 stars` : i === earned.length ? 'now' : 'to come'
-      return el('li', { class: i === earned.length ? 'now' : '' }, stars(earned[i] ?? 0), el('span', { class: 'quiet' }, label))
+      return el(
+        'li',
+        { class: i === earned.length ? 'now' : '' },
+        stars(earned[i] ?? 0),
+        el('span', { class: 'quiet' }, label),
+      )
     })
     this.#progress.replaceChildren(...places)
   }
@@ -118,13 +140,16 @@ class Round {
   }
 
   #wink(missing: string): void {
-    for (const button of this.#choices.children) button.classList.toggle('wink', button.textContent === missing)
+    for (const button of this.#choices.children)
+      button.classList.toggle('wink', button.textContent === missing)
   }
 
   #key(key: string): boolean {
     if (key === 'Escape') return (this.#quit(), true)
     const buttons = [...this.#choices.querySelectorAll('button')]
-    const place = buttons.findIndex((button, i) => button.textContent === key.toUpperCase() || String(i + 1) === key)
+    const place = buttons.findIndex(
+      (button, i) => button.textContent === key.toUpperCase() || String(i + 1) === key,
+    )
     if (place >= 0) {
       this.#choose(buttons[place]!.textContent!, buttons[place]!)
       return true
