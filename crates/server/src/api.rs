@@ -1,9 +1,11 @@
 //! Every route, on one page.
 
+pub mod achievements;
 pub mod assets;
 pub mod commands;
 pub mod dimensions;
 pub mod events;
+pub mod feed;
 pub mod health;
 pub mod levels;
 pub mod load;
@@ -62,6 +64,13 @@ fn routes(local: Local) -> Router {
         .route("/v1/dimensions", get(dimensions::get))
         .route("/v1/watch", get(watch::get))
         .route("/v1/session", post(players::open_session))
+        .route("/v1/achievements", get(achievements::list))
+        .route("/v1/achievements/{key}", put(achievements::put).delete(achievements::delete))
+        .route("/v1/achievements/{key}/grants", post(achievements::grant))
+        .route("/v1/feed", post(feed::post))
+        .route("/v1/feed/{player}", get(feed::page))
+        .route("/v1/players/{player}/follows", get(feed::follows))
+        .route("/v1/players/{player}/follows/{other}", put(feed::follow).delete(feed::unfollow))
         .route("/v1/vars", get(vars::all).put(vars::put_many))
         .route("/v1/vars/{name}", get(vars::one).put(vars::put).delete(vars::delete))
         .route("/v1/vars:definitions", get(vars::definitions))

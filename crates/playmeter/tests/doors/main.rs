@@ -13,6 +13,7 @@ mod clocks;
 mod connections;
 mod dimensions;
 mod disk;
+mod feed;
 mod keys;
 mod experiments;
 mod fields;

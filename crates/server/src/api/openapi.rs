@@ -9,7 +9,10 @@ use hyper::header::{CACHE_CONTROL, CONTENT_TYPE};
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, Http, HttpAuthScheme, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::{dimensions, events, health, levels, load, metrics, people, players, query, surveys, vars, watch};
+use super::{
+    achievements, dimensions, events, feed, health, levels, load, metrics, people, players, query, surveys,
+    vars, watch,
+};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -43,9 +46,14 @@ impl Modify for Credentials {
 
 static JSON: LazyLock<String> = LazyLock::new(|| {
     let mut docs = Docs::openapi();
-    for part in
-        [levels::Docs::openapi(), players::Docs::openapi(), surveys::Docs::openapi(), vars::Docs::openapi()]
-    {
+    for part in [
+        achievements::Docs::openapi(),
+        feed::Docs::openapi(),
+        levels::Docs::openapi(),
+        players::Docs::openapi(),
+        surveys::Docs::openapi(),
+        vars::Docs::openapi(),
+    ] {
         docs.merge(part);
     }
     docs.to_json().expect("the description has text keys")
