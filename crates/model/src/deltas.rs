@@ -543,7 +543,7 @@ mod tests {
     use expect_test::{Expect, expect};
 
     /// Each line is `minute name player country level value`, `-` for nothing, and then `number=value` for each
-    /// declared dimension, or `variant=value`; a line `values N` says how many values are kept from there on.
+    /// declared dimension; a line `values N` says how many values are kept from there on.
     fn deltas(events: &str) -> Deltas {
         let mut deltas = Deltas::default();
         for (offset, line) in events.lines().map(str::trim).filter(|line| !line.is_empty()).enumerate() {
@@ -555,7 +555,6 @@ mod tests {
             let mut dimensions: [&[u8]; Dimension::COUNT] = [b""; Dimension::COUNT];
             dimensions[Dimension::Country as usize] = words[3].as_bytes();
             dimensions[Dimension::Level as usize] = words[4].as_bytes();
-            let variant = words[6..].iter().find_map(|word| word.strip_prefix("variant="));
             let declared = declared(&words[6..]);
             let event = Stored {
                 ts_ms: words[0].parse::<i64>().unwrap() * 60_000,
@@ -563,7 +562,6 @@ mod tests {
                 value: words[5].parse().ok(),
                 dimensions,
                 declared: Declared::of(&declared),
-                variant: variant.map_or(b"", str::as_bytes),
                 ..Stored::default()
             };
             deltas.entry(offset as u64);
@@ -575,9 +573,7 @@ mod tests {
     fn declared(words: &[&str]) -> Vec<u8> {
         let mut list = Vec::new();
         for (number, value) in words.iter().filter_map(|word| word.split_once('=')) {
-            if number != "variant" {
-                Declared::put(&mut list, number.parse().unwrap(), value.as_bytes());
-            }
+            Declared::put(&mut list, number.parse().unwrap(), value.as_bytes());
         }
         list
     }
@@ -646,10 +642,10 @@ mod tests {
     fn an_event_counts_under_the_declared_dimensions_it_has_and_under_no_other() {
         check(
             "7 score ann FR 3 10 1=bow 9=hard
-             7 score bo FR 4 5 1=bow variant=v3
+             7 score bo FR 4 5 1=bow 0=v3 0=w1
              7 score bo FR 4 -
              7 start ann FR - - 1=axe",
-            &[Cut::Declared(1), Cut::Declared(9), Cut::Declared(VARIANT)],
+            &[Cut::Declared(1), Cut::Declared(9), Cut::Declared(0)],
             expect![[r#"
                 7 $events 'bow' 2 sum - players 2
                 7 score 'bow' 2 sum 15 players 2
@@ -657,6 +653,8 @@ mod tests {
                 7 score 'hard' 1 sum 10 players 1
                 7 $events 'v3' 1 sum - players 1
                 7 score 'v3' 1 sum 5 players 1
+                7 $events 'w1' 1 sum - players 1
+                7 score 'w1' 1 sum 5 players 1
                 7 $events 'axe' 1 sum - players 1
                 7 start 'axe' 1 sum - players 1
             "#]],

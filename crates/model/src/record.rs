@@ -165,9 +165,13 @@ impl<'a> Declared<'a> {
         Declared(list)
     }
 
-    /// Adds a value of at most [`DIMENSION_BYTES_MAX`] bytes to a list.
+    /// Adds a value of at most [`DIMENSION_BYTES_MAX`] bytes to a list. A list holds 64 KiB, which is some 500 of the
+    /// longest values; what has no room is left out.
     pub fn put(list: &mut Vec<u8>, number: u8, value: &[u8]) {
         debug_assert!(value.len() <= DIMENSION_BYTES_MAX, "whoever puts it has bounded it");
+        if list.len() + 2 + value.len() > usize::from(u16::MAX) {
+            return;
+        }
         list.extend_from_slice(&[number, value.len() as u8]);
         list.extend_from_slice(value);
     }
@@ -570,6 +574,18 @@ mod tests {
         batch.values_max(1_000 + events.len() as u32 / 2);
         events.iter().for_each(|event| batch.push(&event.stored()));
         batch.finish(&[(Reject::UnknownField, 2)])
+    }
+
+    #[test]
+    fn an_event_with_too_many_values_keeps_the_first() {
+        let mut list = Vec::new();
+        (0..1_000).for_each(|number| Declared::put(&mut list, (number % 200) as u8, &[b'x'; 128]));
+        let event = Stored { name: b"hit", declared: Declared::of(&list), props: b"{}", ..Stored::default() };
+        let mut batch = BatchBuilder::new(Endpoint::Events, KeyClass::Public, 1, 0, 0);
+        batch.push(&event);
+        let (bytes, _) = batch.finish(&[]);
+        let read = Batch::read(&bytes).unwrap().events().next().unwrap();
+        assert_eq!((read, read.declared.count()), (event, 504));
     }
 
     proptest! {
