@@ -4,7 +4,7 @@
  * The page's query may name another one: `?key=pm_pk_...&url=https://...`; otherwise `config.json` beside
  * the page says which.
  */
-import { type Details, Playmeter, type Saved, type ScoreRow } from 'playmeter'
+import { type Details, Playmeter, type ScoreRow } from 'playmeter'
 import { sha256 } from 'playmeter/sha256'
 import { ALPHABET } from './puzzle'
 
@@ -30,12 +30,6 @@ type Client = Playmeter<Vars>
 
 const BOARD = 'stars'
 const TOP = 5
-
-export interface Standing {
-  rows: ScoreRow[]
-  /** The player's own place, where the rows do not have it. */
-  own?: { rank: number; score: number }
-}
 
 export class Line {
   readonly #client: Promise<Client | undefined>
@@ -69,25 +63,24 @@ export class Line {
     void this.#client.then((client) => client?.identify(client.player, name))
   }
 
-  /** Nothing when there is no server, or it does not answer. */
-  async submit(stars: number, quickness: number): Promise<Saved | undefined> {
+  async submit(stars: number, quickness: number): Promise<void> {
     const client = await this.#client
-    return client
-      ?.board(BOARD)
-      .submit(stars, { subscore: quickness })
-      .catch(() => undefined)
+    await client?.board(BOARD).submit(stars, { subscore: quickness }).catch(() => undefined)
   }
 
-  async standing(saved?: Saved): Promise<Standing | undefined> {
+  /** The best, and where the player stands; nothing when there is no server, or it does not answer. */
+  async standing(): Promise<ScoreRow[]> {
     const client = await this.#client
-    const page = await client
-      ?.board(BOARD)
-      .list({ per_page: TOP })
-      .catch(() => undefined)
-    if (!client || !page) return undefined
-    const rows = page.rows.map((row) => (row.player === client.player ? { ...row, submitted: true } : row))
-    if (!saved?.rank || saved.best === null || rows.some(({ submitted }) => submitted)) return { rows }
-    return { rows, own: { rank: saved.rank, score: saved.best } }
+    if (!client) return []
+    const board = client.board(BOARD)
+    const { player } = client
+    try {
+      const { rows } = await board.list({ per_page: TOP })
+      const own = rows.some((row) => row.player === player) ? [] : (await board.list({ player, per_page: 1 })).rows
+      return [...rows, ...own].map((row) => ({ ...row, submitted: row.player === player }))
+    } catch {
+      return []
+    }
   }
 
   /** Whether the player has it only since now. */

@@ -1,9 +1,9 @@
 /** Pieces that several screens have. */
+import type { ScoreRow } from 'playmeter'
 import { face } from './animals'
 import type { App } from './app'
 import { el } from './dom'
 import { icon, type Sign } from './icons'
-import type { Standing } from './line'
 import { animalOf } from './names'
 
 /** As many colours as there are classes `hue-0`... in the style sheet. */
@@ -38,21 +38,19 @@ export function stars(count: number): HTMLSpanElement {
   return el('span', { class: 'stars-of', mute: true }, ...shown)
 }
 
-export function standingList({ rows, own }: Standing, friendName: string): HTMLElement {
-  const lines = rows.map(({ rank, name, score, submitted }) => standingRow(rank, name, score, submitted))
-  if (own) lines.push(standingRow(own.rank, friendName, own.score, true))
-  return el('ol', { class: 'board', label: 'The best of all players' }, ...lines)
+export function standingList(rows: ScoreRow[]): HTMLElement {
+  return el('ol', { class: 'board', label: 'The best of all players' }, ...rows.map(standingRow))
 }
 
-function standingRow(rank: number, name: string, score: number, own = false): HTMLLIElement {
+function standingRow({ rank, name, score, submitted }: ScoreRow): HTMLLIElement {
   const line = el(
     'li',
-    { class: own ? 'own' : '' },
+    { class: submitted ? 'own' : '' },
     el('span', { class: `rank rank-${rank}` }, String(rank)),
     face(animalOf(name)),
     el('span', { class: 'name' }, name),
     el('span', { class: 'score', label: `${score} stars`, role: 'img' }, icon('star'), String(score)),
   )
-  if (own) line.setAttribute('aria-current', 'true')
+  if (submitted) line.setAttribute('aria-current', 'true')
   return line
 }

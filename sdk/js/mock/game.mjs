@@ -113,6 +113,7 @@ export class Game {
     const rows = (this.#boards.get(table) ?? [])
       .map((row, i) => ({ rank: i + 1, ...row, ...(row.player === player && { submitted: true }) }))
       .filter((row) => !chosen || chosen.includes(row.player))
+      .filter((row) => !query.get('player') || row.player === query.get('player'))
     const per_page = Number(query.get('per_page') ?? 20)
     return {
       table,

@@ -2,7 +2,6 @@
 import type { App, Screen } from '../app'
 import { el } from '../dom'
 import { icon } from '../icons'
-import { nameOf } from '../names'
 import { roundButton, soundButton, standingList } from '../parts'
 import { home } from './home'
 
@@ -16,9 +15,13 @@ export function best(app: App): Screen {
     { class: 'place' },
     el('p', { class: 'empty' }, icon('star'), icon('star'), icon('star')),
   )
+  let shown = ''
   const show = async () => {
-    const standing = await app.line.standing()
-    if (standing?.rows.length) place.replaceChildren(standingList(standing, nameOf(app.friend)))
+    const rows = await app.line.standing()
+    const text = JSON.stringify(rows)
+    if (!rows.length || text === shown) return
+    shown = text
+    place.replaceChildren(standingList(rows))
   }
   void show()
   const timer = setInterval(() => document.hidden || show(), EVERY_MS)

@@ -66,9 +66,9 @@ function celebrate(app: App, count: number, heading: HTMLElement): void {
 
 /** The score goes to the board, and the board comes back. */
 async function settle(app: App, run: Run, place: HTMLElement): Promise<void> {
-  const saved = await app.line.submit(run.stars, run.quickness(Date.now()))
-  const standing = await app.line.standing(saved)
-  if (standing?.rows.length) place.replaceChildren(standingList(standing, nameOf(app.friend)))
+  await app.line.submit(run.stars, run.quickness(Date.now()))
+  const rows = await app.line.standing()
+  if (rows.length) place.replaceChildren(standingList(rows))
 }
 
 function award(app: App, run: Run, list: HTMLElement): void {
