@@ -180,7 +180,8 @@ impl Game {
     }
 
     /// All that is known of a player under one id, by subject.
-    pub fn export_player(&self, player: &str) -> Result<Value, StoreError> {
+    pub fn export_player(&self, player: &str, now_ms: i64) -> Result<Value, StoreError> {
+        let _ = now_ms;
         Ok(json!({
             "levels": self.levels.export_player(player)?,
             "feed": self.feed.export_player(player)?,

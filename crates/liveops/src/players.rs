@@ -20,7 +20,7 @@ use crate::subject::{Changes, Damaged, Subject};
 use crate::{Answer, Kind, Refusal};
 
 pub use self::aliases::Link;
-pub use self::erasures::{Erasure, Found, Receipt, Stage};
+pub use self::erasures::{Erasure, Found, GONE_WITHIN_MS, Receipt, Stage};
 pub use self::mentions::{Traces, game_of, is_mentioned};
 
 /// How long a session lives.

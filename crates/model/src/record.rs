@@ -379,7 +379,7 @@ impl<'a> Batch<'a> {
     pub fn erased(
         &self,
         seed: u64,
-        gone: impl Fn(&Stored<'a>) -> Gone,
+        mut gone: impl FnMut(&Stored<'a>) -> Gone,
         masked: impl Fn(u128) -> Option<u128>,
     ) -> Vec<u8> {
         let capacity = self.events.len() + HEADER_BYTES;

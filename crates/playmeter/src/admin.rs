@@ -80,7 +80,7 @@ fn alone(folder: &Path, command: Command) -> anyhow::Result<Value> {
     let engine = open::engine(folder)?;
     let scratch = engine.scratch;
     let opened = Log::<Claims>::open(Arc::new(RealDisk), &folder.join("log"), log::Options::default())?;
-    let Followed { log, views, processor } = follow(opened, engine, &catalog)?;
+    let Followed { log, views, processor, .. } = follow(opened, engine, &catalog)?;
     drop(processor);
     let admin = Admin { folder, catalog: &catalog, views: &views, log: &log, scratch };
     let done = server::admin::run(&admin, command);

@@ -10,6 +10,7 @@ pub mod catalog;
 pub mod control;
 pub mod demo;
 pub mod enrich;
+pub mod erasure;
 pub mod http;
 pub mod line;
 pub mod live;

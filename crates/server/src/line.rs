@@ -36,6 +36,8 @@ pub use quota::{Over, QuotaSettings, Used};
 pub const BATCH: u8 = 1;
 /// The kind of log entry that is a command of live-ops.
 pub const COMMAND: u8 = 2;
+/// The kind of log entry that was a command about a player who has been forgotten. It is empty.
+pub const ERASED: u8 = 3;
 /// Refused events of one request that the inspector is shown.
 const SHOWN_MAX: usize = 10;
 

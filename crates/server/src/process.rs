@@ -17,13 +17,14 @@ use log::{EntryRef, Log, LogError};
 use model::deltas::Deltas;
 use model::identity::Identities;
 use model::record::{Batch, Stored};
-use model::rollup::hash_player;
 use model::sessions::{PLAY_TIME, SESSION, Sessions, Sign};
 use tracing::{error, warn};
 
-use crate::line::{BATCH, COMMAND, Claims};
+use crate::line::{BATCH, COMMAND, Claims, ERASED};
 use crate::live::meter::Names;
 use crate::views::Views;
+
+pub(crate) use checkpoints::checkpoint_now;
 
 use checkpoints::Checkpoints;
 
@@ -151,6 +152,9 @@ fn fold(views: &Views, names: &Names, deltas: &mut Deltas, entry: &EntryRef<'_>)
     if entry.kind == COMMAND {
         return decide(views, entry);
     }
+    if entry.kind == ERASED {
+        return;
+    }
     if entry.kind != BATCH {
         warn!(kind = entry.kind, offset = entry.offset, "an entry of an unknown kind was passed over");
         return;
@@ -163,12 +167,15 @@ fn fold(views: &Views, names: &Names, deltas: &mut Deltas, entry: &EntryRef<'_>)
         }
     };
     deltas.entry(entry.offset);
-    views.meter.count(&batch, entry.events, entry.bytes.len(), deltas, names);
+    views.meter.count(&batch, entry.events, batch.bytes as usize, deltas, names);
     if entry.events > 0 {
         views.inspector.accepted(batch.game, batch.endpoint, entry.events, batch.events());
-        let wanted = |event: &Stored<'_>| {
+        let wanted = |event: &Stored<'_>, linked| {
             if LiveOps::is_wanted(event.name) {
                 views.liveops.event(batch.game, entry.offset, event);
+            }
+            if linked == Linked::Yes && !event.erased {
+                views.liveops.linked(batch.game, event.anonymous, event.player);
             }
         };
         let mut sessions = views.sessions.lock();
@@ -182,6 +189,7 @@ fn fold(views: &Views, names: &Names, deltas: &mut Deltas, entry: &EntryRef<'_>)
 fn decide(views: &Views, entry: &EntryRef<'_>) {
     match views.liveops.apply(entry.offset, entry.bytes) {
         Ok(applied) => {
+            views.forget(applied.game, &applied.touched);
             views.answers.tell(entry.offset, applied.outcome);
             views.decided(applied.game, &applied.touched);
         }
@@ -202,29 +210,40 @@ pub struct People<'a> {
     pub seed: u64,
 }
 
+/// Whether an event made two ids one player's, or said so again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Linked {
+    /// It did.
+    Yes,
+    /// It did not.
+    No,
+}
+
 /// The events of a batch, as rollups and sessions see them. A pure function of the log and the people before it.
-/// Each event is shown to `also`.
+/// Each event is shown to `also`, with what it means for who is who.
 pub fn fold_events(
     people: People<'_>,
     offset: u64,
     batch: &Batch<'_>,
     deltas: &mut Deltas,
-    also: impl Fn(&Stored<'_>),
+    also: impl Fn(&Stored<'_>, Linked),
 ) {
     let People { sessions, identities, seed } = people;
     let players = sessions.game(batch.game);
     let mut links = identities.game(batch.game);
     deltas.values_max(batch.game, batch.values_max);
     for event in batch.events() {
-        also(&event);
+        let mut linked = Linked::No;
         if !event.anonymous.is_empty() {
-            let (anonymous, player) = (hash_player(seed, event.anonymous), hash_player(seed, event.player));
+            let (anonymous, player) = (event.anonymous_number(seed), event.player_number(seed));
             // A refusal was decided by the log's order: another link came first. The event counts all the same.
             if identities.link(batch.game, anonymous, player, offset).is_ok() {
+                linked = Linked::Yes;
                 links = identities.game(batch.game);
                 players.join(anonymous, links.as_ref().map_or(player, |links| links.player(player)));
             }
         }
+        also(&event, linked);
         let player = player_of(seed, &event);
         let player = player.map(|id| links.as_ref().map_or(id, |links| links.player(id)));
         deltas.event(batch.game, &event, player);
@@ -242,7 +261,7 @@ pub fn fold_events(
 
 /// Who is counted as a player: somebody with an id who is no bot.
 fn player_of(seed: u64, event: &Stored<'_>) -> Option<u64> {
-    (!event.player.is_empty() && !event.bot).then(|| hash_player(seed, event.player))
+    (!event.player.is_empty() && !event.bot).then(|| event.player_number(seed))
 }
 
 /// Lets the threads that acknowledge go first when cores are scarce: views may be a moment behind, clients wait.

@@ -18,6 +18,7 @@ use crate::api::health::Requests;
 use crate::bootstrap;
 use crate::catalog::{Catalog, Made};
 use crate::enrich::geo::Geo;
+use crate::erasure::Erasure;
 use crate::http::ConnectionLimits;
 use crate::line::{Claims, Duplicates, IdMasks, Line, QuotaSettings, Remembered, remember};
 use crate::live::Live;
@@ -73,6 +74,8 @@ pub struct Shared {
     pub views: Arc<Views>,
     /// Subscriptions.
     pub live: Arc<Live>,
+    /// Forgets players behind the log.
+    pub erasure: Arc<Erasure>,
     /// The log.
     pub log: Log<Claims>,
     /// Whole requests that were refused.
@@ -110,10 +113,11 @@ impl Server {
         let opened = Log::<Claims>::open(Arc::new(RealDisk), &folder, options).context("opening the log")?;
         report(opened.report());
         let scratch = engine.scratch;
-        let Followed { log, views, processor } = follow(opened, engine, &catalog)?;
+        let Followed { log, views, processor, remembered } = follow(opened, engine, &catalog)?;
         let live = Live::start(Arc::clone(&views), format!("{:x}", now_ms())).context("starting a thread")?;
         let geo = geo(settings.geo_file.clone());
         let line = Line::new(geo, &catalog, Arc::clone(&views), log.clone(), settings.quotas);
+        let erasure = Erasure::new(log.clone(), Arc::clone(&views), remembered, &catalog.id_secret());
         let (stop, stopping) = watch::channel(false);
         let requests = Requests::default();
         let shared = Shared {
@@ -122,6 +126,7 @@ impl Server {
             line,
             views,
             live,
+            erasure,
             log,
             requests,
             scratch,
@@ -139,6 +144,7 @@ impl Server {
         }
         let threads = drive::start(&shared, listeners)?;
         let processor = processor.start().context("starting a thread")?;
+        shared.erasure.start().context("starting a thread")?;
         Ok(Server { address, shared, stop, threads, processor })
     }
 
@@ -153,6 +159,7 @@ impl Server {
                 error!("a thread that answers requests has panicked");
             }
         }
+        self.shared.erasure.stop();
         let closed = self.shared.log.close();
         if self.processor.join().is_err() {
             error!("the processor has panicked; the log is applied again at the next start");
@@ -169,6 +176,8 @@ pub struct Followed {
     pub views: Arc<Views>,
     /// To be started, or dropped when nothing will be appended.
     pub processor: Processor,
+    /// How far the event ids need no log.
+    pub remembered: Remembered,
 }
 
 /// Brings ids and views up to an opened log and starts its writer.
@@ -180,11 +189,11 @@ pub fn follow(opened: Opened, engine: Engine, catalog: &Catalog) -> anyhow::Resu
     let duplicates = Duplicates::new(ids, Arc::clone(&remembered));
     let log = Log::start(opened, Box::new(duplicates)).context("starting the log")?;
     let views = Arc::new(Views::open(engine.counters, &secret).context("opening the views")?);
-    let mut processor = Processor::new(log.clone(), Arc::clone(&views), remembered);
+    let mut processor = Processor::new(log.clone(), Arc::clone(&views), Arc::clone(&remembered));
     processor.catch_up();
     views.answers.open();
     views.meter.begin();
-    Ok(Followed { log, views, processor })
+    Ok(Followed { log, views, processor, remembered })
 }
 
 fn report(report: &log::Report) {

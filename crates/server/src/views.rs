@@ -124,6 +124,24 @@ impl Views {
         self.decided.lock().push(Box::new(callback));
     }
 
+    /// Whoever was erased is not shown any more.
+    pub(crate) fn forget(&self, game: u32, touched: &[Touched]) {
+        for touched in touched {
+            if let Touched::Erased(ids) = touched {
+                self.inspector.forget(game, ids);
+            }
+        }
+    }
+
+    /// Whether the views contain everything before `position`; they hurry if not.
+    pub(crate) fn is_caught_up(&self, position: u64) -> bool {
+        let caught_up = *self.applied.borrow() >= position;
+        if !caught_up {
+            self.pace.want(position);
+        }
+        caught_up
+    }
+
     pub(crate) fn decided(&self, game: u32, touched: &[Touched]) {
         if !touched.is_empty() {
             self.decided.lock().iter().for_each(|callback| callback(game, touched));

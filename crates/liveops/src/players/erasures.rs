@@ -160,6 +160,12 @@ impl Players {
         self.receipts.under_way > 0
     }
 
+    /// The offset before which the log says nothing about a player of these ids to anybody who asks.
+    pub fn forgotten_until(&self, ids: &[String]) -> u64 {
+        let of = self.erasures().filter(|(_, erasure)| erasure.ids.iter().any(|id| ids.contains(id)));
+        of.map(|(_, erasure)| erasure.offset).max().unwrap_or(0)
+    }
+
     /// The erasures that are under way, by receipt.
     pub fn erasures(&self) -> impl Iterator<Item = (&str, &Erasure)> {
         let under_way = self.receipts.all.iter().filter(|(_, receipt)| receipt.is_under_way());

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use log::{Opened, Pending, Sequencer};
 use model::ports::ids::{Claim, IdMask, Ids};
-use model::record::{Batch, KeyClass};
+use model::record::{Batch, KeyClass, Stored};
 use parking_lot::RwLock;
 use sha2::{Digest, Sha256};
 use tracing::error;
@@ -62,7 +62,10 @@ pub fn remember(opened: &Opened, ids: &mut dyn Ids, masks: &IdMasks) -> anyhow::
                 }
                 let Ok(batch) = Batch::read(entry.bytes) else { continue };
                 let mask = masks.of(batch.game, batch.class);
-                let claims = batch.events().filter_map(|event| Some(Claim::new(mask, event.id?)));
+                // The id of a forgotten player's event is masked already.
+                let unmasked = |event: &Stored<'_>, id: u128| if event.erased { id ^ mask.0 } else { id };
+                let claim = |event: Stored<'_>| Some(Claim::new(mask, unmasked(&event, event.id?)));
+                let claims = batch.events().filter_map(claim);
                 let claims: Vec<Claim> = claims.collect();
                 fresh.clear();
                 ids.claim(entry.offset, batch.received_ms.max(0) as u64, &claims, &mut fresh)?;

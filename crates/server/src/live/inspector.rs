@@ -119,6 +119,13 @@ impl Inspector {
         }
     }
 
+    /// Shows nothing more of a player, under any of these ids.
+    pub fn forget(&self, game: u32, ids: &[String]) {
+        if let Some(recent) = self.games.lock().get_mut(&game) {
+            recent.shown.retain(|shown| !ids.contains(&shown.player));
+        }
+    }
+
     /// Lets every game show events again.
     pub fn next_cycle(&self) {
         self.games.lock().values_mut().for_each(|recent| recent.this_cycle = 0);
@@ -184,6 +191,17 @@ mod tests {
         let names: Vec<&str> = view.shown.iter().map(|shown| shown.name.as_str()).collect();
         assert_eq!((names, view.until, view.skipped), (vec!["score", "start"], 2, 0));
         assert_eq!(inspector.view(1, 1).shown.len(), 1);
+    }
+
+    #[test]
+    fn a_forgotten_player_is_not_shown() {
+        let inspector = Inspector::default();
+        let of =
+            |player: &'static str| Stored { name: b"score", player: player.as_bytes(), ..Stored::default() };
+        inspector.accepted(1, Endpoint::Events, 3, ["bo", "cy", "anon"].map(of).into_iter());
+        inspector.forget(1, &["bo".to_owned(), "anon".to_owned()]);
+        let view = inspector.view(1, 0);
+        assert_eq!((view.shown.len(), view.shown[0].player.as_str(), view.until), (1, "cy", 3));
     }
 
     #[test]

@@ -19,8 +19,33 @@ const BYTES_MAX: usize = 64 << 20;
 const INTERVAL: Duration = Duration::from_secs(30);
 /// How long a store that failed is left alone.
 const RETRY: Duration = Duration::from_secs(1);
+/// How often it is looked whether another checkpoint is done.
+const BUSY_POLL: Duration = Duration::from_millis(10);
 /// How long a stop waits for a store that fails. What is not durable there is applied again at the next start.
 const LAST_TRIES: u32 = 5;
+
+/// Makes everything that is applied durable, beside the checkpoints that are due. Blocks.
+pub(crate) fn checkpoint_now(views: &Views, log: &Log<Claims>, ids_remembered: &AtomicU64) {
+    let checkpoint = loop {
+        let applying = views.applying.lock();
+        if !views.committing.swap(true, Ordering::AcqRel) {
+            break views.freeze();
+        }
+        drop(applying);
+        std::thread::sleep(BUSY_POLL);
+    };
+    commit(views, log, ids_remembered, checkpoint);
+}
+
+/// What was frozen is in no other place: it is tried until it is written.
+fn commit(views: &Views, log: &Log<Claims>, ids_remembered: &AtomicU64, mut checkpoint: Box<dyn Checkpoint>) {
+    while let Err(failure) = checkpoint.commit() {
+        error!(%failure, "a checkpoint could not be written; trying again");
+        std::thread::sleep(RETRY);
+    }
+    log.keep_from(views.counters.durable_until().min(ids_remembered.load(Ordering::Acquire)));
+    views.committing.store(false, Ordering::Release);
+}
 
 /// Freezes on the processor's thread, commits on one of its own.
 pub(super) struct Checkpoints {
@@ -64,17 +89,11 @@ impl Checkpoints {
         if !due || self.bytes == 0 || views.committing.swap(true, Ordering::AcqRel) {
             return;
         }
-        let mut checkpoint = self.freeze(applied_until);
+        let checkpoint = self.freeze(applied_until);
         let (views, log, ids) = (Arc::clone(&self.views), self.log.clone(), Arc::clone(&self.ids_remembered));
         let work = move || {
             give_way();
-            while let Err(failure) = checkpoint.commit() {
-                error!(%failure, "a checkpoint could not be written; trying again");
-                std::thread::sleep(RETRY);
-            }
-            let needed_from = views.counters.durable_until().min(ids.load(Ordering::Acquire));
-            log.keep_from(needed_from);
-            views.committing.store(false, Ordering::Release);
+            commit(&views, &log, &ids, checkpoint);
         };
         match std::thread::Builder::new().name("checkpoint".into()).spawn(work) {
             Ok(thread) => self.running = Some(thread),

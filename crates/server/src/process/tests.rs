@@ -1,12 +1,12 @@
 //! Events with links between ids, folded in one go and in pieces.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::identity::Identities;
 use model::ports::counters::StoreError;
 use model::ports::records::{Records, Write};
-use model::record::{BatchBuilder, Endpoint, KeyClass};
-use model::rollup::{Cell, Distinct};
+use model::record::{BatchBuilder, Endpoint, Gone, KeyClass};
+use model::rollup::{Cell, Distinct, hash_player};
 use model::series::Cut;
 use proptest::prelude::*;
 
@@ -78,7 +78,7 @@ impl World {
             let batch = Batch::read(bytes).expect("it was built a moment ago");
             let people = People { sessions: &mut self.sessions, identities: &self.identities, seed: SEED };
             deltas.entry(self.offset);
-            fold_events(people, self.offset, &batch, &mut deltas, |_| {});
+            fold_events(people, self.offset, &batch, &mut deltas, |_, _| {});
             self.offset += 1;
         }
         for row in deltas.rows() {
@@ -158,5 +158,27 @@ proptest! {
             (0..8).map(|id| player(hash_player(SEED, &name(id)))).collect::<Vec<_>>()
         };
         prop_assert_eq!(who_is_who(&again), who_is_who(&whole));
+    }
+
+    #[test]
+    fn a_log_that_has_forgotten_a_player_is_folded_as_before(happened in happened(), forgotten in 0..8u8) {
+        let mut ids = BTreeSet::from([forgotten]);
+        for _ in 0..8 {
+            let links = happened.iter().filter_map(|(id, link, _)| Some([*id, (*link)?]));
+            ids.extend(links.filter(|link| link.iter().any(|id| ids.contains(id))).flatten().collect::<Vec<_>>());
+        }
+        let is_forgotten = |event: &Stored| ids.iter().any(|id| event.player == name(*id));
+        let gone = |event: &Stored| if is_forgotten(event) { Gone::Player } else { Gone::Nothing };
+        let log = log(&happened);
+        let erase = |bytes: &Vec<u8>| Batch::read(bytes).expect("a batch").erased(SEED, gone, |_| None);
+        let erased: Vec<Vec<u8>> = log.iter().map(erase).collect();
+        let (mut whole, mut again) = (World::default(), World::default());
+        whole.fold(&log);
+        again.fold(&erased);
+        prop_assert_eq!(&again.rows, &whole.rows);
+        prop_assert_eq!(again.sessions.snapshot(), whole.sessions.snapshot());
+        prop_assert_eq!(again.players(), whole.players());
+        let sizes = |log: &[Vec<u8>]| log.iter().map(|it| Batch::read(it).expect("a batch").bytes).collect::<Vec<_>>();
+        prop_assert_eq!(sizes(&erased), sizes(&log));
     }
 }
