@@ -7,7 +7,7 @@ use model::ports::records::{Records, Write};
 use model::record::Stored;
 use serde_json::{Value, json};
 
-use crate::boards::Boards;
+use crate::boards::{self, Boards};
 use crate::command::{By, Command};
 use crate::feed::Feed;
 use crate::idempotency::Answers;
@@ -170,8 +170,12 @@ impl Game {
         }
     }
 
-    /// Forgets a player. What rollups count stays counted.
-    pub(crate) fn erase_player(&mut self, player: &str) {
+    /// Forgets a player, a ban included. What rollups count stays counted.
+    pub(crate) fn erase_player(&mut self, context: &mut Context<'_>, player: &str) {
+        self.touch_all_of(context, player);
+        // Refused when there is none.
+        let _ = self.apply_boards(context, boards::Command::Lift { player: player.to_owned() });
+        self.boards.erase_player(player);
         self.levels.erase_player(player);
         self.feed.erase_player(player);
         self.surveys.erase_player(player);
@@ -179,10 +183,18 @@ impl Game {
         self.answers.erase_player(player);
     }
 
+    /// Tells those who watch something that the player stands in.
+    fn touch_all_of(&self, context: &mut Context<'_>, player: &str) {
+        let rows = self.boards.export_player(player, context.at.ms);
+        let tables = rows["boards"].as_object().into_iter().flat_map(|rows| rows.keys());
+        context.touched.extend(tables.map(|table| Touched::Board(table.clone())));
+        context.touched.push(Touched::Posted(player.to_owned()));
+    }
+
     /// All that is known of a player under one id, by subject.
     pub fn export_player(&self, player: &str, now_ms: i64) -> Result<Value, StoreError> {
-        let _ = now_ms;
         Ok(json!({
+            "scores": self.boards.export_player(player, now_ms),
             "levels": self.levels.export_player(player)?,
             "feed": self.feed.export_player(player)?,
             "surveys": self.surveys.export_player(player),

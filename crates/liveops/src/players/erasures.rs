@@ -197,7 +197,7 @@ impl Game {
         let mut ids: Vec<String> = linked.chain([player.to_owned()]).collect();
         ids.sort_unstable();
         ids.dedup();
-        ids.iter().for_each(|id| self.erase_player(id));
+        ids.iter().for_each(|id| self.erase_player(context, id));
         links.iter().for_each(|link| self.players.aliases.remove(link));
         context.touched.push(Touched::Erased(ids.clone()));
         let at_ms = context.at.ms;
@@ -230,6 +230,7 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
+    use crate::players::Traces;
     use crate::{Applied, By, Caller, Command, CommandRef, Idempotency, LiveOps, encode, players};
 
     const NOW: i64 = 1_800_000_000_000;
@@ -250,6 +251,21 @@ mod tests {
         }
     }
 
+    /// A board, a score on it, a ban, a level's rating, a follower.
+    fn everything(player: &str) -> Vec<Command> {
+        let json =
+            |json: String| serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}: {json}"));
+        vec![
+            json(r#"{"boards": {"define": {"table": "fast", "change": {"mode": "open"}}}}"#.to_owned()),
+            json(format!(
+                r#"{{"boards": {{"submit": {{"table": "fast", "score": {{"player": "{player}", "name": "Canary", "score": "7"}}}}}}}}"#
+            )),
+            json(format!(r#"{{"boards": {{"ban": {{"player": "{player}", "reason": "cheats"}}}}}}"#)),
+            json(format!(r#"{{"feed": {{"follow": {{"player": "cy", "other": "{player}"}}}}}}"#)),
+            json(format!(r#"{{"feed": {{"follow": {{"player": "{player}", "other": "cy"}}}}}}"#)),
+        ]
+    }
+
     struct Bench {
         records: Arc<Memory>,
         liveops: LiveOps,
@@ -264,10 +280,13 @@ mod tests {
         }
 
         fn apply(&mut self, idempotency: Option<&str>, command: players::Command) -> Applied {
+            self.apply_any(idempotency, Command::Players(command))
+        }
+
+        fn apply_any(&mut self, idempotency: Option<&str>, command: Command) -> Applied {
             let by = By { caller: Caller::Server, signed: None };
             let key = |key: &str| Idempotency { key: key.to_owned(), request: "same".to_owned() };
             let (idempotency, tz) = (idempotency.map(key), "UTC".to_owned());
-            let command = Command::Players(command);
             let entry = CommandRef { game: 1, received_ms: NOW, by, tz, idempotency, command, blob: &[] };
             self.log.push(encode(&entry));
             let offset = self.log.len() as u64;
@@ -324,7 +343,7 @@ mod tests {
         bench.checkpoint();
         assert!(bench.found("canary-bo"));
         let applied = bench.erase("r1", "canary-bo");
-        assert_eq!(applied.touched, [Touched::Erased(vec!["canary-bo".to_owned()])]);
+        assert_eq!(applied.touched.last(), Some(&Touched::Erased(vec!["canary-bo".to_owned()])));
         assert_eq!(
             applied.outcome.expect("it is accepted").json,
             r#"{"gone_by_ms":1800086400000,"invisible_ms":1800000000000,"receipt":"r1"}"#
@@ -359,6 +378,29 @@ mod tests {
     }
 
     #[test]
+    fn of_everything_that_a_player_did_no_record_is_left_and_watchers_are_told() {
+        let mut bench = Bench::new();
+        for command in everything("canary-bo").into_iter().chain(everything("di")) {
+            let applied = bench.apply_any(None, command.clone());
+            assert!(applied.outcome.is_ok(), "{command:?}: {applied:?}");
+        }
+        bench.restart();
+        assert!(bench.found("canary-bo") && bench.liveops.game(1).read().boards.is_banned("canary-bo"));
+        let applied = bench.erase("r1", "canary-bo");
+        for touched in [Touched::Board("fast".to_owned()), Touched::Posted("canary-bo".to_owned())] {
+            assert!(applied.touched.contains(&touched), "{:?}", applied.touched);
+        }
+        let erased = players::Command::Erased { receipt: "r1".to_owned(), found: Found::default() };
+        assert!(bench.apply(None, erased).outcome.is_ok());
+        bench.restart();
+        assert!(!bench.found("canary-bo") && bench.found("di"));
+        let mut traces = Traces::default();
+        traces.add("canary-bo", 0);
+        let about = bench.log.iter().filter(|it| traces.in_command(it).expect("a command").is_some()).count();
+        assert_eq!(about, 5, "four deeds and the erasure");
+    }
+
+    #[test]
     fn answers_about_the_player_are_forgotten_and_others_are_not() {
         let mut bench = Bench::new();
         bench.session("one", "bo");
@@ -390,7 +432,7 @@ mod tests {
         bench.liveops.linked(2, b"anon-6", b"bo");
         let applied = bench.erase("r1", "anon-2");
         let ids = ["anon-1", "anon-2", "anon-3", "anon-5", "bo"].map(str::to_owned).to_vec();
-        assert_eq!(applied.touched, [Touched::Erased(ids)]);
+        assert_eq!(applied.touched.last(), Some(&Touched::Erased(ids)));
         let game = bench.liveops.game(1);
         assert!(game.read().players.session("one", NOW).is_none());
         assert!(game.read().players.session("two", NOW).is_some());
