@@ -14,6 +14,7 @@ pub mod openapi;
 pub mod people;
 pub mod players;
 pub mod playtomic;
+pub mod privacy;
 pub mod query;
 pub mod signature;
 pub mod surveys;
@@ -27,7 +28,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::response::{IntoResponse, Redirect};
-use axum::routing::{any, get, post, put};
+use axum::routing::{any, delete, get, post, put};
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response};
@@ -80,6 +81,9 @@ fn routes(local: Local) -> Router {
         .route("/v1/surveys/{key}", put(surveys::put).delete(surveys::delete))
         .route("/v1/surveys/{key}/answers", post(surveys::answer))
         .route("/v1/surveys/{key}/results", get(surveys::results))
+        .route("/v1/players/{player}", delete(privacy::erase))
+        .route("/v1/players/{player}/export", get(privacy::export))
+        .route("/v1/erasures/{receipt}", get(privacy::receipt))
         .route("/v1", any(playtomic::api))
         .route("/tracker/q.aspx", any(playtomic::tracker))
         .route("/{key}/tracker/q.aspx", any(playtomic::tracker))

@@ -22,6 +22,7 @@ mod levels;
 mod limits;
 mod playtomic;
 mod openapi;
+mod privacy;
 mod queries;
 mod quotas;
 mod receipts;

@@ -10,8 +10,8 @@ use utoipa::openapi::security::{ApiKey, ApiKeyValue, Http, HttpAuthScheme, Secur
 use utoipa::{Modify, OpenApi};
 
 use super::{
-    achievements, dimensions, events, feed, health, levels, load, metrics, people, players, query, surveys,
-    vars, watch,
+    achievements, dimensions, events, feed, health, levels, load, metrics, people, players, privacy, query,
+    surveys, vars, watch,
 };
 
 #[derive(OpenApi)]
@@ -51,6 +51,7 @@ static JSON: LazyLock<String> = LazyLock::new(|| {
         feed::Docs::openapi(),
         levels::Docs::openapi(),
         players::Docs::openapi(),
+        privacy::Docs::openapi(),
         surveys::Docs::openapi(),
         vars::Docs::openapi(),
     ] {

@@ -1,0 +1,358 @@
+//! One player given out and forgotten. Canaries: texts that stand nowhere else are first found in the files, then not.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use aho_corasick::AhoCorasick;
+use serde_json::{Value, json};
+
+use crate::client::{Answer, Request};
+use crate::watch::Watch;
+use crate::world::{World, new_id, now_ms};
+
+const CANARIES: usize = 20;
+/// An erasure takes a second or two; on a busy machine, a few more.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A player whose every text stands nowhere else.
+struct Canary {
+    id: String,
+    anonymous: String,
+    name: String,
+    session: String,
+    prop: String,
+    level: String,
+    /// So short that it is stored as it is, whatever compresses it.
+    data: String,
+    answer: String,
+    event_id: String,
+}
+
+/// A text with 24 random digits.
+fn unmistakable(what: &str) -> String {
+    format!("{what}-{}", &new_id().replace('-', "")[..24])
+}
+
+impl Canary {
+    fn new() -> Canary {
+        Canary {
+            id: unmistakable("id"),
+            anonymous: unmistakable("anonymous"),
+            name: unmistakable("name"),
+            session: unmistakable("session"),
+            prop: unmistakable("prop"),
+            level: unmistakable("level"),
+            data: unmistakable("data"),
+            answer: unmistakable("answer"),
+            event_id: new_id(),
+        }
+    }
+
+    fn texts(&self) -> [&str; 8] {
+        let Canary { id, anonymous, name, session, prop, level, data, answer, .. } = self;
+        [id, anonymous, name, session, prop, level, data, answer].map(String::as_str)
+    }
+
+    /// What is searched: the middle of each text, so that a compressor that found the beginning elsewhere hides
+    /// nothing; and the event's id as the log has it.
+    fn needles(&self) -> Vec<Vec<u8>> {
+        let middle = |text: &str| text.as_bytes()[text.len() - 18..text.len() - 4].to_vec();
+        let mut needles: Vec<Vec<u8>> = self.texts().into_iter().map(middle).collect();
+        let id = u128::from_str_radix(&self.event_id.replace('-', ""), 16).expect("it is hexadecimal");
+        needles.push(id.to_le_bytes().to_vec());
+        needles
+    }
+
+    fn events(&self) -> String {
+        let Canary { id, anonymous, session, prop, event_id, .. } = self;
+        let events = [
+            json!({"event": "$session_start", "player": anonymous, "session": session}),
+            json!({"event": "$identify", "player": id, "session": session, "props": {"anonymous": anonymous}}),
+            json!({"event": "win", "player": id, "id": event_id, "session": session, "value": 7.5,
+                   "level": "3", "props": {"note": prop}}),
+            json!({"event": "win", "player": anonymous, "platform": "web"}),
+        ];
+        json!(events).to_string()
+    }
+
+    /// Does everything that a player can do.
+    fn play(&self, world: &World) {
+        let Canary { id, name, level, data, answer, .. } = self;
+        let public = |method: &'static str, target: &str, body: Value| {
+            let request = Request::new(method, target).key(&world.public_key).body(body.to_string());
+            world.ask(&request.header("Idempotency-Key", &format!("{target} by {id}")))
+        };
+        assert_eq!(world.post(self.events()).told(), "4 accepted");
+        assert_eq!(public("POST", "/v1/session", json!({"player": id, "name": name})).status, 201);
+        let saved = json!({"name": level, "data": data, "player": id, "player_name": name});
+        assert_eq!(public("POST", "/v1/levels", saved).status, 201);
+        let answers = json!({"player": id, "answers": {"why": answer}});
+        assert_eq!(public("POST", "/v1/surveys/mood/answers", answers).status, 201);
+    }
+}
+
+/// Every file that holds one of the needles, with the needles' numbers.
+fn search(folder: &Path, needles: &[Vec<u8>]) -> BTreeSet<(PathBuf, usize)> {
+    let machine = AhoCorasick::new(needles).expect("needles");
+    let (mut found, mut left) = (BTreeSet::new(), vec![folder.to_path_buf()]);
+    while let Some(path) = left.pop() {
+        // Files come and go while a server runs.
+        let Ok(kind) = fs::symlink_metadata(&path).map(|about| about.file_type()) else { continue };
+        if kind.is_dir() {
+            left.extend(fs::read_dir(&path).expect("a folder").map(|item| item.expect("an item").path()));
+        } else if kind.is_file() {
+            let Ok(bytes) = fs::read(&path) else { continue };
+            found.extend(machine.find_iter(&bytes).map(|it| (path.clone(), it.pattern().as_usize())));
+        }
+    }
+    found
+}
+
+/// A world with a survey, some players, and canaries among them.
+fn with_players(world: &World, canaries: &[Canary]) {
+    let survey =
+        r#"{"title": "Mood", "questions": [{"key": "why", "kind": "text", "text": "Why?", "max": 60}]}"#;
+    let put = Request::new("PUT", "/v1/surveys/mood").key(&world.secret_key).body(survey);
+    assert_eq!(world.ask(&put).status, 201);
+    for (number, canary) in canaries.iter().enumerate() {
+        canary.play(world);
+        let other = json!([
+            {"event": "win", "player": format!("player-{number}"), "props": {"note": "stays"}},
+            {"event": "win", "platform": "web"},
+        ]);
+        assert_eq!(world.post(other.to_string()).told(), "2 accepted");
+        let level =
+            json!({"name": "cave", "data": format!("###{number}"), "player": format!("player-{number}")});
+        let save = Request::new("POST", "/v1/levels").key(&world.public_key).body(level.to_string());
+        assert_eq!(world.ask(&save).status, 201);
+    }
+}
+
+fn erase(world: &World, player: &str) -> Answer {
+    world.ask(&Request::new("DELETE", format!("/v1/players/{player}")).key(&world.secret_key))
+}
+
+fn receipt(world: &World, receipt: &str) -> Value {
+    world.ask(&Request::get(format!("/v1/erasures/{receipt}")).key(&world.secret_key)).json()
+}
+
+/// The receipt when no file holds anything any more.
+fn done(world: &World, id: &str) -> Value {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let told = receipt(world, id);
+        if told["state"] == "done" {
+            return told;
+        }
+        assert!(Instant::now() < deadline, "{told}\n{}", world.log_lines());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// An export, which comes in chunks.
+fn export(world: &World, player: &str) -> Value {
+    let request = Request::get(format!("/v1/players/{player}/export")).key(&world.secret_key);
+    let mut stream = TcpStream::connect(world.address).expect("the server takes connections");
+    stream.write_all(&request.header("Connection", "close").bytes()).expect("it can be sent");
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).expect("an answer");
+    let text = String::from_utf8(bytes).expect("it is text");
+    let (head, mut rest) = text.split_once("\r\n\r\n").expect("a head");
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    let mut body = String::new();
+    while let Some((length, chunk)) = rest.split_once("\r\n") {
+        let length = usize::from_str_radix(length, 16).expect("the length of a chunk");
+        body += &chunk[..length];
+        rest = &chunk[length + 2..];
+    }
+    serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}"))
+}
+
+/// What rollups say, of all kinds: sums, players, sessions, cuts.
+fn counted(world: &World) -> Vec<Value> {
+    let (from, to) = (now_ms() - 86_400_000, now_ms() + 3_600_000);
+    let ask = |metric: &str, measure: &str, by: Value| {
+        let query =
+            json!({"metric": metric, "measure": measure, "by": by, "from": from, "to": to, "step": "all"});
+        let answer = world.query(&query);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.json()["series"].clone()
+    };
+    vec![
+        ask("win", "count", json!([])),
+        ask("win", "sum", json!([])),
+        ask("win", "uniques", json!([])),
+        ask("win", "count", json!(["platform", "level"])),
+        ask("players", "uniques", json!([])),
+        ask("sessions", "count", json!([])),
+    ]
+}
+
+/// Whatever can be read of everybody.
+fn readable(world: &World) -> String {
+    let get = |target: &str| world.ask(&Request::get(target).key(&world.secret_key)).text();
+    let mut watch = Watch::open_as(world, &world.secret_key, "events=1", None);
+    let mut read = watch.next().data.to_string();
+    for target in ["/v1/levels?data=1&per_page=100", "/v1/moderation", "/v1/surveys/mood/results"] {
+        read += &get(target);
+    }
+    read
+}
+
+#[test]
+fn a_forgotten_player_is_in_no_answer_at_once_and_soon_in_no_file() {
+    let mut world = World::new();
+    let canaries: Vec<Canary> = (0..CANARIES).map(|_| Canary::new()).collect();
+    let needles: Vec<Vec<u8>> = canaries.iter().flat_map(Canary::needles).collect();
+    with_players(&world, &canaries);
+    // A stop writes a checkpoint: now the store has them, too.
+    world.restart();
+    let before = search(&world.folder(), &needles);
+    let found: BTreeSet<usize> = before.iter().map(|(_, needle)| *needle).collect();
+    assert_eq!(found.len(), needles.len(), "the search finds every canary before anything is erased");
+    let views = world.folder().join("views");
+    assert!(before.iter().filter(|(path, _)| path.starts_with(&views)).count() > 5 * CANARIES);
+    let numbers = counted(&world);
+    let mut receipts = Vec::new();
+    for canary in &canaries {
+        let answer = erase(&world, &canary.id);
+        assert_eq!(answer.status, 202, "{}", answer.text());
+        receipts.push(answer.json()["receipt"].as_str().expect("a receipt").to_owned());
+        for id in [&canary.id, &canary.anonymous] {
+            let export = export(&world, id);
+            assert_eq!((&export["events"], &export["complete"]), (&json!([]), &json!(true)));
+            assert_eq!(export["known"][id]["levels"]["levels"], json!([]), "{export}");
+            assert!(!export.to_string().contains(&canary.prop));
+        }
+    }
+    let read = readable(&world);
+    assert!(read.contains("player-7"), "others are there: {read}");
+    for text in canaries.iter().flat_map(Canary::texts) {
+        assert!(!read.contains(text), "{text} can be read");
+    }
+    for id in &receipts {
+        let told = done(&world, id);
+        // Four were sent; the answer to the survey became one, too.
+        assert_eq!((&told["kind"], &told["events"]), (&json!("erasure"), &json!(5)), "{told}");
+        // A session, a level, an answer, and what asked for the erasure.
+        assert_eq!(told["commands"], 4, "{told}");
+        assert!(canaries.iter().flat_map(Canary::texts).all(|text| !told.to_string().contains(text)));
+    }
+    assert_eq!(search(&world.folder(), &needles), BTreeSet::new());
+    assert_eq!(counted(&world), numbers);
+    for kill in [true, false] {
+        let verified = world.command(&["verify", "--json"]).json();
+        assert_eq!(verified["agrees"], true, "{verified}");
+        if kill {
+            world.kill9();
+        } else {
+            world.stop();
+        }
+        assert_eq!(search(&world.folder(), &needles), BTreeSet::new());
+        world.start();
+        assert_eq!(counted(&world), numbers);
+        assert_eq!(receipt(&world, &receipts[0])["state"], "done");
+    }
+    // An event that is sent again is not new because its player was forgotten.
+    let again = json!({"event": "win", "id": canaries[0].event_id}).to_string();
+    assert_eq!(world.post(again).json()["duplicate"], 1);
+    let export = export(&world, "player-7");
+    assert_eq!(
+        (&export["events_count"], &export["events"][0]["props"]["note"]),
+        (&json!(1), &json!("stays"))
+    );
+}
+
+#[test]
+fn a_kill_in_the_middle_of_an_erasure_resurrects_nobody() {
+    let mut world = World::new();
+    let canaries: Vec<Canary> = (0..6).map(|_| Canary::new()).collect();
+    let needles: Vec<Vec<u8>> = canaries.iter().flat_map(Canary::needles).collect();
+    with_players(&world, &canaries);
+    let numbers = counted(&world);
+    let mut receipts = Vec::new();
+    for (number, canary) in canaries.iter().enumerate() {
+        let answer = erase(&world, &canary.id).json();
+        receipts.push(answer["receipt"].as_str().expect("a receipt").to_owned());
+        // From before the pass begins to after it has ended.
+        std::thread::sleep(Duration::from_millis(number as u64 * 150));
+        world.kill9();
+        world.start();
+        assert_eq!(export(&world, &canary.id)["events"], json!([]));
+    }
+    for id in &receipts {
+        done(&world, id);
+    }
+    assert_eq!(search(&world.folder(), &needles), BTreeSet::new());
+    let verified = world.command(&["verify", "--json"]).json();
+    assert_eq!(verified["agrees"], true, "{verified}");
+    assert_eq!(counted(&world), numbers);
+    world.restart();
+    assert_eq!(search(&world.folder(), &needles), BTreeSet::new());
+}
+
+#[test]
+fn an_export_holds_everything_of_one_player_and_nothing_of_others() {
+    let world = World::new();
+    let canaries = [Canary::new(), Canary::new()];
+    with_players(&world, &canaries);
+    for id in [&canaries[0].id, &canaries[0].anonymous] {
+        let export = export(&world, id);
+        let text = export.to_string();
+        for own in canaries[0].texts() {
+            assert!(text.contains(own), "{own}: {text}");
+        }
+        for other in canaries[1].texts() {
+            assert!(!text.contains(other), "{other}: {text}");
+        }
+        assert!(text.contains(&canaries[0].event_id));
+        assert_eq!((&export["events_count"], &export["events_lost"]), (&json!(5), &json!(0)));
+        let told = receipt(&world, export["receipt"].as_str().expect("a receipt"));
+        assert_eq!((&told["kind"], &told["state"]), (&json!("export"), &Value::Null));
+    }
+}
+
+#[test]
+fn what_a_player_does_after_an_erasure_is_kept() {
+    let world = World::new();
+    let canary = Canary::new();
+    with_players(&world, std::slice::from_ref(&canary));
+    let first = erase(&world, &canary.id).json();
+    let later = json!({"event": "win", "player": canary.id, "props": {"note": "later"}}).to_string();
+    assert_eq!(world.post(&later).told(), "1 accepted");
+    done(&world, first["receipt"].as_str().expect("a receipt"));
+    let export = export(&world, &canary.id);
+    assert_eq!(
+        (&export["events_count"], &export["events"][0]["props"]["note"]),
+        (&json!(1), &json!("later"))
+    );
+}
+
+#[test]
+fn only_players_are_erased_and_only_by_those_who_may() {
+    let world = World::new();
+    let key = world.key("players:delete");
+    let ask =
+        |method: &'static str, target: &str, key: &str| world.ask(&Request::new(method, target).key(key));
+    assert_eq!(ask("DELETE", "/v1/players/bo", &key).status, 202);
+    assert_eq!(ask("GET", "/v1/players/bo/export", &key).told(), "403 scope");
+    assert_eq!(ask("DELETE", "/v1/players/bo", &world.key("export")).told(), "403 scope");
+    assert_eq!(ask("DELETE", "/v1/players/undefined", &key).told(), "400 invalid_field (player)");
+    let long = format!("/v1/players/{}", "x".repeat(129));
+    assert_eq!(ask("DELETE", &long, &key).told(), "400 invalid_field (player)");
+    let with_body = Request::new("DELETE", "/v1/players/bo").key(&key).body("{}");
+    assert_eq!(world.ask(&with_body).status, 413);
+    assert_eq!(ask("GET", "/v1/erasures/none", &key).told(), "404 not_found");
+    world.command(&["games", "create", "other", "--json"]).json();
+    let made = world.command(&["keys", "create", "--game", "other", "--scopes", "export", "--json"]).json();
+    let other = made["secret_key"].as_str().expect("a key");
+    let receipt =
+        ask("DELETE", "/v1/players/cy", &key).json()["receipt"].as_str().expect("a receipt").to_owned();
+    assert_eq!(ask("GET", &format!("/v1/erasures/{receipt}"), other).told(), "404 not_found");
+    let again = Request::new("DELETE", "/v1/players/di").key(&key).header("Idempotency-Key", "once");
+    assert_eq!(world.ask(&again).json()["receipt"], world.ask(&again).json()["receipt"]);
+}
