@@ -109,6 +109,8 @@ pub struct Feed {
     next: u64,
     /// Items there are.
     items: usize,
+    /// Follows there are.
+    follow_count: usize,
     /// The oldest item of each player that has any; the tails are players.
     oldest: BTreeSet<Stamp>,
     /// The newest item that had to go because the game has too many. Older ones do not come in any more.

@@ -5,7 +5,7 @@ use super::records;
 use crate::game::Context;
 use crate::{Answer, Refusal, Touched, check_player};
 
-/// Whom one player can follow.
+/// How many one player can follow.
 const FOLLOWS_MAX: usize = 20_000;
 
 impl Feed {
@@ -56,6 +56,9 @@ impl Feed {
         if self.followed(player).len() >= FOLLOWS_MAX {
             return Err(too_many("other", format!("a player follows at most {FOLLOWS_MAX}")));
         }
+        if self.follow_count >= self.limits.follows {
+            return Err(too_many("other", "there are as many follows in this game as there can be"));
+        }
         if !self.has_room_for(player) || !self.has_room_for(other) {
             return Err(too_many("player", "the feed of this game knows as many players as it can"));
         }
@@ -68,6 +71,7 @@ impl Feed {
         if let Err(place) = follows.binary_search(&other) {
             follows.insert(place, other);
             self.actors.get_mut(other).followers += 1;
+            self.follow_count += 1;
         }
     }
 
@@ -88,6 +92,7 @@ impl Feed {
         let Ok(place) = follower.follows.binary_search(&to) else { return false };
         follower.follows.remove(place);
         self.actors.get_mut(to).followers -= 1;
+        self.follow_count -= 1;
         self.dirty.insert(records::follow_key(&self.actors.get(from).id, &self.actors.get(to).id));
         true
     }

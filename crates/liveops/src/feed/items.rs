@@ -20,6 +20,8 @@ pub(super) struct Limits {
     pub(super) items: usize,
     /// Items in one record, so that a new item rewrites at most so many others.
     pub(super) items_per_record: u8,
+    /// Follows in a game.
+    pub(super) follows: usize,
     /// Players that the feed of a game knows.
     pub(super) players: usize,
 }
@@ -31,6 +33,7 @@ impl Default for Limits {
             equal_items: 4,
             items: 1 << 24,
             items_per_record: 32,
+            follows: 1 << 26,
             players: 1 << 24,
         }
     }
