@@ -52,16 +52,18 @@ impl Answers {
 
     /// Forgets what was answered about a player. The keys are the clients' own: one that holds the player's id goes, too.
     pub(crate) fn erase_player(&mut self, player: &str) {
+        let quoted = serde_json::to_string(player).expect("text is JSON");
         let names = |text: &str| text == player;
         // A short id stands in many keys by chance.
         let is_named = |key: &str| {
             key.contains(player)
                 && (player.len() >= WORD_BYTES_MIN || key.split(|it: char| !it.is_alphanumeric()).any(names))
         };
-        let is_about = |(key, it): (&String, &Remembered)| {
-            is_named(key) || it.outcome.as_ref().is_ok_and(|answer| is_mentioned(&answer.json, &names))
-        };
-        let gone: Vec<String> = self.known.iter().filter(|it| is_about(*it)).map(|it| it.0.clone()).collect();
+        // Most answers are not even read.
+        let is_told = |answer: &Answer| answer.json.contains(&quoted) && is_mentioned(&answer.json, &names);
+        let is_about = |key: &str, it: &Remembered| is_named(key) || it.outcome.as_ref().is_ok_and(is_told);
+        let gone: Vec<String> =
+            self.known.iter().filter(|(key, it)| is_about(key, it)).map(|(key, _)| key.clone()).collect();
         for key in gone {
             self.known.remove(&key);
             self.changed.push(key);
