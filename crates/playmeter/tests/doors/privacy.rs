@@ -29,6 +29,7 @@ struct Canary {
     /// So short that it is stored as it is, whatever compresses it.
     data: String,
     answer: String,
+    post: String,
     event_id: String,
 }
 
@@ -48,13 +49,14 @@ impl Canary {
             level: unmistakable("level"),
             data: unmistakable("data"),
             answer: unmistakable("answer"),
+            post: unmistakable("post"),
             event_id: new_id(),
         }
     }
 
-    fn texts(&self) -> [&str; 8] {
-        let Canary { id, anonymous, name, session, prop, level, data, answer, .. } = self;
-        [id, anonymous, name, session, prop, level, data, answer].map(String::as_str)
+    fn texts(&self) -> [&str; 9] {
+        let Canary { id, anonymous, name, session, prop, level, data, answer, post, .. } = self;
+        [id, anonymous, name, session, prop, level, data, answer, post].map(String::as_str)
     }
 
     /// What is searched: the middle of each text, so that a compressor that found the beginning elsewhere hides
@@ -81,7 +83,7 @@ impl Canary {
 
     /// Does everything that a player can do.
     fn play(&self, world: &World) {
-        let Canary { id, name, level, data, answer, .. } = self;
+        let Canary { id, name, level, data, answer, post, prop, .. } = self;
         let public = |method: &'static str, target: &str, body: Value| {
             let request = Request::new(method, target).key(&world.public_key).body(body.to_string());
             world.ask(&request.header("Idempotency-Key", &format!("{target} by {id}")))
@@ -92,6 +94,15 @@ impl Canary {
         assert_eq!(public("POST", "/v1/levels", saved).status, 201);
         let answers = json!({"player": id, "answers": {"why": answer}});
         assert_eq!(public("POST", "/v1/surveys/mood/answers", answers).status, 201);
+        let secret = |method: &'static str, target: &str, body: String| {
+            let answer = world.ask(&Request::new(method, target).key(&world.secret_key).body(body));
+            assert!(answer.status < 300, "{method} {target}: {}", answer.text());
+        };
+        secret("POST", "/v1/achievements/first/grants", json!({"player": id, "name": name}).to_string());
+        let item = json!({"player": id, "name": name, "text": post, "props": {"note": prop}});
+        secret("POST", "/v1/feed", item.to_string());
+        secret("PUT", &format!("/v1/players/{id}/follows/player-0"), String::new());
+        secret("PUT", &format!("/v1/players/player-0/follows/{id}"), String::new());
     }
 }
 
@@ -118,6 +129,8 @@ fn with_players(world: &World, canaries: &[Canary]) {
         r#"{"title": "Mood", "questions": [{"key": "why", "kind": "text", "text": "Why?", "max": 60}]}"#;
     let put = Request::new("PUT", "/v1/surveys/mood").key(&world.secret_key).body(survey);
     assert_eq!(world.ask(&put).status, 201);
+    let put = Request::new("PUT", "/v1/achievements/first").body(r#"{"name": "First win"}"#);
+    assert!(world.ask(&put.key(&world.secret_key)).status < 300);
     for (number, canary) in canaries.iter().enumerate() {
         canary.play(world);
         let other = json!([
@@ -197,7 +210,14 @@ fn readable(world: &World) -> String {
     let get = |target: &str| world.ask(&Request::get(target).key(&world.secret_key)).text();
     let mut watch = Watch::open_as(world, &world.secret_key, "events=1", None);
     let mut read = watch.next().data.to_string();
-    for target in ["/v1/levels?data=1&per_page=100", "/v1/moderation", "/v1/surveys/mood/results"] {
+    for target in [
+        "/v1/levels?data=1&per_page=100",
+        "/v1/moderation",
+        "/v1/surveys/mood/results",
+        "/v1/feed/player-0?n=100",
+        "/v1/players/player-0/follows",
+        "/v1/achievements?player=player-0&friends=follows",
+    ] {
         read += &get(target);
     }
     read
@@ -238,8 +258,8 @@ fn a_forgotten_player_is_in_no_answer_at_once_and_soon_in_no_file() {
         let told = done(&world, id);
         // Four were sent; the answer to the survey became one, too.
         assert_eq!((&told["kind"], &told["events"]), (&json!("erasure"), &json!(5)), "{told}");
-        // A session, a level, an answer, and what asked for the erasure.
-        assert_eq!(told["commands"], 4, "{told}");
+        // A session, a level, an answer, an achievement, an item, two follows, and what asked for the erasure.
+        assert_eq!(told["commands"], 8, "{told}");
         assert!(canaries.iter().flat_map(Canary::texts).all(|text| !told.to_string().contains(text)));
     }
     assert_eq!(search(&world.folder(), &needles), BTreeSet::new());
