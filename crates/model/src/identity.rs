@@ -323,7 +323,9 @@ mod tests {
         #[test]
         fn who_is_who_takes_one_step(links in links()) {
             let identities = Identities::default();
-            links.iter().for_each(|(anonymous, player)| drop(identities.link(1, *anonymous, *player, 0)));
+            for (anonymous, player) in links {
+                let _ = identities.link(1, anonymous, player, 0);
+            }
             for id in 0..12 {
                 let who = |id| identities.game(1).map_or(id, |links| links.player(id));
                 prop_assert_eq!(who(who(id)), who(id));

@@ -10,6 +10,7 @@ mod variants;
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use decode::json::Decoded;
 use log::{Ack, Entry, Lane, Log, LogError};
@@ -38,6 +39,8 @@ pub const BATCH: u8 = 1;
 pub const COMMAND: u8 = 2;
 /// The kind of log entry that was a command about a player who has been forgotten. It is empty.
 pub const ERASED: u8 = 3;
+/// How long a request that links ids waits for the views.
+const LINKS_WAIT: Duration = Duration::from_secs(1);
 /// Refused events of one request that the inspector is shown.
 const SHOWN_MAX: usize = 10;
 
@@ -163,10 +166,12 @@ impl Line {
     }
 
     /// Who is linked to whom has to be known as of everything that was acknowledged, if the request links somebody.
+    /// Views that are far behind are not waited for: what passes here is decided again when it is applied.
     async fn know_links(&self, decoded: &Decoded<'_>) {
         let mut events = decoded.events.iter().filter_map(|event| event.as_ref().ok());
         if events.any(is_identify) {
-            self.views.caught_up(self.log.durable_until()).await;
+            let caught_up = self.views.caught_up(self.log.durable_until());
+            let _ = tokio::time::timeout(LINKS_WAIT, caught_up).await;
         }
     }
 

@@ -23,12 +23,11 @@ use decode::playtomic::{form, parameter};
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode};
-use model::record::KeyClass;
 
 use super::commands::Local;
 use super::{allow_any_origin, events, preflight};
 use crate::body::{self, Limits};
-use crate::catalog::{Access, Scopes};
+use crate::catalog::Access;
 use crate::problem::Problem;
 use crate::time::now_ms;
 
