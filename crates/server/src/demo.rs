@@ -2,6 +2,8 @@
 //!
 //! They come, play rounds and leave at a human rate, through the same line as everybody else.
 
+mod catalogue;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +14,7 @@ use model::record::{Endpoint, KeyClass};
 use model::{Dimension, RawEvent};
 use tracing::warn;
 
+use crate::api::commands::Local;
 use crate::catalog::{Access, Scopes};
 use crate::line::{Claims, Request};
 use crate::server::Shared;
@@ -36,8 +39,11 @@ const SOURCES: [&str; 4] = ["direct", "friends", "portal", "ad"];
 pub async fn play(shared: Arc<Shared>, lane: Lane<Claims>) {
     let Some(game) = shared.catalog.game("demo") else { return };
     let access = Access { game, class: KeyClass::Secret, scopes: Scopes::ALL, person: false, key: 0 };
+    let is_new = shared.log.durable_until() == 0;
+    let local = Local { shared: Arc::clone(&shared), lane: lane.clone() };
+    catalogue::make(&local, &access).await;
     let mut world = World::new(now_ms() as u64);
-    if shared.log.durable_until() == 0 {
+    if is_new {
         let now = now_ms();
         let mut at = now - PAST_MINUTES * 60_000;
         while at < now {

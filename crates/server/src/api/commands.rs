@@ -80,6 +80,13 @@ impl<T> Asked<T> {
     }
 }
 
+impl Asked<()> {
+    /// A write whose body came in another form and was read elsewhere.
+    pub fn of(access: Access, by: By, received_ms: i64) -> Asked<()> {
+        Asked { access, by, received_ms, body: (), idempotency: None }
+    }
+}
+
 /// The answer to a handler that may fail.
 pub type Answered = Result<Response, Problem>;
 

@@ -1,0 +1,73 @@
+//! What the demo game has from its first start: its variables, one of them an experiment, and its achievements.
+
+use std::collections::BTreeMap;
+
+use liveops::feed::{self, Achievement};
+use liveops::vars::{self, Definition};
+use liveops::{By, Caller, Command};
+use serde_json::json;
+use tracing::warn;
+
+use crate::api::commands::{Asked, Local};
+use crate::catalog::Access;
+use crate::time::now_ms;
+
+const ACHIEVEMENTS: [(&str, &str, &str); 3] = [
+    ("first-run", "First run", "Played a whole run."),
+    ("all-stars", "All stars", "Every letter right at once."),
+    ("alphabet", "The alphabet", "Found every letter from A to Z."),
+];
+
+/// Makes what is not there yet. What somebody has changed or removed stays so.
+pub async fn make(local: &Local, access: &Access) {
+    let game = local.shared.views.liveops.game(access.game.number);
+    if game.read().vars.version() > 0 {
+        return;
+    }
+    let commands = std::iter::once(variables()).chain(ACHIEVEMENTS.map(achievement));
+    for command in commands {
+        let by = By { caller: Caller::Server, signed: None };
+        let asked = Asked::of(access.clone(), by, now_ms());
+        match local.decided(asked, command, &[]).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(refusal)) => warn!(%refusal, "the demo game lacks something"),
+            Err(problem) => warn!(?problem, "the demo game lacks something"),
+        }
+    }
+}
+
+/// As `examples/letters` has them when it plays alone.
+fn variables() -> Command {
+    let definitions = json!({
+        "rounds": { "value": 6, "description": "Puzzles in a run", "schema": { "type": "integer", "minimum": 1, "maximum": 12 } },
+        "choices": { "value": 3, "description": "Letters to choose from", "schema": { "type": "integer", "minimum": 2, "maximum": 5 } },
+        "row": { "value": 4, "description": "Letters in the row", "schema": { "type": "integer", "minimum": 3, "maximum": 5 } },
+        "letters": { "value": "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "description": "Which letters may be missing", "schema": { "type": "string", "minLength": 1 } },
+        "hint_s": {
+            "value": 10, "description": "Seconds until the right letter winks", "schema": { "type": "number", "minimum": 0 },
+            "conditions": [{ "name": "soon", "value": 6, "percent": { "from": 0, "to": 50 } }],
+        },
+        "speech_rate": { "value": 0.85, "description": "How fast the voice speaks", "schema": { "type": "number", "minimum": 0.1, "maximum": 2 } },
+        "hue": { "value": 225, "description": "The colour of the sky: change it and look at an open game", "schema": { "type": "integer", "minimum": 0, "maximum": 360 } },
+    });
+    let definitions: BTreeMap<String, Option<Definition>> =
+        serde_json::from_str(&definitions.to_string()).expect("they are definitions");
+    Command::Vars(vars::Command::PutMany { vars: definitions, expected_version: Some(0) })
+}
+
+fn achievement((key, name, description): (&str, &str, &str)) -> Command {
+    let achievement = json!({ "name": name, "description": description, "points": 10 });
+    let achievement: Achievement = serde_json::from_value(achievement).expect("it is an achievement");
+    Command::Feed(feed::Command::PutAchievement { key: key.to_owned(), achievement })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_demo_game_has_can_be_read() {
+        assert!(matches!(variables(), Command::Vars(vars::Command::PutMany { vars, .. }) if vars.len() == 7));
+        assert_eq!(ACHIEVEMENTS.map(achievement).len(), 3);
+    }
+}
