@@ -11,4 +11,5 @@ mod tracker;
 
 pub use escape::parameter;
 pub use form::{BadForm, SignedForm, form};
+pub use source::source;
 pub use tracker::{Tracked, TrackerError, tracker};

@@ -1,7 +1,7 @@
 //! Where a game was played: the page or the device that the SDK names, as a value of the dimension `source`.
 
 /// The host of a page's address without `www.`; a device's name as it is. Nothing for a file.
-pub(super) fn source(url: &str) -> Option<String> {
+pub fn source(url: &str) -> Option<String> {
     let url = url.trim();
     let host = match url.split_once("://") {
         Some((_, rest)) => host(rest).to_ascii_lowercase(),

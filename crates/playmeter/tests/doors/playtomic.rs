@@ -1,5 +1,9 @@
 //! Games with Playtomic's SDKs: what they send, byte for byte, and what they are told.
 
+mod achievements;
+mod levels;
+mod scores;
+
 use md5::{Digest, Md5};
 use serde_json::{Value, json};
 
@@ -238,4 +242,28 @@ fn totals_are_told_to_games_whose_clients_may_ask() {
     assert_eq!(value("views", json!({"day": 1, "month": 1, "year": 2020})), 0);
     world.command(&["games", "playtomic", "demo", "--data-api", "false", "--json"]).json();
     assert_eq!(code(&ask(&world, "data", "views", json!({}))), (false, 500));
+}
+
+/// Does what a server or a person does with the secret key.
+#[track_caller]
+fn put(world: &World, target: &str, body: Value) {
+    let answer = world.ask(&Request::new("PUT", target).key(&world.secret_key).body(body.to_string()));
+    assert!(answer.status < 300, "{}", answer.text());
+}
+
+#[test]
+fn variables_are_told_by_name_with_their_values() {
+    let world = world();
+    put(&world, "/v1/vars/testvar1", json!({"value": "testvalue1"}));
+    put(&world, "/v1/vars/limit", json!({"value": 7}));
+    let all = ask(&world, "gamevars", "load", json!({}));
+    assert_eq!(code(&all), (true, 0));
+    assert_eq!(all["gamevars"], json!({"testvar1": {"value": "testvalue1"}, "limit": {"value": 7}}));
+    assert_eq!((&all["testvar1"], &all["limit"]), (&json!("testvalue1"), &json!(7)));
+    let single = ask(&world, "gamevars", "single", json!({"name": "limit"}));
+    assert_eq!(single["gamevars"], json!({"limit": {"value": 7}}));
+    assert_eq!((code(&single), &single["testvar1"]), ((true, 0), &Value::Null));
+    let none = ask(&world, "gamevars", "single", json!({"name": "nothing"}));
+    assert_eq!((code(&none), &none["gamevars"]), ((true, 0), &json!({})));
+    assert_eq!(code(&ask(&world, "gamevars", "single", json!({}))), (false, 4));
 }

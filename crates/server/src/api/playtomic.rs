@@ -5,12 +5,16 @@
 //!
 //! A game is named by its own public key or by the key that is compiled into it (`playmeter games playtomic`).
 
+mod achievements;
 mod asked;
 mod code;
 mod countries;
 mod data;
+mod levels;
 mod lookups;
+mod scores;
 mod tracker;
+mod words;
 
 pub use tracker::tracker;
 
@@ -86,17 +90,12 @@ async fn answer(
     }
     let asked = Asked {
         local,
-        access: public(game),
+        access: Access::public(game),
         address: events::address(&local.shared, &head.headers, peer),
         user_agent: events::text(&head.headers, hyper::header::USER_AGENT),
         received_ms: now_ms(),
     };
     Ok(asked.answer(form.json()).await.unwrap_or_else(|reply| reply))
-}
-
-/// What the clients of a game may do.
-fn public(game: std::sync::Arc<crate::catalog::Game>) -> Access {
-    Access::public(game)
 }
 
 /// Answers a tracker's request, which some SDKs send as the source of a script.

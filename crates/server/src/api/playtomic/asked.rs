@@ -2,12 +2,13 @@
 
 use std::net::IpAddr;
 
+use liveops::{Answer, By, Caller, Command, Refusal};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::super::commands::Local;
+use super::super::commands::{self, Local};
 use super::code::{Code, Reply};
-use super::{data, lookups};
+use super::{achievements, data, levels, lookups, scores};
 use crate::catalog::Access;
 
 /// A request whose signature was right.
@@ -41,6 +42,16 @@ impl Asked<'_> {
             ("gamevars", "load") => lookups::vars(self, read(body)?),
             ("gamevars", "single") => lookups::var(self, read(body)?),
             ("geoip", "lookup") => lookups::country(self, read(body)?),
+            ("achievements", "list") => achievements::list(self, read(body)?),
+            ("achievements", "stream") => achievements::stream(self, read(body)?),
+            ("achievements", "save") => achievements::save(self, read(body)?).await,
+            ("leaderboards", "list") => scores::list(self, read(body)?),
+            ("leaderboards", "save") => scores::save(self, read(body)?).await,
+            ("leaderboards", "saveandlist") => scores::save_and_list(self, read(body)?).await,
+            ("playerlevels", "save") => levels::save(self, levels::nested(body)?).await,
+            ("playerlevels", "load") => levels::load(self, read(body)?).await,
+            ("playerlevels", "list") => levels::list(self, read(body)?).await,
+            ("playerlevels", "rate") => levels::rate(self, read(body)?).await,
             ("newsletter", "subscribe") => Ok(Reply::fails(Code::NewsletterDisabled)),
             ("data", action) => data::answer(self, action, read(body)?).await,
             _ => {
@@ -48,6 +59,18 @@ impl Asked<'_> {
                 Err(Reply::fails_because(Code::InvalidRequest, &detail))
             }
         }
+    }
+
+    /// Sends a command; returns when it is durable and was decided.
+    pub(super) async fn decide(
+        &self,
+        caller: Caller,
+        command: Command,
+        blob: &[u8],
+    ) -> Result<Result<Answer, Refusal>, Reply> {
+        let by = By { caller, signed: None };
+        let asked = commands::Asked::of(self.access.clone(), by, self.received_ms);
+        self.local.decided(asked, command, blob).await.map_err(|problem| Reply::problem(&problem))
     }
 }
 

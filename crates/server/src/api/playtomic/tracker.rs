@@ -14,7 +14,7 @@ use model::record::Endpoint;
 
 use super::super::commands::Local;
 use super::super::{allow_any_origin, events, preflight};
-use super::{public, script};
+use super::script;
 use crate::catalog::Access;
 use crate::line;
 use crate::problem::Problem;
@@ -71,7 +71,7 @@ fn game(local: &Local, head: &Parts) -> Result<Access, Problem> {
             || name.strip_prefix(['g', 'G']).and_then(|name| local.shared.catalog.playtomic_game(name));
         local.shared.catalog.playtomic_game(name).or_else(without_g)
     });
-    games.next().map(public).ok_or_else(|| {
+    games.next().map(Access::public).ok_or_else(|| {
         Problem::key("name a game by its key: http://gKEY.api.HOST/, http://HOST/KEY/ or `guid=KEY`")
             .field("guid")
     })

@@ -1,0 +1,115 @@
+/** The script of a game, and what it has to be told. */
+import assert from 'node:assert/strict'
+
+const level = (name) => ({ name, playername: 'José', playerid: '0', data: 'this is the level data', fields: { rnd: 7 } })
+const score = (changes) => ({ table: 'High Scores', playername: 'person1', points: 10000, highest: true, fields: { rnd: 7 }, ...changes })
+const own = (points, more) => score({ table: 'own', playerid: 'test@games.example', points, allowduplicates: true, ...more })
+const achieved = (number, playerid, playername, more = {}) => ({
+  achievement: `Super Mega Achievement #${number}`,
+  achievementkey: `secretkey${number === 1 ? '' : number}`,
+  playerid,
+  playername,
+  fields: { rnd: 7 },
+  ...more,
+})
+
+/** Section, call, arguments. `LEVEL` is the id of the first level that was saved. */
+export const LINES = [
+  ['Newsletter', 'subscribe', [{ email: 'bo@games.example' }]],
+  ['GameVars', 'load', []],
+  ['GameVars', 'loadSingle', ['testvar1']],
+  ['GeoIP', 'lookup', []],
+  ['PlayerLevels', 'save', [level('the level 😀')]],
+  ['PlayerLevels', 'save', [level('the level 😀')]],
+  ['PlayerLevels', 'load', ['LEVEL']],
+  ['PlayerLevels', 'list', [{ page: 1, perpage: 10, data: false, filters: { rnd: 7 } }]],
+  ['PlayerLevels', 'list', [{ page: 1, perpage: 10, data: true, filters: { rnd: 7 } }]],
+  ['PlayerLevels', 'rate', ['LEVEL', 70]],
+  ['PlayerLevels', 'rate', ['LEVEL', 6]],
+  ['PlayerLevels', 'rate', ['LEVEL', 7]],
+  ['Leaderboards', 'save', [score({})]],
+  ['Leaderboards', 'save', [score({ points: 9000 })]],
+  ['Leaderboards', 'save', [score({ points: 11000 })]],
+  ['Leaderboards', 'save', [score({ points: 20000, playername: 'Zoë ☃' })]],
+  ['Leaderboards', 'list', [{ table: 'High Scores', highest: true, filters: { rnd: 7 } }]],
+  ['Leaderboards', 'list', [{ table: 'High Scores', lowest: true, perpage: 2, filters: { rnd: 7 } }]],
+  ['Leaderboards', 'save', [own(1000)]],
+  ['Leaderboards', 'save', [own(3000)]],
+  ['Leaderboards', 'save', [own(4000)]],
+  ['Leaderboards', 'saveAndList', [own(2500, { filters: { rnd: 7 }, perpage: 2 })]],
+  ['Achievements', 'save', [achieved(1, '1', 'ben')]],
+  ['Achievements', 'save', [achieved(1, '2', 'michelle')]],
+  ['Achievements', 'save', [achieved(2, '2', 'michelle')]],
+  ['Achievements', 'save', [achieved(1, '1', 'ben')]],
+  ['Achievements', 'save', [achieved(1, '1', 'ben', { overwrite: true })]],
+  ['Achievements', 'save', [achieved(1, '1', 'ben', { achievementkey: 'wrong' })]],
+  ['Achievements', 'list', [{ playerid: '1', friendslist: ['2', '3'] }]],
+  ['Achievements', 'stream', [{ group: true, playerid: '1', friendslist: ['2', '3'] }]],
+]
+
+/** Whether each call succeeds, and its code. */
+const CODES = [
+  [false, 600],
+  [true, 0],
+  [true, 0],
+  [true, 0],
+  [true, 0],
+  [true, 405],
+  [true, 0],
+  [true, 0],
+  [true, 0],
+  [false, 401],
+  [true, 0],
+  [false, 402],
+  [true, 0],
+  [true, 209],
+  [true, 0],
+  [true, 0],
+  [true, 0],
+  [true, 0],
+  [true, 0],
+  [true, 0],
+  [true, 0],
+  [true, 0],
+  [true, 0],
+  [true, 0],
+  [true, 0],
+  [false, 505],
+  [true, 506],
+  [false, 504],
+  [true, 0],
+  [true, 0],
+]
+
+/** Checks what the game was told, line by line. */
+export function expectations(told) {
+  assert.deepEqual(
+    told.map(({ call, success, code }) => [call, success, code]),
+    CODES.map(([success, code], at) => [`${LINES[at][0]}.${LINES[at][1]}`, success, code]),
+  )
+  const answer = (call, nth = 0) => told.filter((line) => line.call === call)[nth].answer
+  assert.equal(answer('GameVars.load')[0].testvar2, 'testvalue2')
+  assert.deepEqual(answer('GameVars.load')[0].gamevars.testvar1, { value: 'testvalue1' })
+  assert.deepEqual(answer('GameVars.loadSingle')[0].gamevars, { testvar1: { value: 'testvalue1' } })
+  assert.ok('name' in answer('GeoIP.lookup')[0] && 'code' in answer('GeoIP.lookup')[0])
+  const saved = answer('PlayerLevels.save')[0]
+  assert.deepEqual([saved.name, saved.playername, saved.data], ['the level 😀', 'José', 'this is the level data'])
+  assert.equal(answer('PlayerLevels.load')[0].data, saved.data)
+  for (const [nth, data] of [undefined, saved.data].entries()) {
+    const [levels, count] = answer('PlayerLevels.list', nth)
+    assert.deepEqual([levels.length, count, levels[0].data], [1, 1, data])
+  }
+  const rows = ([scores, count]) => [count, scores.map(({ rank, playername, points }) => [rank, playername, points])]
+  assert.deepEqual(rows(answer('Leaderboards.list')), [2, [[1, 'Zoë ☃', 20000], [2, 'person1', 11000]]])
+  assert.deepEqual(rows(answer('Leaderboards.list', 1)), [2, [[1, 'person1', 11000], [2, 'Zoë ☃', 20000]]])
+  const held = answer('Leaderboards.saveAndList')
+  assert.deepEqual(rows(held), [4, [[3, 'person1', 2500], [4, 'person1', 1000]]])
+  assert.deepEqual(held[0].map(({ submitted }) => submitted), [true, undefined])
+  const [list] = answer('Achievements.list')
+  assert.deepEqual(
+    list.map(({ player, friends }) => [player?.playername, friends?.map(({ playername }) => playername)]),
+    [['ben', ['michelle']], [undefined, ['michelle']], [undefined, undefined]],
+  )
+  const [stream, count] = answer('Achievements.stream')
+  assert.deepEqual([count, stream.map(({ playername, awards }) => [playername, awards])], [2, [['michelle', 2], ['ben', 1]]])
+}

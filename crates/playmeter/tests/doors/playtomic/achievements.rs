@@ -1,0 +1,109 @@
+//! Achievements, by the scenes of the published SDK's own tests.
+
+use serde_json::{Value, json};
+
+use super::{ask, code, put, world};
+use crate::world::World;
+
+/// The catalogue of the published SDK's own tests, and who has what.
+fn achieved() -> World {
+    let world = world();
+    for (key, number) in [("secretkey", 1), ("secretkey2", 2), ("secretkey3", 3)] {
+        let achievement = json!({"name": format!("Super Mega Achievement #{number}"), "points": number});
+        put(&world, &format!("/v1/achievements/{key}"), achievement);
+    }
+    for (number, key, player, name) in [
+        (1, "secretkey", "1", "ben"),
+        (1, "secretkey", "2", "michelle"),
+        (1, "secretkey", "3", "peter"),
+        (2, "secretkey2", "3", "peter"),
+        (2, "secretkey2", "2", "michelle"),
+    ] {
+        let achievement = format!("Super Mega Achievement #{number}");
+        let save = json!({"achievement": achievement, "achievementkey": key, "playerid": player, "playername": name, "fields": {"rnd": 7}});
+        assert_eq!(code(&ask(&world, "achievements", "save", save)), (true, 0));
+    }
+    world
+}
+
+#[test]
+fn an_achievement_is_saved_by_who_knows_its_key() {
+    let world = achieved();
+    let save = |changes: Value| {
+        let mut save = json!({"achievement": "Super Mega Achievement #3", "achievementkey": "secretkey3", "playerid": "4", "playername": "ann"});
+        for (name, value) in changes.as_object().expect("changes are an object") {
+            save[name] = value.clone();
+        }
+        code(&ask(&world, "achievements", "save", save))
+    };
+    assert_eq!(save(json!({"achievementkey": "secretkey"})), (false, 504));
+    assert_eq!(save(json!({"achievement": "Nothing"})), (false, 504));
+    assert_eq!(save(json!({"achievement": null})), (false, 503));
+    assert_eq!(save(json!({"playername": ""})), (false, 502));
+    assert_eq!(save(json!({"playerid": "0"})), (false, 501));
+    assert_eq!(save(json!({"points": 7})), (false, 4));
+    assert_eq!(save(json!({})), (true, 0));
+    assert_eq!(save(json!({})), (false, 505));
+    assert_eq!(save(json!({"overwrite": true})), (true, 506));
+    assert_eq!(save(json!({"allowduplicates": true})), (true, 506));
+}
+
+#[test]
+fn achievements_are_listed_with_the_players_and_the_friends_who_have_them() {
+    let world = achieved();
+    let list = |parameters: Value| {
+        let answer = ask(&world, "achievements", "list", parameters);
+        assert_eq!(code(&answer), (true, 0), "{answer}");
+        let achievements = answer["achievements"].as_array().expect("a list").iter();
+        let told = achievements.map(|it| {
+            let name = it["achievement"].as_str().expect("a name");
+            let player = it["player"]["playername"].as_str().unwrap_or("-");
+            let friends = it["friends"].as_array().map_or_else(
+                || "-".to_owned(),
+                |friends| {
+                    let names: Vec<&str> =
+                        friends.iter().filter_map(|friend| friend["playername"].as_str()).collect();
+                    names.join("+")
+                },
+            );
+            format!("{} {player} {friends}", &name[name.len() - 2..])
+        });
+        told.collect::<Vec<_>>().join(", ")
+    };
+    assert_eq!(list(json!({"filters": {"rnd": 7}})), "#1 - -, #2 - -, #3 - -");
+    assert_eq!(
+        list(json!({"friendslist": ["1", "2", "3"]})),
+        "#1 - ben+michelle+peter, #2 - peter+michelle, #3 - -"
+    );
+    assert_eq!(list(json!({"playerid": "1"})), "#1 ben -, #2 - -, #3 - -");
+    assert_eq!(
+        list(json!({"playerid": "1", "friendslist": ["2", "3"]})),
+        "#1 ben michelle+peter, #2 - peter+michelle, #3 - -"
+    );
+}
+
+#[test]
+fn a_stream_tells_the_newest_first_or_by_player() {
+    let world = achieved();
+    let stream = |parameters: Value| ask(&world, "achievements", "stream", parameters);
+    let all = stream(json!({"playerid": "1", "friendslist": ["2", "3"]}));
+    assert_eq!((code(&all), &all["numachievements"]), ((true, 0), &json!(5)));
+    let told: Vec<String> = all["achievements"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|it| {
+            let name = it["awarded"]["achievement"].as_str().expect("a name");
+            assert_eq!(it["rdate"], "just now");
+            format!("{}{}", it["playername"].as_str().expect("a name"), &name[name.len() - 2..])
+        })
+        .collect();
+    assert_eq!(told.join(","), "michelle#2,peter#2,peter#1,michelle#1,ben#1");
+    let grouped = stream(json!({"group": true, "playerid": "1", "friendslist": ["2", "3"], "perpage": 2}));
+    assert_eq!(grouped["numachievements"], 3);
+    let first = &grouped["achievements"][0];
+    assert_eq!((&first["playername"], &first["awards"]), (&json!("michelle"), &json!(2)));
+    assert_eq!(first["awarded"]["achievement"], "Super Mega Achievement #2");
+    assert_eq!(grouped["achievements"].as_array().map(Vec::len), Some(2));
+    assert_eq!(code(&stream(json!({"mode": "best"}))), (false, 4));
+}

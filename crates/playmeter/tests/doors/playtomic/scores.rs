@@ -1,0 +1,179 @@
+//! Leaderboards, by the scenes of the published SDK's own tests.
+
+use serde_json::{Value, json};
+
+use super::{ask, code, world};
+use crate::client::Request;
+use crate::world::World;
+
+/// A score of the first scene, with changes.
+fn score(changes: Value) -> Value {
+    let mut score = json!({
+        "table": "High Scores", "playername": "person1", "points": 10_000, "highest": true, "fields": {"rnd": 7},
+    });
+    for (name, value) in changes.as_object().expect("changes are an object") {
+        score[name] = value.clone();
+    }
+    score
+}
+
+#[track_caller]
+fn save(world: &World, changes: Value) -> (bool, u64) {
+    code(&ask(world, "leaderboards", "save", score(changes)))
+}
+
+/// A page: `rank name points`, and how many there are.
+#[track_caller]
+fn page(world: &World, action: &str, parameters: Value) -> String {
+    let answer = ask(world, "leaderboards", action, parameters);
+    assert!(answer["success"] == true, "{answer}");
+    let scores = answer["scores"].as_array().expect("a list").iter();
+    let told = scores.map(|score| {
+        let mark = if score["submitted"] == true { "*" } else { "" };
+        format!(
+            "{} {} {}{mark}",
+            score["rank"],
+            score["playername"].as_str().expect("a name"),
+            score["points"]
+        )
+    });
+    format!("{} of {}", told.collect::<Vec<_>>().join(", "), answer["numscores"])
+}
+
+fn list(world: &World, changes: Value) -> String {
+    let mut list = json!({"table": "High Scores"});
+    for (name, value) in changes.as_object().expect("changes are an object") {
+        list[name] = value.clone();
+    }
+    page(world, "list", list)
+}
+
+#[test]
+fn a_players_best_score_is_kept() {
+    let world = world();
+    assert_eq!(list(&world, json!({})), " of 0");
+    assert_eq!(save(&world, json!({})), (true, 0));
+    assert_eq!(save(&world, json!({"points": 9_000})), (true, 209));
+    assert_eq!(save(&world, json!({"points": 11_000})), (true, 0));
+    assert_eq!(save(&world, json!({"points": 9_000, "allowduplicates": true})), (true, 0));
+    assert_eq!(
+        save(&world, json!({"playername": "person2", "points": "20000.5", "allowduplicates": true})),
+        (true, 0)
+    );
+    assert_eq!(
+        list(&world, json!({"highest": true, "filters": {"rnd": 7}})),
+        "1 person2 20000.5, 2 person1 11000 of 2"
+    );
+    assert_eq!(list(&world, json!({"lowest": true, "perpage": 1})), "1 person1 11000 of 2");
+    assert_eq!(list(&world, json!({"mode": "newest", "perpage": 1})), "1 person2 20000.5 of 2");
+    for mode in ["today", "last7days", "last30days", "alltime"] {
+        assert_eq!(list(&world, json!({"mode": mode, "perpage": 1})), "1 person2 20000.5 of 2", "{mode}");
+    }
+    assert_eq!(list(&world, json!({"filters": {"rnd": 8}})), " of 0");
+    assert_eq!(list(&world, json!({"page": 2, "perpage": 1})), "2 person1 11000 of 2");
+}
+
+#[test]
+fn a_score_is_told_in_the_words_of_the_sdks() {
+    let world = world();
+    save(&world, json!({"playerid": "7", "source": "http://www.Kong.example/x"}));
+    save(&world, json!({"playername": "person2", "points": 5, "source": "kong.example"}));
+    let answer = ask(
+        &world,
+        "leaderboards",
+        "list",
+        json!({"table": "High Scores", "source": "https://kong.example/"}),
+    );
+    assert_eq!(code(&answer), (true, 0), "{answer}");
+    let first = &answer["scores"][0];
+    let expected = json!({
+        "playername": "person1", "playerid": "7", "points": 10_000, "source": "kong.example", "fields": {"rnd": "7"},
+        "date": first["date"], "rdate": "just now", "rank": 1, "scoreid": first["scoreid"],
+    });
+    assert_eq!(*first, expected);
+    assert!(first["date"].as_i64().is_some_and(|date| date > 1_700_000_000));
+    assert_eq!(answer["scores"][1]["playerid"], Value::Null, "a name is no id");
+    assert_eq!(answer["numscores"], 2);
+}
+
+#[test]
+fn friends_are_ranked_among_each_other() {
+    let world = world();
+    for number in 1..=10 {
+        let id = number.to_string();
+        save(&world, json!({"playername": format!("p{number}"), "playerid": id, "points": number * 1_000}));
+    }
+    assert_eq!(
+        list(&world, json!({"friendslist": ["1", "2", "3"], "perpage": 3})),
+        "1 p3 3000, 2 p2 2000, 3 p1 1000 of 3"
+    );
+    assert_eq!(
+        list(&world, json!({"friendslist": ["1", 2], "playerid": "9"})),
+        "1 p9 9000, 2 p2 2000, 3 p1 1000 of 3"
+    );
+    let without = json!({"friendslist": ["1", "2"], "playerid": "9", "excludeplayerid": true});
+    assert_eq!(list(&world, without), "1 p2 2000, 2 p1 1000 of 2");
+}
+
+#[test]
+fn a_board_whose_first_score_allowed_duplicates_keeps_every_score() {
+    let world = world();
+    let own = |points: u64| json!({"playername": "bo", "playerid": "bo@games.example", "points": points, "allowduplicates": true});
+    for points in 1..=9 {
+        assert_eq!(save(&world, own(points * 1_000)), (true, 0));
+    }
+    let mut last = score(own(2_500));
+    last["filters"] = json!({"rnd": 7});
+    last["perpage"] = json!(5);
+    assert_eq!(
+        page(&world, "saveandlist", last),
+        "6 bo 4000, 7 bo 3000, 8 bo 2500*, 9 bo 2000, 10 bo 1000 of 10"
+    );
+    let mut worse = own(500);
+    worse["allowduplicates"] = json!(false);
+    assert_eq!(save(&world, worse.clone()), (true, 209));
+    assert_eq!(&list(&world, json!({}))[..9], "1 bo 9000");
+    worse["points"] = json!(10_000);
+    assert_eq!(save(&world, worse), (true, 0));
+}
+
+#[test]
+fn lowest_first_boards_keep_the_lowest() {
+    let world = world();
+    let lap = |points: f64| json!({"table": "laps", "points": points, "highest": false, "lowest": true});
+    assert_eq!(save(&world, lap(61.25)), (true, 0));
+    assert_eq!(save(&world, lap(70.0)), (true, 209));
+    assert_eq!(save(&world, lap(59.001)), (true, 0));
+    assert_eq!(list(&world, json!({"table": "laps", "lowest": true})), "1 person1 59.001 of 1");
+}
+
+#[test]
+fn a_score_that_cannot_be_saved_says_why() {
+    let world = world();
+    assert_eq!(save(&world, json!({"playername": ""})), (false, 201));
+    assert_eq!(save(&world, json!({"table": ""})), (false, 207));
+    assert_eq!(save(&world, json!({"points": "many"})), (false, 4));
+    assert_eq!(save(&world, json!({"rank": 1})), (false, 4));
+    assert_eq!(save(&world, json!({"perpage": 0})), (true, 0), "what is not listed does not matter");
+    assert_eq!(code(&ask(&world, "leaderboards", "list", json!({"table": "x", "mode": "best"}))), (false, 4));
+    assert_eq!(code(&ask(&world, "leaderboards", "list", json!({}))), (false, 207));
+}
+
+#[test]
+fn an_address_is_no_part_of_who_has_a_score() {
+    let world = World::with(&["--behind-proxy"]);
+    let games = world.command(&["games", "list", "--json"]).json();
+    let private_key = games[0]["playtomic"]["private_key"].as_str().expect("a key").to_owned();
+    let mut score = score(json!({}));
+    score["section"] = json!("leaderboards");
+    score["action"] = json!("save");
+    let mut told = Vec::new();
+    for address in ["203.0.113.7", "198.51.100.9"] {
+        let request: Request = super::signed(&score.to_string(), &private_key);
+        let request =
+            request.to(format!("/v1?publickey={}", world.public_key)).header("X-Forwarded-For", address);
+        told.push(code(&world.ask(&request).json()));
+        score["points"] = json!(9_000);
+    }
+    assert_eq!(told, [(true, 0), (true, 209)]);
+}
