@@ -166,6 +166,9 @@ pub struct Change {
     /// The code of a private board; empty: the board is for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
+    /// The code of a board that becomes private and is given none; drawn at the door.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new_code: Option<String>,
     /// For people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
@@ -196,6 +199,7 @@ impl Change {
         if let Some(code) = self.code {
             config.code = Some(code).filter(|code| !code.is_empty());
         }
+        config.code = config.code.or(self.new_code);
         config.normalise();
         config.check()?;
         if has_rows {

@@ -160,7 +160,7 @@ impl Board {
         Ok(view.page(page as u32, per_page, view.total(), rows))
     }
 
-    /// The page that holds a run of a player, with its row marked.
+    /// The page that holds a run of a player, with its row marked. Where the run is no row, that of the player's row.
     pub fn page_of(
         &self,
         query: &Query,
@@ -168,19 +168,23 @@ impl Board {
         arrival: Arrival,
         now_ms: i64,
     ) -> Result<Page, Refusal> {
-        let per_page = check_per_page(query)?;
         let view = self.view(query, now_ms)?;
-        let own = view
-            .runs_of(player)
-            .find(|run| self.runs.arrival(*run) == arrival)
-            .or_else(|| view.row_of(player));
-        let position = own.and_then(|run| view.position(run)).unwrap_or(0);
-        let first = position - position % per_page as usize;
-        let mut rows = view.rows(first..first + per_page as usize);
+        let run = view.runs_of(player).find(|run| self.runs.arrival(*run) == arrival);
+        let own = run.or_else(|| view.row_of(player));
+        let position = own.and_then(|run| view.position(run));
+        let place = match &query.friends {
+            Some(friends) => view.ranked(friends).iter().position(|(_, run)| Some(*run) == own),
+            None if query.newest => Some(0),
+            None => position,
+        };
+        let per_page = check_per_page(query)?;
+        let number = place.map_or(1, |place| place as u32 / per_page + 1);
+        let mut page = self.page(&Query { page: number, ..query.clone() }, now_ms)?;
+        let rank = if query.newest { position } else { place };
         let id = self.roster.get(player).id;
-        let is_own = |row: &&mut Row| row.player == id && row.rank == position + 1;
-        rows.iter_mut().filter(is_own).for_each(|row| row.submitted = true);
-        Ok(view.page((first / per_page as usize) as u32 + 1, per_page, view.total(), rows))
+        let is_own = |row: &&mut Row| row.player == id && Some(row.rank - 1) == rank;
+        page.rows.iter_mut().filter(is_own).for_each(|row| row.submitted = true);
+        Ok(page)
     }
 
     fn view(&self, query: &Query, now_ms: i64) -> Result<View<'_>, Refusal> {
@@ -302,27 +306,25 @@ impl<'a> View<'a> {
         if friends.len() > FRIENDS_MAX {
             return Err(Refusal::invalid("friends", format!("there are at most {FRIENDS_MAX}")));
         }
-        let players = friends.iter().filter_map(|friend| self.board.roster.find(friend));
-        let mut runs: Vec<(usize, u32)> = players
-            .flat_map(|player| self.runs_of(player))
-            .filter_map(|run| Some((self.position(run)?, run)))
-            .collect();
-        runs.sort_unstable();
-        runs.dedup();
+        let runs = self.ranked(friends);
         let first = (page as usize - 1).saturating_mul(per_page as usize);
         let part = runs.iter().enumerate().skip(first).take(per_page as usize);
         let rows = part.map(|(at, (_, run))| self.row(at + 1, *run)).collect();
         Ok(self.page(page, per_page, runs.len(), rows))
     }
 
-    fn of_player(&self, player: &str, per_page: u32) -> Page {
-        let number = self.board.roster.find(player);
-        let mut runs: Vec<(usize, u32)> = number
-            .into_iter()
-            .flat_map(|number| self.runs_of(number))
-            .filter_map(|run| Some((self.position(run)?, run)))
-            .collect();
+    /// The rows of these players with their positions, best first.
+    fn ranked(&self, players: &[String]) -> Vec<(usize, u32)> {
+        let players = players.iter().filter_map(|player| self.board.roster.find(player));
+        let runs = players.flat_map(|player| self.runs_of(player));
+        let mut runs: Vec<(usize, u32)> = runs.filter_map(|run| Some((self.position(run)?, run))).collect();
         runs.sort_unstable();
+        runs.dedup();
+        runs
+    }
+
+    fn of_player(&self, player: &str, per_page: u32) -> Page {
+        let runs = self.ranked(&[player.to_owned()]);
         let mut rows: Vec<Row> =
             runs.iter().take(per_page as usize).map(|(at, run)| self.row(at + 1, *run)).collect();
         let held = self.board.held.iter().filter(|(_, held)| held.player == player);
@@ -435,9 +437,8 @@ impl Query {
     /// Refuses what cannot be asked of a board together with a score: its page is in a current window.
     pub(super) fn check_with_score(&self, config: &Config) -> Result<(), Refusal> {
         check_per_page(self)?;
-        let is_plain = self.at_ms.is_none() && self.season.is_none() && !self.newest;
-        let is_whole = self.around.is_none() && self.friends.is_none() && self.player.is_none();
-        if !is_plain || !is_whole {
+        let is_current = self.at_ms.is_none() && self.season.is_none();
+        if !is_current || self.around.is_some() || self.player.is_some() {
             return Err(Refusal::invalid("window", "with a score, a page of a current window is listed"));
         }
         self.check(config)

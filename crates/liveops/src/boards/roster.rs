@@ -4,17 +4,28 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
+use super::chunked::Chunked;
+use super::memory;
+
 /// Players whose ids and names lie together. One has to be passed over to get to the next, so not too many.
 const PER_PAGE: usize = 16;
 /// Beyond it there are many tables, which then grow one after the other and none for long.
 const ONE_TABLE_MAX: usize = 1 << 15;
 const TABLES: usize = 64;
 
+/// Bytes that a page may have: 16 players of 128 and 64 bytes fit. A page begins at a multiple of four.
+const UNIT: usize = 4;
+
 /// Players by number and by id. Numbers are dense, and those of erased players are used again.
+///
+/// Per player there is the length of the id, the length of the name, and both texts; an erased one has an empty id. Full
+/// pages of 16 players lie in one text, the last page by itself.
 #[derive(Default)]
 pub struct Roster {
-    /// Per player: length of the id, length of the name, both texts. An erased one has an empty id.
-    pages: Vec<Box<[u8]>>,
+    texts: Texts,
+    /// Where each full page begins.
+    starts: Chunked<u32>,
+    last: Vec<u8>,
     len: u32,
     erased: Vec<u32>,
     tables: Vec<HashTable<u32>>,
@@ -47,7 +58,7 @@ impl Roster {
     pub fn find(&self, id: &str) -> Option<u32> {
         let hash = self.hasher.hash_one(id);
         let table = self.tables.get(self.table_of(hash))?;
-        table.find(hash, |number| self.get(*number).id == id).copied()
+        table.find(hash, |number| self.id_bytes(*number) == id.as_bytes()).copied()
     }
 
     /// A number for a player who is not known yet.
@@ -83,38 +94,91 @@ impl Roster {
     /// The player of a number.
     #[inline]
     pub fn get(&self, number: u32) -> Known<'_> {
-        let page = &self.pages[number as usize / PER_PAGE];
-        let mut rest = &page[..];
-        for _ in 0..number as usize % PER_PAGE {
-            rest = entry(rest).1;
-        }
-        entry(rest).0
+        let entry = self.entry(number);
+        let (id, name) = entry[2..].split_at(usize::from(entry[0]));
+        let text = |bytes| std::str::from_utf8(bytes).expect("only text is put there");
+        Known { id: text(id), name: text(name) }
     }
 
-    /// Puts a player at a number, which is known already or at most one page further than the last. Lookups by id
-    /// need [`Roster::enter_all`] afterwards.
+    #[inline]
+    fn id_bytes(&self, number: u32) -> &[u8] {
+        let entry = self.entry(number);
+        &entry[2..2 + usize::from(entry[0])]
+    }
+
+    #[inline]
+    fn entry(&self, number: u32) -> &[u8] {
+        let mut rest = self.page(number as usize / PER_PAGE);
+        for _ in 0..number as usize % PER_PAGE {
+            rest = &rest[bytes_of(rest)..];
+        }
+        &rest[..bytes_of(rest)]
+    }
+
+    /// A page; a full one with what follows it.
+    #[inline]
+    fn page(&self, page: usize) -> &[u8] {
+        self.starts.get(page as u32).map_or(&self.last, |start| self.texts.from(*start))
+    }
+
+    /// Puts a player at a number, which is known already or at most one further than the last. Lookups by id need
+    /// [`Roster::enter_all`] afterwards.
     pub fn place(&mut self, number: u32, id: &str, name: &str) {
         let name = if name == id { "" } else { name };
-        while self.len <= number {
-            self.splice(self.len, true, "", "");
-            self.len += 1;
+        while self.len < number {
+            self.append("", "");
         }
-        self.splice(number, false, id, name);
+        if self.len == number {
+            return self.append(id, name);
+        }
+        let known = self.get(number);
+        if (known.id, known.name) != (id, name) {
+            self.replace(number, id, name);
+        }
     }
 
-    fn splice(&mut self, number: u32, is_new: bool, id: &str, name: &str) {
-        let at = number as usize / PER_PAGE;
-        if at == self.pages.len() {
-            self.pages.push(Box::default());
+    fn append(&mut self, id: &str, name: &str) {
+        push_entry(&mut self.last, id, name);
+        self.len += 1;
+        if (self.len as usize).is_multiple_of(PER_PAGE) {
+            self.starts.push(self.texts.add(&self.last));
+            self.last.clear();
         }
-        let page = &self.pages[at];
-        let mut start = 0;
-        for _ in 0..number as usize % PER_PAGE {
-            start += bytes_of(&page[start..]);
+    }
+
+    fn replace(&mut self, number: u32, id: &str, name: &str) {
+        let (page, at) = (number as usize / PER_PAGE, number as usize % PER_PAGE);
+        let mut new = Vec::new();
+        let mut rest = self.page(page);
+        for other in 0..PER_PAGE.min(self.len as usize - page * PER_PAGE) {
+            let (entry, after) = rest.split_at(bytes_of(rest));
+            if other == at {
+                push_entry(&mut new, id, name);
+            } else {
+                new.extend_from_slice(entry);
+            }
+            rest = after;
         }
-        let end = if is_new { start } else { start + bytes_of(&page[start..]) };
-        let new = [&[id.len() as u8, name.len() as u8], id.as_bytes(), name.as_bytes()].concat();
-        self.pages[at] = [&page[..start], &new, &page[end..]].concat().into_boxed_slice();
+        match self.starts.get(page as u32).copied() {
+            None => self.last = new,
+            Some(start) => {
+                self.texts.waste(start, PER_PAGE);
+                self.starts[page as u32] = self.texts.add(&new);
+                self.tidy();
+            }
+        }
+    }
+
+    /// Makes the text anew when most of it is not used any more.
+    fn tidy(&mut self) {
+        if self.texts.is_tidy() {
+            return;
+        }
+        let before = std::mem::take(&mut self.texts);
+        for page in 0..self.starts.len() as u32 {
+            let start = self.starts[page];
+            self.starts[page] = self.texts.add(before.page(start, PER_PAGE));
+        }
     }
 
     /// Makes lookups by id from what was placed.
@@ -147,7 +211,8 @@ impl Roster {
     }
 
     fn hash(&self, number: u32) -> u64 {
-        self.hasher.hash_one(self.get(number).id)
+        let id = std::str::from_utf8(self.id_bytes(number)).expect("only text is put there");
+        self.hasher.hash_one(id)
     }
 
     /// Tables use the highest and the lowest bits themselves.
@@ -157,9 +222,15 @@ impl Roster {
 
     /// Bytes of memory: of ids and names, and of the lookup.
     pub fn bytes(&self) -> (usize, usize) {
-        let texts = self.pages.iter().map(|page| page.len() + size_of::<Box<[u8]>>()).sum();
+        let texts = self.texts.bytes() + self.starts.len() * size_of::<u32>();
         (texts, self.tables.iter().map(HashTable::allocation_size).sum())
     }
+}
+
+fn push_entry(page: &mut Vec<u8>, id: &str, name: &str) {
+    page.extend_from_slice(&[id.len() as u8, name.len() as u8]);
+    page.extend_from_slice(id.as_bytes());
+    page.extend_from_slice(name.as_bytes());
 }
 
 fn tables_for(players: usize) -> Vec<HashTable<u32>> {
@@ -172,12 +243,63 @@ fn bytes_of(entry: &[u8]) -> usize {
     2 + usize::from(entry[0]) + usize::from(entry[1])
 }
 
-#[inline]
-fn entry(bytes: &[u8]) -> (Known<'_>, &[u8]) {
-    let (id, name) = (2 + usize::from(bytes[0]), bytes_of(bytes));
-    let text =
-        |range: std::ops::Range<usize>| std::str::from_utf8(&bytes[range]).expect("only text is put there");
-    (Known { id: text(2..id), name: text(id..name) }, &bytes[name..])
+/// Pages of players, one after the other. A page that changes is put at the end.
+#[derive(Default)]
+struct Texts {
+    pieces: Vec<Vec<u8>>,
+    used: usize,
+    wasted: usize,
+}
+
+impl Texts {
+    const PIECE: usize = 4 << 20;
+    /// Less is not worth tidying.
+    const WASTE: usize = 64 << 10;
+
+    /// Adds a page; tells where it begins, in units of four bytes.
+    fn add(&mut self, page: &[u8]) -> u32 {
+        let has_room = |piece: &Vec<u8>| piece.len() + page.len() <= Self::PIECE;
+        if !self.pieces.last().is_some_and(has_room) {
+            let mut piece = Vec::new();
+            if !self.pieces.is_empty() {
+                piece.reserve_exact(Self::PIECE);
+                memory::in_large_pages(&piece);
+            }
+            self.pieces.push(piece);
+        }
+        let number = self.pieces.len() - 1;
+        let piece = &mut self.pieces[number];
+        let start = (number * Self::PIECE + piece.len()) / UNIT;
+        piece.extend_from_slice(page);
+        let padded = piece.len().next_multiple_of(UNIT);
+        piece.resize(padded.min(Self::PIECE), 0);
+        self.used += page.len();
+        start as u32
+    }
+
+    #[inline]
+    fn from(&self, start: u32) -> &[u8] {
+        let at = start as usize * UNIT;
+        &self.pieces[at / Self::PIECE][at % Self::PIECE..]
+    }
+
+    fn page(&self, start: u32, players: usize) -> &[u8] {
+        let text = self.from(start);
+        let end = (0..players).fold(0, |end, _| end + bytes_of(&text[end..]));
+        &text[..end]
+    }
+
+    fn waste(&mut self, start: u32, players: usize) {
+        self.wasted += self.page(start, players).len();
+    }
+
+    fn is_tidy(&self) -> bool {
+        self.wasted < Self::WASTE || self.wasted < self.used / 2
+    }
+
+    fn bytes(&self) -> usize {
+        self.pieces.iter().map(Vec::capacity).sum()
+    }
 }
 
 #[cfg(test)]
@@ -213,6 +335,19 @@ mod tests {
         assert_eq!((roster.get(bo).shown(), roster.get(al).shown()), ("Bo the Great", "al"));
         assert!(roster.rename(bo, "bo"));
         assert_eq!(roster.get(bo), Known { id: "bo", name: "" });
+    }
+
+    #[test]
+    fn names_that_change_often_leave_no_waste() {
+        let mut roster = Roster::default();
+        for number in 0..1_000 {
+            roster.add(&format!("player {number}"), "");
+        }
+        for turn in 0..20_000_u32 {
+            roster.rename(turn * 7 % 1_000, &format!("name {turn}"));
+        }
+        assert!((0..1_000).all(|number| roster.find(&format!("player {number}")) == Some(number)));
+        assert!(roster.bytes().0 < 400_000, "{:?}", roster.bytes());
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use super::chunked::Chunked;
 use super::config::{Keep, Order};
+use super::memory;
 use super::tree::{Key, Keys};
 
 /// 2020-01-01: times are counted from here.
@@ -157,16 +158,16 @@ impl Runs {
     /// The number of a run's attributes.
     #[inline]
     pub fn attributes(&self, run: u32) -> u32 {
-        self.attributes.as_ref().filter(|all| run < all.len() as u32).map_or(0, |all| all[run])
+        self.attributes.as_ref().and_then(|all| all.get(run)).copied().unwrap_or(0)
     }
 
     /// Which list's sum it is.
     pub fn tag(&self, run: u32) -> u64 {
-        self.tags.as_ref().filter(|all| run < all.len() as u32).map_or(0, |all| all[run])
+        self.tags.as_ref().and_then(|all| all.get(run)).copied().unwrap_or(0)
     }
 
     fn subscore(&self, run: u32) -> i64 {
-        self.subscores.as_ref().filter(|all| run < all.len() as u32).map_or(0, |all| all[run])
+        self.subscores.as_ref().and_then(|all| all.get(run)).copied().unwrap_or(0)
     }
 
     /// All of a run.
@@ -324,6 +325,11 @@ impl Keys for Runs {
         let row = self.rows[run];
         let subscore = if row.has(WITH_SUBSCORE) { self.subscore(run) } else { 0 };
         self.key_of(row.score, subscore, Arrival(row.arrival >> FLAG_BITS))
+    }
+
+    #[inline]
+    fn prefetch(&self, run: u32) {
+        memory::prefetch(&self.rows[run]);
     }
 }
 

@@ -26,6 +26,9 @@ pub struct Key {
 pub trait Keys {
     /// The key of a row. It does not change while the row is in a tree.
     fn key(&self, row: u32) -> Key;
+
+    /// The key of a row will be asked for soon.
+    fn prefetch(&self, _row: u32) {}
 }
 
 /// With its length four cache lines.
@@ -47,11 +50,11 @@ struct Inner {
     children: [u32; INNER],
     /// Rows below each child.
     counts: [u32; INNER],
-    /// Every row below child `i` is at or after key `i`, and before key `i + 1`. The first is not looked at.
-    keys: [Key; INNER],
+    /// Every row below child `i` is at or after key `i`, and before key `i + 1`. The first is not looked at. Scores
+    /// lie together, because they nearly always decide.
+    scores: [i64; INNER],
+    rests: [(i64, u64); INNER],
 }
-
-const NOTHING: Key = Key { score: 0, subscore: 0, arrival: 0 };
 
 /// Rows in order.
 #[derive(Clone, Default)]
@@ -111,7 +114,8 @@ impl Tree {
         for nodes in below.chunks(INNER - 2) {
             let mut inner = Inner { len: nodes.len() as u32, ..Inner::default() };
             for (at, (key, node, count)) in nodes.iter().enumerate() {
-                (inner.keys[at], inner.children[at], inner.counts[at]) = (*key, *node, *count);
+                (inner.children[at], inner.counts[at]) = (*node, *count);
+                inner.set_key(at, *key);
             }
             let count = nodes.iter().map(|node| node.2).sum();
             level.push((nodes[0].0, self.inners.add(inner), count));
@@ -149,36 +153,47 @@ impl Tree {
 
     /// Removes a row with this key and tells the position it had. `None`: it was not there.
     pub fn remove(&mut self, row: u32, key: &Key) -> Option<usize> {
-        let (position, _) = self.find(row, key)?;
-        let mut node = self.root;
+        if self.is_empty() {
+            return None;
+        }
+        let (mut node, mut before) = (self.root, 0);
         for level in (1..=self.height).rev() {
             let at = self.inners[node].child_of(key);
             let at = self.join(node, at, level);
             let inner = &mut self.inners[node];
             inner.counts[at] -= 1;
+            before += inner.before(at);
             node = inner.children[at];
         }
         let leaf = &mut self.leaves[node];
-        let at = leaf.rows().iter().position(|it| *it == row).expect("it was found, and joining keeps all");
+        let Some(at) = leaf.place_of(row) else {
+            self.count_again(key);
+            return None;
+        };
         leaf.remove(at);
         self.len -= 1;
         self.lower();
-        Some(position)
+        Some(before + at)
+    }
+
+    /// A row that was counted as removed was not there.
+    fn count_again(&mut self, key: &Key) {
+        let mut node = self.root;
+        for _ in 0..self.height {
+            let inner = &mut self.inners[node];
+            let at = inner.child_of(key);
+            inner.counts[at] += 1;
+            node = inner.children[at];
+        }
     }
 
     /// The position of a row with this key.
     pub fn position(&self, row: u32, key: &Key) -> Option<usize> {
-        self.find(row, key).map(|(position, _)| position)
-    }
-
-    #[inline]
-    fn find(&self, row: u32, key: &Key) -> Option<(usize, u32)> {
         if self.is_empty() {
             return None;
         }
         let (leaf, before) = self.leaf_of(key);
-        let at = self.leaves[leaf].rows().iter().position(|it| *it == row)?;
-        Some((before + at, leaf))
+        Some(before + self.leaves[leaf].place_of(row)?)
     }
 
     /// How many rows have a smaller key.
@@ -224,8 +239,8 @@ impl Tree {
         for _ in 0..self.height {
             let inner = &self.inners[node];
             let at = inner.child_of(key);
-            before += inner.before(at);
             node = inner.children[at];
+            before += inner.before(at);
         }
         (node, before)
     }
@@ -301,7 +316,7 @@ impl Tree {
         let inner = &mut self.inners[node];
         inner.counts[at] = half as u32;
         inner.counts[at + 1] = (all - half) as u32;
-        inner.keys[at + 1] = keys.key(rows[half]);
+        inner.set_key(at + 1, keys.key(rows[half]));
     }
 
     fn divide_leaf(&mut self, node: u32, at: usize, keys: &impl Keys) {
@@ -321,7 +336,7 @@ impl Tree {
         let left = &mut self.inners[child];
         let half = left.len as usize / 2;
         let right = left.split_off(half);
-        let (key, count) = (right.keys[0], right.counts.iter().sum());
+        let (key, count) = (right.key(0), right.counts.iter().sum());
         let new = self.inners.add(right);
         self.inners[node].divided(at, key, new, count);
     }
@@ -351,7 +366,7 @@ impl Tree {
 
     fn join_with_next(&mut self, node: u32, at: usize, level: u32) {
         let [left, right] = [at, at + 1].map(|at| self.inners[node].children[at]);
-        let key = self.inners[node].keys[at + 1];
+        let key = self.inners[node].key(at + 1);
         if level == 1 {
             let from = self.leaves[right].clone();
             self.leaves[left].append(from.rows());
@@ -379,15 +394,25 @@ impl Leaf {
         &self.rows[..self.len as usize]
     }
 
+    /// Where a row is. All of the leaf is looked at, which needs no guess.
+    #[inline]
+    fn place_of(&self, row: u32) -> Option<usize> {
+        let found = |(at, it): (usize, &u32)| if *it == row && at < self.len as usize { at + 1 } else { 0 };
+        self.rows.iter().enumerate().map(found).max().and_then(|at| at.checked_sub(1))
+    }
+
     /// How many rows have a smaller key. Two rounds of reads that do not wait for each other.
     #[inline]
     fn place(&self, key: &Key, keys: &impl Keys) -> usize {
         const STEP: usize = 8;
         let rows = self.rows();
-        let smaller = |row: &&u32| keys.key(**row) < *key;
-        let steps = rows.iter().skip(STEP - 1).step_by(STEP).filter(smaller).count();
+        let last = |step: &[u32]| step[STEP - 1];
+        rows.chunks_exact(STEP).for_each(|step| keys.prefetch(last(step)));
+        let smaller = |row: u32| keys.key(row) < *key;
+        let steps = rows.chunks_exact(STEP).filter(|step| smaller(last(step))).count();
         let rest = &rows[steps * STEP..rows.len().min(steps * STEP + STEP)];
-        steps * STEP + rest.iter().filter(smaller).count()
+        rest.iter().for_each(|row| keys.prefetch(*row));
+        steps * STEP + rest.iter().filter(|row| smaller(**row)).count()
     }
 
     fn insert(&mut self, at: usize, row: u32) {
@@ -415,20 +440,36 @@ impl Leaf {
 
 impl Default for Inner {
     fn default() -> Inner {
-        Inner { len: 0, children: [0; INNER], counts: [0; INNER], keys: [NOTHING; INNER] }
+        Inner { len: 0, children: [0; INNER], counts: [0; INNER], scores: [0; INNER], rests: [(0, 0); INNER] }
     }
 }
 
 impl Inner {
+    fn key(&self, at: usize) -> Key {
+        let (subscore, arrival) = self.rests[at];
+        Key { score: self.scores[at], subscore, arrival }
+    }
+
+    fn set_key(&mut self, at: usize, key: Key) {
+        self.scores[at] = key.score;
+        self.rests[at] = (key.subscore, key.arrival);
+    }
+
     /// The child below which a row with this key belongs.
     #[inline]
     fn child_of(&self, key: &Key) -> usize {
-        self.keys[1..self.len as usize].partition_point(|first| first <= key)
+        let len = self.len as usize;
+        // All scores are compared: that is a few instructions and no guess.
+        let smaller = |at: usize| at > 0 && at < len && self.scores[at] < key.score;
+        let below = (0..INNER).filter(|at| smaller(*at)).count();
+        let equals = (below + 1..len).take_while(|at| self.scores[*at] == key.score && self.key(*at) <= *key);
+        below + equals.count()
     }
 
     #[inline]
     fn before(&self, at: usize) -> usize {
-        self.counts[..at].iter().sum::<u32>() as usize
+        let counts = self.counts.iter().enumerate();
+        counts.map(|(other, count)| if other < at { *count } else { 0 }).sum::<u32>() as usize
     }
 
     /// The child `at` gave its last `count` rows to a new one after it.
@@ -436,9 +477,11 @@ impl Inner {
         let len = self.len as usize;
         self.children.copy_within(at + 1..len, at + 2);
         self.counts.copy_within(at + 1..len, at + 2);
-        self.keys.copy_within(at + 1..len, at + 2);
+        self.scores.copy_within(at + 1..len, at + 2);
+        self.rests.copy_within(at + 1..len, at + 2);
         self.counts[at] -= count;
-        (self.children[at + 1], self.counts[at + 1], self.keys[at + 1]) = (new, count, key);
+        (self.children[at + 1], self.counts[at + 1]) = (new, count);
+        self.set_key(at + 1, key);
         self.len += 1;
     }
 
@@ -446,7 +489,8 @@ impl Inner {
         let len = self.len as usize;
         self.children.copy_within(at + 1..len, at);
         self.counts.copy_within(at + 1..len, at);
-        self.keys.copy_within(at + 1..len, at);
+        self.scores.copy_within(at + 1..len, at);
+        self.rests.copy_within(at + 1..len, at);
         self.len -= 1;
     }
 
@@ -461,14 +505,15 @@ impl Inner {
     fn append(&mut self, from: &Inner, first: Key) {
         let at = self.len as usize;
         self.append_range(from, 0..from.len as usize);
-        self.keys[at] = first;
+        self.set_key(at, first);
     }
 
     fn append_range(&mut self, from: &Inner, range: Range<usize>) {
         let to = self.len as usize..self.len as usize + range.len();
         self.children[to.clone()].copy_from_slice(&from.children[range.clone()]);
         self.counts[to.clone()].copy_from_slice(&from.counts[range.clone()]);
-        self.keys[to.clone()].copy_from_slice(&from.keys[range]);
+        self.scores[to.clone()].copy_from_slice(&from.scores[range.clone()]);
+        self.rests[to.clone()].copy_from_slice(&from.rests[range]);
         self.len = to.end as u32;
     }
 }
