@@ -2,6 +2,7 @@
 
 pub mod achievements;
 pub mod assets;
+pub mod boards;
 pub mod commands;
 pub mod dimensions;
 pub mod events;
@@ -65,6 +66,9 @@ fn routes(local: Local) -> Router {
         .route("/v1/dimensions", get(dimensions::get))
         .route("/v1/watch", get(watch::get))
         .route("/v1/session", post(players::open_session))
+        .route("/v1/players/{player}", delete(privacy::erase))
+        .route("/v1/players/{player}/export", get(privacy::export))
+        .route("/v1/erasures/{receipt}", get(privacy::receipt))
         .route("/v1/achievements", get(achievements::list))
         .route("/v1/achievements/{key}", put(achievements::put).delete(achievements::delete))
         .route("/v1/achievements/{key}/grants", post(achievements::grant))
@@ -81,12 +85,17 @@ fn routes(local: Local) -> Router {
         .route("/v1/surveys/{key}", put(surveys::put).delete(surveys::delete))
         .route("/v1/surveys/{key}/answers", post(surveys::answer))
         .route("/v1/surveys/{key}/results", get(surveys::results))
-        .route("/v1/players/{player}", delete(privacy::erase))
-        .route("/v1/players/{player}/export", get(privacy::export))
-        .route("/v1/erasures/{receipt}", get(privacy::receipt))
         .route("/v1", any(playtomic::api))
         .route("/tracker/q.aspx", any(playtomic::tracker))
         .route("/{key}/tracker/q.aspx", any(playtomic::tracker))
+        .route("/v1/boards", get(boards::all))
+        .route("/v1/boards/{table}", get(boards::one).put(boards::put))
+        .route("/v1/boards/{table}/reset", post(boards::reset))
+        .route("/v1/boards/{table}/scores", get(boards::list).post(boards::submit))
+        .route("/v1/boards/{table}/scores:saveAndList", post(boards::submit_and_list))
+        .route("/v1/boards/{table}/quarantine", get(boards::quarantine))
+        .route("/v1/boards/{table}/quarantine/{id}", post(boards::decide))
+        .route("/v1/players/{player}/ban", put(boards::ban).delete(boards::lift))
         .route("/v1/levels", get(levels::list).post(levels::save))
         .route("/v1/levels/{id}", get(levels::load).patch(levels::set_state))
         .route("/v1/levels/{id}/rating", post(levels::rate))

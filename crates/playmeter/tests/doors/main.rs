@@ -8,6 +8,7 @@ mod player;
 mod world;
 
 mod accounting;
+mod boards;
 mod bodies;
 mod clocks;
 mod connections;

@@ -10,8 +10,8 @@ use utoipa::openapi::security::{ApiKey, ApiKeyValue, Http, HttpAuthScheme, Secur
 use utoipa::{Modify, OpenApi};
 
 use super::{
-    achievements, dimensions, events, feed, health, levels, load, metrics, people, players, privacy, query,
-    surveys, vars, watch,
+    achievements, boards, dimensions, events, feed, health, levels, load, metrics, people, players, privacy,
+    query, surveys, vars, watch,
 };
 
 #[derive(OpenApi)]
@@ -48,6 +48,7 @@ static JSON: LazyLock<String> = LazyLock::new(|| {
     let mut docs = Docs::openapi();
     for part in [
         achievements::Docs::openapi(),
+        boards::Docs::openapi(),
         feed::Docs::openapi(),
         levels::Docs::openapi(),
         players::Docs::openapi(),
