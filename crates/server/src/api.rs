@@ -162,7 +162,7 @@ fn secure(headers: &mut HeaderMap) {
 const ASKED_HEADERS: &str = "Authorization, Content-Type, Content-Encoding, Idempotency-Key, If-None-Match, \
                              Last-Event-ID, X-Playmeter-Signature";
 /// What a page of another origin may read beside the body.
-const ANSWERED_HEADERS: &str = "Date, ETag, Playmeter-Vars-Version, Retry-After";
+const ANSWERED_HEADERS: &str = "Date, ETag, Playmeter-Quota-Used, Playmeter-Vars-Version, Retry-After";
 
 /// Answers a browser's question whether it may send here: yes, without credentials.
 fn preflight(methods: &'static str) -> Response<Body> {

@@ -21,6 +21,7 @@ mod fields;
 mod identity;
 mod levels;
 mod limits;
+mod pages;
 mod playtomic;
 mod openapi;
 mod privacy;

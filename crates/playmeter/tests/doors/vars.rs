@@ -266,11 +266,11 @@ fn different_watchers_share_one_subscription() {
 }
 
 #[test]
-fn the_public_key_watches_variables_and_nothing_else() {
+fn the_public_key_watches_live_ops_and_nothing_else() {
     let world = World::new();
     let told = |what: &str| read(&world, &format!("/v1/watch?{what}")).told();
     assert_eq!(told("vars=1&load=1"), "403 scope");
-    assert_eq!(told("vars=0"), "403 scope");
+    assert_eq!(told("vars=0"), "400 invalid_field");
     assert_eq!(told("vars=1&weather=1"), "400 invalid_field (weather)");
     assert_eq!(told("vars=1&country=FR"), "400 invalid_field (country)");
 }
