@@ -12,8 +12,11 @@ pub const EVENTS: &str = "$events";
 pub const VARIANT: u8 = 0;
 /// The number of a dimension that the line stamps itself: the version of the game variables that was active.
 pub const VARS: u8 = DECLARED_NUMBER_MAX + 1;
+/// The number of a dimension that the line stamps itself on `$level_metric`: which measure of which level, such as
+/// `coins@castle`; of a ranged one its value as well, `coins@castle=7`.
+pub const MEASURE: u8 = VARS + 1;
 /// The dimensions that the line stamps itself, by their names in queries and answers.
-pub const STAMPED: [(u8, &str); 2] = [(VARIANT, "variant"), (VARS, "vars")];
+pub const STAMPED: [(u8, &str); 3] = [(VARIANT, "variant"), (VARS, "vars"), (MEASURE, "measure")];
 /// The stored number of the first declared dimension's cut; those before are kept for built-in ones.
 const DECLARED_CODE: u8 = 16;
 /// Joins the values of a [`Cut::Tuple`] row; it cannot stand in a dimension's value.
@@ -41,7 +44,7 @@ impl Cut {
         match self {
             Cut::Total => 0,
             Cut::By(dimension) => 1 + dimension as u8,
-            Cut::Declared(number) => DECLARED_CODE + number.min(VARS),
+            Cut::Declared(number) => DECLARED_CODE + number.min(MEASURE),
             Cut::Tuple => 255,
         }
     }
@@ -53,7 +56,7 @@ impl Cut {
             255 => Some(Cut::Tuple),
             1..DECLARED_CODE => Dimension::ALL.get(code as usize - 1).copied().map(Cut::By),
             _ => {
-                Some(code - DECLARED_CODE).filter(|number| *number <= VARS).map(Cut::Declared)
+                Some(code - DECLARED_CODE).filter(|number| *number <= MEASURE).map(Cut::Declared)
             }
         }
     }
@@ -87,7 +90,7 @@ mod tests {
         let cuts = (0..=255).filter_map(|code| Some((code, Cut::from_code(code)?)));
         let cuts: Vec<(u8, Cut)> = cuts.collect();
         assert!(cuts.iter().all(|(code, cut)| cut.code() == *code));
-        assert_eq!(cuts.len(), 2 + Dimension::COUNT + 1 + VARS as usize);
+        assert_eq!(cuts.len(), 2 + Dimension::COUNT + 1 + MEASURE as usize);
         assert_eq!(Cut::Declared(VARIANT).code(), 16);
     }
 }

@@ -3,6 +3,7 @@
 //! Collectors differ in how bytes arrive; from here on they are all the same. Nothing else appends events to the log.
 
 mod duplicates;
+mod measures;
 mod quota;
 mod stamps;
 mod variants;
@@ -31,6 +32,7 @@ use stamps::{Identifying, declared, is_identify};
 use variants::Variants;
 
 pub use duplicates::{Claims, Duplicates, IdMasks, Remembered, remember};
+pub use measures::measure;
 pub use quota::{Over, QuotaSettings, Used};
 
 /// The kind of log entry that is a batch of events.
@@ -297,6 +299,9 @@ impl<'a> Stamping<'a> {
         }
         if let (Some(props), false) = (raw.props, self.dimensions.is_empty()) {
             declared(self.dimensions, props, &mut self.list);
+        }
+        if event.name == measures::LEVEL_METRIC {
+            measures::stamp(&event, raw.props.unwrap_or_default(), &mut self.list);
         }
         event.declared = Declared::of(&self.list);
         if !is_identify(raw) {

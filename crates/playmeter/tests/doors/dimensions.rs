@@ -194,7 +194,7 @@ fn the_dimensions_are_listed_with_those_that_have_too_many_values() {
         };
         dimensions.iter().map(told).collect::<Vec<_>>().join(", ")
     };
-    let built_in = "country, source, platform, version, level, variant, vars";
+    let built_in = "country, source, platform, version, level, variant, vars, measure";
     world.post(json!((0..3).map(event).collect::<Vec<_>>()).to_string());
     assert_eq!(list(), format!("{built_in}, weapon declared, hat declared"));
     world.post(event(3).to_string());

@@ -30,8 +30,18 @@ const MATRIX: &[(&str, &str, &str, [u16; 6])] = &[
     ("/v1/feed", "POST", "/v1/feed", [401, 401, 401, 403, 403, 201]),
     ("/v1/feed/{player}", "GET", "/v1/feed/bo", [401, 401, 200, 200, 200, 200]),
     ("/v1/players/{player}/follows", "GET", "/v1/players/bo/follows", [401, 401, 200, 200, 200, 200]),
-    ("/v1/players/{player}/follows/{other}", "PUT", "/v1/players/bo/follows/cy", [401, 401, 401, 403, 403, 204]),
-    ("/v1/players/{player}/follows/{other}", "DELETE", "/v1/players/bo/follows/cy", [401, 401, 401, 403, 403, 204]),
+    (
+        "/v1/players/{player}/follows/{other}",
+        "PUT",
+        "/v1/players/bo/follows/cy",
+        [401, 401, 401, 403, 403, 204],
+    ),
+    (
+        "/v1/players/{player}/follows/{other}",
+        "DELETE",
+        "/v1/players/bo/follows/cy",
+        [401, 401, 401, 403, 403, 204],
+    ),
     ("/v1/boards/{table}", "PUT", "/v1/boards/open", [401, 401, 403, 403, 403, 201]),
     ("/v1/boards", "GET", "/v1/boards", [401, 401, 200, 200, 200, 200]),
     ("/v1/boards/{table}", "GET", "/v1/boards/none", [401, 401, 404, 404, 404, 404]),
@@ -45,7 +55,12 @@ const MATRIX: &[(&str, &str, &str, [u16; 6])] = &[
     ),
     ("/v1/boards/{table}/reset", "POST", "/v1/boards/none/reset", [401, 401, 403, 403, 403, 404]),
     ("/v1/boards/{table}/quarantine", "GET", "/v1/boards/none/quarantine", [401, 401, 403, 403, 403, 404]),
-    ("/v1/boards/{table}/quarantine/{id}", "POST", "/v1/boards/none/quarantine/1", [401, 401, 403, 403, 403, 404]),
+    (
+        "/v1/boards/{table}/quarantine/{id}",
+        "POST",
+        "/v1/boards/none/quarantine/1",
+        [401, 401, 403, 403, 403, 404],
+    ),
     ("/v1/players/{player}/ban", "PUT", "/v1/players/eve/ban", [401, 401, 403, 403, 403, 204]),
     ("/v1/players/{player}/ban", "DELETE", "/v1/players/eve/ban", [401, 401, 403, 403, 403, 204]),
     ("/v1/levels", "POST", "/v1/levels", [401, 401, 201, 403, 403, 200]),
@@ -107,7 +122,9 @@ fn request(method: &'static str, target: &str) -> Request {
         ("PUT", "/v1/boards/open") => r#"{"mode":"open"}"#,
         ("POST", "/v1/boards/none/quarantine/1") => r#"{"decision":"reject"}"#,
         ("PUT", "/v1/players/eve/ban") => "{}",
-        ("POST", "/v1/boards/new/scores" | "/v1/boards/newer/scores:saveAndList") => r#"{"player":"bo","score":7}"#,
+        ("POST", "/v1/boards/new/scores" | "/v1/boards/newer/scores:saveAndList") => {
+            r#"{"player":"bo","score":7}"#
+        }
         ("POST", "/v1/levels") => r#"{"name":"cave","data":"..x","player":"bo"}"#,
         ("PATCH", _) => r#"{"state":"draft"}"#,
         ("POST", "/v1/levels/nowhere00000/rating") => r#"{"player":"bo","rating":9}"#,
@@ -117,9 +134,7 @@ fn request(method: &'static str, target: &str) -> Request {
         ("PUT", "/v1/vars") => r#"{"vars":{"a":{"value":1}}}"#,
         ("PUT", "/v1/vars/a") => r#"{"value":2}"#,
         (_, "/v1/vars:rollback") => r#"{"version":1}"#,
-        ("PUT", "/v1/surveys/a") => {
-            r#"{"title":"a","questions":[{"key":"q","kind":"scale","text":"q"}]}"#
-        }
+        ("PUT", "/v1/surveys/a") => r#"{"title":"a","questions":[{"key":"q","kind":"scale","text":"q"}]}"#,
         (_, "/v1/surveys/none/answers") => r#"{"player":"bo","answers":{"q":1}}"#,
         _ => "",
     };

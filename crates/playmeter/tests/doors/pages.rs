@@ -49,7 +49,7 @@ fn a_board_is_told_within_a_second() {
 #[test]
 fn a_private_board_is_watched_with_its_code_alone() {
     let world = World::new();
-    send(&world, "PUT", "/v1/boards/ours", &json!({ "code": "sesame-opens" }));
+    send(&world, "PUT", "/v1/boards/ours", &json!({ "private": "sesame-opens" }));
     send(&world, "POST", "/v1/boards/ours/scores", &json!({ "player": "al", "score": 1 }));
     let first = |key: &str, what: &str| Watch::open_as(&world, key, what, None).next().data;
     assert!(first(&world.public_key, "board=ours")["error"].is_string());

@@ -228,7 +228,8 @@ fn there_is_no_newsletter() {
 #[test]
 fn totals_are_told_to_games_whose_clients_may_ask() {
     let world = world();
-    let events = "v/1~v/2~p/1~t/y/1~t/n/2~t/n/3~c/Opened/Menu";
+    let events = "v/1~v/2~p/1~t/y/1~t/n/2~t/n/3~c/Opened/Menu~lc/Deaths/1~lc/Deaths/1~lc/Deaths/2\
+                  ~la/Time/1/10~la/Time/1/20~lr/Coins/1/7~lr/Coins/1/3~lr/Coins/1/7";
     tracked(&world.ask(&Request::get(format!("/{KEY}/tracker/q.aspx?q={events}&url=x&1Z"))));
     let value = |action: &str, parameters: Value| {
         let answer = ask(&world, "data", action, parameters);
@@ -240,6 +241,15 @@ fn totals_are_told_to_games_whose_clients_may_ask() {
     assert_eq!(value("playtime", json!({})), 120);
     assert_eq!(value("custommetric", json!({"metric": "Opened"})), 1);
     assert_eq!(value("views", json!({"day": 1, "month": 1, "year": 2020})), 0);
+    let level = |metric: &str, level: &str| json!({"metric": metric, "level": level});
+    assert_eq!(value("levelcountermetric", level("Deaths", "1")), 2);
+    assert_eq!(value("LevelCounterMetric", level("Deaths", "3")), 0);
+    let average = ask(&world, "data", "levelaveragemetric", level("Time", "1"));
+    let told = ["min", "max", "average", "total"].map(|field| average[field].clone());
+    assert_eq!(told, [json!(10), json!(20), json!(15), json!(30)], "{average}");
+    let ranged = json!([{"trackvalue": 3, "value": 1}, {"trackvalue": 7, "value": 2}]);
+    assert_eq!(value("levelrangedmetric", level("Coins", "1")), ranged);
+    assert_eq!(code(&ask(&world, "data", "levelrangedmetric", json!({"metric": "Coins"}))), (false, 4));
     world.command(&["games", "playtomic", "demo", "--data-api", "false", "--json"]).json();
     assert_eq!(code(&ask(&world, "data", "views", json!({}))), (false, 500));
 }

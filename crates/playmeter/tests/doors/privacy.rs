@@ -99,6 +99,8 @@ impl Canary {
             assert!(answer.status < 300, "{method} {target}: {}", answer.text());
         };
         secret("POST", "/v1/achievements/first/grants", json!({"player": id, "name": name}).to_string());
+        let score = json!({"player": id, "name": name, "score": 7, "fields": {"note": prop}});
+        secret("POST", "/v1/boards/canaries/scores", score.to_string());
         let item = json!({"player": id, "name": name, "text": post, "props": {"note": prop}});
         secret("POST", "/v1/feed", item.to_string());
         secret("PUT", &format!("/v1/players/{id}/follows/player-0"), String::new());
@@ -259,7 +261,7 @@ fn a_forgotten_player_is_in_no_answer_at_once_and_soon_in_no_file() {
         // Four were sent; the answer to the survey became one, too.
         assert_eq!((&told["kind"], &told["events"]), (&json!("erasure"), &json!(5)), "{told}");
         // A session, a level, an answer, an achievement, an item, two follows, and what asked for the erasure.
-        assert_eq!(told["commands"], 8, "{told}");
+        assert_eq!(told["commands"], 9, "{told}");
         assert!(canaries.iter().flat_map(Canary::texts).all(|text| !told.to_string().contains(text)));
     }
     assert_eq!(search(&world.folder(), &needles), BTreeSet::new());

@@ -136,7 +136,7 @@ fn filter(value: &Value, declared: &[Declared]) -> Result<Vec<(By, Vec<String>)>
 
 fn by(field: &str, name: &str, declared: &[Declared]) -> Result<By, QueryError> {
     By::from_label(name, declared).ok_or_else(|| {
-        let mut known = "one of event, country, source, platform, version, level, variant, vars".to_owned();
+        let mut known = "one of event, country, source, platform, version, level, variant, vars, measure".to_owned();
         declared.iter().for_each(|declared| known.extend([", ", &declared.name]));
         wrong(field, &known)
     })
@@ -216,9 +216,9 @@ mod tests {
         assert_eq!(super::from_pairs(pairs, &declared), Ok(query));
         check(
             from_json(body, &[]),
-            "by: has to be one of event, country, source, platform, version, level, variant, vars",
+            "by: has to be one of event, country, source, platform, version, level, variant, vars, measure",
         );
-        check(from_json(br#"{"by": ["hat"]}"#, &declared), "level, variant, vars, weapon");
+        check(from_json(br#"{"by": ["hat"]}"#, &declared), "level, variant, vars, measure, weapon");
     }
 
     const WHOLE: &str = r#"{"metric": "plays", "measure": "count", "from": "2026-11-19T00:00:00Z",

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{ask, code, world};
+use super::{ask, code, put, world};
 use crate::client::Request;
 use crate::world::World;
 
@@ -157,6 +157,12 @@ fn a_score_that_cannot_be_saved_says_why() {
     assert_eq!(save(&world, json!({"perpage": 0})), (true, 0), "what is not listed does not matter");
     assert_eq!(code(&ask(&world, "leaderboards", "list", json!({"table": "x", "mode": "best"}))), (false, 4));
     assert_eq!(code(&ask(&world, "leaderboards", "list", json!({}))), (false, 207));
+    put(&world, "/v1/boards/servers", json!({"mode": "server"}));
+    assert_eq!(save(&world, json!({"table": "servers"})), (false, 202));
+    put(&world, "/v1/boards/sessions", json!({"mode": "session"}));
+    assert_eq!(save(&world, json!({"table": "sessions"})), (false, 202));
+    put(&world, "/v1/players/cheat/ban", json!({"reason": "forged"}));
+    assert_eq!(save(&world, json!({"playerid": "cheat"})), (false, 208));
 }
 
 #[test]

@@ -3,17 +3,20 @@
 use jiff::ToSpan;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use model::query::{Measure, MetricQuery, Query, Step, run};
+use model::query::{By, Measure, MetricQuery, Query, Step, run};
 use serde::Deserialize;
-use serde_json::Map;
+use serde_json::{Map, Value, json};
 
 use super::asked::{Answered, Asked};
 use super::code::{Code, Reply};
 use super::words;
+use crate::line::measure;
 
 /// Start and end, milliseconds since 1970.
 type Window = (i64, i64);
 
+/// Different measures, levels and values of one answer.
+const VALUES_MAX: usize = 1_000;
 /// Before the first of these games was made.
 const FIRST_YEAR: i16 = 2000;
 
@@ -25,6 +28,8 @@ pub(super) struct Totals {
     _kind: Option<String>,
     /// Which metric of the game's own.
     metric: Option<String>,
+    /// Of which level.
+    level: Option<String>,
     /// 0 in each of these: not that fine.
     #[serde(default)]
     day: i8,
@@ -49,14 +54,69 @@ pub(super) async fn answer(asked: &Asked<'_>, action: &str, totals: Totals) -> A
             let metric = metric.ok_or_else(|| invalid("`metric` is missing"))?;
             asked.total(&metric, None, window).await?
         }
+        "levelcountermetric" => {
+            let measure = measure_of(&totals)?;
+            asked.measured(&measure, Measure::Count, window).await?.unwrap_or(0.0)
+        }
+        "levelaveragemetric" => return asked.average(&measure_of(&totals)?, window).await,
+        "levelrangedmetric" => return asked.ranged(&measure_of(&totals)?, window).await,
         _ => return Err(invalid(&format!("there is no `data.{action}`"))),
     };
-    let mut body = Map::new();
-    body.insert("value".into(), words::number(value));
-    Ok(Reply::ok(body))
+    Ok(Reply::ok(valued(words::number(value))))
+}
+
+fn valued(value: Value) -> Map<String, Value> {
+    Map::from_iter([("value".to_owned(), value)])
+}
+
+/// The measure of a level as the line stamps it.
+fn measure_of(totals: &Totals) -> Result<String, Reply> {
+    let given = |text: &Option<String>, name: &str| {
+        let text = text.clone().filter(|text| !text.is_empty());
+        text.ok_or_else(|| invalid(&format!("`{name}` is missing")))
+    };
+    Ok(measure(&given(&totals.metric, "metric")?, &given(&totals.level, "level")?))
 }
 
 impl Asked<'_> {
+    /// `{min, max, average, total}` of a measure.
+    async fn average(&self, measure: &str, window: Window) -> Answered {
+        let mut body = Map::new();
+        let measures = [
+            ("min", Measure::Min),
+            ("max", Measure::Max),
+            ("average", Measure::Avg),
+            ("total", Measure::Sum),
+        ];
+        for (name, of) in measures {
+            let value = self.measured(measure, of, window).await?.unwrap_or(0.0);
+            body.insert(name.to_owned(), words::number(value));
+        }
+        Ok(Reply::ok(body))
+    }
+
+    /// How often each value of a ranged measure came, in the order of the values.
+    async fn ranged(&self, measure: &str, window: Window) -> Answered {
+        let (by, prefix) = (by_measure(), format!("{measure}="));
+        let query = Query { by: vec![by], top: Some(VALUES_MAX), ..of_measures(Measure::Count, window) };
+        let answer = self.ask(query).await?;
+        let rows = answer.series.iter().filter_map(|series| {
+            let value: f64 = series.key.first()?.1.strip_prefix(&prefix)?.parse().ok()?;
+            Some((value, series.total.unwrap_or(0.0)))
+        });
+        let mut rows: Vec<(f64, f64)> = rows.collect();
+        rows.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let row =
+            |(value, count)| json!({ "trackvalue": words::number(value), "value": words::number(count) });
+        Ok(Reply::ok(valued(rows.into_iter().map(row).collect())))
+    }
+
+    async fn measured(&self, measure: &str, of: Measure, window: Window) -> Result<Option<f64>, Reply> {
+        let filter = vec![(by_measure(), vec![measure.to_owned()])];
+        let answer = self.ask(Query { filter, ..of_measures(of, window) }).await?;
+        Ok(answer.series.first().and_then(|series| series.total))
+    }
+
     /// Seconds of play: what sessions of players came to, and what the heartbeats of the old SDKs prove.
     async fn play_time_s(&self, window: Window) -> Result<f64, Reply> {
         let sessions = self.total("play_time_s", None, window).await?;
@@ -64,9 +124,8 @@ impl Asked<'_> {
         Ok(sessions + first + self.total("$ping", Some(Measure::Sum), window).await?)
     }
 
-    /// One number over a window. It includes everything that was acknowledged before.
+    /// One number over a window.
     async fn total(&self, metric: &str, measure: Option<Measure>, window: Window) -> Result<f64, Reply> {
-        let shared = &self.local.shared;
         let metric = MetricQuery { as_name: None, metric: metric.to_owned(), measure };
         let query = Query {
             metrics: vec![metric],
@@ -75,14 +134,35 @@ impl Asked<'_> {
             step: Some(Step::All),
             ..Query::default()
         };
+        let answer = self.ask(query).await?;
+        Ok(answer.series.first().and_then(|series| series.total).unwrap_or(0.0))
+    }
+
+    /// Asks. The answer includes everything that was acknowledged before.
+    async fn ask(&self, query: Query) -> Result<model::query::Answer, Reply> {
+        let shared = &self.local.shared;
         let acknowledged = shared.log.durable_until();
         let plan = query.plan(self.received_ms, &self.access.game.tz);
         let plan = plan.map_err(|error| invalid(&error.to_string()))?;
         shared.views.caught_up(acknowledged).await;
         let links = shared.views.identities.game(self.access.game.number);
         let answer = run(&plan, self.access.game.number, &*shared.views.counters, links.as_deref());
-        let answer = answer.map_err(|failure| Reply::fails_because(Code::General, &failure.to_string()))?;
-        Ok(answer.series.first().and_then(|series| series.total).unwrap_or(0.0))
+        answer.map_err(|failure| Reply::fails_because(Code::General, &failure.to_string()))
+    }
+}
+
+fn by_measure() -> By {
+    By::from_label("measure", &[]).expect("every game has this dimension")
+}
+
+fn of_measures(measure: Measure, window: Window) -> Query {
+    let metric = MetricQuery { as_name: None, metric: "$level_metric".to_owned(), measure: Some(measure) };
+    Query {
+        metrics: vec![metric],
+        from_ms: Some(window.0),
+        until_ms: Some(window.1),
+        step: Some(Step::All),
+        ..Query::default()
     }
 }
 
@@ -110,7 +190,7 @@ mod tests {
 
     #[track_caller]
     fn check(day: i8, month: i8, year: i16, expected: Option<(&str, &str)>) {
-        let totals = Totals { _kind: None, metric: None, day, month, year };
+        let totals = Totals { _kind: None, metric: None, level: None, day, month, year };
         let text = |ms: i64| crate::time::rfc3339(ms);
         let window = window(&totals, "Europe/Paris").map(|(from, until)| (text(from), text(until)));
         assert_eq!(window, expected.map(|(from, until)| (from.to_owned(), until.to_owned())));
