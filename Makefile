@@ -74,6 +74,7 @@ test-web: tools sdk letters | $(BINARY)
 	scripts/with-server $(BINARY) -- npm --prefix web run e2e
 	scripts/with-server $(BINARY) -- npm --prefix sdk/js run e2e
 	scripts/with-server $(BINARY) -- npm --prefix examples/letters run e2e
+	node --test compat/playtomic/
 
 tools: ## Install Debian packages that the tests use, where they are missing.
 	@scripts/tools
