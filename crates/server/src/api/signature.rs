@@ -115,6 +115,33 @@ mod tests {
         check(b"Jefe", b"what do ya want for nothing?", second);
     }
 
+    /// The vectors of Project Wycheproof, where they are there: valid and modified ones, and tags that were cut short.
+    #[test]
+    fn the_published_vectors_are_told_apart() {
+        let suites = std::env::var_os("PLAYMETER_SUITES").map_or_else(
+            || std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/suites"),
+            std::path::PathBuf::from,
+        );
+        let path = suites.join("hmac/testvectors_v1/hmac_sha256_test.json");
+        let Ok(text) = std::fs::read_to_string(path) else {
+            eprintln!("SKIPPED: the vectors are not there");
+            return;
+        };
+        let vectors: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
+        let mut seen = 0;
+        for group in vectors["testGroups"].as_array().expect("groups") {
+            let is_whole = group["tagSize"] == 256;
+            for vector in group["tests"].as_array().expect("tests") {
+                let bytes =
+                    |name: &str| unhex(vector[name].as_str().expect("hexadecimal")).expect("hexadecimal");
+                let expected = is_whole && vector["result"] == "valid";
+                assert_eq!(verify(&bytes("key"), &bytes("msg"), &bytes("tag")), expected, "{vector}");
+                seen += 1;
+            }
+        }
+        assert_eq!(Some(seen), vectors["numberOfTests"].as_u64());
+    }
+
     #[test]
     fn only_lower_case_hexadecimal_is_read() {
         assert_eq!(unhex("00ff1a"), Some(vec![0, 255, 26]));
