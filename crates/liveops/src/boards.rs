@@ -12,6 +12,7 @@ mod config;
 mod decimal;
 mod held;
 mod list;
+mod lookup;
 mod memory;
 mod pages;
 mod places;

@@ -274,6 +274,7 @@ impl Board {
         self.hidden.remove(&player);
         self.roster.erase(player);
         self.stored.players.change(player);
+        self.stored.erased.change(player);
     }
 
     /// Whether the run that was queued is still there: the number of one that is gone may be another's.

@@ -1,5 +1,8 @@
 //! Memory that is read here and there.
 
+/// Bytes of a cache line.
+pub const LINE: usize = 64;
+
 /// Asks for the cache line of a value that will be read soon.
 #[inline]
 pub fn prefetch<T>(value: &T) {

@@ -57,6 +57,8 @@ struct Written {
     records: u16,
     turn: u32,
     page: u32,
+    /// The rows that they hold, in order.
+    rows: Vec<u32>,
 }
 
 /// Where the records of a table are: a prefix for pages and one for changes.
@@ -69,6 +71,26 @@ pub struct Prefixes {
 }
 
 impl Pages {
+    /// Rewrites everything that holds a row, so that what it was is in no record any more.
+    pub fn forget(
+        &mut self,
+        row: u32,
+        rows: &impl Rows,
+        checkpoint: u32,
+        prefixes: Prefixes,
+        changes: &mut Changes<'_>,
+    ) {
+        let holds = |it: &Written| it.rows.binary_search(&row).is_ok();
+        let (gone, kept): (Vec<Written>, _) = self.changes.drain(..).partition(holds);
+        self.changes = kept.into();
+        let mut pages: Vec<u32> = gone.iter().flat_map(|it| &it.rows).map(|row| row / ROWS).collect();
+        pages.push(row / ROWS);
+        pages.sort_unstable();
+        pages.dedup();
+        pages.iter().for_each(|page| write_page(*page, rows, checkpoint, prefixes, changes));
+        gone.iter().for_each(|it| it.remove(prefixes, changes));
+    }
+
     /// Puts the rows that changed.
     pub fn write(
         &mut self,
@@ -120,7 +142,8 @@ impl Pages {
                 records += 1;
             }
         }
-        self.changes.push_back(Written { checkpoint, records, turn: self.turn, page: self.next });
+        let (turn, page, rows) = (self.turn, self.next, changed.to_vec());
+        self.changes.push_back(Written { checkpoint, records, turn, page, rows });
     }
 
     fn write_in_turn(
@@ -170,19 +193,21 @@ impl Pages {
     pub fn read_changes(&mut self, key: &[u8], bytes: &[u8], rows: &mut impl Read) -> Result<(), Damaged> {
         let mut rest = bytes;
         let [checkpoint, turn, page] = [take_u32(&mut rest)?, take_u32(&mut rest)?, take_u32(&mut rest)?];
+        let record = key.last_chunk::<2>().map_or(0, |bytes| u16::from_be_bytes(*bytes));
+        if self.changes.back().is_none_or(|last| last.checkpoint != checkpoint) {
+            self.changes.push_back(Written { checkpoint, records: 0, turn, page, rows: Vec::new() });
+        }
+        let written = self.changes.back_mut().expect("it was just put");
+        written.records = record + 1;
         while !rest.is_empty() {
             let row = take_u32(&mut rest)?;
+            written.rows.push(row);
             let known = self.read.get((row / ROWS) as usize).copied();
             if known.is_some_and(|known| known >= checkpoint) {
                 skip(rows, &mut rest)?;
             } else {
                 rows.read(row, &mut rest)?;
             }
-        }
-        let record = key.last_chunk::<2>().map_or(0, |bytes| u16::from_be_bytes(*bytes));
-        match self.changes.back_mut().filter(|last| last.checkpoint == checkpoint) {
-            Some(last) => last.records = record + 1,
-            None => self.changes.push_back(Written { checkpoint, records: record + 1, turn, page }),
         }
         Ok(())
     }
@@ -192,6 +217,12 @@ impl Pages {
         self.read = Vec::new();
         // Pages that were written after the last changes are written once more, no harm done.
         (self.turn, self.next) = self.changes.back().map_or((0, 0), |last| (last.turn, last.page));
+    }
+}
+
+impl Written {
+    fn remove(&self, prefixes: Prefixes, changes: &mut Changes<'_>) {
+        (0..self.records).for_each(|record| changes.remove(&changes_key(prefixes, self.checkpoint, record)));
     }
 }
 
@@ -292,6 +323,12 @@ mod tests {
             changed.retain(|row| (*row as usize) < rows.len());
             changed.iter().for_each(|row| rows[*row as usize] = random(256) as u8);
             let mut writes: Vec<Write> = Vec::new();
+            if random(20) == 0 && !rows.is_empty() {
+                let row = random(rows.len() as u64) as u32;
+                rows[row as usize] = 0;
+                changed.push(row);
+                pages.forget(row, &rows, checkpoint, PREFIXES, &mut Changes::new(0, 0, &mut writes));
+            }
             pages.write(changed, &rows, checkpoint, PREFIXES, &mut Changes::new(0, 0, &mut writes));
             for Write { key, value } in writes {
                 match value {

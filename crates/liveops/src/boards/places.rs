@@ -17,6 +17,13 @@ pub struct Place {
     pub run: u32,
 }
 
+impl Place {
+    /// Whether it is in the same list.
+    fn is_beside(&self, other: &Place) -> bool {
+        (self.list, self.instance) == (other.list, other.instance)
+    }
+}
+
 /// All places of a player.
 pub type Places = Vec<Place>;
 
@@ -37,6 +44,11 @@ impl Board {
 
     pub(super) fn replace(&mut self) {
         let (before, after) = (std::mem::take(&mut self.before), std::mem::take(&mut self.after));
+        for (old, new) in before.iter().zip(&after).filter(|(old, new)| old != new && old.is_beside(new)) {
+            if let Some(tree) = self.trees.get(&(old.list, old.instance)) {
+                tree.warm(&self.runs.key(old.run), &self.runs.key(new.run), &self.runs);
+            }
+        }
         for place in before.iter().filter(|place| !after.contains(place)) {
             self.take_out(*place, &self.runs.key(place.run));
         }

@@ -2,15 +2,18 @@
 
 use std::hash::BuildHasher;
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::DefaultHashBuilder;
 
 use super::chunked::Chunked;
+use super::lookup::Lookup;
 use super::memory;
 
 /// Players whose ids and names lie together. One has to be passed over to get to the next, so not too many.
 const PER_PAGE: usize = 16;
+/// Lines of memory in which most pages lie.
+const PAGE_LINES: usize = 6;
 /// Beyond it there are many tables, which then grow one after the other and none for long.
-const ONE_TABLE_MAX: usize = 1 << 15;
+const ONE_TABLE_MAX: u32 = 1 << 15;
 const TABLES: usize = 64;
 
 /// Bytes that a page may have: 16 players of 128 and 64 bytes fit. A page begins at a multiple of four.
@@ -28,7 +31,7 @@ pub struct Roster {
     last: Vec<u8>,
     len: u32,
     erased: Vec<u32>,
-    tables: Vec<HashTable<u32>>,
+    tables: Vec<Lookup>,
     hasher: DefaultHashBuilder,
 }
 
@@ -58,7 +61,7 @@ impl Roster {
     pub fn find(&self, id: &str) -> Option<u32> {
         let hash = self.hasher.hash_one(id);
         let table = self.tables.get(self.table_of(hash))?;
-        table.find(hash, |number| self.id_bytes(*number) == id.as_bytes()).copied()
+        table.find(hash, |number| self.id_bytes(number) == id.as_bytes())
     }
 
     /// A number for a player who is not known yet.
@@ -83,10 +86,11 @@ impl Roster {
 
     /// Forgets a player.
     pub fn erase(&mut self, number: u32) {
-        let hash = self.hasher.hash_one(self.get(number).id);
-        let table = self.table_of(hash);
-        let found = self.tables[table].find_entry(hash, |it| *it == number);
-        found.map(|entry| entry.remove()).expect("a known player is in its table");
+        let hash = self.hash(number);
+        let at = self.table_of(hash);
+        let mut table = std::mem::take(&mut self.tables[at]);
+        table.remove(hash, number, |other| self.hash(other));
+        self.tables[at] = table;
         self.place(number, "", "");
         self.erased.push(number);
     }
@@ -109,6 +113,8 @@ impl Roster {
     #[inline]
     fn entry(&self, number: u32) -> &[u8] {
         let mut rest = self.page(number as usize / PER_PAGE);
+        // An entry's place is known when those before it were read: all lines of the page are asked for at once.
+        rest.iter().step_by(memory::LINE).take(PAGE_LINES).for_each(memory::prefetch);
         for _ in 0..number as usize % PER_PAGE {
             rest = &rest[bytes_of(rest)..];
         }
@@ -183,14 +189,10 @@ impl Roster {
 
     /// Makes lookups by id from what was placed.
     pub fn enter_all(&mut self) {
-        self.tables = tables_for(self.len as usize);
+        self.tables = Self::tables_for(self.len);
         self.erased.clear();
-        let each = self.len as usize / self.tables.len();
-        for at in 0..self.tables.len() {
-            self.tables[at].reserve(each + each / 50, |_| 0);
-        }
         for number in 0..self.len {
-            if self.get(number).id.is_empty() {
+            if self.id_bytes(number).is_empty() {
                 self.erased.push(number);
             } else {
                 self.enter(number);
@@ -199,15 +201,29 @@ impl Roster {
     }
 
     fn enter(&mut self, number: u32) {
-        if self.tables.len() <= 1 && self.len as usize >= ONE_TABLE_MAX || self.tables.is_empty() {
-            let before = std::mem::replace(&mut self.tables, tables_for(self.len as usize));
-            before.into_iter().flatten().for_each(|number| self.enter(number));
+        if self.tables.is_empty() || self.tables.len() == 1 && self.len > ONE_TABLE_MAX {
+            let before = std::mem::replace(&mut self.tables, Self::tables_for(self.len));
+            before.iter().flat_map(Lookup::numbers).for_each(|number| self.enter(number));
         }
         let hash = self.hash(number);
         let at = self.table_of(hash);
-        let mut tables = std::mem::take(&mut self.tables);
-        tables[at].insert_unique(hash, number, |number| self.hash(*number));
-        self.tables = tables;
+        if !self.tables[at].has_room(number) {
+            self.tables[at] = self.grown(&self.tables[at]);
+        }
+        self.tables[at].put(hash, number);
+    }
+
+    /// Empty tables with room for some more than these players.
+    fn tables_for(players: u32) -> Vec<Lookup> {
+        let count = if players <= ONE_TABLE_MAX { 1 } else { TABLES };
+        let each = players as usize / count;
+        (0..count).map(|_| Lookup::with_room(each + each / 50, players.saturating_mul(2))).collect()
+    }
+
+    fn grown(&self, table: &Lookup) -> Lookup {
+        let mut grown = Lookup::with_room(table.len() + table.len() / 4 + 1, self.len.saturating_mul(2));
+        table.numbers().for_each(|number| grown.put(self.hash(number), number));
+        grown
     }
 
     fn hash(&self, number: u32) -> u64 {
@@ -217,13 +233,13 @@ impl Roster {
 
     /// Tables use the highest and the lowest bits themselves.
     fn table_of(&self, hash: u64) -> usize {
-        (hash >> 40) as usize & self.tables.len().saturating_sub(1)
+        (hash >> 32) as usize & self.tables.len().saturating_sub(1)
     }
 
     /// Bytes of memory: of ids and names, and of the lookup.
     pub fn bytes(&self) -> (usize, usize) {
         let texts = self.texts.bytes() + self.starts.len() * size_of::<u32>();
-        (texts, self.tables.iter().map(HashTable::allocation_size).sum())
+        (texts, self.tables.iter().map(Lookup::bytes).sum())
     }
 }
 
@@ -231,11 +247,6 @@ fn push_entry(page: &mut Vec<u8>, id: &str, name: &str) {
     page.extend_from_slice(&[id.len() as u8, name.len() as u8]);
     page.extend_from_slice(id.as_bytes());
     page.extend_from_slice(name.as_bytes());
-}
-
-fn tables_for(players: usize) -> Vec<HashTable<u32>> {
-    let count = if players < ONE_TABLE_MAX { 1 } else { TABLES };
-    (0..count).map(|_| HashTable::new()).collect()
 }
 
 #[inline]

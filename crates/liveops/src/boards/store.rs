@@ -47,6 +47,8 @@ pub struct Stored {
     is_meta_changed: bool,
     /// Players whose id or name changed.
     pub players: Numbers,
+    /// Players of whom nothing may stay.
+    pub erased: Numbers,
     /// Scores that wait or wait no longer.
     pub held: Vec<u64>,
     player_pages: Pages,
@@ -72,6 +74,7 @@ impl Stored {
             checkpoint: 0,
             is_meta_changed: true,
             players: Numbers::default(),
+            erased: Numbers::default(),
             held: Vec::new(),
             player_pages: Pages::default(),
             run_pages: Pages::default(),
@@ -118,6 +121,9 @@ impl Board {
         self.write_records(changes);
         let Stored { checkpoint, .. } = self.stored;
         let prefixes = self.stored.prefixes(PLAYERS, PLAYERS_CHANGED);
+        for player in std::mem::take(&mut self.stored.erased.0) {
+            self.stored.player_pages.forget(player, &self.roster, checkpoint, prefixes, changes);
+        }
         self.stored.player_pages.write(players, &self.roster, checkpoint, prefixes, changes);
         let prefixes = self.stored.prefixes(RUNS, RUNS_CHANGED);
         self.stored.run_pages.write(runs, &self.runs, checkpoint, prefixes, changes);

@@ -10,6 +10,7 @@
 use std::ops::Range;
 
 use super::chunked::Chunked;
+use super::memory;
 
 /// What rows are ordered by, smallest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,6 +35,8 @@ pub trait Keys {
 /// With its length four cache lines.
 const LEAF: usize = 63;
 const INNER: usize = 32;
+/// Within a leaf, so many rows are passed over at a time.
+const STEP: usize = 8;
 /// A node below it is joined with a neighbour, when both fit well into one.
 const FEW: usize = 4;
 
@@ -194,6 +197,21 @@ impl Tree {
         }
         let (leaf, before) = self.leaf_of(key);
         Some(before + self.leaves[leaf].place_of(row)?)
+    }
+
+    /// Reads the ways to two keys at once, so that what is done with them next finds these in the caches.
+    #[inline]
+    pub fn warm(&self, old: &Key, new: &Key, keys: &impl Keys) {
+        if self.leaves.is_empty() {
+            return;
+        }
+        let (mut old_node, mut new_node) = (self.root, self.root);
+        for _ in 0..self.height {
+            let (left, right) = (&self.inners[old_node], &self.inners[new_node]);
+            (old_node, new_node) = (left.children[left.child_of(old)], right.children[right.child_of(new)]);
+        }
+        self.leaves[old_node].prefetch();
+        self.leaves[new_node].rows().iter().skip(STEP - 1).step_by(STEP).for_each(|row| keys.prefetch(*row));
     }
 
     /// How many rows have a smaller key.
@@ -394,6 +412,10 @@ impl Leaf {
         &self.rows[..self.len as usize]
     }
 
+    fn prefetch(&self) {
+        self.rows.iter().step_by(memory::LINE / size_of::<u32>()).for_each(memory::prefetch);
+    }
+
     /// Where a row is. All of the leaf is looked at, which needs no guess.
     #[inline]
     fn place_of(&self, row: u32) -> Option<usize> {
@@ -404,7 +426,6 @@ impl Leaf {
     /// How many rows have a smaller key. Two rounds of reads that do not wait for each other.
     #[inline]
     fn place(&self, key: &Key, keys: &impl Keys) -> usize {
-        const STEP: usize = 8;
         let rows = self.rows();
         let last = |step: &[u32]| step[STEP - 1];
         rows.chunks_exact(STEP).for_each(|step| keys.prefetch(last(step)));

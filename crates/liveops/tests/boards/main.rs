@@ -82,3 +82,23 @@ fn boards_answer_as_a_naive_model_does_from_other_beginnings() {
 fn boards_answer_as_a_naive_model_does_for_long() {
     (100..150).for_each(|seed| check(seed, 2 * STEPS));
 }
+
+#[test]
+fn nothing_of_an_erased_player_is_in_any_record() {
+    let (mut world, mut random) = (World::new(), Random(7));
+    let mut model = Model::new(0, Shape { keep: Keep::Best, ascending: false, decimals: 0 });
+    model.define(&mut world, START_MS);
+    for step in 0..2_000 {
+        model.submit(&mut world, &mut random, START_MS + step, "erasure");
+        if step % 50 == 0 {
+            world.checkpoint();
+        }
+        if step == 1_000 {
+            world.restart();
+        }
+    }
+    assert!(world.mentions("player-7"));
+    world.erase("player-7");
+    assert!(!world.mentions("player-7"), "it is in no record");
+    assert!(world.mentions("player-8"));
+}

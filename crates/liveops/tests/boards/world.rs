@@ -10,6 +10,8 @@ use playmeter_liveops::{Answer, By, Caller, Command, CommandRef, LiveOps, Refusa
 
 /// The game of the tests.
 const GAME: u32 = 7;
+/// The number of the subject in the keys of records, after the game.
+const BOARDS: u8 = 2;
 pub const TZ: &str = "Europe/Berlin";
 
 #[derive(Clone, Default)]
@@ -96,6 +98,13 @@ impl World {
             }
         }
         self.log.clear();
+    }
+
+    /// Whether a text is in any record of boards. Other subjects have records of their own, and erase them themselves.
+    pub fn mentions(&self, text: &str) -> bool {
+        let is_in = |bytes: &[u8]| bytes.windows(text.len()).any(|part| part == text.as_bytes());
+        let mut boards = self.store.0.iter().filter(|(key, _)| key[4] == BOARDS);
+        boards.any(|(key, value)| is_in(key) || is_in(value))
     }
 
     /// Starts again from the last checkpoint and the log after it: every answer is given once more, and is the same.
