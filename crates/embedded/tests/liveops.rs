@@ -1,0 +1,197 @@
+//! Live-ops on both engines: the same script of commands gets the same answers, wherever checkpoints and crashes fall.
+
+use std::sync::Arc;
+
+use liveops::{By, Caller, Command, CommandRef, LiveOps, encode};
+use model::deltas::Deltas;
+use model::ports::counters::{Counters as Port, Kept};
+use model::ports::records::Records;
+use playmeter_embedded::counters::{Counters, Store, StoreOptions};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use testkit::counters::{Disk, MemoryCounters};
+
+const GAME: u32 = 1;
+const NOW: i64 = 1_800_000_000_000;
+const COMMANDS: usize = 3_000;
+
+/// One engine with live-ops on it, and the log that both are derived from.
+struct World<'a> {
+    open: &'a dyn Fn() -> Arc<dyn Port>,
+    counters: Option<Arc<dyn Port>>,
+    liveops: Option<LiveOps>,
+}
+
+impl<'a> World<'a> {
+    fn new(open: &'a dyn Fn() -> Arc<dyn Port>) -> World<'a> {
+        let mut world = World { open, counters: None, liveops: None };
+        world.open_again();
+        world
+    }
+
+    fn open_again(&mut self) {
+        (self.liveops, self.counters) = (None, None);
+        let counters = (self.open)();
+        self.liveops = Some(LiveOps::open(Arc::clone(&counters) as Arc<dyn Records>).expect("records"));
+        self.counters = Some(counters);
+    }
+
+    fn apply(&self, offset: usize, entry: &[u8]) -> String {
+        let (liveops, counters) =
+            (self.liveops.as_ref().expect("open"), self.counters.as_ref().expect("open"));
+        let applied = liveops.apply(offset as u64, entry).expect("a command");
+        let range = offset as u64..offset as u64 + 1;
+        counters.apply(range, &Deltas::default()).expect("the disk is well");
+        // Watchers are told in no order.
+        let mut touched: Vec<String> = applied.touched.iter().map(|touched| format!("{touched:?}")).collect();
+        touched.sort_unstable();
+        format!("{:?} {touched:?}", applied.outcome)
+    }
+
+    fn checkpoint(&self) {
+        let records = self.liveops.as_ref().expect("open").changes();
+        let counters = self.counters.as_ref().expect("open");
+        let mut checkpoint = counters.freeze(Kept { states: Vec::new(), records });
+        checkpoint.commit().expect("the disk is well");
+    }
+
+    /// A crash and a start: what was durable is read, the rest of the log is applied again.
+    fn crash(&mut self, log: &[Vec<u8>]) {
+        self.open_again();
+        let from = self.counters.as_ref().expect("open").durable_until() as usize;
+        for (offset, entry) in log.iter().enumerate().skip(from) {
+            self.apply(offset, entry);
+        }
+    }
+}
+
+/// All answers, with a checkpoint and a crash every so many commands.
+fn answers(
+    open: &dyn Fn() -> Arc<dyn Port>,
+    log: &[Vec<u8>],
+    checkpoint: usize,
+    crash: usize,
+) -> Vec<String> {
+    let mut world = World::new(open);
+    let mut answers = Vec::new();
+    for (offset, entry) in log.iter().enumerate() {
+        answers.push(world.apply(offset, entry));
+        if (offset + 1).is_multiple_of(checkpoint) {
+            world.checkpoint();
+        }
+        if (offset + 1).is_multiple_of(crash) {
+            world.crash(&log[..=offset]);
+        }
+    }
+    let game = world.liveops.as_ref().expect("open").game(GAME);
+    let game = game.read();
+    answers.push(game.vars.json(&liveops::vars::Who::default(), NOW));
+    for table in 0..3 {
+        let query = liveops::boards::Query { per_page: 100, ..Default::default() };
+        let page = game.boards.page(&format!("t{table}"), liveops::boards::Asks::All, &query, NOW + 1);
+        answers.push(format!("{page:?}"));
+    }
+    for player in 0..12 {
+        let player = format!("p{player}");
+        let page = game.feed.page(&player, liveops::feed::Mode::Latest, 50, None).expect("the disk is well");
+        answers.push(serde_json::to_string(&page).expect("it is JSON"));
+        answers.push(game.levels.export_player(&player).expect("the disk is well").to_string());
+        answers.push(game.surveys.export_player(&player).to_string());
+    }
+    answers
+}
+
+/// The next of a sequence that looks random and is always the same.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+}
+
+fn command(dice: &mut Dice, at: usize, saved: &mut Vec<String>) -> (Value, Vec<u8>) {
+    let (player, other) = (format!("p{}", dice.below(12)), format!("p{}", dice.below(12)));
+    let (number, table) = (dice.below(100), format!("t{}", dice.below(3)));
+    let level = saved.get(dice.below(40) as usize).cloned().unwrap_or_default();
+    let command = match dice.below(14) {
+        0 => {
+            json!({"vars": {"put": {"name": format!("v{}", dice.below(5)), "definition": {"value": number}}}})
+        }
+        1 => json!({"vars": {"delete": {"name": format!("v{}", dice.below(5))}}}),
+        2..=5 => {
+            json!({"boards": {"submit": {"table": table, "score": {"player": player, "score": number.to_string()}}}})
+        }
+        6 if number < 10 => json!({"boards": {"reset": {"table": table}}}),
+        6 => json!({"boards": {"ban": {"player": player}}}),
+        7 => json!({"boards": {"lift": {"player": player}}}),
+        8 => {
+            let packed = liveops::levels::Packed::new(&format!("data {number}"), None).expect("it is short");
+            let id = format!("level{at:07}");
+            saved.push(id.clone());
+            let save = json!({"levels": {"save": {
+                "id": id, "name": format!("castle {number}"), "player": player, "state": "published",
+                "data": packed.data,
+            }}});
+            return (save, packed.blob);
+        }
+        9 => json!({"levels": {"rate": {"id": level, "player": player, "rating": 1 + number % 10}}}),
+        10 => json!({"feed": {"follow": {"player": player, "other": other}}}),
+        11 => json!({"feed": {"post": {"player": player, "kind": "post", "text": format!("did {number}")}}}),
+        12 if number < 20 => {
+            json!({"feed": {"put_achievement": {"key": "first", "achievement": {"name": "First"}}}})
+        }
+        12 => json!({"feed": {"grant": {"key": "first", "player": player}}}),
+        _ if number < 30 => json!({"surveys": {"put": {"key": "mood", "definition": {
+            "title": "Mood", "questions": [{"key": "how", "kind": "scale", "text": "How?", "min": 1, "max": 5}],
+        }}}}),
+        _ => {
+            json!({"surveys": {"answer": {"key": "mood", "player": player, "answers": {"how": 1 + number % 5}}}})
+        }
+    };
+    (command, Vec::new())
+}
+
+fn script() -> Vec<Vec<u8>> {
+    let (mut dice, mut saved) = (Dice(7), Vec::new());
+    let entry = |at: usize| {
+        let (command, blob) = command(&mut dice, at, &mut saved);
+        let command: Command = serde_json::from_str(&command.to_string()).unwrap_or_else(|error| {
+            panic!("{error}: {command}");
+        });
+        encode(&CommandRef {
+            game: GAME,
+            received_ms: NOW - (COMMANDS - at) as i64 * 60_000,
+            by: By { caller: Caller::Server, signed: None },
+            tz: "Europe/Paris".to_owned(),
+            idempotency: None,
+            command,
+            blob: &blob,
+        })
+    };
+    (0..COMMANDS).map(entry).collect()
+}
+
+#[test]
+fn both_engines_give_the_same_answers_to_the_same_script() {
+    let log = script();
+    let folder = TempDir::new().expect("a folder");
+    let on_disk = || -> Arc<dyn Port> {
+        let store =
+            Store::open(&folder.path().join("views"), &StoreOptions::default()).expect("the store opens");
+        Arc::new(Counters::open(store).expect("the rollups open"))
+    };
+    let (disk, other_disk) = (Disk::default(), Disk::default());
+    let in_memory = || -> Arc<dyn Port> { Arc::new(MemoryCounters::open(&disk)) };
+    let undisturbed = || -> Arc<dyn Port> { Arc::new(MemoryCounters::open(&other_disk)) };
+    let expected = answers(&undisturbed, &log, usize::MAX, usize::MAX);
+    let taken = expected.iter().filter(|answer| answer.starts_with("Ok")).count();
+    assert!(taken > COMMANDS / 2, "most of the script is taken: {taken}");
+    for (index, (found, expected)) in answers(&in_memory, &log, 97, 211).iter().zip(&expected).enumerate() {
+        assert_eq!(found, expected, "in memory, {index}");
+    }
+    for (index, (found, expected)) in answers(&on_disk, &log, 61, 173).iter().zip(&expected).enumerate() {
+        assert_eq!(found, expected, "on disk, {index}");
+    }
+}
