@@ -39,8 +39,14 @@ pub async fn file(Path(path): Path<String>, headers: HeaderMap) -> Response {
     serve(&format!("assets/{path}"), &headers)
 }
 
-/// `GET /favicon.svg` and the like.
+/// The dashboard's pages beside `/`: the app finds its page by the address.
+const PAGES: [&str; 4] = ["vars", "boards", "levels", "api"];
+
+/// `GET /favicon.svg` and the like, and the dashboard's pages.
 pub async fn top(Path(path): Path<String>, headers: HeaderMap) -> Response {
+    if PAGES.contains(&path.as_str()) {
+        return index(headers).await;
+    }
     serve(&path, &headers)
 }
 
