@@ -11,15 +11,20 @@ export interface Game {
 export interface Me {
   role: string
   games: Game[]
+  /** Goes along with every write, to show that it comes from this page. */
+  csrf: string
 }
 
 /** The server answered, and the answer was no. */
 export class Problem extends Error {
   readonly status: number
+  /** What of the request is wrong, where it is one thing. */
+  readonly field: string | undefined
 
-  constructor(status: number, message: string) {
+  constructor(status: number, message: string, field?: string) {
     super(message)
     this.status = status
+    this.field = field
   }
 }
 
@@ -65,7 +70,13 @@ export function signInPath(pasted: string): string | undefined {
   return token && `/sign-in?token=${token}`
 }
 
-async function problem(answer: Response): Promise<Problem> {
-  const body = (await answer.json().catch(() => ({}))) as { title?: string; detail?: string }
-  return new Problem(answer.status, body.detail ?? body.title ?? `HTTP ${answer.status}`)
+/** What a problem document says (RFC 9457). */
+export async function problem(answer: Response): Promise<Problem> {
+  interface Told {
+    title?: string
+    detail?: string
+    field?: string
+  }
+  const told = (await answer.json().catch(() => ({}))) as Told
+  return new Problem(answer.status, told.detail ?? told.title ?? `HTTP ${answer.status}`, told.field)
 }
