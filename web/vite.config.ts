@@ -58,6 +58,6 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
   },
-  server: { proxy: { '/v1': SERVER, '/sign-in': SERVER } },
+  server: { proxy: { '/v1': SERVER, '/sign-in': SERVER, '/openapi.json': SERVER, '/play': SERVER } },
   test: { include: ['src/**/*.test.ts'] },
 })

@@ -9,8 +9,8 @@ import { KINDS, type Kind, type Message } from './protocol'
 
 export type Status = 'connecting' | 'live' | 'reconnecting'
 
-export interface WatchEvents {
-  message(kind: Kind, message: Message): void
+export interface WatchEvents<M = Message> {
+  message(kind: Kind, message: M): void
   status(status: Status): void
   /** The stream was refused. Answers whether the person is still signed in. */
   refused(): Promise<boolean>
@@ -27,9 +27,9 @@ const SILENCE_MS_MAX = 45_000
 const RETRY_MS_FIRST = 1_000
 const RETRY_MS_MAX = 30_000
 
-export class Watch {
+export class Watch<M = Message> {
   readonly #url: string
-  readonly #events: WatchEvents
+  readonly #events: WatchEvents<M>
   readonly #connect: (url: string) => Source
   #source: Source | undefined
   #retry: ReturnType<typeof setTimeout> | undefined
@@ -39,7 +39,7 @@ export class Watch {
 
   constructor(
     url: string,
-    events: WatchEvents,
+    events: WatchEvents<M>,
     connect: (url: string) => Source = (url) => new EventSource(url),
   ) {
     this.#url = url
@@ -74,7 +74,7 @@ export class Watch {
   #heard(kind: Kind, event: MessageEvent<string>): void {
     this.#listen()
     this.#retryMs = RETRY_MS_FIRST
-    this.#events.message(kind, JSON.parse(event.data) as Message)
+    this.#events.message(kind, JSON.parse(event.data) as M)
     this.#events.status('live')
   }
 
