@@ -1,28 +1,9 @@
-/**
- * The Live page in a real browser, against a running server.
- *
- * PLAYMETER_URL, PLAYMETER_SIGN_IN_URL and PLAYMETER_PUBLIC_KEY say which (they are in
- * `bootstrap.json`); without them the mock is started. PLAYMETER_SHOTS names a folder for pictures,
- * CHROMIUM the browser. `npm run build` comes first when the mock is used.
- */
+/** The Live page in a real browser; see `world.mjs` for which server. */
 import assert from 'node:assert/strict'
-import { mkdirSync, readFileSync } from 'node:fs'
-import { createRequire } from 'node:module'
-import { join } from 'node:path'
-import { after, before, test } from 'node:test'
-import { chromium } from 'playwright-core'
-import { PUBLIC_KEY, startMock } from '../mock/server.mjs'
+import { readFileSync } from 'node:fs'
+import { test } from 'node:test'
+import { isWholeAndReadable, nothingIsHardToRead, onPage, PHONE, shoot, until, useWorld, VIEWS, world } from './world.mjs'
 
-const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
-const SHOTS = process.env.PLAYMETER_SHOTS
-const DESKTOP = { width: 1440, height: 900 }
-const PHONE = { width: 390, height: 844 }
-const VIEWS = [
-  ['dark', 'desktop', DESKTOP],
-  ['light', 'desktop', DESKTOP],
-  ['dark', 'phone', PHONE],
-  ['light', 'phone', PHONE],
-]
 const CARDS = [
   'Players online',
   'Events per second',
@@ -36,29 +17,7 @@ const CARDS = [
 /** From the answer to the post until it is on the screen. */
 const SEEN_WITHIN_MS = 1_000
 
-let browser
-let server
-
-before(async () => {
-  server = await chooseServer()
-  browser = await chromium.launch({
-    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-    args: [
-      '--no-sandbox',
-      '--disable-gpu',
-      '--disable-quic',
-      '--no-first-run',
-      '--disable-background-networking',
-      '--disable-component-update',
-      '--disable-sync',
-    ],
-  })
-})
-
-after(async () => {
-  await browser?.close()
-  server?.close()
-})
+useWorld()
 
 for (const [theme, device, viewport] of VIEWS) {
   test(`the page is whole, readable and quiet on a ${theme} ${device}`, async () => {
@@ -66,9 +25,7 @@ for (const [theme, device, viewport] of VIEWS) {
       await post({ event: 'first_look', player: 'ann', value: 3 })
       await page.getByRole('cell', { name: 'first_look' }).first().waitFor()
       await allCardsAreVisible(page)
-      assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), viewport.width)
-      await shoot(page, `live-${theme}-${device}`)
-      await nothingIsHardToRead(page)
+      await isWholeAndReadable(page, `live-${theme}-${device}`)
     })
   })
 }
@@ -142,7 +99,7 @@ test('an event can be sent from the page', async () => {
   await onLivePage({}, async (page) => {
     const card = page.getByRole('heading', { name: /Send (an|your first) event/ })
     if (!(await card.isVisible())) await page.getByRole('button', { name: 'Send an event' }).click()
-    assert.match(await page.getByLabel('Command').innerText(), new RegExp(server.publicKey))
+    assert.match(await page.getByLabel('Command').innerText(), new RegExp(world.server.publicKey))
     await page.getByRole('button', { name: 'Send it from here' }).click()
     await page.getByText('Accepted. It is in the list').waitFor()
     await page.getByRole('row').filter({ hasText: 'hello' }).first().waitFor()
@@ -161,8 +118,8 @@ test('the theme is switched by keyboard and remembered', async () => {
 })
 
 test('who is not signed in is told where the link is', async () => {
-  const page = await browser.newPage({ viewport: PHONE })
-  await page.goto(server.url)
+  const page = await world.browser.newPage({ viewport: PHONE })
+  await page.goto(world.server.url)
   await page.getByRole('heading', { name: 'Sign in' }).waitFor()
   await nothingIsHardToRead(page)
   await shoot(page, 'sign-in')
@@ -172,18 +129,11 @@ test('who is not signed in is told where the link is', async () => {
   await page.close()
 })
 
-/** Opens the page signed in; whatever the browser complained of fails the test. */
-async function onLivePage({ theme = 'dark', viewport = DESKTOP }, check) {
-  const context = await browser.newContext({ viewport, colorScheme: theme, acceptDownloads: true })
-  const page = await context.newPage()
-  const complaints = []
-  page.on('pageerror', (error) => complaints.push(error.message))
-  page.on('console', (said) => said.type() === 'error' && complaints.push(said.text()))
-  await page.goto(server.signInUrl)
-  await page.getByText('Connected').waitFor()
-  await check(page)
-  await context.close()
-  assert.deepEqual(complaints, [])
+async function onLivePage(view, check) {
+  await onPage('/', view, async (page) => {
+    await page.getByText('Connected').waitFor()
+    await check(page)
+  })
 }
 
 async function allCardsAreVisible(page) {
@@ -198,23 +148,10 @@ async function allCardsAreVisible(page) {
   }
 }
 
-/** WCAG 2 A and AA, contrast among them, by axe. */
-async function nothingIsHardToRead(page) {
-  await page.emulateMedia({ reducedMotion: 'reduce' })
-  await page.evaluate(AXE)
-  const { violations } = await page.evaluate(() =>
-    globalThis.axe.run({ runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'] }),
-  )
-  const found = violations.flatMap(({ id, nodes }) =>
-    nodes.map(({ target, failureSummary }) => `${id} ${target}: ${failureSummary}`),
-  )
-  assert.deepEqual(found, [])
-}
-
 async function post(event) {
-  const answer = await fetch(`${server.url}/v1/events`, {
+  const answer = await fetch(`${world.server.url}/v1/events`, {
     method: 'POST',
-    headers: { Authorization: `Bearer ${server.publicKey}`, 'Content-Type': 'application/json' },
+    headers: { Authorization: `Bearer ${world.server.publicKey}`, 'Content-Type': 'application/json' },
     body: JSON.stringify(event),
   })
   assert.equal(answer.status, 202)
@@ -224,31 +161,4 @@ async function post(event) {
 async function numberOf(page, name) {
   const text = await page.locator(`[data-number="${name}"]`).innerText()
   return Number(text.replaceAll(',', ''))
-}
-
-/** Waits for what no single element shows. */
-async function until(page, holds, withinMs = 8_000) {
-  for (const end = Date.now() + withinMs; Date.now() < end; await page.waitForTimeout(100)) {
-    if (await holds()) return
-  }
-  assert.fail(`not within ${withinMs} ms: ${holds}`)
-}
-
-async function shoot(page, name) {
-  if (!SHOTS) return
-  mkdirSync(SHOTS, { recursive: true })
-  await page.evaluate(() => scrollTo(0, 0))
-  await page.screenshot({ path: join(SHOTS, `${name}.png`) })
-  await page.screenshot({ path: join(SHOTS, `${name}-whole.png`), fullPage: true })
-}
-
-async function chooseServer() {
-  const { PLAYMETER_URL, PLAYMETER_SIGN_IN_URL, PLAYMETER_PUBLIC_KEY } = process.env
-  if (!PLAYMETER_URL) return { publicKey: PUBLIC_KEY, ...(await startMock()) }
-  return {
-    url: PLAYMETER_URL.replace(/\/$/, ''),
-    signInUrl: PLAYMETER_SIGN_IN_URL,
-    publicKey: PLAYMETER_PUBLIC_KEY,
-    close() {},
-  }
 }

@@ -9,19 +9,27 @@ import { createServer } from 'node:http'
 import { extname, join, normalize } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { Game } from './game.mjs'
+import { follow, invented, routeOf } from './liveops.mjs'
+import { OPENAPI } from './openapi.mjs'
+import { Refused } from './refused.mjs'
 
 const DIST = fileURLToPath(new URL('../dist', import.meta.url))
 const TOKEN = 'mock-token'
 const COOKIE = 'playmeter=mock'
+const CSRF = 'mock-csrf'
 export const PUBLIC_KEY = 'pm_pk_mock0123456789'
+export const SECRET_KEY = 'pm_sk_mock0123456789'
+/** Addresses that are answered with the app, which finds its page by them. */
+const PAGES = ['/', '/vars', '/boards', '/levels', '/api']
 
 const CHANGES_EVERY_MS = 250
 const RANKINGS_EVERY = 4
 const HEARTBEAT_MS = 15_000
 
-const TYPES = { '.html': 'text/html; charset=utf-8', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml', '.woff2': 'font/woff2' }
+const TYPES = { '.html': 'text/html; charset=utf-8', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml', '.woff2': 'font/woff2', '.txt': 'text/plain; charset=utf-8' }
 const SECURITY = {
-  'Content-Security-Policy': "default-src 'self'; style-src 'self'; base-uri 'none'; frame-ancestors 'none'",
+  'Content-Security-Policy':
+    "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
   'X-Content-Type-Options': 'nosniff',
   'Referrer-Policy': 'same-origin',
 }
@@ -29,7 +37,9 @@ const SECURITY = {
 /** Starts it and gives `{url, signInUrl, close}`; port 0 takes a free one. */
 export async function startMock({ port = 0, rate = 14, empty = false } = {}) {
   const game = new Game({ rate: empty ? 0 : rate, empty })
+  const liveops = invented(empty)
   const watchers = new Set()
+  const followers = follow(liveops)
   let epoch = 1
   let tick = 0
   const timer = setInterval(() => {
@@ -39,13 +49,17 @@ export async function startMock({ port = 0, rate = 14, empty = false } = {}) {
     if (tick % RANKINGS_EVERY) return
     for (const message of game.rankings()) tell(watchers, 'reset', message, `${epoch}.${tick}`)
   }, CHANGES_EVERY_MS)
-  const heartbeat = setInterval(() => watchers.forEach((out) => out.write(': still here\n\n')), HEARTBEAT_MS)
+  const heartbeat = setInterval(() => [...watchers, ...followers.map.keys()].forEach((out) => out.write(': still here\n\n')), HEARTBEAT_MS)
 
   const server = createServer((request, response) => {
     for (const [name, value] of Object.entries(SECURITY)) response.setHeader(name, value)
     const url = new URL(request.url, 'http://mock')
-    const route = routes[`${request.method} ${url.pathname}`] ?? file
-    route({ request, response, url, game, watchers, id: `${epoch}.${tick}` })
+    const route = routes[`${request.method} ${url.pathname}`]
+    const all = { request, response, url, game, liveops, watchers, followers, id: `${epoch}.${tick}` }
+    if (route) return void route(all)
+    const answer = routeOf(liveops, request.method, url)
+    if (answer) void answerLiveops(all, answer)
+    else file(all)
   })
   await new Promise((done) => server.listen(port, '127.0.0.1', done))
   const url = `http://127.0.0.1:${server.address().port}`
@@ -74,24 +88,31 @@ const routes = {
   'GET /v1/me'({ request, response }) {
     if (!signedIn(request)) return problem(response, 401, 'Sign in first.')
     const games = [{ id: 'demo', name: 'Demo game', public_key: PUBLIC_KEY, tz: 'UTC' }]
-    json(response, 200, { signed_in: true, role: 'owner', games })
+    json(response, 200, { signed_in: true, role: 'owner', games, csrf: CSRF })
   },
 
-  'GET /v1/watch'({ request, response, game, watchers, id }) {
-    if (!signedIn(request)) return problem(response, 401, 'Sign in first.')
+  'GET /openapi.json'({ response }) {
+    json(response, 200, OPENAPI)
+  },
+
+  'GET /v1/watch'({ request, response, url, game, watchers, followers, id }) {
+    if (!mayAsk(request, url, false)) return problem(response, 401, 'Sign in first.')
+    const asked = Object.fromEntries(url.searchParams)
+    if (asked.vars || asked.board) return followers.add(response, asked)
     response.writeHead(200, { 'Content-Type': 'text/event-stream', 'Cache-Control': 'no-store' })
     for (const message of game.snapshots()) tell([response], 'snapshot', message, id)
     watchers.add(response)
     response.on('close', () => watchers.delete(response))
   },
 
-  async 'POST /v1/events'({ request, response, game }) {
-    if (request.headers.authorization !== `Bearer ${PUBLIC_KEY}`) return problem(response, 401, 'This key is not valid.')
+  async 'POST /v1/events'({ request, response, url, game, liveops }) {
+    if (!mayAsk(request, url, false)) return problem(response, 401, 'This key is not valid.')
     const body = await parsed(request)
     if (body === undefined) return problem(response, 400, 'The body is not JSON.')
     const events = Array.isArray(body) ? body : (body.events ?? [body])
     const receipt = { accepted: 0, duplicate: 0, late: 0, limited: 0, invalid: 0, results: [] }
     events.forEach((raw, i) => {
+      liveops.levels.event(raw)
       const { outcome, reason } = game.take({ ...raw, platform: raw.platform ?? 'server' }, Date.now(), undefined)
       receipt[outcome] += 1
       if (outcome !== 'accepted') receipt.results.push({ i, outcome, reason })
@@ -100,8 +121,31 @@ const routes = {
   },
 }
 
+async function answerLiveops({ request, response, url, liveops }, answer) {
+  const isWrite = request.method !== 'GET'
+  if (!mayAsk(request, url, isWrite)) return problem(response, signedIn(request) ? 403 : 401, 'Sign in, or send the token.')
+  try {
+    const body = isWrite ? await parsed(request) : undefined
+    const session = request.headers['x-playmeter-signature']?.split(';')[1]
+    const told = answer(session ? { ...body, session } : body)
+    response.setHeader('Playmeter-Vars-Version', String(liveops.vars.version))
+    if (told === undefined) response.writeHead(204).end()
+    else json(response, 200, told)
+  } catch (refused) {
+    if (!(refused instanceof Refused)) throw refused
+    problem(response, refused.status, refused.message, refused.field)
+  }
+}
+
+function mayAsk(request, url, isWrite) {
+  const key = /^Bearer (.*)$/.exec(request.headers.authorization ?? '')?.[1] ?? url.searchParams.get('key')
+  const isSigned = request.headers['x-playmeter-signature'] !== undefined
+  if (key === SECRET_KEY || (key === PUBLIC_KEY && (isSigned || !isWrite))) return true
+  return signedIn(request) && (!isWrite || request.headers['x-csrf-token'] === CSRF)
+}
+
 function file({ response, url }) {
-  const path = join(DIST, normalize(url.pathname === '/' ? '/index.html' : url.pathname))
+  const path = join(DIST, normalize(PAGES.includes(url.pathname) ? '/index.html' : url.pathname))
   if (!path.startsWith(DIST) || !existsSync(path)) return problem(response, 404, 'There is nothing here.')
   response.writeHead(200, { 'Content-Type': TYPES[extname(path)] ?? 'application/octet-stream' })
   createReadStream(path).pipe(response)
@@ -116,7 +160,7 @@ async function parsed(request) {
   const parts = []
   for await (const part of request) parts.push(part)
   try {
-    return JSON.parse(Buffer.concat(parts).toString())
+    return JSON.parse(Buffer.concat(parts).toString() || 'null')
   } catch {
     return undefined
   }
@@ -130,8 +174,9 @@ function json(response, status, body) {
   response.writeHead(status, { 'Content-Type': 'application/json' }).end(JSON.stringify(body))
 }
 
-function problem(response, status, detail) {
-  response.writeHead(status, { 'Content-Type': 'application/problem+json' }).end(JSON.stringify({ status, title: detail }))
+function problem(response, status, detail, field) {
+  const body = JSON.stringify({ status, title: detail, detail, field })
+  response.writeHead(status, { 'Content-Type': 'application/problem+json' }).end(body)
 }
 
 if (import.meta.url === pathToFileURL(process.argv[1]).href) {

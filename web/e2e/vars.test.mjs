@@ -1,0 +1,229 @@
+/** The Vars page: writing, what is wrong, what others change, going back, and who hears of it. */
+import assert from 'node:assert/strict'
+import { existsSync, readFileSync } from 'node:fs'
+import { test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { run, seedVars } from './seed.mjs'
+import { ask, isReal, onPage, until, useWorld, world } from './world.mjs'
+
+useWorld()
+
+const SDK = fileURLToPath(new URL('../../sdk/js/dist/playmeter.iife.js', import.meta.url))
+/** From the click until another window has it. */
+const SEEN_WITHIN_MS = 1_000
+
+const definition = async (name) => (await ask('GET', '/v1/vars:definitions')).vars[name]
+const saved = (page) => page.getByText(/^Saved\. Version \d+ is live\.$/).waitFor()
+const save = (page) => page.getByRole('button', { name: 'Save', exact: true }).click()
+const valueField = (page) => page.getByRole('textbox', { name: 'Value', exact: true })
+
+/** Numbers that a program would round: the server keeps their text, the mock does not. */
+const [EXACT, DIGITS] = isReal ? ['1.0', '12345678901234567890'] : ['1', '12']
+
+test('a variable is made, and stands in the list in words', async () => {
+  const name = `made-${run}`
+  await onPage('/vars', {}, async (page) => {
+    await page.getByRole('link', { name: 'New variable' }).click()
+    await page.getByLabel('Name', { exact: true }).fill(name)
+    await valueField(page).fill(EXACT)
+    await page.getByRole('button', { name: 'Add a condition' }).click()
+    await page.getByLabel('Name of the variant').fill('fast')
+    await page.getByLabel('They get').fill(DIGITS)
+    await page.getByLabel('to %').fill('25')
+    await page.getByLabel('Countries').fill('fr')
+    await page.getByLabel('Platforms').fill('web')
+    await save(page)
+    await page.getByRole('heading', { level: 1, name }).waitFor()
+    await page.getByRole('link', { name: 'Vars' }).first().click()
+    const row = page.getByRole('listitem').filter({ has: page.getByRole('link', { name: `Edit ${name}` }) })
+    const said = (await row.innerText()).replace(/\s+/g, ' ')
+    assert.ok(said.includes(`25 % of players in FR on web: ${DIGITS} fast`), said)
+    assert.ok(said.endsWith(`everybody else: ${EXACT}`), said)
+  })
+})
+
+test('conditions change places by keyboard, and go', async () => {
+  const name = `order-${run}`
+  await seedVars(name)
+  await onPage(`/vars?var=${name}`, {}, async (page) => {
+    await page.getByRole('button', { name: 'Move tester up' }).press('Enter')
+    await page.getByText('tester is now condition 1 of 2').waitFor()
+    await save(page)
+    await saved(page)
+    assert.deepEqual((await definition(name)).conditions.map((it) => it.name), ['tester', 'fast'])
+    await page.getByRole('button', { name: 'Remove fast' }).click()
+    await save(page)
+    await until(page, async () => (await definition(name)).conditions.length === 1)
+  })
+})
+
+test('what is wrong is said at its field, by the page or by the server', async () => {
+  const name = `wrong-${run}`
+  await ask('PUT', `/v1/vars/${name}`, { value: 1, schema: { type: 'number', maximum: 10 } })
+  await onPage(`/vars?var=${name}`, { expected: [400, 422] }, async (page) => {
+    const value = valueField(page)
+    await value.fill('fast')
+    await save(page)
+    await page.getByText('Text stands in quotes: "fast"').waitFor()
+    assert.equal(await value.evaluate((it) => it === document.activeElement), true)
+    await value.fill('11')
+    await save(page)
+    await until(page, async () => (await value.getAttribute('aria-invalid')) === 'true')
+    assert.equal(await value.evaluate((it) => it === document.activeElement), true)
+    await value.fill('9')
+    assert.equal(await value.getAttribute('aria-invalid'), 'false')
+    await save(page)
+    await saved(page)
+    assert.equal((await definition(name)).value, 9)
+  })
+})
+
+test('what somebody else changes meanwhile is shown, and the person decides', async () => {
+  const name = `both-${run}`
+  await ask('PUT', `/v1/vars/${name}`, { value: 1 })
+  await onPage(`/vars?var=${name}`, {}, async (page) => {
+    await valueField(page).fill('2')
+    await ask('PUT', `/v1/vars/${name}`, { value: 3 })
+    const conflict = page.getByRole('alert', { name: 'Changed meanwhile' })
+    await conflict.waitFor()
+    assert.match(await conflict.innerText(), /value: 1[\s\S]*value: 3/)
+    assert.equal(await page.getByRole('button', { name: 'Save', exact: true }).isDisabled(), true)
+    await conflict.getByRole('button', { name: /Keep mine/ }).click()
+    await save(page)
+    await saved(page)
+    assert.equal((await definition(name)).value, 2)
+    await valueField(page).fill('4')
+    await ask('PUT', `/v1/vars/${name}`, { value: 5 })
+    await conflict.getByRole('button', { name: /Take theirs/ }).click()
+    assert.equal(await valueField(page).inputValue(), '5')
+    await valueField(page).fill('6')
+    await ask('PUT', '/v1/vars', { vars: { [name]: null } })
+    await conflict.getByText('was removed while you were editing').waitFor()
+    await conflict.getByRole('button', { name: /Keep mine/ }).click()
+    await save(page)
+    await saved(page)
+    assert.equal((await definition(name)).value, 6)
+  })
+})
+
+test('what is typed is not lost by a slip', async () => {
+  const name = `typed-${run}`
+  await ask('PUT', `/v1/vars/${name}`, { value: 1 })
+  await onPage(`/vars?var=${name}`, {}, async (page) => {
+    await valueField(page).fill('2')
+    const leave = () => page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: 'Boards' }).click()
+    page.once('dialog', (dialog) => dialog.dismiss())
+    await leave()
+    assert.equal(await valueField(page).inputValue(), '2')
+    page.once('dialog', (dialog) => dialog.accept())
+    await leave()
+    await page.getByRole('heading', { level: 1, name: 'Boards' }).waitFor()
+  })
+})
+
+test('a change of another variable stands in nobody’s way', async () => {
+  const name = `mine-${run}`
+  await ask('PUT', `/v1/vars/${name}`, { value: 1 })
+  await onPage(`/vars?var=${name}`, { expected: [409] }, async (page) => {
+    await valueField(page).fill('2')
+    await page.route('**/v1/watch*', (route) => route.abort())
+    await ask('PUT', `/v1/vars/theirs-${run}`, { value: Date.now() })
+    await save(page)
+    await saved(page)
+    assert.equal((await definition(name)).value, 2)
+  })
+})
+
+test('a change that is for others alone is seen as well', async () => {
+  const name = `others-${run}`
+  await ask('PUT', `/v1/vars/${name}`, { value: 1 })
+  await onPage('/vars', {}, async (page) => {
+    await page.getByRole('link', { name: `Edit ${name}` }).waitFor()
+    await ask('PUT', `/v1/vars/${name}`, { value: 1, conditions: [{ name: 'x', value: 2, country: ['JP'] }] })
+    await page.getByText('players in JP').waitFor()
+  })
+})
+
+test('the history goes back, after showing what that changes', async () => {
+  const name = `back-${run}`
+  await ask('PUT', `/v1/vars/${name}`, { value: 'first' })
+  await ask('PUT', `/v1/vars/${name}`, { value: 'second' })
+  await onPage(`/vars?var=${name}`, {}, async (page) => {
+    await page.locator('summary').filter({ hasText: /^Version/ }).first().click()
+    await page.getByRole('button', { name: 'Undo this change' }).click()
+    const dialog = page.getByRole('dialog')
+    assert.match(await dialog.innerText(), /value: "second"[\s\S]*value: "first"/)
+    await page.keyboard.press('Escape')
+    assert.equal((await definition(name)).value, 'second')
+    await page.getByRole('button', { name: 'Undo this change' }).click()
+    await dialog.getByRole('button', { name: 'Roll back' }).click()
+    await dialog.waitFor({ state: 'detached' })
+    assert.equal((await definition(name)).value, 'first')
+    await until(page, async () => (await valueField(page).inputValue()) === '"first"')
+  })
+})
+
+test('what a player gets is asked of the server', async () => {
+  const name = `tried-${run}`
+  await seedVars(name)
+  await onPage('/vars', {}, async (page) => {
+    const row = page.getByRole('region', { name: 'What a player gets' }).getByRole('row').filter({ hasText: name })
+    await row.getByText('1.5').waitFor()
+    await page.getByLabel('Segments').fill('testers')
+    await row.getByText('tester', { exact: true }).waitFor()
+    assert.match(await row.innerText(), /3/)
+  })
+})
+
+test('a variable is removed, after a question', async () => {
+  const name = `gone-${run}`
+  await ask('PUT', `/v1/vars/${name}`, { value: 1 })
+  await onPage(`/vars?var=${name}`, {}, async (page) => {
+    await page.getByRole('button', { name: 'Remove', exact: true }).click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Remove' }).click()
+    await page.getByRole('heading', { level: 1, name: 'Vars' }).waitFor()
+    assert.equal(await definition(name), undefined)
+  })
+})
+
+test('a game in another window has a changed variable within a second', { skip: !existsSync(SDK) && 'the client is not built' }, async () => {
+  const name = `live-${run}`
+  await ask('PUT', `/v1/vars/${name}`, { value: 1 })
+  const other = await world.browser.newContext()
+  await other.addInitScript({ content: `${readFileSync(SDK, 'utf8')};globalThis.Playmeter = Playmeter` })
+  const game = await other.newPage()
+  await game.goto(`${world.server.url}/licenses.txt`)
+  await game.evaluate(
+    ([url, key, name]) => {
+      globalThis.seen = []
+      globalThis.game = new globalThis.Playmeter({ url, key, sessions: false })
+      globalThis.game.vars.watch(name, (value) => globalThis.seen.push(value))
+    },
+    [world.server.url, world.server.publicKey, name],
+  )
+  await game.waitForFunction(() => globalThis.seen.at(-1) === 1)
+  await onPage(`/vars?var=${name}`, {}, async (page) => {
+    await valueField(page).fill('2')
+    const before = Date.now()
+    await save(page)
+    await game.waitForFunction(() => globalThis.seen.at(-1) === 2, undefined, { polling: 20 })
+    assert.ok(Date.now() - before < SEEN_WITHIN_MS, `${Date.now() - before} ms`)
+  })
+  await other.close()
+})
+
+test('the demo game changes its sky within a second', { skip: !isReal && 'the mock has no demo game' }, async () => {
+  await ask('PUT', '/v1/vars/hue', { value: 225 })
+  const game = await world.browser.newPage()
+  await game.goto(`${world.server.url}/play/`)
+  const hue = () => game.evaluate(() => getComputedStyle(document.documentElement).getPropertyValue('--hue').trim())
+  await until(game, async () => (await hue()) === '225')
+  await onPage('/vars?var=hue', {}, async (page) => {
+    await valueField(page).fill('30')
+    const before = Date.now()
+    await save(page)
+    await until(game, async () => (await hue()) === '30', SEEN_WITHIN_MS)
+    assert.ok(Date.now() - before < SEEN_WITHIN_MS, `${Date.now() - before} ms`)
+  })
+  await game.close()
+})
