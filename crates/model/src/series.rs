@@ -55,9 +55,7 @@ impl Cut {
             0 => Some(Cut::Total),
             255 => Some(Cut::Tuple),
             1..DECLARED_CODE => Dimension::ALL.get(code as usize - 1).copied().map(Cut::By),
-            _ => {
-                Some(code - DECLARED_CODE).filter(|number| *number <= MEASURE).map(Cut::Declared)
-            }
+            _ => Some(code - DECLARED_CODE).filter(|number| *number <= MEASURE).map(Cut::Declared),
         }
     }
 }

@@ -184,7 +184,8 @@ mod tests {
     fn names_that_cannot_be_asked_for_are_refused() {
         let settings = GameSettings::default();
         let long = "x".repeat(65);
-        for name in ["", "a b", "a,b", "é", "event", "country", "variant", "vars", "measure", "level", &long] {
+        for name in ["", "a b", "a,b", "é", "event", "country", "variant", "vars", "measure", "level", &long]
+        {
             assert!(change(&mut settings.clone(), &[name], &[]).is_err(), "{name}");
         }
         assert!(change(&mut settings.clone(), &[], &["hat"]).is_err());

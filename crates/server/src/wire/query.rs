@@ -136,7 +136,8 @@ fn filter(value: &Value, declared: &[Declared]) -> Result<Vec<(By, Vec<String>)>
 
 fn by(field: &str, name: &str, declared: &[Declared]) -> Result<By, QueryError> {
     By::from_label(name, declared).ok_or_else(|| {
-        let mut known = "one of event, country, source, platform, version, level, variant, vars, measure".to_owned();
+        let mut known =
+            "one of event, country, source, platform, version, level, variant, vars, measure".to_owned();
         declared.iter().for_each(|declared| known.extend([", ", &declared.name]));
         wrong(field, &known)
     })
