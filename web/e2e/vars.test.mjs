@@ -46,7 +46,10 @@ test('conditions change places by keyboard, and go', async () => {
   const name = `order-${run}`
   await seedVars(name)
   await onPage(`/vars?var=${name}`, {}, async (page) => {
+    const preview = page.getByRole('region', { name: 'In words' })
+    assert.equal(await preview.getByText('Saving changes').count(), 0)
     await page.getByRole('button', { name: 'Move tester up' }).press('Enter')
+    await preview.getByText('Saving changes').waitFor()
     await page.getByText('tester is now condition 1 of 2').waitFor()
     await save(page)
     await saved(page)
