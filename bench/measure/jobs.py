@@ -31,6 +31,7 @@ from .servers import (
 
 ALL_CORES = f"0-{os.cpu_count() - 1}"
 COUNTER_SERIES = 1_000_000
+BOARD_PLAYERS = 10_000_000
 # A rate holds while nearly everyone is answered within this.
 P99_MS_MAX = 250
 
@@ -50,6 +51,8 @@ EXAMPLES = {
         "increments",
     ],
     "3b": ["cargo", "run", "--release", "--quiet", "-p", "playmeter-embedded", "--example", "counters", "--", "day"],
+    "5a": ["cargo", "run", "--release", "--quiet", "-p", "playmeter-liveops", "--example", "boards", "--", "rank"],
+    "5b": ["cargo", "run", "--release", "--quiet", "-p", "playmeter-liveops", "--example", "boards", "--", "restart"],
     "8": ["cargo", "run", "--release", "--quiet", "-p", "playmeter-server", "--example", "geo"],
 }
 
@@ -315,6 +318,66 @@ def quiet(command):
     subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL)
 
 
+def boards(settings):
+    """5a"""
+    result = Result()
+    missing = RedisInMemory.missing()
+    rows = {"playmeter": [], "redis-in-memory": []}
+    for number in range(settings.rounds):
+        result.figures = example("5a")
+        if "submit_and_rank_us" in result.figures:
+            figures = result.figures
+            memory = figures["resident_bytes_per_player"] * BOARD_PLAYERS / 2**20
+            row = {"subject": "playmeter", "cpu_us": figures["submit_and_rank_us"], "memory_mib": memory}
+            rows["playmeter"].append(row)
+        if not missing:
+            rows["redis-in-memory"].append(redis_board())
+        found = ", ".join(f"{name} {each[-1]['cpu_us']:.3g} us" for name, each in rows.items() if each)
+        settings.say(f"  round {number + 1}/{settings.rounds}  {found}")
+    result.rows = {name: each for name, each in rows.items() if each}
+    if len(result.rows) == 2:
+        result.peers["redis-in-memory"] = pairs.ratios(*rows.values(), "cpu_us")
+        result.peers["redis-in-memory, memory"] = pairs.ratios(*rows.values(), "memory_mib")
+    result.notes += [f"redis left out: {missing}"] if missing else []
+    result.notes.append(
+        f"{BOARD_PLAYERS:,} players; a score and a rank each; ours in one process, redis ZADD and ZREVRANK with 64 "
+        "commands pipelined, nothing on disk; memory is that of the process that the board takes, ids included"
+    )
+    return result
+
+
+def redis_board(count=1_000_000):
+    """CPU of Redis for a score and a rank on a board, and its memory."""
+    fill = (
+        "math.randomseed(tonumber(ARGV[2])) for i = 0, 99999 do local n = ARGV[1] * 100000 + i "
+        "redis.call('ZADD', 'board', math.random(0, 1000000000), string.format('player-%012d', n)) end"
+    )
+    with RedisInMemory() as server:
+        empty = machine.memory_mib(server.pids)
+        for part in range(BOARD_PLAYERS // 100_000):
+            quiet(["redis-cli", "-p", server.port, "EVAL", fill, 0, part, part + 1])
+        memory = machine.memory_mib(server.pids) - empty
+        command = ["taskset", "-c", load.GENERATOR_CORE, "redis-benchmark", "-p", server.port, "-q", "-P", 64, "-c", 8]
+        command += ["-r", BOARD_PLAYERS, "-n", count]
+        each = []
+        for words in (["ZADD", "board", "__rand_int__", "player-__rand_int__"], ["ZREVRANK", "board", "player-__rand_int__"]):
+            before = machine.cpu_seconds(server.pids)
+            quiet([*command, *words])
+            each.append((machine.cpu_seconds(server.pids) - before) / count * 1e6)
+    return {
+        "subject": "redis-in-memory",
+        "offered": f"ZADD {each[0]:.2f} us, ZREVRANK {each[1]:.2f} us",
+        "cpu_us": sum(each),
+        "memory_mib": memory,
+        "load_average": machine.load_average(),
+    }
+
+
+def board_restart(settings):
+    """5b"""
+    return Result(figures=example("5b"))
+
+
 def simulated_day(settings):
     """3b"""
     return Result(figures=example("3b"))
@@ -572,6 +635,12 @@ JOBS = {
         "A simulated day of counting", "dearest hour at most 1.05 of the cheapest, midnight included", simulated_day
     ),
     "4b": Job("A day by the minute over HTTP", "at most 20 us of CPU a query", day_by_the_minute),
+    "5a": Job(
+        "A board of ten million players: a score and a rank",
+        "at most 2 us of CPU; ranks in at most 32 bytes a player, half of a sorted set's memory with ids",
+        boards,
+    ),
+    "5b": Job("The same board after a restart", "back within a second", board_restart),
     "8": Job("Country of an address", "at most 35 ns", geo),
     "9": Job(
         "Start and rest",
