@@ -78,7 +78,7 @@ impl Play {
 }
 
 fn id(player: u64) -> String {
-    format!("player-{player:08}")
+    format!("player-{player:012}")
 }
 
 fn rank(players: u64) -> Figures {
@@ -133,11 +133,14 @@ fn restart(players: u64) -> Figures {
     let written: usize = few.iter().filter_map(|it| it.value.as_ref()).map(Vec::len).sum();
     drop(play);
     let started = Instant::now();
-    let board = read(&records);
+    let mut board = read(&records);
+    let read_s = started.elapsed().as_secs_f64();
+    board.restored(std::iter::empty());
     let restart_s = started.elapsed().as_secs_f64();
     assert_eq!(u64::from(board.roster.len()), players);
     vec![
         ("restart_s", restart_s),
+        ("of_it_read_s", read_s),
         ("stored_bytes_per_player", bytes as f64 / players as f64),
         ("checkpoint_of_all_s", whole_s),
         ("checkpoint_us_per_score", cpu / f64::from(changes)),
@@ -152,7 +155,7 @@ fn checkpoint(board: &mut Board) -> Vec<Write> {
     writes
 }
 
-/// A board from its records. Keys are: game and subject (5 bytes), kind, board (4 bytes), and the rest.
+/// The rows of a board from its records. Keys are: game and subject (5 bytes), kind, board (4 bytes), and the rest.
 fn read(records: &[Write]) -> Board {
     let mut records = records.iter().filter_map(|it| Some((&it.key[5..], it.value.as_ref()?)));
     let (_, first) = records.next().expect("the settings come first");
@@ -160,7 +163,6 @@ fn read(records: &[Write]) -> Board {
     for (key, value) in records {
         board.restore_record(key[0], &key[5..], value).expect("a record");
     }
-    board.restored(|_| false);
     board
 }
 

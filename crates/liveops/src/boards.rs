@@ -528,7 +528,7 @@ impl Subject for Boards {
     fn restored(&mut self) {
         self.last_number = self.read.keys().copied().max().unwrap_or(0);
         for (_, mut board) in std::mem::take(&mut self.read) {
-            board.restored(|player| self.bans.contains_key(player));
+            board.restored(self.bans.keys());
             self.won.watch(board.config.checks.level.as_deref());
             self.boards.insert(board.table.clone(), board);
         }

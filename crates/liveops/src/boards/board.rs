@@ -156,7 +156,7 @@ impl Board {
         }
         if filters_changed {
             self.catalogue.redeclare(&self.config.filters);
-            self.rebuild();
+            self.rebuild(self.roster.len());
         }
         self.stored.meta();
     }
@@ -452,15 +452,15 @@ impl Board {
         }
     }
 
-    /// Makes everything that follows from players and runs.
-    pub fn rebuild(&mut self) {
+    /// Makes everything that follows from the runs of so many players.
+    pub fn rebuild(&mut self, players: u32) {
         self.trees.clear();
         self.queue.clear();
         self.forgotten.clear();
         self.find_rolling();
         let clock = self.clock;
         self.rolling.iter_mut().for_each(|it| it.floor = it.floor_at(clock));
-        self.rebuild_trees();
+        self.rebuild_trees(players);
         self.recent = Recent::of(&self.runs);
     }
 }

@@ -47,6 +47,12 @@ impl Lookup {
         self.place(hash, is_it).map(|at| self.number(at))
     }
 
+    /// A number with this hash will be put or looked for soon.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        self.places.get(self.home(hash)).into_iter().for_each(memory::prefetch);
+    }
+
     #[inline]
     fn place(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<usize> {
         if self.places.is_empty() {

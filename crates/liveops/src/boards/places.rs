@@ -1,5 +1,8 @@
 //! Where a player's runs stand: in which list of which window, by what the board keeps.
 
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
+
 use super::board::{Board, tag};
 use super::calendar::Instance;
 use super::config::Keep;
@@ -230,23 +233,27 @@ impl Board {
         }
     }
 
-    /// Makes all trees and the queue from the runs.
-    pub(super) fn rebuild_trees(&mut self) {
-        (0..self.roster.len()).for_each(|player| self.prune(player));
+    /// Makes all trees and the queue from the runs of so many players.
+    pub(super) fn rebuild_trees(&mut self, players: u32) {
         self.rebuild_queue();
         if self.config.keep == Keep::Sum {
             self.rebuild_sums();
         }
-        let mut rows: Vec<(u32, u32, Key, u32)> = Vec::with_capacity(self.runs.count());
+        let mut lists: HashMap<(u32, u32), Vec<(Key, u32)>, FxBuildHasher> = HashMap::default();
         let mut places = Places::new();
-        for player in 0..self.roster.len() {
-            self.shown_places(player, &mut places);
-            rows.extend(places.iter().map(|it| (it.list, it.instance, self.runs.key(it.run), it.run)));
+        for player in 0..players {
+            places.clear();
+            self.places(player, &mut places);
+            if places.is_empty() || self.runs.of(player).nth(1).is_some() {
+                self.prune(player);
+            }
+            let shown = places.iter().filter(|_| !self.hidden.contains(&player));
+            shown.for_each(|it| {
+                lists.entry((it.list, it.instance)).or_default().push((self.runs.key(it.run), it.run));
+            });
         }
-        rows.sort_unstable();
-        for rows in rows.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
-            let tree = Tree::of_sorted(rows.iter().map(|row| row.3), &self.runs);
-            self.trees.insert((rows[0].0, rows[0].1), tree);
+        for (list, rows) in lists {
+            self.trees.insert(list, Tree::of_sorted(sorted(rows).into_iter(), &self.runs));
         }
     }
 
@@ -271,12 +278,17 @@ impl Board {
         if self.rolling.is_empty() {
             return;
         }
-        let is_recent = |run: &u32| {
-            self.runs.is_there(*run) && self.runs.tag(*run) == 0 && self.runs.arrival(*run) >= from
-        };
         let by_run = matches!(self.config.keep, Keep::All | Keep::Sum);
-        let item = |run: u32| (self.runs.arrival(run), if by_run { run } else { self.runs.player(run) });
-        let mut queue: Vec<(Arrival, u32)> = (0..self.runs.len()).filter(is_recent).map(item).collect();
+        let (mut queue, mut old) = (Vec::new(), Vec::new());
+        for run in (0..self.runs.len()).filter(|run| self.runs.is_there(*run) && self.runs.tag(*run) == 0) {
+            let arrival = self.runs.arrival(run);
+            if arrival >= from {
+                queue.push((arrival, if by_run { run } else { self.runs.player(run) }));
+            } else if self.config.keep == Keep::Sum {
+                old.push(run);
+            }
+        }
+        old.into_iter().for_each(|run| self.free(self.runs.player(run), run));
         queue.sort_unstable();
         self.queue = queue.into();
     }
@@ -304,4 +316,39 @@ impl Board {
 
 fn untag(tag: u64) -> (u32, u32) {
     ((tag >> 32) as u32, tag as u32)
+}
+
+/// Rows in the order of their keys; the halves of many rows are sorted side by side.
+fn sorted(mut rows: Vec<(Key, u32)>) -> Vec<u32> {
+    const MANY: usize = 100_000;
+    let half = if rows.len() < MANY { 0 } else { rows.len() / 2 };
+    let (left, right) = rows.split_at_mut(half);
+    std::thread::scope(|scope| {
+        let other = (!left.is_empty()).then(|| scope.spawn(|| sort(left)));
+        sort(right);
+        if let Some(other) = other {
+            other.join().expect("sorting does not panic");
+        }
+    });
+    merged(left, right)
+}
+
+fn sort(rows: &mut [(Key, u32)]) {
+    // Numbers of 128 bits are compared faster than three fields, and nearly no board has subscores.
+    if rows.iter().all(|(key, _)| key.subscore == rows[0].0.subscore) {
+        rows.sort_unstable_by_key(|(key, _)| key.without_subscore());
+    } else {
+        rows.sort_unstable();
+    }
+}
+
+fn merged(left: &[(Key, u32)], right: &[(Key, u32)]) -> Vec<u32> {
+    let mut runs = Vec::with_capacity(left.len() + right.len());
+    let (mut left, mut right) = (left.iter().peekable(), right.iter().peekable());
+    while let (Some(a), Some(b)) = (left.peek(), right.peek()) {
+        let next = if a < b { left.next() } else { right.next() };
+        runs.extend(next.map(|row| row.1));
+    }
+    runs.extend(left.chain(right).map(|row| row.1));
+    runs
 }

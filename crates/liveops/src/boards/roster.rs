@@ -59,7 +59,7 @@ impl Roster {
 
     /// The number of a player who is known.
     pub fn find(&self, id: &str) -> Option<u32> {
-        let hash = self.hasher.hash_one(id);
+        let hash = self.hash_of(id.as_bytes());
         let table = self.tables.get(self.table_of(hash))?;
         table.find(hash, |number| self.id_bytes(number) == id.as_bytes())
     }
@@ -191,11 +191,27 @@ impl Roster {
     pub fn enter_all(&mut self) {
         self.tables = Self::tables_for(self.len);
         self.erased.clear();
-        for number in 0..self.len {
-            if self.id_bytes(number).is_empty() {
-                self.erased.push(number);
-            } else {
-                self.enter(number);
+        for page in 0..(self.len as usize).div_ceil(PER_PAGE) {
+            self.enter_page(page);
+        }
+    }
+
+    fn enter_page(&mut self, page: usize) {
+        let (first, mut hashes) = (page * PER_PAGE, [None; PER_PAGE]);
+        let players = PER_PAGE.min(self.len as usize - first);
+        let mut rest = self.page(page);
+        for place in &mut hashes[..players] {
+            let (entry, after) = rest.split_at(bytes_of(rest));
+            let id = &entry[2..2 + usize::from(entry[0])];
+            *place = (!id.is_empty()).then(|| self.hash_of(id));
+            rest = after;
+        }
+        hashes.iter().flatten().for_each(|hash| self.tables[self.table_of(*hash)].prefetch(*hash));
+        for (at, hash) in hashes[..players].iter().enumerate() {
+            let number = (first + at) as u32;
+            match hash {
+                None => self.erased.push(number),
+                Some(hash) => self.enter_hash(number, *hash),
             }
         }
     }
@@ -205,7 +221,10 @@ impl Roster {
             let before = std::mem::replace(&mut self.tables, Self::tables_for(self.len));
             before.iter().flat_map(Lookup::numbers).for_each(|number| self.enter(number));
         }
-        let hash = self.hash(number);
+        self.enter_hash(number, self.hash(number));
+    }
+
+    fn enter_hash(&mut self, number: u32, hash: u64) {
         let at = self.table_of(hash);
         if !self.tables[at].has_room(number) {
             self.tables[at] = self.grown(&self.tables[at]);
@@ -227,7 +246,10 @@ impl Roster {
     }
 
     fn hash(&self, number: u32) -> u64 {
-        let id = std::str::from_utf8(self.id_bytes(number)).expect("only text is put there");
+        self.hash_of(self.id_bytes(number))
+    }
+
+    fn hash_of(&self, id: &[u8]) -> u64 {
         self.hasher.hash_one(id)
     }
 

@@ -184,19 +184,33 @@ impl Board {
         Ok(())
     }
 
-    /// Called after the last record.
-    pub fn restored(&mut self, is_banned: impl Fn(&str) -> bool) {
+    /// Called after the last record, with the players who are banned.
+    pub fn restored<'a>(&mut self, banned: impl Iterator<Item = &'a String>) {
         self.stored.player_pages.restored();
         self.stored.run_pages.restored();
-        self.roster.enter_all();
-        self.runs.restored(self.roster.len());
-        for run in (0..self.runs.len()).filter(|run| self.runs.is_there(*run)) {
+        let (mut roster, mut banned) = (std::mem::take(&mut self.roster), banned.peekable());
+        let (players, is_anybody_banned) = (roster.len(), banned.peek().is_some());
+        // Looking players up and ranking them need nothing of each other, but for bans.
+        std::thread::scope(|scope| {
+            scope.spawn(|| roster.enter_all());
+            self.runs.restored(players);
+            self.restore_attributes();
+            if !is_anybody_banned {
+                self.rebuild(players);
+            }
+        });
+        self.roster = roster;
+        if is_anybody_banned {
+            self.hidden = banned.filter_map(|id| self.roster.find(id)).collect();
+            self.rebuild(players);
+        }
+    }
+
+    fn restore_attributes(&mut self) {
+        for run in (0..self.runs.len()).filter(|run| self.runs.attributes(*run) != 0) {
             self.catalogue.hold_more(self.runs.attributes(run));
         }
         self.catalogue.restored();
-        let banned = (0..self.roster.len()).filter(|player| is_banned(self.roster.get(*player).id));
-        self.hidden = banned.collect();
-        self.rebuild();
     }
 }
 

@@ -23,6 +23,15 @@ pub struct Key {
     pub arrival: u64,
 }
 
+impl Key {
+    /// The key as one number, which orders keys of equal subscores.
+    pub fn without_subscore(&self) -> u128 {
+        // With the sign turned, negative scores come before positive ones.
+        let score = (self.score as u64) ^ (1 << 63);
+        u128::from(score) << 64 | u128::from(self.arrival)
+    }
+}
+
 /// Where the keys of rows are.
 pub trait Keys {
     /// The key of a row. It does not change while the row is in a tree.
