@@ -6,7 +6,7 @@ use rustc_hash::FxBuildHasher;
 use super::board::{Board, tag};
 use super::calendar::Instance;
 use super::config::Keep;
-use super::runs::{Arrival, Run};
+use super::runs::Run;
 use super::tree::{Key, Keys, Tree};
 
 /// A row in a tree.
