@@ -143,8 +143,8 @@ impl Model {
             return;
         }
         let told = told.unwrap_or_else(|refusal| panic!("{case}: {refusal}"));
-        let before = self.own(&run.player);
         self.begin(now_ms);
+        let before = self.own(&run.player);
         let run = Run { ms: self.clock_ms, ..run };
         self.turns += 1;
         self.runs.push(run.clone());
