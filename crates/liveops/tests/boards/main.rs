@@ -78,7 +78,7 @@ fn boards_answer_as_a_naive_model_does_from_other_beginnings() {
 }
 
 #[test]
-#[ignore = "a longer run, by hand"]
+#[ignore = "a million steps take minutes; `make torture` runs them"]
 fn boards_answer_as_a_naive_model_does_for_long() {
     (100..150).for_each(|seed| check(seed, 2 * STEPS));
 }

@@ -505,7 +505,7 @@ fn other_steps_do_so_too() {
 }
 
 #[test]
-#[ignore = "a million steps take minutes"]
+#[ignore = "a million steps take minutes; `make torture` runs them"]
 fn a_million_steps_do_so_too() {
     (100..150).for_each(|seed| drop(run(seed, 2 * STEPS)));
 }
