@@ -61,6 +61,7 @@ pub fn admit<'a>(raw: &'a RawEvent<'_>, door: &Door<'a>) -> Result<Stored<'a>, R
         dimensions,
         declared: Declared::default(),
         anonymous: &[],
+        samples: raw.samples,
         props: raw.props.unwrap_or("").as_bytes(),
         bot: door.bot,
         time_replaced,

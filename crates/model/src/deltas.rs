@@ -4,6 +4,8 @@
 //! declared dimensions stand beside, so that they cost nothing where there are none. What a row adds is gathered from its events when a store asks, straight into the store's own cells: nothing is counted twice on the
 //! way, and nothing is allocated for an event.
 //!
+//! Samples, which were added up on the way in, are rows of their own: beside an event of the same name, not among them.
+//!
 //! Deltas merge by exact addition and union, so how the log is cut into ranges never matters. Rows of one metric and
 //! cut stand in the order of their first appearance, so a store that admits only so many values per dimension admits
 //! the same ones.
@@ -47,6 +49,8 @@ pub struct Deltas {
     event_rows: Vec<[u32; ROWS]>,
     /// Events with the rows of their declared dimensions.
     declared_rows: Vec<(u32, u32)>,
+    /// What samples add. One of them is an event whose player is the place here.
+    cells: Vec<Cell>,
     /// Of games whose batches did not all keep the usual number of values.
     limits: HashMap<u32, Limit, FxBuildHasher>,
     limit: Limit,
@@ -85,11 +89,23 @@ struct Metric {
     minute: u32,
     name: Text,
     limit: Limit,
+    kind: Kind,
     /// Where its events count as well: [`EVENTS`], for metrics that are events themselves.
     all: u32,
     total: u32,
     /// The rows of events without a dimension.
     without: [u32; Dimension::COUNT],
+}
+
+/// What is counted. Of one name there may be all three.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Events, which count among all events as well.
+    Events,
+    /// What events meant.
+    Derived,
+    /// Values that were added up before.
+    Samples,
 }
 
 struct RowData {
@@ -176,8 +192,16 @@ impl Deltas {
 
     /// Counts an event under its own name and under [`EVENTS`].
     pub fn event(&mut self, game: u32, event: &Stored<'_>, player: Option<u64>) {
-        let metric = self.metric(game, minute_of(event.ts_ms), event.name, true);
+        let metric = self.metric(game, minute_of(event.ts_ms), event.name, Kind::Events);
         self.observe(metric, event, player, event.value);
+    }
+
+    /// Adds what samples add, under their own name and the event's dimensions.
+    pub fn samples(&mut self, game: u32, event: &Stored<'_>, cell: Cell) {
+        let metric = self.metric(game, minute_of(event.ts_ms), event.name, Kind::Samples);
+        let place = self.cells.len() as u64;
+        self.cells.push(cell);
+        self.observe(metric, event, Some(place), None);
     }
 
     /// Counts something that an event meant under a metric of its own, with the event's dimensions.
@@ -189,13 +213,13 @@ impl Deltas {
         player: Option<u64>,
         value: Option<f64>,
     ) {
-        let metric = self.metric(game, minute_of(event.ts_ms), metric.as_bytes(), false);
+        let metric = self.metric(game, minute_of(event.ts_ms), metric.as_bytes(), Kind::Derived);
         self.observe(metric, event, player, value);
     }
 
     /// Adds to a plain counter.
     pub fn count(&mut self, game: u32, metric: &str, minute: u32, count: u32) {
-        let metric = self.metric(game, minute, metric.as_bytes(), false);
+        let metric = self.metric(game, minute, metric.as_bytes(), Kind::Derived);
         let total = self.metrics[metric as usize].total;
         self.rows[total as usize].plain += i64::from(count);
     }
@@ -229,6 +253,7 @@ impl Deltas {
         self.events.clear();
         self.event_rows.clear();
         self.declared_rows.clear();
+        self.cells.clear();
         self.limits.clear();
         self.limit = Limit::default();
         self.lists.take();
@@ -252,7 +277,11 @@ impl Deltas {
             self.observe_declared(metric, event, number, value);
         }
         let (value, bucket) = value.map_or((f64::NAN, Bucket::default()), |value| (value, Bucket::of(value)));
-        self.events.push(Observed { player: player.map_or(0, |hash| hash.max(1)), value, bucket });
+        let player = match self.metrics[metric as usize].kind {
+            Kind::Samples => player.unwrap_or_default(),
+            _ => player.map_or(0, |hash| hash.max(1)),
+        };
+        self.events.push(Observed { player, value, bucket });
         self.event_rows.push(rows);
     }
 
@@ -276,7 +305,7 @@ impl Deltas {
         self.declared_rows.push((event, row));
     }
 
-    fn metric(&mut self, game: u32, minute: u32, name: &[u8], is_event: bool) -> u32 {
+    fn metric(&mut self, game: u32, minute: u32, name: &[u8], kind: Kind) -> u32 {
         let hash = metric_hash(&self.hasher, game, minute, name);
         let (metrics, text) = (&self.metrics, &self.text);
         let found = self.metric_index.find(hash, |metric| {
@@ -284,23 +313,24 @@ impl Deltas {
             metric.game == game
                 && metric.minute == minute
                 && metric.limit == self.limit
-                && (metric.all != NONE) == is_event
+                && metric.kind == kind
                 && metric.name.of(text).as_bytes() == name
         });
         match found {
             Some(metric) => *metric,
-            None => self.new_metric(hash, game, minute, name, is_event),
+            None => self.new_metric(hash, game, minute, name, kind),
         }
     }
 
     #[cold]
-    fn new_metric(&mut self, hash: u64, game: u32, minute: u32, name: &[u8], is_event: bool) -> u32 {
+    fn new_metric(&mut self, hash: u64, game: u32, minute: u32, name: &[u8], kind: Kind) -> u32 {
         let name = Text::push(&mut self.text, name);
-        let all = if is_event { self.metric(game, minute, EVENTS.as_bytes(), false) } else { NONE };
+        let is_event = kind == Kind::Events;
+        let all = if is_event { self.metric(game, minute, EVENTS.as_bytes(), Kind::Derived) } else { NONE };
         let metric = self.metrics.len() as u32;
         let without = [NONE; Dimension::COUNT];
         let limit = self.limit;
-        self.metrics.push(Metric { game, minute, name, limit, all, total: NONE, without });
+        self.metrics.push(Metric { game, minute, name, limit, kind, all, total: NONE, without });
         let (metrics, text, hasher) = (&self.metrics, &self.text, &self.hasher);
         self.metric_index.insert_unique(hash, metric, |metric| {
             let metric = &metrics[*metric as usize];
@@ -466,15 +496,21 @@ impl Lists {
 }
 
 impl<'a> Row<'a> {
-    /// How many events there are.
+    /// How many events there are, or how many the samples stand for.
     pub fn count(&self) -> i64 {
         let data = &self.deltas.rows[self.row as usize];
+        if self.is_of_samples() {
+            return self.cells().map(|cell| cell.count).sum();
+        }
         let own = data.plain + i64::from(self.deltas.counts[self.row as usize]);
         own + self.children().map(|child| i64::from(self.deltas.counts[child as usize])).sum::<i64>()
     }
 
     /// Adds it to a cell.
     pub fn add_to(&self, cell: &mut Cell) {
+        if self.is_of_samples() {
+            return self.add_samples_to(cell);
+        }
         cell.count = cell.count.wrapping_add(self.count());
         let observed = |event: &u32| self.deltas.events[*event as usize];
         if self.cut != Cut::Tuple {
@@ -492,6 +528,29 @@ impl<'a> Row<'a> {
         let mut cell = Cell::default();
         self.add_to(&mut cell);
         cell
+    }
+
+    fn is_of_samples(&self) -> bool {
+        self.deltas.metrics[self.metric_minute].kind == Kind::Samples
+    }
+
+    fn cells(&self) -> impl Iterator<Item = &'a Cell> {
+        let deltas = self.deltas;
+        self.events_of(self.row)
+            .iter()
+            .map(|event| &deltas.cells[deltas.events[*event as usize].player as usize])
+    }
+
+    fn add_samples_to(&self, cell: &mut Cell) {
+        for samples in self.cells() {
+            match self.cut {
+                Cut::Tuple => {
+                    let Cell { count, values, .. } = samples;
+                    cell.merge(&Cell { count: *count, values: values.clone(), ..Cell::default() });
+                }
+                _ => cell.merge(samples),
+            }
+        }
     }
 
     fn children(&self) -> impl Iterator<Item = u32> {
@@ -606,6 +665,44 @@ mod tests {
                 8 start '' 1 sum - players 1
             "#]],
         );
+    }
+
+    #[test]
+    fn samples_stand_beside_events_of_the_same_name_and_are_no_events() {
+        let mut deltas = deltas("7 hits ann FR - 10");
+        for (country, values) in [("FR", [1.0, 2.0]), ("DE", [4.0, 8.0]), ("FR", [16.0, 32.0])] {
+            let mut cell = Cell::default();
+            values
+                .iter()
+                .for_each(|value| cell.observe(Some(*value as u64), Some((*value, Bucket::of(*value)))));
+            let mut event = Stored { ts_ms: 7 * 60_000, name: b"hits", ..Stored::default() };
+            event.dimensions[Dimension::Country as usize] = country.as_bytes();
+            deltas.samples(1, &event, cell);
+        }
+        let tell = |cut: Cut| -> Vec<String> {
+            let rows = deltas.rows().filter(|row| row.cut == cut);
+            let tell = |row: Row<'_>| {
+                let cell = row.cell();
+                assert_eq!(cell.count, row.count());
+                let sum = cell.values.as_ref().map_or(0.0, |values| values.sum.value());
+                format!(
+                    "{} '{}' {} sum {sum} by {}",
+                    row.metric,
+                    row.value.replace(TUPLE_SEPARATOR, ","),
+                    cell.count,
+                    cell.players.count()
+                )
+            };
+            rows.map(tell).collect()
+        };
+        assert_eq!(
+            tell(Cut::Total),
+            ["$events '' 1 sum 0 by 1", "hits '' 1 sum 10 by 1", "hits '' 6 sum 63 by 6"]
+        );
+        let by_country = tell(Cut::By(Dimension::Country));
+        assert_eq!(by_country[2..], ["hits 'FR' 4 sum 51 by 4", "hits 'DE' 2 sum 12 by 2"]);
+        let tuples = tell(Cut::Tuple);
+        assert_eq!(tuples[2..], ["hits 'FR,,,,' 4 sum 51 by 0", "hits 'DE,,,,' 2 sum 12 by 0"]);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::record::Samples;
+
 /// What a decoder made of the bytes. Its shape is right; nothing else has been checked.
 ///
 /// A field of the wrong type is not here: the decoder answers with a [`crate::Reject`] instead.
@@ -23,6 +25,8 @@ pub struct RawEvent<'a> {
     pub dimensions: [Option<Cow<'a, str>>; Dimension::COUNT],
     /// `props` as the JSON text of an object, checked against the limits.
     pub props: Option<&'a str>,
+    /// Instead of one value: many that were added up. No decoder of what clients send gives these.
+    pub samples: Option<Samples<'a>>,
 }
 
 /// An indexed property of an event. The numbers are stored and never reused.

@@ -84,11 +84,13 @@ pub enum Measure {
     P90,
     /// 99 in 100 values are not above it.
     P99,
+    /// The newest value of those that are a state, such as a gauge's.
+    Last,
 }
 
 impl Measure {
     /// All of them.
-    pub const ALL: [Measure; 9] = [
+    pub const ALL: [Measure; 10] = [
         Measure::Count,
         Measure::Sum,
         Measure::Min,
@@ -98,11 +100,12 @@ impl Measure {
         Measure::P50,
         Measure::P90,
         Measure::P99,
+        Measure::Last,
     ];
 
     /// The word in queries.
     pub fn label(self) -> &'static str {
-        ["count", "sum", "min", "max", "avg", "uniques", "p50", "p90", "p99"][self as usize]
+        ["count", "sum", "min", "max", "avg", "uniques", "p50", "p90", "p99", "last"][self as usize]
     }
 
     /// The measure of this word.

@@ -17,6 +17,7 @@
 //!         country..level     if flag 4..8: u8 length, bytes
 //!         declared           if flag 13: u16 length, then for each: number u8, u8 length, bytes
 //!         anonymous          if flag 14: u8 length, bytes
+//!         samples            if flag 12: how many came in u32, length u32, the cell that they add
 //!         props              if flag 9: the rest, JSON text
 //! ```
 //! Flag 10: the user agent is a known bot. Flag 11: the client's time was not believed, the time is that of receipt.
@@ -29,7 +30,7 @@
 use crate::event::Dimension;
 use crate::limits::{DIMENSION_BYTES_MAX, VALUES_PER_DIMENSION};
 use crate::reject::{Outcome, Reject};
-use crate::rollup::hash_player;
+use crate::rollup::{Cell, Corrupt, hash_player};
 
 const VERSION: u8 = 1;
 /// With the number of values after the header.
@@ -47,6 +48,7 @@ const HAS_COUNTRY: u16 = 1 << 4;
 const HAS_PROPS: u16 = 1 << 9;
 const IS_BOT: u16 = 1 << 10;
 const TIME_REPLACED: u16 = 1 << 11;
+const HAS_SAMPLES: u16 = 1 << 12;
 const HAS_DECLARED: u16 = 1 << 13;
 const HAS_ANONYMOUS: u16 = 1 << 14;
 const IS_ERASED: u16 = 1 << 15;
@@ -61,11 +63,24 @@ pub enum Endpoint {
     Demo = 2,
     /// Playtomic's tracker.
     Playtomic = 3,
+    /// Lines of StatsD.
+    Statsd = 4,
+    /// InfluxDB's line protocol.
+    Influx = 5,
+    /// Metrics of OpenTelemetry.
+    Otlp = 6,
 }
 
 impl Endpoint {
     /// All of them.
-    pub const ALL: [Endpoint; 3] = [Endpoint::Events, Endpoint::Demo, Endpoint::Playtomic];
+    pub const ALL: [Endpoint; 6] = [
+        Endpoint::Events,
+        Endpoint::Demo,
+        Endpoint::Playtomic,
+        Endpoint::Statsd,
+        Endpoint::Influx,
+        Endpoint::Otlp,
+    ];
 
     /// The word in metrics, answers and the dashboard.
     pub fn label(self) -> &'static str {
@@ -73,7 +88,15 @@ impl Endpoint {
             Endpoint::Events => "events",
             Endpoint::Demo => "demo",
             Endpoint::Playtomic => "playtomic",
+            Endpoint::Statsd => "statsd",
+            Endpoint::Influx => "influx",
+            Endpoint::Otlp => "otlp",
         }
+    }
+
+    /// Whether what comes through it are values of metrics, which are added up on the way in.
+    pub fn takes_samples(self) -> bool {
+        matches!(self, Endpoint::Statsd | Endpoint::Influx | Endpoint::Otlp)
     }
 
     /// The endpoint with this stored number.
@@ -113,6 +136,8 @@ pub struct Stored<'a> {
     pub declared: Declared<'a>,
     /// Of `$identify`: the id that is the player's as well. Empty: none.
     pub anonymous: &'a [u8],
+    /// Many measured values that were added up before they came here.
+    pub samples: Option<Samples<'a>>,
     /// JSON text of an object; empty: none.
     pub props: &'a [u8],
     /// Sent by a known bot: not counted as a player.
@@ -141,6 +166,23 @@ impl Stored<'_> {
             Ok(number) if self.erased => u64::from_le_bytes(number),
             _ => hash_player(seed, id),
         }
+    }
+}
+
+/// Values of one metric, measured within one minute and added up on the way in: what the metric gets is this cell. They
+/// are no event: nobody plays by them, and they do not count among all events.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Samples<'a> {
+    /// How many came in, which is not how many they stand for.
+    pub taken: u32,
+    /// What [`Cell::encode`] wrote.
+    pub cell: &'a [u8],
+}
+
+impl Samples<'_> {
+    /// What they add.
+    pub fn cell(&self) -> Result<Cell, Corrupt> {
+        Cell::decode(self.cell)
     }
 }
 
@@ -253,6 +295,12 @@ impl BatchBuilder {
             self.bytes.extend_from_slice(event.declared.0);
         }
         flags |= self.optional(event.anonymous, HAS_ANONYMOUS);
+        if let Some(samples) = event.samples {
+            flags |= HAS_SAMPLES;
+            self.bytes.extend_from_slice(&samples.taken.to_le_bytes());
+            self.bytes.extend_from_slice(&(samples.cell.len() as u32).to_le_bytes());
+            self.bytes.extend_from_slice(samples.cell);
+        }
         if !event.props.is_empty() {
             flags |= HAS_PROPS;
             self.bytes.extend_from_slice(event.props);
@@ -347,6 +395,15 @@ impl<'a> Batch<'a> {
             let count = u32::from_le_bytes([tally[1], tally[2], tally[3], tally[4]]);
             Some((Reject::from_code(tally[0])?, count))
         })
+    }
+
+    /// How much came in and was accepted, of `events` that are here: of samples, what they were before they were added up.
+    pub fn taken(&self, events: u32) -> u32 {
+        if !self.endpoint.takes_samples() {
+            return events;
+        }
+        let taken = self.events().map(|event| event.samples.map_or(1, |samples| samples.taken));
+        taken.fold(0, u32::saturating_add)
     }
 
     /// The events in order.
@@ -463,6 +520,7 @@ impl<'a> Fields<'a> {
         }
         let declared = if flags & HAS_DECLARED != 0 { self.declared()? } else { Declared::default() };
         let anonymous = self.optional(flags & HAS_ANONYMOUS)?;
+        let samples = if flags & HAS_SAMPLES != 0 { Some(self.samples()?) } else { None };
         Some(Stored {
             id,
             ts_ms,
@@ -473,6 +531,7 @@ impl<'a> Fields<'a> {
             dimensions,
             declared,
             anonymous,
+            samples,
             props: if flags & HAS_PROPS != 0 { self.rest } else { &[] },
             bot: flags & IS_BOT != 0,
             time_replaced: flags & TIME_REPLACED != 0,
@@ -485,6 +544,14 @@ impl<'a> Fields<'a> {
         let (list, rest) = self.rest.split_at_checked(usize::from(length))?;
         self.rest = rest;
         Some(Declared(list))
+    }
+
+    fn samples(&mut self) -> Option<Samples<'a>> {
+        let taken = u32::from_le_bytes(self.take()?);
+        let length = u32::from_le_bytes(self.take()?);
+        let (cell, rest) = self.rest.split_at_checked(length as usize)?;
+        self.rest = rest;
+        Some(Samples { taken, cell })
     }
 
     #[inline]
@@ -519,6 +586,7 @@ mod tests {
         ts_ms: i64,
         texts: Vec<String>,
         declared: Vec<u8>,
+        samples: Option<(u32, Vec<u8>)>,
         value: Option<f64>,
         bot: bool,
         time_replaced: bool,
@@ -537,6 +605,7 @@ mod tests {
                 dimensions: [text(3), text(4), text(5), text(6), text(7)],
                 declared: Declared::of(&self.declared),
                 anonymous: text(9),
+                samples: self.samples.as_ref().map(|(taken, cell)| Samples { taken: *taken, cell }),
                 props: text(8),
                 bot: self.bot,
                 time_replaced: self.time_replaced,
@@ -548,12 +617,15 @@ mod tests {
     fn event() -> impl Strategy<Value = Owned> {
         let texts = prop::collection::vec(".{0,20}", 10..=10);
         let number = prop::option::of(-1e9..1e9f64);
-        (any::<Option<u128>>(), any::<i64>(), texts, declared(), number, any::<(bool, bool)>()).prop_map(
-            |(id, ts_ms, texts, declared, value, (bot, time_replaced))| Owned {
+        let samples = prop::option::of((any::<u32>(), prop::collection::vec(any::<u8>(), 0..40)));
+        let lists = (texts, declared(), samples);
+        (any::<Option<u128>>(), any::<i64>(), lists, number, any::<(bool, bool)>()).prop_map(
+            |(id, ts_ms, (texts, declared, samples), value, (bot, time_replaced))| Owned {
                 id,
                 ts_ms,
                 texts,
                 declared,
+                samples,
                 value,
                 bot,
                 time_replaced,

@@ -17,7 +17,7 @@ mod sum;
 
 pub use block::{Block, DayBlock, HourBlock, StoredBlock};
 pub use bytes::Corrupt;
-pub use cell::{Cell, Numbers, Values};
+pub use cell::{Cell, Latest, Numbers, Values};
 pub use distinct::Distinct;
 pub use hash::hash_player;
 pub use quantiles::{Bucket, Quantiles};

@@ -242,7 +242,7 @@ impl Line {
                 Err(reject) => refused.push((index as u32, reject)),
             }
         }
-        let (bytes, events) = batch.finish(&tallies(&refused));
+        let (bytes, events) = batch.finish(&tallies(decoded, &refused));
         (Entry { kind: BATCH, events, bytes, ack: request.ack, extra: claims }, refused)
     }
 
@@ -367,12 +367,15 @@ fn indexes_of(ordinals: &[u32], refused: &[(u32, Reject)]) -> Vec<u32> {
     ordinals.iter().map(index_of).collect()
 }
 
-fn tallies(refused: &[(u32, Reject)]) -> Vec<(Reject, u32)> {
+/// How much of what came in was refused, by reason.
+fn tallies(decoded: &Decoded<'_>, refused: &[(u32, Reject)]) -> Vec<(Reject, u32)> {
     let mut tallies: Vec<(Reject, u32)> = Vec::new();
-    for (_, reject) in refused {
+    for (index, reject) in refused {
+        let raw = decoded.events[*index as usize].as_ref().ok();
+        let taken = raw.and_then(|raw| raw.samples).map_or(1, |samples| samples.taken);
         match tallies.iter_mut().find(|(other, _)| other == reject) {
-            Some((_, count)) => *count += 1,
-            None => tallies.push((*reject, 1)),
+            Some((_, count)) => *count = count.saturating_add(taken),
+            None => tallies.push((*reject, taken)),
         }
     }
     tallies

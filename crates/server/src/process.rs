@@ -167,7 +167,7 @@ fn fold(views: &Views, names: &Names, deltas: &mut Deltas, entry: &EntryRef<'_>)
         }
     };
     deltas.entry(entry.offset);
-    views.meter.count(&batch, entry.events, batch.bytes as usize, deltas, names);
+    views.meter.count(&batch, batch.taken(entry.events), batch.bytes as usize, deltas, names);
     if entry.events > 0 {
         views.inspector.accepted(batch.game, batch.endpoint, entry.events, batch.events());
         let wanted = |event: &Stored<'_>, linked| {
@@ -233,6 +233,13 @@ pub fn fold_events(
     let mut links = identities.game(batch.game);
     deltas.values_max(batch.game, batch.values_max);
     for event in batch.events() {
+        if let Some(samples) = event.samples {
+            match samples.cell() {
+                Ok(cell) => deltas.samples(batch.game, &event, cell),
+                Err(failure) => error!(%failure, offset, "samples were passed over"),
+            }
+            continue;
+        }
         let mut linked = Linked::No;
         if !event.anonymous.is_empty() {
             let (anonymous, player) = (event.anonymous_number(seed), event.player_number(seed));

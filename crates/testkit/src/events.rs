@@ -7,12 +7,14 @@ use model::deltas::Deltas;
 use model::limits::{DECLARED_NUMBER_MAX, VALUES_PER_DIMENSION};
 use model::ports::counters::{Counters, Select};
 use model::record::{Declared, Stored};
-use model::rollup::{Cell, Values};
+use model::rollup::{Bucket, Cell, Values};
 use model::series::{Cut, EVENTS, Level, TUPLE_SEPARATOR, VARIANT};
 use proptest::prelude::*;
 
 /// A metric that every event with a player also counts under, as a session does.
 pub const DERIVED: &str = "$session";
+/// A metric that the value of every event is also measured for, as one sample.
+pub const SAMPLED: &str = "$sampled";
 /// A plain counter of all events.
 pub const PLAIN: &str = "$load";
 
@@ -72,7 +74,8 @@ impl Happened {
     /// What it counts under, and with which value.
     fn metrics(&self) -> Vec<(&str, Option<f64>)> {
         let derived = self.player.map(|_| (DERIVED, self.value));
-        [(&self.name[..], self.value), (EVENTS, None)].into_iter().chain(derived).collect()
+        let sampled = self.value.map(|value| (SAMPLED, Some(value)));
+        [(&self.name[..], self.value), (EVENTS, None)].into_iter().chain(derived).chain(sampled).collect()
     }
 }
 
@@ -98,6 +101,11 @@ pub fn deltas_of(events: &[Happened], first: u64) -> Deltas {
         deltas.event(event.game, &stored, event.player);
         if event.player.is_some() {
             deltas.derived(event.game, DERIVED, &stored, event.player, event.value);
+        }
+        if let Some(value) = event.value {
+            let mut cell = Cell::default();
+            cell.observe(event.player, Some((value, Bucket::of(value))));
+            deltas.samples(event.game, &Stored { name: SAMPLED.as_bytes(), ..stored }, cell);
         }
         deltas.count(event.game, PLAIN, event.minute, 1);
     }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::measures::{Average, Count, Fold, Largest, Players, Quantile, Smallest, Sum};
+use super::measures::{Average, Count, Fold, Largest, Newest, Players, Quantile, Smallest, Sum};
 use super::plan::{Measured, Metric, ONLINE_MINUTES_BEFORE, Plan, Source, is_event};
 use super::rows::{Key, REST, Rows};
 use super::time::{self, Buckets, Read};
@@ -124,6 +124,7 @@ impl<'a> Reader<'a> {
             Measured::Sum => Box::new(Gathered::new(self, metric, buckets, Sum)?),
             Measured::Min => Box::new(Gathered::new(self, metric, buckets, Smallest)?),
             Measured::Max => Box::new(Gathered::new(self, metric, buckets, Largest)?),
+            Measured::Last => Box::new(Gathered::new(self, metric, buckets, Newest)?),
             Measured::Avg => Box::new(Gathered::new(self, metric, buckets, Average)?),
             Measured::Uniques => Box::new(Gathered::new(self, metric, buckets, Players(self.links))?),
             Measured::Quantile(share) => Box::new(Gathered::new(self, metric, buckets, Quantile(share))?),

@@ -3,7 +3,7 @@
 //! A part holds only what its measure needs: a count is 8 bytes, so that a series of many buckets stays in cache.
 
 use crate::identity::Links;
-use crate::rollup::{Cell, Distinct, ExactSum, Values};
+use crate::rollup::{Cell, Distinct, ExactSum, Latest, Values};
 
 /// Gathers cells. Adding and joining are exact and know no order.
 pub(super) trait Fold: Copy {
@@ -156,6 +156,37 @@ impl Fold for Largest {
 
     fn value_of(self, cell: &Cell) -> Option<f64> {
         cell.values.as_ref().map(|values| values.max)
+    }
+}
+
+/// The newest value of those that are a state.
+#[derive(Clone, Copy)]
+pub(super) struct Newest;
+
+impl Newest {
+    fn of(cell: &Cell) -> Option<Latest> {
+        cell.values.as_deref().and_then(|values| values.last.as_deref().copied())
+    }
+}
+
+impl Fold for Newest {
+    type Part = Option<Latest>;
+    const LARGE: bool = false;
+
+    fn add(self, part: &mut Option<Latest>, cell: &Cell) {
+        self.join(part, &Newest::of(cell));
+    }
+
+    fn join(self, part: &mut Option<Latest>, other: &Option<Latest>) {
+        *part = part.map_or(*other, |one| Some(other.map_or(one, |other| one.or_later(other))));
+    }
+
+    fn value(self, part: &Option<Latest>) -> Option<f64> {
+        part.map(|last| last.value)
+    }
+
+    fn value_of(self, cell: &Cell) -> Option<f64> {
+        Newest::of(cell).map(|last| last.value)
     }
 }
 

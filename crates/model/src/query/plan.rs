@@ -67,6 +67,7 @@ pub(super) enum Measured {
     Avg,
     Uniques,
     Quantile(f64),
+    Last,
     Online,
 }
 
@@ -416,6 +417,7 @@ fn of_values(measure: Measure) -> Measured {
         Measure::P50 => Measured::Quantile(0.5),
         Measure::P90 => Measured::Quantile(0.9),
         Measure::P99 => Measured::Quantile(0.99),
+        Measure::Last => Measured::Last,
     }
 }
 

@@ -14,7 +14,7 @@ use crate::deltas::Deltas;
 use crate::identity::{Identities, Links};
 use crate::ports::counters::{Checkpoint, Counters, Kept, Rows, Select, StoreError};
 use crate::ports::records::Records;
-use crate::rollup::{Bucket, Cell, hash_player};
+use crate::rollup::{Bucket, Cell, Latest, hash_player};
 use crate::series::{Cut, EVENTS, Level, TUPLE_SEPARATOR};
 
 const GAME: u32 = 7;
@@ -83,10 +83,12 @@ impl Store {
             let place = (metric.to_owned(), cut.code(), level.minutes(), row.to_owned(), minute);
             let player = fact.player.as_ref().map(|player| hash_player(1, player.as_bytes()));
             let player = player.filter(|_| cut != Cut::Tuple);
-            self.cells
-                .entry(place)
-                .or_default()
-                .observe(player, value.map(|value| (value, Bucket::of(value))));
+            let cell = self.cells.entry(place).or_default();
+            cell.observe(player, value.map(|value| (value, Bucket::of(value))));
+            // In this store every value is a state as well.
+            if let (Some(values), Some(value)) = (&mut cell.values, value) {
+                values.observe_latest(Latest { at_ms: i64::from(fact.minute) * 60_000, value });
+            }
         }
     }
 }
@@ -1085,6 +1087,12 @@ fn measure_of(facts: &[&Fact], measure: Measure) -> Option<f64> {
         Measure::P50 => share(0.5),
         Measure::P90 => share(0.9),
         Measure::P99 => share(0.99),
+        Measure::Last => {
+            let newest = facts.iter().filter(|fact| fact.value.is_some()).map(|fact| fact.minute).max();
+            let values =
+                facts.iter().filter(|fact| Some(fact.minute) == newest).filter_map(|fact| fact.value);
+            values.max_by(f64::total_cmp)
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::bytes::{Corrupt, Members, Reader, put_packed, put_set, put_signed, put_varint, varint_bytes};
 use super::players::{self, Players};
-use super::{Bucket, Cell, Distinct, Numbers, Quantiles, Values};
+use super::{Bucket, Cell, Distinct, Latest, Numbers, Quantiles, Values};
 
 /// An hour of a series: 60 minutes.
 pub type HourBlock = Block<60>;
@@ -162,13 +162,15 @@ impl<const SLOTS: usize> Block<SLOTS> {
 }
 
 const VERSION: u8 = 1;
+/// Of a block with values that have a last one: these stand behind the quantiles. Other blocks are as they always were.
+const VERSION_WITH_LAST: u8 = 2;
 /// In the byte that says how many slots a block has.
 const HAS_VALUES: u8 = 0x40;
 const HAS_PLAYERS: u8 = 0x80;
 
 impl<const SLOTS: usize> Block<SLOTS> {
     /// Writes the version, the number of slots and what there is, `since`, the slots in use and their
-    /// counts; then, where there are some, numbers and quantiles of values, each with its length before
+    /// counts; then, where there are some, numbers, quantiles and last of values, each with its length before
     /// it, and players. The total is not written, but for its registers: it is the sum.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let values = self.slots().filter_map(|(slot, cell)| Some((slot, cell.values.as_deref()?)));
@@ -176,12 +178,17 @@ impl<const SLOTS: usize> Block<SLOTS> {
         let players = players.filter(|(_, players)| !players.is_empty());
         let has_values = if values.clone().next().is_some() { HAS_VALUES } else { 0 };
         let has_players = if players.clone().next().is_some() { HAS_PLAYERS } else { 0 };
-        out.extend([VERSION, SLOTS as u8 | has_values | has_players]);
+        let lasts = values.clone().filter_map(|(slot, values)| Some((slot, values.last.as_deref()?)));
+        let version = if lasts.clone().next().is_some() { VERSION_WITH_LAST } else { VERSION };
+        out.extend([version, SLOTS as u8 | has_values | has_players]);
         put_varint(out, self.since);
         put_set::<SLOTS>(out, set_of(self.slots()));
         put_counts(out, &self.slots().map(|(_, cell)| cell.count).collect::<Vec<_>>());
         if has_values != 0 {
             put_values::<SLOTS>(out, values);
+        }
+        if version == VERSION_WITH_LAST {
+            put_lasts::<SLOTS>(out, lasts);
         }
         if has_players != 0 {
             players::encode::<SLOTS>(players, &self.total().players, out);
@@ -196,7 +203,11 @@ impl<const SLOTS: usize> Block<SLOTS> {
         block.cells.reserve_exact(slots + usize::from(slots > 1));
         block.cells.extend(Members(stored.slots).map(|slot| stored.cell(slot)));
         for (slot, values) in stored.values()? {
-            block.cell(slot)?.values = Some(Box::new(values));
+            block.cell(slot)?.values = Some(Box::new(values?));
+        }
+        for (slot, last) in stored.lasts()? {
+            let values = block.cell(slot)?.values.as_deref_mut();
+            values.ok_or(Corrupt("the last of no values"))?.last = Some(Box::new(last));
         }
         for (slot, players) in stored.players()? {
             block.cell(slot)?.players = players;
@@ -287,6 +298,16 @@ fn put_values<'a, const SLOTS: usize>(
     put_part(out, &mut part);
 }
 
+fn put_lasts<'a, const SLOTS: usize>(
+    out: &mut Vec<u8>,
+    lasts: impl Iterator<Item = (u8, &'a Latest)> + Clone,
+) {
+    let mut part = Vec::new();
+    put_set::<SLOTS>(&mut part, set_of(lasts.clone()));
+    lasts.for_each(|(_, last)| last.encode(&mut part));
+    put_part(out, &mut part);
+}
+
 fn put_part(out: &mut Vec<u8>, part: &mut Vec<u8>) {
     put_varint(out, part.len() as u64);
     out.append(part);
@@ -299,6 +320,7 @@ pub struct StoredBlock<'a, const SLOTS: usize> {
     slots: u64,
     counts: [i64; SLOTS],
     values: Option<StoredValues<'a>>,
+    lasts: Option<(u64, Reader<'a>)>,
     players: Option<Reader<'a>>,
 }
 
@@ -314,7 +336,9 @@ impl<'a, const SLOTS: usize> StoredBlock<'a, SLOTS> {
     pub fn open(bytes: &'a [u8]) -> Result<StoredBlock<'a, SLOTS>, Corrupt> {
         let mut reader = Reader(bytes);
         let (version, shape) = (reader.byte()?, reader.byte()?);
-        if version != VERSION || shape & !(HAS_VALUES | HAS_PLAYERS) != SLOTS as u8 {
+        if !(VERSION..=VERSION_WITH_LAST).contains(&version)
+            || shape & !(HAS_VALUES | HAS_PLAYERS) != SLOTS as u8
+        {
             return Err(Corrupt("another version or kind of block"));
         }
         let (since, slots) = (reader.varint()?, reader.set::<SLOTS>()?);
@@ -324,11 +348,12 @@ impl<'a, const SLOTS: usize> StoredBlock<'a, SLOTS> {
         Members(slots).zip(dense).for_each(|(slot, count)| counts[usize::from(slot)] = count);
         let values =
             if shape & HAS_VALUES == 0 { None } else { Some(StoredValues::open::<SLOTS>(&mut reader)?) };
+        let lasts = if version == VERSION_WITH_LAST { Some(open_lasts::<SLOTS>(&mut reader)?) } else { None };
         let players = (shape & HAS_PLAYERS != 0).then_some(reader);
         if players.is_none() {
             reader.end()?;
         }
-        Ok(StoredBlock { since, slots, counts, values, players })
+        Ok(StoredBlock { since, slots, counts, values, lasts, players })
     }
 
     /// See [`Block::since`].
@@ -371,17 +396,16 @@ impl<'a, const SLOTS: usize> StoredBlock<'a, SLOTS> {
         Cell { count: self.counts[usize::from(slot)], ..Cell::default() }
     }
 
-    fn values(&self) -> Result<impl Iterator<Item = (u8, Values)>, Corrupt> {
+    fn values(&self) -> Result<impl Iterator<Item = (u8, Result<Values, Corrupt>)>, Corrupt> {
         let (numbers, quantiles) = (self.numbers()?, self.quantiles()?);
-        let mut pairs = numbers.iter().zip(&quantiles);
-        if pairs.any(|((_, numbers), (_, quantiles))| numbers.count != quantiles.count()) {
-            return Err(Corrupt("there are not as many values as in the buckets"));
-        }
-        Ok(numbers.into_iter().zip(quantiles).map(
-            |((slot, Numbers { sum, min, max, .. }), (_, quantiles))| {
-                (slot, Values { sum, min, max, quantiles })
-            },
-        ))
+        let pairs = numbers.into_iter().zip(quantiles);
+        Ok(pairs.map(|((slot, numbers), (_, quantiles))| (slot, Values::of(numbers, quantiles))))
+    }
+
+    /// The newest value of each slot that has one, ascending.
+    pub fn lasts(&self) -> Result<Vec<(u8, Latest)>, Corrupt> {
+        let Some((slots, lasts)) = self.lasts else { return Ok(Vec::new()) };
+        each(slots, lasts, Latest::decode)
     }
 
     /// The registers that are stored for the total are those of the slots together.
@@ -403,6 +427,12 @@ impl<'a> StoredValues<'a> {
             Ok(StoredValues { slots, numbers, quantiles })
         }
     }
+}
+
+fn open_lasts<'a, const SLOTS: usize>(reader: &mut Reader<'a>) -> Result<(u64, Reader<'a>), Corrupt> {
+    let mut lasts = reader.part()?;
+    let slots = lasts.set::<SLOTS>()?;
+    if slots == 0 { Err(Corrupt("the last of no slot")) } else { Ok((slots, lasts)) }
 }
 
 fn each<'a, T>(
@@ -438,12 +468,30 @@ mod tests {
         fn value(self) -> Option<(f64, Bucket)> {
             self.value.map(|value| (value, Bucket::of(value)))
         }
+
+        /// Some values are a state, all of them at a few moments.
+        fn last(self) -> Option<Latest> {
+            let value = self.value.filter(|value| value.fract() == 0.0)?;
+            Some(Latest { at_ms: (self.offset % 7) as i64 - 3, value })
+        }
+
+        fn cell(self) -> Cell {
+            let mut cell = Cell::default();
+            cell.observe(self.player(), self.value());
+            if let (Some(values), Some(last)) = (&mut cell.values, self.last()) {
+                values.observe_latest(last);
+            }
+            cell
+        }
     }
 
     fn block_of<const SLOTS: usize>(events: &[Happened]) -> Block<SLOTS> {
         let mut block = Block::default();
         for event in events {
-            block.observe(event.slot, event.offset, event.player(), event.value());
+            match event.last() {
+                None => block.observe(event.slot, event.offset, event.player(), event.value()),
+                Some(_) => block.apply(event.slot, event.offset, &event.cell()),
+            }
         }
         block
     }
@@ -509,10 +557,22 @@ mod tests {
     /// What is stored stays readable: a change of these bytes is a new version.
     #[test]
     fn the_bytes_of_version_1_are_these() {
-        let block: HourBlock = block_of(&events_of("5 - 0.5\n5 1 -\n6 1 -\n6 - 20"));
+        let mut block = HourBlock::default();
+        for event in events_of("5 - 0.5\n5 1 -\n6 1 -\n6 - 20") {
+            block.observe(event.slot, event.offset, event.player(), event.value());
+        }
         let hex: String = bytes(&block).iter().map(|byte| format!("{byte:02x}")).collect();
         expect!["01fc0702050604001102050602030103010301020905090509050601844c01f84e0205060001f3b005d962146c7301010101"]
             .assert_eq(&hex);
+    }
+
+    #[test]
+    fn the_bytes_of_version_2_are_these() {
+        let block: HourBlock = block_of(&events_of("5 - 0.5\n6 - 20\n6 - 30"));
+        let hex: String = bytes(&block).iter().map(|byte| format!("{byte:02x}")).collect();
+        expect!["027c0702050602010211020506020301030103010405190905050f0701844c02f84e2605010601050f"]
+            .assert_eq(&hex);
+        assert_eq!(HourBlock::decode(&bytes(&block)), Ok(block));
     }
 
     fn assert_cost(counts: impl Iterator<Item = i64>, bytes_max: usize) {
@@ -615,7 +675,7 @@ mod tests {
             block.slots().for_each(|(_, cell)| sum.merge(cell));
             prop_assert_eq!(&*block.total(), &sum);
             let mut all = Cell::default();
-            events.iter().for_each(|event| all.observe(event.player(), event.value()));
+            events.iter().for_each(|event| all.merge(&event.cell()));
             prop_assert_eq!(&*block.total(), &all);
         }
 

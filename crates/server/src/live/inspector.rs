@@ -164,10 +164,16 @@ fn shown(n: u64, endpoint: Endpoint, event: &Stored<'_>) -> Shown {
         player: text(event.player),
         country: text(event.dimensions[Dimension::Country as usize]),
         platform: text(event.dimensions[Dimension::Platform as usize]),
-        value: event.value,
+        value: event.value.or_else(|| sum(event)),
         reject: None,
         endpoint,
     }
+}
+
+/// Of samples: what their values come to.
+fn sum(event: &Stored<'_>) -> Option<f64> {
+    let cell = event.samples?.cell().ok()?;
+    cell.values.map(|values| values.sum.value())
 }
 
 #[cfg(test)]

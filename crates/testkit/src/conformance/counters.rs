@@ -271,10 +271,10 @@ fn metrics_are_listed_by_the_hour<H: Fn() -> Arc<dyn Counters>>(mut world: World
     check(&world, 0..1_440, &[]);
     world.apply(5);
     for _ in 0..2 {
-        let day = ["$events", "$load", "$play", "$session", "a", "buy", "score", "start"];
+        let day = ["$events", "$load", "$play", "$sampled", "$session", "a", "buy", "score", "start"];
         check(&world, 0..1_440, &day);
-        check(&world, 0..60, &["$events", "$load", "$session", "score"]);
-        check(&world, 60..600, &["$events", "$load", "$session", "buy"]);
+        check(&world, 0..60, &["$events", "$load", "$sampled", "$session", "score"]);
+        check(&world, 60..600, &["$events", "$load", "$sampled", "$session", "buy"]);
         check(&world, 120..600, &[]);
         assert!(world.counters().metrics(2, 0..1_440).expect("the disk is well").is_empty());
         world.checkpoint();
