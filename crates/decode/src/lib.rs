@@ -1,7 +1,11 @@
-//! Bytes to raw events: one file per protocol, pure, no input or output.
+//! Bytes to raw events and samples: one file per protocol, pure, no input or output.
 //!
 //! A decoder knows how a protocol is written and which types its fields have. Whether an event is
-//! welcome (its name, its time, its quota) is decided by whoever asked for the decoding.
+//! welcome (its name, its time, its quota) is decided by whoever asked for the decoding. What
+//! happened is an event ([`model::RawEvent`]); what was measured is a sample ([`sample::Sample`]).
 
+mod decimal;
 pub mod json;
 pub mod playtomic;
+pub mod sample;
+pub mod statsd;

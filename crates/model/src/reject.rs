@@ -79,6 +79,14 @@ rejects! {
     UnknownField = 12, "unknown_field", Invalid;
     /// More than 64 KiB.
     EventTooLarge = 13, "event_too_large", Invalid;
+    /// A line or row that is not written as its protocol says.
+    MalformedLine = 14, "malformed_line", Invalid;
+    /// Text that is not UTF-8.
+    NotUtf8 = 15, "not_utf8", Invalid;
+    /// Something of a kind that is not kept, such as an event or a service check in StatsD.
+    KindUnsupported = 16, "kind_unsupported", Invalid;
+    /// A sampling rate that is no number from a billionth to 1.
+    SampleRateInvalid = 17, "sample_rate_invalid", Invalid;
     /// `event` is absent.
     EventNameMissing = 20, "event_name_missing", Invalid;
     /// `event` is not a string.

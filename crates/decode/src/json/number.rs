@@ -1,5 +1,6 @@
 //! A JSON number: exact, whatever its length, and cheap when it is short.
 
+use crate::decimal::{EXACT_MAX, POWERS};
 use std::borrow::Cow;
 
 /// A number whose syntax has been checked.
@@ -16,15 +17,6 @@ pub(super) struct Number<'a> {
     /// `1e5`.
     pub has_exponent: bool,
 }
-
-/// An integer up to here is a finite binary fraction of 53 bits, so it is its own nearest `f64`.
-const EXACT_MAX: u64 = 1 << 53;
-
-/// The powers of ten that an `f64` holds exactly.
-const POWERS: [f64; 23] = [
-    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18,
-    1e19, 1e20, 1e21, 1e22,
-];
 
 impl<'a> Number<'a> {
     /// The nearest `f64`; infinite if the number is too large.

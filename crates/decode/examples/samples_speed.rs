@@ -1,0 +1,70 @@
+//! Nanoseconds per line of the decoders of samples.
+//!
+//! `cargo run --release -p playmeter-decode --example samples_speed`
+//!
+//! Every round goes through packets that all differ, so that the processor cannot learn by heart how long each name is.
+//! The fastest round is the one that other work on the machine disturbed least.
+
+use playmeter_decode::sample::{Measured, Taken};
+use playmeter_decode::statsd;
+use std::hint::black_box;
+use std::time::Instant;
+
+const LINES: u64 = 40;
+const PACKETS: u64 = 500;
+const ROUNDS: usize = 200;
+
+type Decode = fn(&[u8], &mut dyn FnMut(Taken<'_>));
+
+fn main() {
+    measure("statsd, counters", statsd_plain, |packet, take| statsd::decode(packet, take));
+    measure("statsd, rates and tags", statsd_tagged, |packet, take| statsd::decode(packet, take));
+}
+
+fn statsd_plain(random: u64) -> String {
+    format!("{}:{}|c", name(random), random >> 20 & 0xfff)
+}
+
+fn statsd_tagged(random: u64) -> String {
+    let kind = ["c", "g", "ms", "d"][random as usize >> 32 & 3];
+    let country = ["de", "us", "br", "jp", "fr"][(random >> 50) as usize % 5];
+    let value = (random >> 20 & 0xffff) as f64 / 8.0;
+    format!("{}:{value}|{kind}|@0.1|#country:{country},level:{}", name(random), random >> 40 & 31)
+}
+
+fn name(random: u64) -> String {
+    let part = ["match.started", "shop.item_bought", "http.requests", "login", "queue.depth"];
+    format!("game.{}{}", part[(random >> 10) as usize % part.len()], random & 7)
+}
+
+/// Prints the fastest and the middle round.
+fn measure(what: &str, line: fn(u64) -> String, decode: Decode) {
+    let packet = |packet: u64| {
+        let random = |line: u64| (packet * LINES + line + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (0..LINES).map(|number| line(random(number))).collect::<Vec<_>>().join("\n")
+    };
+    let packets: Vec<String> = (0..PACKETS).map(packet).collect();
+    let bytes = packets.iter().map(String::len).sum::<usize>() as u64 / (PACKETS * LINES);
+    let mut rounds: Vec<f64> = (0..ROUNDS).map(|_| round_ns(&packets, decode)).collect();
+    rounds.sort_by(f64::total_cmp);
+    let (fastest, median) = (rounds[0], rounds[ROUNDS / 2]);
+    println!("{what:24} {bytes:3} bytes a line {fastest:6.1} ns fastest {median:6.1} ns median");
+}
+
+fn round_ns(packets: &[String], decode: Decode) -> f64 {
+    let (mut lines, mut sum) = (0, 0.0);
+    let begin = Instant::now();
+    for packet in packets {
+        decode(black_box(packet.as_bytes()), &mut |taken| {
+            let sample = taken.expect("every line is right");
+            lines += 1;
+            if let Measured::Count(value) = sample.measured {
+                sum += value * sample.weight + sample.tags.len() as f64;
+            }
+        });
+    }
+    let ns = begin.elapsed().as_nanos() as f64;
+    black_box(sum);
+    assert_eq!(lines, LINES * PACKETS);
+    ns / lines as f64
+}

@@ -1,0 +1,34 @@
+//! The corpus of samples: each packet, body or file lies beside what is expected of it, `name.statsd` and
+//! `name.statsd.txt`. `UPDATE_EXPECT=1` writes the expectations anew.
+
+#[path = "support/samples.rs"]
+mod samples;
+
+use expect_test::expect_file;
+use playmeter_decode::statsd;
+use std::path::{Path, PathBuf};
+
+#[track_caller]
+fn check(ending: &str, at_least: usize, describe: impl Fn(&[u8]) -> String) {
+    let files = files(ending);
+    assert!(files.len() >= at_least, "the corpus is not where it was: {} files found", files.len());
+    for path in files {
+        let body = std::fs::read(&path).expect("the file is readable");
+        expect_file![path.with_extension(format!("{ending}.txt"))].assert_eq(&(describe(&body) + "\n"));
+    }
+}
+
+/// In the order of their names.
+fn files(ending: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    let files =
+        std::fs::read_dir(folder).expect("the corpus is there").map(|file| file.expect("a file").path());
+    let mut files: Vec<_> = files.filter(|path| path.extension().is_some_and(|own| own == ending)).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn statsd_packets_say_what_they_always_said() {
+    check("statsd", 10, |packet| samples::describe(|take| statsd::decode(packet, take)));
+}
