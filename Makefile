@@ -89,7 +89,8 @@ lint: web letters geo ## Formatting, lints, licences and advisories.
 bench: build ## Side-by-side runs against peers; see bench/README.md.
 	python3 bench/run.py
 
-torture: build ## The long versions of the crash tests and of the models.
+torture: build ## The long versions of the crash tests, of the models and of the fuzzing.
+	$(CARGO) test --release --locked -p playmeter-decode -- --ignored --nocapture
 	$(CARGO) test --release --locked -p playmeter-liveops -- --ignored
 	python3 torture/kill.py --binary $(BINARY) --cycles 1000
 	python3 torture/plants.py

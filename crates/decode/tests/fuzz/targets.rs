@@ -1,0 +1,215 @@
+//! The decoders, each with what its inputs are made of.
+
+use super::samples;
+use model::{RawEvent, Reject};
+use playmeter_decode::json::{Decoded, Form, decode};
+use playmeter_decode::sample::{Measured, Taken};
+use playmeter_decode::{playtomic, statsd};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::Path;
+
+/// One decoder.
+pub struct Target {
+    pub name: &'static str,
+    /// Files of the corpus with these endings are where it begins.
+    pub endings: &'static [&'static str],
+    /// What its inputs are made of.
+    pub words: &'static [&'static str],
+    /// Decodes, checks what was promised, and says what happened as a number.
+    pub run: fn(&[u8]) -> u64,
+}
+
+impl Target {
+    pub fn seeds(&self) -> Vec<Vec<u8>> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+        let files =
+            std::fs::read_dir(folder).expect("the corpus is there").map(|file| file.expect("a file").path());
+        let mut files: Vec<_> = files
+            .filter(|path| {
+                path.extension().is_some_and(|ending| self.endings.iter().any(|own| ending == *own))
+            })
+            .collect();
+        files.sort();
+        let seeds = files.iter().map(|path| std::fs::read(path).expect("the file is readable"));
+        seeds.chain(self.words.iter().map(|word| word.as_bytes().to_vec())).collect()
+    }
+}
+
+const JSON_WORDS: &[&str] = &[
+    "{",
+    "}",
+    "[",
+    "]",
+    ":",
+    "\"event\":",
+    "\"id\":",
+    "\"ts\":",
+    "\"props\":{",
+    "\"value\":",
+    "\"events\":[",
+    "\"sent_at\":",
+    "\"player\":\"bo\"",
+    "null",
+    "true",
+    "\\u00e9",
+    "\\ud83d\\ude00",
+    "\\ud800",
+    "1970-01-01T00:00:00Z",
+    "{\"event\":\"a\"}",
+];
+
+pub fn json() -> Target {
+    Target {
+        name: "json",
+        endings: &["json", "ndjson"],
+        words: JSON_WORDS,
+        run: |body| events(body, Form::Json),
+    }
+}
+
+pub fn lines() -> Target {
+    Target {
+        name: "lines",
+        endings: &["ndjson", "json"],
+        words: JSON_WORDS,
+        run: |body| events(body, Form::Lines),
+    }
+}
+
+pub fn tracker() -> Target {
+    const WORDS: &[&str] = &[
+        "q=v/1~p/2",
+        "q=t/y/1~t/n/2",
+        "q=c/a/b~f/a/b/1",
+        "q=lc/a/1~la/a/1/2.5~lr/a/1/2",
+        "q=h/a/b/1/2~l/a/b/http:\\\\x/1/1/0",
+        "q=pls/1~plw/1~plq/1~plr/1~plf/1",
+        "&url=http://a.b/",
+        "/",
+        "~",
+        "%2F",
+        "%7E",
+        "%u20ac",
+        "%",
+    ];
+    Target { name: "tracker", endings: &[], words: WORDS, run: tracked }
+}
+
+pub fn form() -> Target {
+    const WORDS: &[&str] = &[
+        "data=",
+        "&hash=",
+        "eyJhIjoxfQ==",
+        "data=eyJhIjoxfQ==&hash=00000000000000000000000000000000",
+        "%3D",
+        "+",
+        "-",
+        "&",
+        "=",
+    ];
+    let run = |body: &[u8]| hash(playtomic::form(body).map(|form| form.is_signed_with("key")).is_ok());
+    Target { name: "form", endings: &[], words: WORDS, run }
+}
+
+pub fn statsd() -> Target {
+    const WORDS: &[&str] = &[
+        "a:1|c",
+        "|c",
+        "|g",
+        "|ms",
+        "|h",
+        "|d",
+        "|s",
+        "|@0.1",
+        "|#k:v,w",
+        "|T1656581400",
+        "|c:ci",
+        "|e:x",
+        "|card:low",
+        ":+1",
+        ":1:2:3",
+        "1|c:2|ms",
+        "_e{1,1}:a|b",
+        "_sc|a|0",
+        "\n",
+    ];
+    Target {
+        name: "statsd",
+        endings: &["statsd"],
+        words: WORDS,
+        run: |packet| sampled(|take| statsd::decode(packet, take)),
+    }
+}
+
+fn hash(behaviour: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    behaviour.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn events(body: &[u8], form: Form) -> u64 {
+    let mut decoded = Decoded::default();
+    let result = decode(body, form, &mut decoded);
+    let malformed = result.err().map(|malformed| std::mem::discriminant(&malformed));
+    hash((malformed, decoded.sent_at_ms.is_some(), events_said(&decoded)))
+}
+
+fn tracked(query: &[u8]) -> u64 {
+    let Ok(query) = str::from_utf8(query) else { return 0 };
+    match playtomic::tracker(query) {
+        Ok(tracked) => hash(events_said(&tracked.decoded())),
+        Err(error) => hash(std::mem::discriminant(&error)),
+    }
+}
+
+/// Which reasons and fields there were.
+fn events_said(decoded: &Decoded<'_>) -> (u128, u64) {
+    decoded.events.iter().fold((0, 0), |(reasons, fields), event| match event {
+        Ok(event) => (reasons, fields | fields_of(event)),
+        Err(reject) => (reasons | reason(*reject), fields),
+    })
+}
+
+fn reason(reject: Reject) -> u128 {
+    1 << (reject.code() % 128)
+}
+
+fn fields_of(event: &RawEvent<'_>) -> u64 {
+    let has = [
+        event.name.is_some(),
+        event.id.is_some(),
+        event.ts_ms.is_some(),
+        event.player.is_some(),
+        event.session.is_some(),
+        event.value.is_some(),
+        event.props.is_some(),
+    ];
+    let dimensions = event.dimensions.iter().map(Option::is_some);
+    assert!(event.value.is_none_or(f64::is_finite), "{event:?}");
+    has.into_iter().chain(dimensions).fold(1, |bits, has| bits << 1 | u64::from(has))
+}
+
+/// Which reasons and kinds there were, of checked samples.
+fn sampled(decode: impl FnOnce(&mut dyn FnMut(Taken<'_>))) -> u64 {
+    let (mut reasons, mut kinds) = (0, 0u64);
+    samples::each(decode, |taken| match taken {
+        Ok(sample) => {
+            let tags = sample.tags.len().min(3) * 8 + usize::from(sample.weight != 1.0) * 32;
+            kinds |= 1 << ((tags + kind(sample.measured)) % 64);
+        }
+        Err(refused) => reasons |= reason(refused.reject),
+    });
+    hash((reasons, kinds))
+}
+
+fn kind(measured: Measured<'_>) -> usize {
+    match measured {
+        Measured::Count(_) => 0,
+        Measured::Gauge(_) => 1,
+        Measured::Change(_) => 2,
+        Measured::Timer(_) => 3,
+        Measured::Value(_) => 4,
+        Measured::Member(_) => 5,
+        Measured::Spread(_) => 6,
+    }
+}
