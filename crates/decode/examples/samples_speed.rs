@@ -6,7 +6,7 @@
 //! The fastest round is the one that other work on the machine disturbed least.
 
 use playmeter_decode::sample::{Measured, Taken};
-use playmeter_decode::statsd;
+use playmeter_decode::{influx, statsd};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -19,6 +19,8 @@ type Decode = fn(&[u8], &mut dyn FnMut(Taken<'_>));
 fn main() {
     measure("statsd, counters", statsd_plain, |packet, take| statsd::decode(packet, take));
     measure("statsd, rates and tags", statsd_tagged, |packet, take| statsd::decode(packet, take));
+    let decode: Decode = |body, take| influx::decode(body, influx::Precision::Nanoseconds, take);
+    measure("influx, one field", influx_line, decode);
 }
 
 fn statsd_plain(random: u64) -> String {
@@ -30,6 +32,17 @@ fn statsd_tagged(random: u64) -> String {
     let country = ["de", "us", "br", "jp", "fr"][(random >> 50) as usize % 5];
     let value = (random >> 20 & 0xffff) as f64 / 8.0;
     format!("{}:{value}|{kind}|@0.1|#country:{country},level:{}", name(random), random >> 40 & 31)
+}
+
+fn influx_line(random: u64) -> String {
+    let country = ["de", "us", "br", "jp", "fr"][(random >> 50) as usize % 5];
+    let value = (random >> 20 & 0xffff) as f64 / 8.0;
+    format!(
+        "{},country={country},level={} value={value} 1556813561{:09}",
+        name(random),
+        random >> 40 & 31,
+        random >> 35
+    )
 }
 
 fn name(random: u64) -> String {

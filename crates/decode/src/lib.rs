@@ -5,6 +5,7 @@
 //! happened is an event ([`model::RawEvent`]); what was measured is a sample ([`sample::Sample`]).
 
 mod decimal;
+pub mod influx;
 pub mod json;
 pub mod playtomic;
 pub mod sample;

@@ -5,6 +5,7 @@
 mod samples;
 
 use expect_test::expect_file;
+use playmeter_decode::influx::{self, Precision};
 use playmeter_decode::statsd;
 use std::path::{Path, PathBuf};
 
@@ -31,4 +32,9 @@ fn files(ending: &str) -> Vec<PathBuf> {
 #[test]
 fn statsd_packets_say_what_they_always_said() {
     check("statsd", 10, |packet| samples::describe(|take| statsd::decode(packet, take)));
+}
+
+#[test]
+fn influx_bodies_say_what_they_always_said() {
+    check("influx", 8, |body| samples::describe(|take| influx::decode(body, Precision::Nanoseconds, take)));
 }

@@ -77,4 +77,4 @@ macro_rules! fuzz {
     };
 }
 
-fuzz! { json lines tracker form statsd }
+fuzz! { json lines tracker form statsd influx }

@@ -2,9 +2,10 @@
 
 use super::samples;
 use model::{RawEvent, Reject};
+use playmeter_decode::influx::Precision;
 use playmeter_decode::json::{Decoded, Form, decode};
 use playmeter_decode::sample::{Measured, Taken};
-use playmeter_decode::{playtomic, statsd};
+use playmeter_decode::{influx, playtomic, statsd};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
@@ -139,6 +140,28 @@ pub fn statsd() -> Target {
         words: WORDS,
         run: |packet| sampled(|take| statsd::decode(packet, take)),
     }
+}
+
+pub fn influx() -> Target {
+    const WORDS: &[&str] = &[
+        "a b=1",
+        "a,b=c d=1i",
+        "cpu,host=a value=t",
+        "=\"x\"",
+        "\"",
+        ",k=v",
+        " ",
+        "1u",
+        "FALSE",
+        " 1556813561098000000",
+        "\\ ",
+        "\\,",
+        "\\\"",
+        "# ",
+        "\n",
+    ];
+    let run = |body: &[u8]| sampled(|take| influx::decode(body, Precision::Nanoseconds, take));
+    Target { name: "influx", endings: &["influx"], words: WORDS, run }
 }
 
 fn hash(behaviour: impl Hash) -> u64 {
