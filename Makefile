@@ -6,8 +6,9 @@ LISTEN ?= 127.0.0.1:8080
 DATA ?= data
 CARGO ?= cargo
 BINARY := target/release/playmeter
+ECHO := target/release/examples/echo
 
-.PHONY: help run build web letters sdk geo test test-rust test-web test-torture lint bench torture tools clean
+.PHONY: help run build web letters sdk geo test test-rust test-web test-websocket test-torture lint bench torture tools clean
 
 help: ## Say what there is.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -56,7 +57,7 @@ geo/node_modules/.package-lock.json: geo/package.json geo/package-lock.json
 
 # The Rust tests build the program as well: it is built once.
 test: test-rust ## Run every test; installs what it needs.
-	$(MAKE) test-torture test-web
+	$(MAKE) test-torture test-websocket test-web
 	@echo "all tests passed"
 
 test-rust: web letters geo
@@ -66,6 +67,12 @@ test-torture: | $(BINARY)
 	python3 -m unittest discover -s torture -p 'test_*.py'
 	python3 torture/kill.py --binary $(BINARY) --cycles 20 --seconds-max 1.0
 	python3 torture/plants.py
+
+$(ECHO):
+	$(CARGO) build --release --locked --workspace --example echo
+
+test-websocket: | $(ECHO)
+	python3 compat/autobahn/run.py $(ECHO)
 
 test-web: tools sdk letters | $(BINARY)
 	cd web && npm run check && npm test && npm run size

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use hyper::body::Incoming;
+use hyper::header::UPGRADE;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
@@ -18,7 +19,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tracing::{debug, warn};
 
 use crate::catalog::address_group;
@@ -53,8 +54,17 @@ struct Open {
     by_address: HashMap<IpAddr, usize>,
 }
 
-/// One open connection; counted until it is dropped.
-struct Ticket {
+/// One open connection; counted, and waited for at the end, until it is dropped.
+///
+/// A request that asks for another protocol carries it among its extensions, so that it goes with the socket.
+#[derive(Clone)]
+pub struct Ticket {
+    _counted: Arc<Counted>,
+    /// Whoever waits for the end waits until nobody holds this.
+    _open: mpsc::Sender<Infallible>,
+}
+
+struct Counted {
     connections: Arc<Connections>,
     address: IpAddr,
 }
@@ -65,7 +75,7 @@ impl Connections {
         Arc::new(Connections { limits, open: Mutex::default() })
     }
 
-    fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Ticket> {
+    fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Counted> {
         let address = address_group(address);
         let mut open = self.open.lock();
         let total = open.total;
@@ -75,11 +85,11 @@ impl Connections {
         }
         *here += 1;
         open.total += 1;
-        Some(Ticket { connections: Arc::clone(self), address })
+        Some(Counted { connections: Arc::clone(self), address })
     }
 }
 
-impl Drop for Ticket {
+impl Drop for Counted {
     fn drop(&mut self) {
         let mut open = self.connections.open.lock();
         open.total -= 1;
@@ -131,11 +141,11 @@ pub async fn serve(
     connections: Arc<Connections>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let graceful = hyper_util::server::graceful::GracefulShutdown::new();
+    let (open, mut all_closed) = mpsc::channel(1);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            _ = stop.wait_for(|stop| *stop) => break,
+            () = stopped(&mut stop) => break,
         };
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
@@ -146,29 +156,40 @@ pub async fn serve(
                 continue;
             }
         };
-        let Some(ticket) = connections.admit(peer.ip()) else {
+        let Some(counted) = connections.admit(peer.ip()) else {
             debug!(%peer, "too many connections");
             continue;
         };
-        spawn_connection(stream, peer, handler.clone(), &graceful, ticket);
+        let ticket = Ticket { _counted: Arc::new(counted), _open: open.clone() };
+        spawn_connection(stream, peer, handler.clone(), stop.clone(), ticket);
     }
-    drop(listener);
-    if tokio::time::timeout(DRAIN, graceful.shutdown()).await.is_err() {
+    drop((listener, open));
+    if tokio::time::timeout(DRAIN, all_closed.recv()).await.is_err() {
         warn!("some connections did not end in time");
     }
+}
+
+/// Returns when the server stops.
+pub async fn stopped(stop: &mut watch::Receiver<bool>) {
+    // It fails when nobody can say so any more, which is a stop as well.
+    drop(stop.wait_for(|stop| *stop).await);
 }
 
 fn spawn_connection(
     stream: TcpStream,
     peer: SocketAddr,
     handler: impl Handler,
-    graceful: &hyper_util::server::graceful::GracefulShutdown,
+    mut stop: watch::Receiver<bool>,
     ticket: Ticket,
 ) {
     let _ = stream.set_nodelay(true);
     let (first_seen, mut first) = watch::channel(false);
-    let service = service_fn(move |request| {
+    let socket = ticket.clone();
+    let service = service_fn(move |mut request: Request<Incoming>| {
         first_seen.send_if_modified(|seen| !std::mem::replace(seen, true));
+        if request.headers().contains_key(UPGRADE) {
+            request.extensions_mut().insert(socket.clone());
+        }
         let handler = handler.clone();
         async move { Ok::<_, Infallible>(handler.handle(request, peer).await) }
     });
@@ -178,18 +199,25 @@ fn spawn_connection(
         // A game that sends its last events and ends has still sent them.
         .half_close(true)
         .max_buf_size(HEADER_BYTES_MAX.max(8192))
-        .serve_connection(TokioIo::new(stream), service);
-    let connection = graceful.watch(connection);
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
     tokio::spawn(async move {
         let _ticket = ticket;
         tokio::pin!(connection);
-        let in_time =
-            async { tokio::time::timeout(FIRST_REQUEST, first.wait_for(|seen| *seen)).await.is_ok() };
-        tokio::select! {
-            ended = &mut connection => return drop(ended),
-            in_time = in_time => if !in_time { return },
-        }
-        if let Err(failure) = connection.await {
+        let too_late = async {
+            if tokio::time::timeout(FIRST_REQUEST, first.wait_for(|seen| *seen)).await.is_ok() {
+                std::future::pending::<()>().await;
+            }
+        };
+        let ended = tokio::select! {
+            ended = &mut connection => ended,
+            () = too_late => return,
+            () = stopped(&mut stop) => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(failure) = ended {
             debug!(%peer, %failure, "a connection ended early");
         }
     });

@@ -21,3 +21,4 @@ pub mod server;
 pub mod time;
 pub mod views;
 pub mod wire;
+pub mod ws;

@@ -60,6 +60,8 @@ problems! {
     conflict = 409, "conflict", "It conflicts with what is there";
     /// More than the credential may send.
     too_many = 429, "too_many", "Too many requests";
+    /// The route speaks another protocol.
+    upgrade = 426, "upgrade", "Another protocol is spoken here";
     /// Something broke here.
     internal = 500, "internal", "The server failed";
     /// The disk is full; reads go on.
