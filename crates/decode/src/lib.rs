@@ -2,8 +2,10 @@
 //!
 //! A decoder knows how a protocol is written and which types its fields have. Whether an event is
 //! welcome (its name, its time, its quota) is decided by whoever asked for the decoding. What
-//! happened is an event ([`model::RawEvent`]); what was measured is a sample ([`sample::Sample`]).
+//! happened is an event ([`model::RawEvent`]); what was measured is a sample ([`sample::Sample`]). What is wanted is a
+//! message ([`ddp::Inbound`]).
 
+pub mod ddp;
 mod decimal;
 pub mod influx;
 pub mod json;

@@ -77,4 +77,4 @@ macro_rules! fuzz {
     };
 }
 
-fuzz! { json lines tracker form statsd influx }
+fuzz! { ddp json lines tracker form statsd influx }

@@ -2,6 +2,7 @@
 
 use super::samples;
 use model::{RawEvent, Reject};
+use playmeter_decode::ddp::Inbound;
 use playmeter_decode::influx::Precision;
 use playmeter_decode::json::{Decoded, Form, decode};
 use playmeter_decode::sample::{Measured, Taken};
@@ -33,6 +34,43 @@ impl Target {
         files.sort();
         let seeds = files.iter().map(|path| std::fs::read(path).expect("the file is readable"));
         seeds.chain(self.words.iter().map(|word| word.as_bytes().to_vec())).collect()
+    }
+}
+
+pub fn ddp() -> Target {
+    const WORDS: &[&str] = &[
+        "{\"msg\":\"connect\",\"version\":\"1\",\"support\":[\"1\"]}",
+        "{\"msg\":\"ping\"}",
+        "{\"msg\":\"sub\",\"id\":\"a\",\"name\":\"online\",\"params\":[]}",
+        "{\"msg\":\"unsub\",\"id\":\"a\"}",
+        "{\"msg\":\"method\",\"id\":\"a\",\"method\":\"login\",\"params\":[]}",
+        "\"params\":[{},{}]",
+        "\"support\":[]",
+        ",\"id\":\"b\"",
+        "null",
+        "[",
+        "{",
+        "\\ud800",
+        "\"",
+    ];
+    Target { name: "ddp", endings: &["ddp"], words: WORDS, run: message }
+}
+
+/// Which message it was, with how much, or in how many words it was refused.
+fn message(text: &[u8]) -> u64 {
+    let Ok(text) = str::from_utf8(text) else { return 0 };
+    let bounded = |name: &str| assert!((1..=128).contains(&name.len()), "{name}");
+    match Inbound::read(text) {
+        Ok(Some(message)) => {
+            if let Inbound::Sub { id, name, params } | Inbound::Method { id, method: name, params } = &message
+            {
+                [id, name].into_iter().for_each(|name| bounded(name));
+                return hash((std::mem::discriminant(&message), params.len()));
+            }
+            hash(std::mem::discriminant(&message))
+        }
+        Ok(None) => 1,
+        Err(malformed) => hash(malformed.to_string().split(' ').count()),
     }
 }
 
