@@ -12,6 +12,7 @@ mod report;
 mod requests;
 mod schedule;
 mod tally;
+mod watch;
 
 use std::fs;
 use std::io::Write;
@@ -25,6 +26,7 @@ use http::Offer;
 use ledger::Ledger;
 use report::{Report, Setup, Step};
 use requests::{Head, Ids, Mix, Requests};
+use watch::WatchArgs;
 
 const URL: &str = "http://127.0.0.1:8080";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -36,7 +38,10 @@ const RATE_MAX: f64 = 10_000_000.0;
 
 /// Offers load to a running server and reports its latency and CPU time.
 #[derive(clap::Args, Clone, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct BenchArgs {
+    #[command(subcommand)]
+    other: Option<Other>,
     /// The server [default: the one of --data, else http://127.0.0.1:8080].
     #[arg(long)]
     url: Option<String>,
@@ -108,6 +113,13 @@ pub struct BenchArgs {
     ledger: Option<PathBuf>,
 }
 
+/// Other load than requests.
+#[derive(clap::Subcommand, Clone, Debug)]
+enum Other {
+    /// Hold many WebSocket subscribers, post updates and report what both cost.
+    Watch(Box<WatchArgs>),
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
 enum ConnectionUse {
     KeepAlive,
@@ -132,6 +144,9 @@ enum Kind {
 
 /// Runs the load that was asked for and reports it. Fails if any answer was an error.
 pub fn run(args: BenchArgs) -> anyhow::Result<()> {
+    if let Some(Other::Watch(args)) = &args.other {
+        return watch::run(args);
+    }
     let mut bench = Bench::prepare(&args)?;
     let report = if args.find_max { bench.find_max(args.p99_max * 1e3)? } else { bench.once()? };
     if let Some(ledger) = bench.ledger {
@@ -308,7 +323,10 @@ impl Ack {
 #[derive(Debug)]
 struct Server {
     url: String,
+    /// To send events with.
     key: Option<String>,
+    /// For everything else.
+    secret: Option<String>,
     pids: Vec<u32>,
 }
 
@@ -317,18 +335,23 @@ struct Server {
 struct Bootstrap {
     url: String,
     public_key: String,
+    secret_key: String,
 }
 
 impl Server {
     fn named_by(args: &BenchArgs) -> anyhow::Result<Self> {
-        let mut server = Self { url: URL.to_owned(), key: None, pids: Vec::new() };
-        if let Some(folder) = &args.data {
-            server = Self::of_folder(folder)?;
-        }
-        server.url = args.url.clone().unwrap_or(server.url);
-        server.key = args.key.clone().or(server.key);
-        if !args.pid.is_empty() {
-            server.pids.clone_from(&args.pid);
+        let server = Self::named(args.url.clone(), args.data.as_deref(), &args.pid)?;
+        Ok(Self { key: args.key.clone().or(server.key), ..server })
+    }
+
+    /// What is given wins over what the folder says.
+    fn named(url: Option<String>, folder: Option<&Path>, pids: &[u32]) -> anyhow::Result<Self> {
+        let of_folder = folder.map(Self::of_folder).transpose()?;
+        let default = Self { url: URL.to_owned(), key: None, secret: None, pids: Vec::new() };
+        let mut server = of_folder.unwrap_or(default);
+        server.url = url.unwrap_or(server.url);
+        if !pids.is_empty() {
+            server.pids = pids.to_vec();
         }
         Ok(server)
     }
@@ -340,7 +363,8 @@ impl Server {
             serde_json::from_str(&text).with_context(|| format!("reading {}", path.display()))?;
         let pid = fs::read_to_string(folder.join("server.pid")).unwrap_or_default();
         let pids = pid.trim().parse().into_iter().collect();
-        Ok(Self { url: bootstrap.url, key: Some(bootstrap.public_key), pids })
+        let (key, secret) = (Some(bootstrap.public_key), Some(bootstrap.secret_key));
+        Ok(Self { url: bootstrap.url, key, secret, pids })
     }
 
     /// Host and port as the URL has them.

@@ -108,6 +108,15 @@ fn field<T: FromStr>(text: &str, index: usize) -> Option<T> {
     text.split_ascii_whitespace().nth(index)?.parse().ok()
 }
 
+/// Resident memory of these processes together; `None` when there is none of them.
+pub fn memory_bytes(pids: &[u32]) -> Option<u64> {
+    let kib = |pid: &u32| -> Option<u64> {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        field(status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?, 0)
+    };
+    pids.iter().filter_map(kib).map(|kib| kib << 10).reduce(|sum, bytes| sum + bytes)
+}
+
 /// Cores of the machine, also those this process may not use.
 pub fn cores() -> usize {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
@@ -169,5 +178,7 @@ mod tests {
         let pids = tree(&[std::process::id()]);
         assert_eq!(pids[0], std::process::id());
         assert!(Snapshot::of(&pids).since(&Snapshot::default()) > Duration::ZERO);
+        assert!(memory_bytes(&pids).is_some_and(|bytes| bytes > 1 << 20));
+        assert_eq!(memory_bytes(&[]), None);
     }
 }

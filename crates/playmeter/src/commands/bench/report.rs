@@ -135,7 +135,7 @@ impl Report {
             lag_us: Percentiles::of(&tally.lag_ns),
             server_cpu: (!offer.pids.is_empty()).then(|| cpu(&offer.pids, outcome.server_cpu)),
             generator_cpu: cpu(&[std::process::id()], outcome.generator_cpu),
-            machine: Machine::now(outcome),
+            machine: Machine::over(outcome.window, outcome.pressure),
             notes: Vec::new(),
             steps: Vec::new(),
             rate_max: None,
@@ -199,7 +199,8 @@ impl Measured {
 }
 
 impl Percentiles {
-    fn of(times_ns: &Histogram<u64>) -> Self {
+    /// Of times in nanoseconds.
+    pub fn of(times_ns: &Histogram<u64>) -> Self {
         let at = |quantile| times_ns.value_at_quantile(quantile) as f64 / 1e3;
         Self { p50: at(0.5), p90: at(0.9), p99: at(0.99), p999: at(0.999), max: at(1.0) }
     }
@@ -220,13 +221,10 @@ impl Cpu {
 }
 
 impl Machine {
-    fn now(outcome: &Outcome) -> Self {
-        let share = |pressure: Duration| pressure.as_secs_f64() / outcome.window.as_secs_f64();
-        Self {
-            cores: cpu::cores(),
-            load_average: cpu::load_average(),
-            waiting_for_cpu: outcome.pressure.map(share),
-        }
+    /// As it was in a window, in which some task waited for a CPU so long.
+    pub fn over(window: Duration, pressure: Option<Duration>) -> Self {
+        let share = |pressure: Duration| pressure.as_secs_f64() / window.as_secs_f64();
+        Self { cores: cpu::cores(), load_average: cpu::load_average(), waiting_for_cpu: pressure.map(share) }
     }
 }
 
@@ -343,7 +341,7 @@ impl Display for Step {
 }
 
 /// A count with its thousands apart.
-struct Count(u64);
+pub struct Count(pub u64);
 
 impl Display for Count {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
