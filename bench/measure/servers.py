@@ -106,6 +106,9 @@ class Playmeter(Server):
 
     name = "playmeter"
     remark = "validated, deduplicated, durable, counted by minute, hour and day; raw events kept"
+    # Given to it as environment variables.
+    settings = {}
+    flags = ()
 
     @staticmethod
     def binary():
@@ -118,7 +121,7 @@ class Playmeter(Server):
 
     def start(self):
         data = self.folder / "data"
-        self.launch(self.binary(), "serve", "--data", data, "--listen", "127.0.0.1:0")
+        self.launch(self.binary(), "serve", "--data", data, "--listen", "127.0.0.1:0", *self.flags, **self.settings)
         bootstrap = self.wait_until(lambda: read_json(data / "bootstrap.json"))
         self.url, self.key, self.secret = bootstrap["url"], bootstrap["public_key"], bootstrap["secret_key"]
         host, port = self.url.removeprefix("http://").rsplit(":", 1)
