@@ -13,6 +13,11 @@ mod number;
 mod props;
 mod text;
 mod time;
+mod write;
+
+pub(crate) use event::{Key, field_key, put_plain};
+pub(crate) use number::is_plain_number;
+pub(crate) use write::push_string;
 
 pub use props::{Prop, Props, props};
 

@@ -5,10 +5,12 @@
 //! happened is an event ([`model::RawEvent`]); what was measured is a sample ([`sample::Sample`]). What is wanted is a
 //! message ([`ddp::Inbound`]).
 
+pub mod csv;
 pub mod ddp;
 mod decimal;
 pub mod influx;
 pub mod json;
+pub mod lines;
 pub mod playtomic;
 pub mod sample;
 pub mod statsd;

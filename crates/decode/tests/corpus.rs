@@ -3,8 +3,10 @@
 
 #[path = "support/samples.rs"]
 mod samples;
+mod support;
 
 use expect_test::expect_file;
+use playmeter_decode::csv::{BadMapping, Mapping, Rows};
 use playmeter_decode::influx::{self, Precision};
 use playmeter_decode::statsd;
 use std::path::{Path, PathBuf};
@@ -37,4 +39,17 @@ fn statsd_packets_say_what_they_always_said() {
 #[test]
 fn influx_bodies_say_what_they_always_said() {
     check("influx", 8, |body| samples::describe(|take| influx::decode(body, Precision::Nanoseconds, take)));
+}
+
+#[test]
+fn csv_files_say_what_they_always_said() {
+    check("csv", 10, |file| {
+        let mut rows = Rows::new(Mapping::default());
+        let read = rows.read(file).and_then(|_| rows.finish());
+        let events = rows.decoded().events;
+        let said =
+            rows.lines().zip(&events).map(|(number, event)| format!("{number}: {}", support::line(event)));
+        let bad = read.err().map(|bad: BadMapping| format!("bad mapping: {bad}"));
+        said.chain(bad).collect::<Vec<_>>().join("\n")
+    });
 }

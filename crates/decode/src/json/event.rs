@@ -13,7 +13,7 @@ use std::borrow::Cow;
 
 /// A key of at most eight bytes, the first one lowest, zeros behind: compared in one step. No key
 /// has a zero byte, and every field's name is that short.
-pub(super) type Key = u64;
+pub(crate) type Key = u64;
 
 /// No name of a field.
 const OTHER: Key = 0;
@@ -160,6 +160,22 @@ fn put_text<'a>(event: &mut RawEvent<'a>, key: Key, text: Text<'a>) -> Result<()
         VERSION => *slot(event, Dimension::Version) = dimension(text.cow())?,
         LEVEL => *slot(event, Dimension::Level) = dimension(text.cow())?,
         _ => return Err(wrong_type(key)),
+    }
+    Ok(())
+}
+
+/// The field of this name, if it holds a text or a number.
+pub(crate) fn field_key(name: &str) -> Option<Key> {
+    let is_plain = matches!(name, "event" | "id" | "ts" | "player" | "session" | "value");
+    (is_plain || Dimension::from_label(name).is_some()).then(|| key(name.as_bytes()))
+}
+
+/// Puts text that comes without quotes, so that it may be meant as a number.
+pub(crate) fn put_plain<'a>(event: &mut RawEvent<'a>, key: Key, text: &'a str) -> Result<(), Reject> {
+    match (key, text.parse::<i64>()) {
+        (VALUE, _) => event.value = Some(crate::decimal::finite(text)?),
+        (TS, Ok(ts_ms)) if time::EPOCH_MS.contains(&ts_ms) => event.ts_ms = Some(ts_ms),
+        _ => put_text(event, key, Text { raw: text, len: text.len() })?,
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! A JSON number: exact, whatever its length, and cheap when it is short.
 
+use super::cursor::Cursor;
 use crate::decimal::{EXACT_MAX, POWERS};
 use std::borrow::Cow;
 
@@ -64,4 +65,15 @@ impl<'a> Number<'a> {
     fn value_of_text(&self) -> f64 {
         self.text.parse().expect("a JSON number is a Rust number")
     }
+}
+
+/// Digits that everybody who reads JSON keeps.
+const DIGITS_KEPT: usize = 15;
+
+/// Whether a text is a JSON number of which nothing is lost as an `f64`.
+pub(crate) fn is_plain_number(text: &str) -> bool {
+    let mut cursor = Cursor::new(text, 0);
+    let number = cursor.number();
+    number.is_ok_and(|number| number.digits <= DIGITS_KEPT && number.value().is_finite())
+        && cursor.is_at_end()
 }

@@ -22,7 +22,7 @@ use model::{Dimension, RawEvent, Reject};
 
 use super::escape::{parameter, raw_parameter, text, unescape};
 use super::source::source;
-use crate::json::Decoded;
+use crate::json::{Decoded, push_string};
 
 /// A name of the game's own has at most so many characters.
 const NAME_CHARS_MAX: usize = 50;
@@ -269,17 +269,7 @@ impl Props {
 
     fn plain(self, key: &str, text: &str) -> Props {
         let mut json = String::with_capacity(text.len() + 2);
-        json.push('"');
-        for char in text.chars() {
-            match char {
-                '"' | '\\' => json.extend(['\\', char]),
-                '\0'..='\x1f' => {
-                    write!(json, "\\u{:04x}", u32::from(char)).expect("a string takes everything")
-                }
-                char => json.push(char),
-            }
-        }
-        json.push('"');
+        push_string(&mut json, text);
         self.raw(key, &json)
     }
 

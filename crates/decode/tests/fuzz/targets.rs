@@ -2,9 +2,11 @@
 
 use super::samples;
 use model::{RawEvent, Reject};
+use playmeter_decode::csv::{Mapping, Rows};
 use playmeter_decode::ddp::Inbound;
 use playmeter_decode::influx::Precision;
 use playmeter_decode::json::{Decoded, Form, decode};
+use playmeter_decode::lines::{Lines, Piece};
 use playmeter_decode::sample::{Measured, Taken};
 use playmeter_decode::{influx, playtomic, statsd};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -202,6 +204,33 @@ pub fn influx() -> Target {
     Target { name: "influx", endings: &["influx"], words: WORDS, run }
 }
 
+pub fn csv() -> Target {
+    const WORDS: &[&str] = &[
+        "event,id,ts,player,session,value,country,platform,level,a,props.b\n",
+        "event\n",
+        "\"",
+        "\"\"",
+        ",",
+        "\n",
+        "\r\n",
+        "\r",
+        "x,y",
+        "0190b6a1-7c2e-7def-8a9b-0123456789ab",
+        "1970-01-01T00:00:00Z",
+        "true",
+    ];
+    Target { name: "csv", endings: &["csv"], words: WORDS, run: rows }
+}
+
+pub fn stream() -> Target {
+    Target {
+        name: "stream",
+        endings: &["statsd", "influx"],
+        words: &["\n", "\n\n", "aaaaaaaaaaaaaaaaaaaa"],
+        run: stream_cut,
+    }
+}
+
 fn hash(behaviour: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     behaviour.hash(&mut hasher);
@@ -221,6 +250,51 @@ fn tracked(query: &[u8]) -> u64 {
         Ok(tracked) => hash(events_said(&tracked.decoded())),
         Err(error) => hash(std::mem::discriminant(&error)),
     }
+}
+
+/// In one chunk and in small ones, which must come to the same.
+fn rows(file: &[u8]) -> u64 {
+    let said = rows_said(file, usize::MAX);
+    assert_eq!(rows_said(file, 1 + file.len() % 7), said, "in chunks");
+    hash(said)
+}
+
+fn rows_said(file: &[u8], chunk_bytes: usize) -> (String, usize, (u128, u64)) {
+    let mut rows = Rows::new(Mapping::default());
+    let read = file
+        .chunks(chunk_bytes)
+        .try_for_each(|chunk| rows.read(chunk).map(|read| assert_eq!(read, chunk.len())));
+    let bad =
+        read.and_then(|()| rows.finish()).err().map(|bad| format!("{:?}", std::mem::discriminant(&bad)));
+    let decoded = rows.decoded();
+    assert!(rows.lines().is_sorted());
+    for props in decoded.events.iter().flatten().filter_map(|event| event.props) {
+        assert!(serde_json::from_str::<serde::de::IgnoredAny>(props).is_ok(), "{props}");
+    }
+    (bad.unwrap_or_default(), decoded.events.len().min(4), events_said(&decoded))
+}
+
+/// Every byte comes out once, or is in a line that is too long.
+fn stream_cut(bytes: &[u8]) -> u64 {
+    let (mut lines, mut out, mut too_long) = (Lines::new(16), 0, 0);
+    for chunk in bytes.chunks(1 + bytes.len() % 31) {
+        lines.push(chunk);
+        while let Some(piece) = lines.take(3) {
+            match piece {
+                Piece::Lines { bytes, .. } => out += bytes.len(),
+                Piece::TooLong { .. } => too_long += 1,
+            }
+        }
+    }
+    lines.finish();
+    if let Some(Piece::Lines { bytes, .. }) = lines.take(3) {
+        out += bytes.len();
+    }
+    let is_long = |line: &&[u8]| line.len() - usize::from(line.ends_with(b"\n")) > 16;
+    let left_out = bytes.split_inclusive(|byte| *byte == b'\n').filter(is_long);
+    let (count, left_out) = left_out.fold((0, 0), |(count, bytes), line| (count + 1, bytes + line.len()));
+    assert_eq!((out + left_out, too_long), (bytes.len(), count));
+    hash((out.min(64), too_long))
 }
 
 /// Which reasons and fields there were.

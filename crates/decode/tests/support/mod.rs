@@ -4,6 +4,7 @@ use model::{Dimension, RawEvent, Reject};
 use playmeter_decode::json::{Decoded, Form, decode};
 
 /// A line for each event, or why there are none.
+#[allow(dead_code, reason = "not every test reads JSON")]
 pub fn describe(body: &[u8], form: Form) -> String {
     let mut decoded = Decoded::default();
     if let Err(malformed) = decode(body, form, &mut decoded) {
@@ -13,7 +14,8 @@ pub fn describe(body: &[u8], form: Form) -> String {
     sent_at.into_iter().chain(decoded.events.iter().map(line)).collect::<Vec<_>>().join("\n")
 }
 
-fn line(event: &Result<RawEvent<'_>, Reject>) -> String {
+/// One event, or why it was refused.
+pub fn line(event: &Result<RawEvent<'_>, Reject>) -> String {
     match event {
         Ok(event) => words(event).join(" "),
         Err(reject) => format!("refused: {}", reject.label()),
