@@ -99,6 +99,7 @@ bench: build ## Side-by-side runs against peers; see bench/README.md.
 torture: build ## The long versions of the crash tests, of the models and of the fuzzing.
 	$(CARGO) test --release --locked -p playmeter-decode -- --ignored --nocapture
 	$(CARGO) test --release --locked -p playmeter-liveops -- --ignored
+	$(CARGO) test --release --locked -p playmeter-model -- --ignored
 	python3 torture/kill.py --binary $(BINARY) --cycles 1000
 	python3 torture/plants.py
 

@@ -5,6 +5,7 @@
 pub mod admit;
 pub mod deltas;
 pub mod event;
+pub mod flows;
 pub mod identity;
 pub mod limits;
 pub mod ports;

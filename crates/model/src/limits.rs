@@ -69,3 +69,8 @@ pub const QUERY_TOP: usize = 50;
 pub const QUERY_TOP_MAX: usize = 1_000;
 /// Bytes of a query's formula.
 pub const QUERY_FORMULA_BYTES_MAX: usize = 1_000;
+
+/// Flows that run at the same time in one installation. A packet that would open one more is refused.
+pub const FLOWS_MAX: usize = 262_144;
+/// The id of one end of a flow.
+pub const FLOW_END_BYTES_MAX: usize = 128;
