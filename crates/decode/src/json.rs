@@ -19,6 +19,8 @@ pub(crate) use event::{Key, field_key, put_plain};
 pub(crate) use number::is_plain_number;
 pub(crate) use write::push_string;
 
+pub(crate) use cursor::{Broken, Cursor, Value};
+pub(crate) use event::instant_ms;
 pub use props::{Prop, Props, props};
 
 use model::limits::{EVENTS_PER_REQUEST_MAX, JSON_DEPTH_MAX};

@@ -8,9 +8,11 @@
 pub mod csv;
 pub mod ddp;
 mod decimal;
+pub mod flow;
 pub mod influx;
 pub mod json;
 pub mod lines;
 pub mod playtomic;
+pub mod rtcp;
 pub mod sample;
 pub mod statsd;

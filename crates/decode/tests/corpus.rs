@@ -7,6 +7,7 @@ mod support;
 
 use expect_test::expect_file;
 use playmeter_decode::csv::{BadMapping, Mapping, Rows};
+use playmeter_decode::flow;
 use playmeter_decode::influx::{self, Precision};
 use playmeter_decode::statsd;
 use std::path::{Path, PathBuf};
@@ -52,4 +53,13 @@ fn csv_files_say_what_they_always_said() {
         let bad = read.err().map(|bad: BadMapping| format!("bad mapping: {bad}"));
         said.chain(bad).collect::<Vec<_>>().join("\n")
     });
+}
+
+#[test]
+fn lines_of_packets_say_what_they_always_said() {
+    let tell = |line: Result<flow::Line<'_>, flow::Refusal>| match line {
+        Ok(line) => format!("{:?}", line.packet(5)),
+        Err(refusal) => refusal.label().to_owned(),
+    };
+    check("flow", 6, |body| flow::lines(body).map(tell).collect::<Vec<_>>().join("\n"));
 }

@@ -7,7 +7,7 @@ use super::text::{Text, escape};
 use model::Reject;
 
 /// A place in a text that is read from its beginning to its end, once.
-pub(super) struct Cursor<'a> {
+pub(crate) struct Cursor<'a> {
     text: &'a str,
     /// Bytes read so far.
     pub at: usize,
@@ -18,11 +18,11 @@ pub(super) struct Cursor<'a> {
 
 /// The text is not JSON; why is kept by the cursor, so that answers stay small.
 #[derive(Debug, PartialEq)]
-pub(super) struct Broken;
+pub(crate) struct Broken;
 
 /// What stands after a key, as far as the fields of an event have to know.
 #[derive(Debug)]
-pub(super) enum Value<'a> {
+pub(crate) enum Value<'a> {
     Null,
     Bool,
     Text(Text<'a>),

@@ -57,7 +57,7 @@ pub(super) enum Read {
 impl<'a> Cursor<'a> {
     /// Reads an object, from its opening bracket on, into `event`, which is new.
     #[inline(always)]
-    pub fn event(&mut self, event: &mut RawEvent<'a>) -> Result<Read, Broken> {
+    pub(super) fn event(&mut self, event: &mut RawEvent<'a>) -> Result<Read, Broken> {
         let from = self.at;
         let mut refused = None;
         self.at += 1;
@@ -259,7 +259,7 @@ fn id(text: Text<'_>) -> Result<Option<u128>, Reject> {
 }
 
 /// RFC 3339 or epoch milliseconds, of the years 0 to 9999.
-pub(super) fn instant_ms(value: Value<'_>) -> Option<i64> {
+pub(crate) fn instant_ms(value: Value<'_>) -> Option<i64> {
     match value {
         Value::Text(text) => rfc3339_ms(text),
         Value::Number(number) => epoch_ms(number),

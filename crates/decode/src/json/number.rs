@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 /// A number whose syntax has been checked.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Number<'a> {
+pub(crate) struct Number<'a> {
     /// As it was sent.
     pub text: &'a str,
     /// All digits before an exponent as one integer; exact if there are at most 19.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 /// The inside of a string whose syntax has been checked.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Text<'a> {
+pub(crate) struct Text<'a> {
     /// Between the quotes, as it was sent.
     pub raw: &'a str,
     /// Bytes after unescaping. Every escape is longer than what it stands for, so a length that

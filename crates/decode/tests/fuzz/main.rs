@@ -77,4 +77,4 @@ macro_rules! fuzz {
     };
 }
 
-fuzz! { ddp json lines tracker form statsd influx csv stream }
+fuzz! { ddp json lines tracker form statsd influx csv stream rtcp flow }

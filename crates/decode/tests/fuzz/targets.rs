@@ -8,6 +8,7 @@ use playmeter_decode::influx::Precision;
 use playmeter_decode::json::{Decoded, Form, decode};
 use playmeter_decode::lines::{Lines, Piece};
 use playmeter_decode::sample::{Measured, Taken};
+use playmeter_decode::{flow, rtcp};
 use playmeter_decode::{influx, playtomic, statsd};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
@@ -229,6 +230,68 @@ pub fn stream() -> Target {
         words: &["\n", "\n\n", "aaaaaaaaaaaaaaaaaaaa"],
         run: stream_cut,
     }
+}
+
+pub fn rtcp() -> Target {
+    const WORDS: &[&str] = &["\0\0\0\u{1}", "\u{1}", "\u{7}\0\0\u{8}", "\0\0\0\u{8}", "\0\u{1}", "name"];
+    Target { name: "rtcp", endings: &["rtcp"], words: WORDS, run: compounds }
+}
+
+pub fn flow() -> Target {
+    const WORDS: &[&str] = &[
+        "{\"from\":\"a\",\"to\":\"b\",\"seq\":1}",
+        "\"from\":",
+        "\"to\":",
+        "\"seq\":",
+        "\"ts\":",
+        "\"at\":",
+        "\"bye\":true",
+        "\"from_address\":\"192.0.2.1:5\"",
+        "\"to_address\":",
+        "[::1]:5",
+        "1970-01-01T00:00:00Z",
+        "4294967295",
+        "\\u0061",
+        "null",
+        "{",
+        "}",
+    ];
+    Target { name: "flow", endings: &["flow"], words: WORDS, run: packets }
+}
+
+/// Everything in a datagram is read; which kinds of packets there were.
+fn compounds(datagram: &[u8]) -> u64 {
+    let compound = match rtcp::Compound::read(datagram) {
+        Ok(compound) => compound,
+        Err(malformed) => return hash(std::mem::discriminant(&malformed)),
+    };
+    let inner = |packet: rtcp::Packet<'_>| match packet {
+        rtcp::Packet::SenderReport(report) => report.blocks.count(),
+        rtcp::Packet::ReceiverReport(report) => report.blocks.count(),
+        rtcp::Packet::Sdes(sdes) => sdes.chunks.map(|chunk| 1 + chunk.items.count()).sum(),
+        rtcp::Packet::Bye(bye) => bye.sources.count() + bye.reason.len().min(1),
+        rtcp::Packet::App(app) => app.data.len().min(1),
+        rtcp::Packet::Xr(xr) => {
+            xr.blocks.map(|block| usize::from(matches!(block, rtcp::Block::Voip(_))) + 1).sum()
+        }
+        rtcp::Packet::Unknown(_) => 0,
+    };
+    let behaviour = |packet| (std::mem::discriminant(&packet), inner(packet).min(3));
+    hash(compound.map(behaviour).take(4).collect::<Vec<_>>())
+}
+
+/// Which refusals and kinds of packets there were.
+fn packets(body: &[u8]) -> u64 {
+    let told = |line: Result<flow::Line<'_>, flow::Refusal>| match line {
+        Ok(line) => {
+            let packet = line.packet(0);
+            let addresses = [packet.from.address, packet.to.address].map(|address| address.is_some());
+            hash((std::mem::discriminant(&packet.what), addresses))
+        }
+        Err(refusal) => hash(refusal.label()),
+    };
+    let told: std::collections::BTreeSet<u64> = flow::lines(body).map(told).collect();
+    hash(told)
 }
 
 fn hash(behaviour: impl Hash) -> u64 {
