@@ -1,22 +1,31 @@
 //! Watching: what can be read can be watched.
 //!
 //! Equal subscriptions share one *channel*: one computation, one encoded message. A channel is computed again only when
-//! something it reads was touched, at most once per tick. Each channel keeps its last changes, so that a client that was
-//! away goes on where it was; one that is too far behind gets the whole state instead of a growing queue.
+//! something it reads was touched, at most once per tick. What it computed is told as messages (server-sent events) and,
+//! if somebody wants that, as documents. Each channel keeps its last changes, so that a client that was away goes on
+//! where it was; one that is too far behind gets the whole state instead of a growing queue.
 
+pub mod docs;
 pub mod inspector;
 pub mod meter;
 
 mod channel;
 mod client;
-mod pages;
+#[cfg(test)]
+mod copy;
+mod history;
+mod listener;
+#[cfg(test)]
+mod tests;
 mod topic;
-mod vars;
+mod topics;
+mod watch;
 
 pub use channel::Message;
 pub use client::{Client, Resume};
-pub use pages::Page;
 pub use topic::Topic;
+pub use topics::Page;
+pub use watch::{INTERVAL_MS, INTERVAL_MS_MAX, Options, Told, Watch};
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,22 +35,27 @@ use std::time::Duration;
 use liveops::Touched;
 use model::deltas::Deltas;
 use parking_lot::{Condvar, Mutex};
+use tokio::sync::Notify;
 
 use crate::catalog::Game;
+use crate::time::now_ms;
 use crate::views::Views;
 
-use channel::Channel;
+use channel::{Channel, LINGER};
+use listener::{Form, Listener};
 
 /// Changes are gathered this long.
 const TICK: Duration = Duration::from_millis(250);
-/// A channel without clients is kept so many ticks, for those who come back.
-const LINGER_TICKS: u32 = 120;
 /// Channels of all games together.
 const CHANNELS_MAX: usize = 10_000;
+
+/// Tells the time in milliseconds since 1970.
+type Clock = Box<dyn Fn() -> i64 + Send + Sync>;
 
 /// All channels, and the thread that keeps them up to date.
 pub struct Live {
     views: Arc<Views>,
+    clock: Clock,
     /// Distinguishes this run of the server from the one before.
     epoch: String,
     /// The number of the last published change. One is published at a time.
@@ -66,8 +80,17 @@ pub struct TooManyChannels;
 impl Live {
     /// Starts the thread that computes. `epoch` differs from run to run.
     pub fn start(views: Arc<Views>, epoch: String) -> std::io::Result<Arc<Live>> {
+        let live = Live::new(views, epoch, Box::new(now_ms));
+        let running = Arc::downgrade(&live);
+        std::thread::Builder::new().name("live".into()).spawn(move || tick(&running))?;
+        Ok(live)
+    }
+
+    /// Follows the views; whoever calls this computes.
+    fn new(views: Arc<Views>, epoch: String, clock: Clock) -> Arc<Live> {
         let live = Arc::new(Live {
             views,
+            clock,
             epoch,
             published: AtomicU64::new(0),
             publishing: Mutex::default(),
@@ -86,9 +109,7 @@ impl Live {
                 live.decided(game, touched);
             }
         });
-        let running = Arc::downgrade(&live);
-        std::thread::Builder::new().name("live".into()).spawn(move || tick(&running))?;
-        Ok(live)
+        live
     }
 
     /// Ends the thread.
@@ -97,8 +118,22 @@ impl Live {
         self.bell.notify_all();
     }
 
-    /// Joins a channel, opening it if nobody watches the same.
-    pub(crate) fn channel(&self, game: &Arc<Game>, topic: Topic) -> Result<Arc<Channel>, TooManyChannels> {
+    /// Listens to a channel, opening it if nobody watches the same. What it knows then is as of now.
+    fn join(
+        &self,
+        game: &Arc<Game>,
+        topic: Topic,
+        bell: &Arc<Notify>,
+        interval: Duration,
+        form: Form,
+    ) -> Result<Listener, TooManyChannels> {
+        let listener = Listener::join(self.channel(game, topic)?, bell, interval, form);
+        self.bell.notify_all();
+        listener.channel.advance(self);
+        Ok(listener)
+    }
+
+    fn channel(&self, game: &Arc<Game>, topic: Topic) -> Result<Arc<Channel>, TooManyChannels> {
         let mut channels = self.channels.lock();
         let key = (game.number, topic);
         if let Some(channel) = channels.open.get(&key) {
@@ -110,22 +145,19 @@ impl Live {
         let opened_at = self.published.load(Ordering::Acquire);
         let channel = Arc::new(Channel::new(Arc::clone(game), key.1.clone(), opened_at));
         channels.open.insert(key, Arc::clone(&channel));
-        self.bell.notify_all();
         Ok(channel)
     }
 
-    /// Computes a channel now and publishes what changed.
-    pub(crate) fn advance(&self, channel: &Channel) {
+    /// Lets a change be published under the next number.
+    fn publish(&self, put: impl FnOnce(u64)) {
         let _publishing = self.publishing.lock();
         let number = self.published.load(Ordering::Acquire) + 1;
-        if channel.advance(&self.views, number) {
-            self.published.store(number, Ordering::Release);
-            channel.notify();
-        }
+        put(number);
+        self.published.store(number, Ordering::Release);
     }
 
-    pub(crate) fn views(&self) -> &Views {
-        &self.views
+    fn now_ms(&self) -> i64 {
+        (self.clock)()
     }
 
     /// Every change up to this number is in its channel.
@@ -133,7 +165,8 @@ impl Live {
         self.published.load(Ordering::Acquire)
     }
 
-    pub(crate) fn epoch(&self) -> &str {
+    /// Distinguishes this run of the server from the one before.
+    pub fn epoch(&self) -> &str {
         &self.epoch
     }
 
@@ -159,23 +192,33 @@ impl Live {
         of_game.for_each(|channel| channel.decided(&self.views.liveops, touched));
     }
 
-    fn wait_for_channels(&self) -> Option<Vec<Arc<Channel>>> {
+    /// Returns when there is a channel. False: there is nothing more to do.
+    fn wait_for_channels(&self) -> bool {
         let mut channels = self.channels.lock();
         while channels.open.is_empty() && !channels.stopped {
             self.bell.wait(&mut channels);
         }
-        channels.open.retain(|_, channel| channel.linger(LINGER_TICKS));
-        (!channels.stopped).then(|| channels.open.values().cloned().collect())
+        !channels.stopped
+    }
+
+    /// Computes what is watched.
+    fn work(&self) {
+        let mut channels = self.channels.lock();
+        channels.open.retain(|_, channel| channel.idle_since().is_none_or(|since| since.elapsed() < LINGER));
+        let watched = channels.open.values().filter(|channel| channel.idle_since().is_none());
+        let watched: Vec<Arc<Channel>> = watched.cloned().collect();
+        drop(channels);
+        watched.iter().for_each(|channel| channel.advance(self));
     }
 }
 
 fn tick(live: &Weak<Live>) {
     while let Some(live) = live.upgrade() {
-        let Some(channels) = live.wait_for_channels() else { return };
-        for channel in &channels {
-            live.advance(channel);
+        if !live.wait_for_channels() {
+            return;
         }
-        drop((channels, live));
+        live.work();
+        drop(live);
         std::thread::sleep(TICK);
     }
 }

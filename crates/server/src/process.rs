@@ -148,7 +148,7 @@ impl Processor {
 }
 
 /// Adds what one entry of the log means.
-fn fold(views: &Views, names: &Names, deltas: &mut Deltas, entry: &EntryRef<'_>) {
+pub(crate) fn fold(views: &Views, names: &Names, deltas: &mut Deltas, entry: &EntryRef<'_>) {
     if entry.kind == COMMAND {
         return decide(views, entry);
     }

@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use super::vars::who;
 use crate::auth;
 use crate::catalog::{Access, Game, Scope};
-use crate::live::{Client, Page, Resume, Topic};
+use crate::live::{Client, Options, Page, Resume, Topic};
 use crate::problem::Problem;
 use crate::server::Shared;
 use crate::time::{now_ms, now_s};
@@ -91,7 +91,8 @@ pub async fn get(
     topics.extend(parameters.pages(&access));
     check_count(&topics)?;
     shared.views.caught_up(shared.log.durable_until()).await;
-    let client = Client::new(Arc::clone(&shared.live), &access.game, topics, resume.as_ref());
+    let client =
+        Client::new(Arc::clone(&shared.live), &access.game, topics, Options::default(), resume.as_ref());
     let client = client.map_err(|refused| Problem::overloaded(refused.to_string()).retry_after_s(10))?;
     let headers = [
         (CONTENT_TYPE, "text/event-stream"),

@@ -1,25 +1,24 @@
-//! One shared computation: its state, its last changes, those who watch it.
+//! One shared computation: its state, what it told last, those who watch it.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use liveops::{LiveOps, Touched};
-use model::query::Plan;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
 
-use super::topic::{State, Topic, Update};
+use super::Live;
+use super::docs::{Docs, Step};
+use super::history::History;
+use super::listener::Listeners;
+use super::topic::{At, Source, Topic, Update};
 use crate::catalog::Game;
-use crate::views::Views;
 
-/// Changes kept for those who come back.
-const CHANGES_MAX: usize = 64;
-/// And their bytes together.
-const CHANGES_BYTES_MAX: usize = 256 << 10;
+/// A channel that nobody watches is kept so long, for those who come back. It costs memory only.
+pub(super) const LINGER: Duration = Duration::from_secs(30);
 
-/// One message as every client of a channel gets it: the JSON of an object without its outer braces.
+/// One message as every stream of a channel gets it: the JSON of an object without its outer braces.
 #[derive(Clone, Debug)]
 pub struct Message {
     /// The change's number.
@@ -33,46 +32,39 @@ pub struct Message {
 pub(crate) struct Channel {
     pub(super) game: Arc<Game>,
     topic: Topic,
-    plan: Option<Plan>,
     touched: AtomicBool,
-    idle_ticks: AtomicU32,
-    inner: Mutex<Inner>,
-    clients: Mutex<Vec<Weak<Notify>>>,
+    /// Held while computing, and until what was computed is published.
+    source: Mutex<Box<dyn Source>>,
+    published: Mutex<Published>,
+    /// The number of the newest change.
+    newest: AtomicU64,
+    pub(super) listeners: Mutex<Listeners>,
 }
 
-struct Inner {
-    state: State,
-    /// The number of the newest change.
-    newest: u64,
-    /// Changes after this number are all in `changes`.
-    complete_after: u64,
-    changes: VecDeque<Message>,
-    bytes: usize,
+struct Published {
+    messages: History<Bytes>,
+    /// `None`: nobody wanted documents when the newest change was made.
+    docs: Option<Arc<Docs>>,
+    steps: History<Arc<Step>>,
 }
 
 impl Channel {
     pub(super) fn new(game: Arc<Game>, topic: Topic, opened_at: u64) -> Channel {
-        let inner = Inner {
-            state: State::default(),
-            newest: opened_at,
-            complete_after: opened_at,
-            changes: VecDeque::new(),
-            bytes: 0,
-        };
-        let plan = topic.plan(&game);
+        let source = topic.source(&game);
+        let (messages, steps) = (History::new(opened_at), History::new(opened_at));
         Channel {
             game,
             topic,
-            plan,
             touched: AtomicBool::new(true),
-            idle_ticks: AtomicU32::new(0),
-            inner: Mutex::new(inner),
-            clients: Mutex::default(),
+            source: Mutex::new(source),
+            published: Mutex::new(Published { messages, docs: None, steps }),
+            newest: AtomicU64::new(opened_at),
+            listeners: Mutex::default(),
         }
     }
 
     pub(super) fn touched(&self, metric: &str) {
-        if self.topic.reads(metric, self.plan.as_ref()) {
+        if self.topic.reads(metric, &self.game) {
             self.touched.store(true, Ordering::Release);
         }
     }
@@ -83,79 +75,107 @@ impl Channel {
         }
     }
 
-    /// Computes; true if there is a change, which then has this number.
-    pub(super) fn advance(&self, views: &Views, number: u64) -> bool {
+    /// Computes and publishes what changed.
+    pub(super) fn advance(&self, live: &Live) {
+        let mut source = self.source.lock();
         let touched = self.touched.swap(false, Ordering::AcqRel);
-        let mut inner = self.inner.lock();
-        match inner.state.advance(&self.topic, &self.game, views, touched) {
-            Update::Same => false,
-            Update::Change(fields) => inner.push(Message { number, name: "change", fields }),
-            Update::Reset => inner.reset(number),
+        let at = At::new(&live.views, &self.game, live.now_ms());
+        let update = source.advance(&at, touched);
+        if matches!(update, Update::Same) {
+            return;
         }
+        let wanted = self.listeners.lock().want_documents(LINGER);
+        let docs = wanted.then(|| Docs::new(0, source.is_ranked(), source.documents()));
+        let before = self.published.lock().docs.clone();
+        let step = docs.as_ref().zip(before).map(|(docs, before)| docs.since(&before));
+        live.publish(|number| {
+            self.published.lock().publish(number, update, docs, step);
+            self.newest.store(number, Ordering::Release);
+        });
+        drop(source);
+        self.listeners.lock().ring();
+    }
+
+    /// Since when nobody watches.
+    pub(super) fn idle_since(&self) -> Option<Instant> {
+        self.listeners.lock().idle_since()
     }
 
     /// The messages after number `after` and up to `until`; the whole state when they are no longer kept.
-    pub(super) fn messages(&self, views: &Views, after: u64, until: u64, into: &mut Vec<Message>) -> u64 {
-        let inner = self.inner.lock();
-        if after < inner.complete_after {
-            let fields = inner.state.snapshot(&self.topic, &self.game, views);
-            into.push(Message { number: until, name: "reset", fields });
-            return inner.newest.max(until);
+    pub(super) fn messages(&self, after: u64, until: u64, into: &mut Vec<Message>) -> u64 {
+        let published = self.published.lock();
+        if let Some(newer) = published.messages.since(after) {
+            let newer = newer.filter(|(number, _)| *number <= until);
+            into.extend(newer.map(|(number, fields)| Message {
+                number,
+                name: "change",
+                fields: fields.clone(),
+            }));
+            return until.max(after);
         }
-        let newer = inner.changes.iter().filter(|message| message.number > after && message.number <= until);
-        into.extend(newer.cloned());
-        until.max(after)
+        drop(published);
+        let (fields, newest) = self.whole();
+        into.push(Message { number: until, name: "reset", fields });
+        newest.max(until)
     }
 
     /// The whole state and the number of its newest change.
-    pub(super) fn snapshot(&self, views: &Views) -> (Bytes, u64) {
-        let inner = self.inner.lock();
-        (inner.state.snapshot(&self.topic, &self.game, views), inner.newest)
+    pub(super) fn whole(&self) -> (Bytes, u64) {
+        let source = self.source.lock();
+        (source.whole(), self.newest())
     }
 
-    /// Whether everything after this number is still kept.
+    /// The number of the newest change.
+    pub(super) fn newest(&self) -> u64 {
+        self.newest.load(Ordering::Acquire)
+    }
+
+    /// Whether the messages after this number are all kept.
     pub(super) fn remembers(&self, number: u64) -> bool {
-        self.inner.lock().complete_after <= number
+        self.published.lock().messages.reaches(number)
     }
 
-    pub(super) fn join(&self, client: &Arc<Notify>) {
-        let mut clients = self.clients.lock();
-        clients.retain(|client| client.strong_count() > 0);
-        clients.push(Arc::downgrade(client));
-    }
-
-    pub(super) fn notify(&self) {
-        self.clients.lock().iter().filter_map(Weak::upgrade).for_each(|client| client.notify_one());
-    }
-
-    /// Whether to keep the channel: it has clients, or had some not long ago.
-    pub(super) fn linger(&self, ticks_max: u32) -> bool {
-        let watched = self.clients.lock().iter().any(|client| client.strong_count() > 0);
-        if watched {
-            self.idle_ticks.store(0, Ordering::Relaxed);
-            return true;
+    /// The state as documents.
+    pub(super) fn docs(&self) -> Arc<Docs> {
+        if let Some(docs) = self.published.lock().docs.clone() {
+            return docs;
         }
-        self.idle_ticks.fetch_add(1, Ordering::Relaxed) < ticks_max
+        let mut source = self.source.lock();
+        let (number, is_ranked, list) = (self.newest(), source.is_ranked(), source.documents());
+        let mut published = self.published.lock();
+        let docs = Arc::new(Docs::new(number, is_ranked, list));
+        (published.docs, published.steps) = (Some(Arc::clone(&docs)), History::new(number));
+        docs
+    }
+
+    /// The state as documents and the way there from the state of this number, if that is still known.
+    pub(super) fn resume(&self, number: u64) -> Option<(Arc<Docs>, Arc<Step>)> {
+        let docs = self.docs();
+        let published = self.published.lock();
+        let docs = published.docs.clone().unwrap_or(docs);
+        let steps = published.steps.since(number)?;
+        let changes = steps.flat_map(|(_, step)| step.changes.iter().cloned()).collect();
+        Some((docs, Arc::new(Step::new(changes))))
     }
 }
 
-impl Inner {
-    fn push(&mut self, message: Message) -> bool {
-        self.newest = message.number;
-        self.bytes += message.fields.len();
-        self.changes.push_back(message);
-        while self.changes.len() > CHANGES_MAX || self.bytes > CHANGES_BYTES_MAX {
-            let Some(oldest) = self.changes.pop_front() else { break };
-            self.bytes -= oldest.fields.len();
-            self.complete_after = oldest.number;
+impl Published {
+    fn publish(&mut self, number: u64, update: Update, docs: Option<Docs>, step: Option<Arc<Step>>) {
+        match update {
+            Update::Change(fields) => self.messages.push(number, fields.len(), fields),
+            // The state is no longer the old one with changes: everyone gets it whole.
+            _ => self.messages = History::new(number),
         }
-        true
-    }
-
-    /// The state is no longer the old one with changes: everyone gets it whole.
-    fn reset(&mut self, number: u64) -> bool {
-        self.changes.clear();
-        (self.bytes, self.newest, self.complete_after) = (0, number, number);
-        true
+        let Some(mut docs) = docs else {
+            (self.docs, self.steps) = (None, History::new(number));
+            return;
+        };
+        docs.number = number;
+        match step {
+            Some(step) if step.changes.is_empty() => return,
+            Some(step) => self.steps.push(number, step.bytes(), step),
+            None => self.steps = History::new(number),
+        }
+        self.docs = Some(Arc::new(docs));
     }
 }

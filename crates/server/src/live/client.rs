@@ -1,19 +1,23 @@
-//! One connection and what it watches.
+//! One stream of server-sent events and what it watches.
 
 use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-use super::channel::{Channel, Message};
-use super::vars::Viewer;
+use super::channel::Message;
+use super::listener::{Form, Listener};
+use super::topics::Viewer;
+use super::watch::Options;
 use super::{Live, TooManyChannels, Topic};
 use crate::catalog::Game;
 
-/// Where a client was: the id of the last event it saw.
+/// Where a client was: the epoch of the server's run, and the number of the last change it was told.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resume {
-    epoch: String,
-    number: u64,
+    /// As [`Live::epoch`] was.
+    pub epoch: String,
+    /// The number of the change.
+    pub number: u64,
 }
 
 impl Resume {
@@ -33,7 +37,7 @@ pub struct Client {
 
 struct Watched {
     name: String,
-    channel: Arc<Channel>,
+    listener: Listener,
     viewer: Option<Viewer>,
     after: u64,
     /// The first message is the whole state under this name.
@@ -46,18 +50,17 @@ impl Client {
         live: Arc<Live>,
         game: &Arc<Game>,
         topics: Vec<(String, Topic)>,
+        options: Options,
         resume: Option<&Resume>,
     ) -> Result<Client, TooManyChannels> {
         let notify = Arc::new(Notify::new());
         let mut watched = Vec::with_capacity(topics.len());
         for (name, topic) in topics {
             let (topic, viewer) = topic.shared(game);
-            let channel = live.channel(game, topic)?;
-            channel.join(&notify);
-            live.advance(&channel);
+            let listener = live.join(game, topic, &notify, options.interval(), Form::Messages)?;
             // A viewer does not know what its earlier connection was told.
             let resumed = resume.filter(|resume| {
-                viewer.is_none() && resume.epoch == live.epoch() && channel.remembers(resume.number)
+                viewer.is_none() && resume.epoch == live.epoch() && listener.channel.remembers(resume.number)
             });
             let whole = match (resume, resumed) {
                 (_, Some(_)) => None,
@@ -65,13 +68,14 @@ impl Client {
                 (None, None) => Some("snapshot"),
             };
             let after = resumed.map_or(0, |resume| resume.number);
-            watched.push(Watched { name, channel, viewer, after, whole });
+            watched.push(Watched { name, listener, viewer, after, whole });
         }
         Ok(Client { live, notify, watched })
     }
 
     /// What is new, as server-sent events; empty when nothing is.
     pub fn take(&mut self) -> Vec<u8> {
+        self.watched.iter().for_each(|watched| watched.listener.listen());
         let until = self.live.published();
         let mut messages: Vec<(usize, Message)> = Vec::new();
         for (index, watched) in self.watched.iter_mut().enumerate() {
@@ -103,19 +107,19 @@ impl Client {
 
 impl Watched {
     fn take(&mut self, live: &Live, until: u64, into: &mut Vec<Message>) {
-        self.take_shared(live, until, into);
+        self.take_shared(until, into);
         if let Some(viewer) = &mut self.viewer {
-            viewer.personal(&live.views().liveops, into);
+            viewer.personal(&live.views.liveops, live.now_ms(), into);
         }
     }
 
-    fn take_shared(&mut self, live: &Live, until: u64, into: &mut Vec<Message>) {
+    fn take_shared(&mut self, until: u64, into: &mut Vec<Message>) {
         if let Some(name) = self.whole.take() {
-            let (fields, newest) = self.channel.snapshot(live.views());
+            let (fields, newest) = self.listener.channel.whole();
             into.push(Message { number: until, name, fields });
             self.after = newest.max(until);
             return;
         }
-        self.after = self.channel.messages(live.views(), self.after, until, into);
+        self.after = self.listener.channel.messages(self.after, until, into);
     }
 }

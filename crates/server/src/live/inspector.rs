@@ -68,6 +68,7 @@ struct Recent {
     shown: VecDeque<Shown>,
     count: u64,
     skipped: u64,
+    forgotten: u64,
     this_cycle: u32,
 }
 
@@ -80,6 +81,8 @@ pub struct View {
     pub until: u64,
     /// Events that were not shown, since the start.
     pub skipped: u64,
+    /// How often events were taken back, since the start.
+    pub forgotten: u64,
 }
 
 impl Inspector {
@@ -123,6 +126,7 @@ impl Inspector {
     pub fn forget(&self, game: u32, ids: &[String]) {
         if let Some(recent) = self.games.lock().get_mut(&game) {
             recent.shown.retain(|shown| !ids.contains(&shown.player));
+            recent.forgotten += 1;
         }
     }
 
@@ -136,7 +140,7 @@ impl Inspector {
         let games = self.games.lock();
         let Some(recent) = games.get(&game) else { return View::default() };
         let shown = recent.shown.iter().rev().take_while(|shown| shown.n > after).cloned().collect();
-        View { shown, until: recent.count, skipped: recent.skipped }
+        View { shown, until: recent.count, skipped: recent.skipped, forgotten: recent.forgotten }
     }
 }
 

@@ -2,10 +2,18 @@
 //!
 //! A page is small and is sent whole when it is another than before.
 
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
 use bytes::Bytes;
 use liveops::boards::{Asks, Query, Window};
 use liveops::feed::Mode;
 use liveops::{LiveOps, Touched};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::live::docs::{Doc, Fields, Json};
+use crate::live::topic::{At, List, Moment, Source, Update};
 
 /// Which page.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -36,7 +44,7 @@ pub enum Page {
 
 impl Page {
     /// Whether what a command changed can change it.
-    pub(super) fn follows(&self, liveops: &LiveOps, game: u32, touched: &Touched) -> bool {
+    pub(crate) fn follows(&self, liveops: &LiveOps, game: u32, touched: &Touched) -> bool {
         match (self, touched) {
             (Page::Board { table, .. }, Touched::Board(other)) => table == other,
             (Page::Feed { player, .. }, Touched::Follows(other)) => player == other,
@@ -49,21 +57,19 @@ impl Page {
         }
     }
 
-    /// The page as it is now, as the fields of a JSON object.
-    pub(super) fn fields(&self, liveops: &LiveOps, game: u32, now_ms: i64) -> Bytes {
-        let read = match self {
+    /// The page as it is now, as JSON.
+    fn read(&self, liveops: &LiveOps, game: u32, now_ms: i64) -> Result<String, String> {
+        match self {
             Page::Board { table, .. } => self.board(table, liveops, game, now_ms),
             Page::Feed { player, n } => feed(player, *n, liveops, game),
-        };
-        let topic = match self {
+        }
+    }
+
+    fn topic(&self) -> &'static str {
+        match self {
             Page::Board { .. } => "board",
             Page::Feed { .. } => "feed",
-        };
-        let inner = match &read {
-            Ok(json) => json[1..json.len() - 1].to_owned(),
-            Err(why) => format!(r#""error":{}"#, serde_json::Value::from(why.as_str())),
-        };
-        Bytes::from(format!(r#""topic":"{topic}",{inner}"#))
+        }
     }
 
     fn board(&self, table: &str, liveops: &LiveOps, game: u32, now_ms: i64) -> Result<String, String> {
@@ -97,4 +103,76 @@ fn feed(player: &str, n: usize, liveops: &LiveOps, game: u32) -> Result<String, 
     let page = game.feed.page(player, Mode::Latest, n, None).map_err(|error| error.to_string())?;
     let page = page.ok_or("there is no such page")?;
     serde_json::to_string(&page).map_err(|error| error.to_string())
+}
+
+/// What was last published of a page.
+pub(crate) struct Shown {
+    list: List,
+    page: Page,
+    moment: Moment,
+    read: Result<String, String>,
+}
+
+impl Shown {
+    pub fn new(page: &Page, list: List) -> Shown {
+        Shown { list, page: page.clone(), moment: Moment::default(), read: Err(String::new()) }
+    }
+}
+
+impl Source for Shown {
+    fn advance(&mut self, at: &At<'_>, touched: bool) -> Update {
+        // Rolling windows and days move with the clock.
+        if !touched && self.moment.is_in_minute_of(at) {
+            return Update::Same;
+        }
+        self.moment = at.moment();
+        let read = self.page.read(&at.views.liveops, at.game.number, at.ms);
+        if read == self.read {
+            return Update::Same;
+        }
+        self.read = read;
+        Update::Change(self.whole())
+    }
+
+    fn whole(&self) -> Bytes {
+        let inner = match &self.read {
+            Ok(json) => json[1..json.len() - 1].to_owned(),
+            Err(why) => format!(r#""error":{}"#, serde_json::Value::from(why.as_str())),
+        };
+        Bytes::from(format!(r#""topic":"{}",{inner}"#, self.page.topic()))
+    }
+
+    fn documents(&mut self) -> Vec<Arc<Doc>> {
+        match &self.read {
+            Ok(json) => documents(json, &self.list),
+            Err(why) => self.list.failed(why),
+        }
+    }
+
+    fn is_ranked(&self) -> bool {
+        true
+    }
+}
+
+/// What a page lists.
+#[derive(Deserialize)]
+struct Listed<'a> {
+    /// Of a board, or of a feed.
+    #[serde(borrow, alias = "items")]
+    rows: Vec<BTreeMap<&'a str, &'a RawValue>>,
+}
+
+/// A document for each row of a board, named by its player, or for each item of a feed. A player may have several rows.
+fn documents(page: &str, list: &List) -> Vec<Arc<Doc>> {
+    let listed: Listed<'_> = serde_json::from_str(page).expect("pages are written with their rows");
+    let mut seen: HashMap<&str, usize> = HashMap::new();
+    let named = listed.rows.iter().map(|row| {
+        let name = row.get("id").or_else(|| row.get("player")).map_or("\"\"", |value| value.get());
+        let nth = seen.entry(name).or_default();
+        *nth += 1;
+        let fields: Fields =
+            row.iter().map(|(name, value)| ((*name).to_owned().into(), Json::raw(value.get()))).collect();
+        list.doc(format_args!("{nth}/{}", &name[1..name.len() - 1]), fields)
+    });
+    named.collect()
 }

@@ -1,0 +1,200 @@
+//! The engine from the outside: what is applied, and what those are told who watch.
+
+mod world;
+
+use liveops::Touched;
+use liveops::vars::Who;
+use model::query::{By, Last, MetricQuery, Query, Step};
+use serde_json::json;
+
+use super::{Page, Topic};
+use world::{Follower, World};
+
+fn hits() -> Topic {
+    let hit = MetricQuery { metric: "hit".into(), ..MetricQuery::default() };
+    let query = Query {
+        metrics: vec![hit],
+        last: Last::parse("3m"),
+        step: Some(Step::Minute),
+        by: vec![By::Dimension(model::Dimension::Country)],
+        ..Query::default()
+    };
+    Topic::Query(Box::new(query))
+}
+
+fn board() -> Topic {
+    Topic::Page(Box::new(Page::Board {
+        table: "race".into(),
+        window: None,
+        per_page: 10,
+        newest: false,
+        filter: Vec::new(),
+        code: None,
+    }))
+}
+
+fn feed() -> Topic {
+    Topic::Page(Box::new(Page::Feed { player: "ann".into(), n: 20 }))
+}
+
+fn score(player: &str, score: u32) -> serde_json::Value {
+    json!({"boards": {"submit": {"table": "race", "score": {"player": player, "score": score.to_string()}}}})
+}
+
+/// The values of these fields of all documents that have all of them, a line each.
+fn read(follower: &Follower, fields: &[&str]) -> String {
+    let mut lines = Vec::new();
+    for (_, text) in follower.copy.read(true) {
+        let value = |field: &&str| {
+            let head = format!("{field}=");
+            let of = |part: &str| part.strip_prefix(&head).map(str::to_owned);
+            text.lines().find_map(of)
+        };
+        let values: Option<Vec<String>> = fields.iter().map(value).collect();
+        lines.extend(values.map(|values| values.join(" ")));
+    }
+    lines.join(", ").replace('"', "")
+}
+
+fn check(follower: &mut Follower, fields: &[&str], expected: &str) {
+    follower.take();
+    assert_eq!(read(follower, fields), expected);
+}
+
+#[test]
+fn a_query_is_a_document_for_each_point_and_each_total() {
+    let mut world = World::new();
+    let mut watch = world.watch(&hits());
+    check(&mut watch, &["value"], "");
+    world.post(&[("hit", "ann", "FR", None, 0), ("hit", "bo", "DE", None, 1), ("hit", "cy", "FR", None, 1)]);
+    check(&mut watch, &["key", "total"], "{country:FR} 2, {country:DE} 1");
+    let points = "{country:FR} 2027-01-15T07:58:00Z 0, {country:FR} 2027-01-15T07:59:00Z 1, \
+                  {country:FR} 2027-01-15T08:00:00Z 1, {country:DE} 2027-01-15T07:58:00Z 0, \
+                  {country:DE} 2027-01-15T07:59:00Z 1, {country:DE} 2027-01-15T08:00:00Z 0";
+    check(&mut watch, &["key", "time", "value"], points);
+    world.post(&[("hit", "ann", "FR", None, 0)]);
+    assert_eq!(watch.take(), Some(2), "a point and a total");
+}
+
+#[test]
+fn players_online_are_documents_of_now_and_of_each_minute() {
+    let mut world = World::new();
+    let mut watch = world.watch(&Topic::Online);
+    check(&mut watch, &["online"], "0");
+    world.post(&[("hit", "ann", "FR", None, 0), ("hit", "bo", "FR", None, 0)]);
+    check(&mut watch, &["online"], "2");
+    assert_eq!(read(&watch, &["players"]).split(", ").last(), Some("2"));
+    world.pass(60);
+    watch.take();
+    assert_eq!(read(&watch, &["players"]).split(", ").count(), 60);
+}
+
+#[test]
+fn each_of_the_last_events_is_a_document() {
+    let mut world = World::new();
+    let mut watch = world.watch(&Topic::Events);
+    world.post(&[("hit", "ann", "FR", Some(2.0), 0), ("miss", "bo", "", None, 0)]);
+    check(&mut watch, &["event", "player", "outcome"], "miss bo accepted, hit ann accepted");
+    let erased = [Touched::Erased(vec!["ann".into()])];
+    world.views.forget(1, &erased);
+    world.views.decided(1, &erased);
+    world.live.work();
+    check(&mut watch, &["event", "player"], "miss bo");
+}
+
+#[test]
+fn the_accounting_is_a_document_for_each_endpoint() {
+    let mut world = World::new();
+    let mut watch = world.watch(&Topic::Load);
+    world.post(&[("hit", "ann", "FR", None, 0)]);
+    world.pass(1);
+    check(&mut watch, &["endpoint", "accepted", "received"], "events 1 1");
+}
+
+#[test]
+fn a_board_is_told_in_its_order() {
+    let mut world = World::new();
+    let mut watch = world.watch(&board());
+    check(&mut watch, &["error"], "there is no board `race`");
+    for (player, points) in [("ann", 5), ("bo", 7), ("cy", 6)] {
+        world.command(score(player, points));
+    }
+    check(&mut watch, &["rank", "player", "score"], "1 bo 7, 2 cy 6, 3 ann 5");
+    world.command(score("ann", 9));
+    check(&mut watch, &["rank", "player", "score"], "1 ann 9, 2 bo 7, 3 cy 6");
+}
+
+#[test]
+fn a_feed_is_told_newest_first() {
+    let mut world = World::new();
+    world.command(json!({"feed": {"follow": {"player": "ann", "other": "bo"}}}));
+    let mut watch = world.watch(&feed());
+    for text in ["one", "two"] {
+        let post = json!({"player": "bo", "kind": "post", "text": text});
+        world.command(json!({"feed": {"post": post}}));
+        world.pass(1);
+    }
+    check(&mut watch, &["text"], "two, one");
+}
+
+#[test]
+fn everybody_has_variables_of_their_own() {
+    let mut world = World::new();
+    let condition = json!({"name": "french", "country": ["FR"], "value": "bonjour"});
+    let definition = json!({"value": "hello", "conditions": [condition]});
+    world.command(json!({"vars": {"put": {"name": "greeting", "definition": definition}}}));
+    let who = |country: &str| Topic::Vars(Box::new(Who { country: country.into(), ..Who::default() }));
+    let (mut french, mut other) = (world.watch(&who("FR")), world.watch(&who("DE")));
+    check(&mut french, &["name", "value"], "greeting bonjour");
+    check(&mut other, &["name", "value"], "greeting hello");
+    world.command(json!({"vars": {"delete": {"name": "greeting"}}}));
+    check(&mut french, &["name"], "");
+}
+
+#[test]
+fn who_was_away_is_told_what_it_missed() {
+    let mut world = World::new();
+    let mut watch = world.watch(&hits());
+    world.post(&[("hit", "ann", "FR", None, 0)]);
+    check(&mut watch, &["total"], "1");
+    let (resume, copy) = (watch.resume(), std::mem::take(&mut watch.copy));
+    drop(watch);
+    world.post(&[("hit", "ann", "FR", None, 0)]);
+    let mut again = world.watch_from(&hits(), Some(&resume));
+    assert!(again.watch.is_resumed());
+    again.copy = copy;
+    check(&mut again, &["total"], "2");
+    assert_eq!(again.take(), None);
+}
+
+#[test]
+fn who_was_away_too_long_is_told_so() {
+    let mut world = World::new();
+    let mut watch = world.watch(&hits());
+    watch.take();
+    let resume = watch.resume();
+    let mut other = world.watch(&hits());
+    for _ in 0..70 {
+        world.post(&[("hit", "ann", "FR", None, 0)]);
+        other.take();
+    }
+    assert!(!world.watch_from(&hits(), Some(&resume)).watch.is_resumed());
+    let elsewhere = super::Resume { epoch: "d".into(), ..other.resume() };
+    assert!(!world.watch_from(&hits(), Some(&elsewhere)).watch.is_resumed());
+}
+
+#[test]
+fn who_is_slow_is_told_the_latest() {
+    let mut world = World::new();
+    let mut watch = world.watch(&hits());
+    let mut fast = world.watch(&hits());
+    watch.take();
+    for _ in 0..100 {
+        world.post(&[("hit", "ann", "FR", None, 0)]);
+        fast.take();
+    }
+    assert_eq!(watch.take(), Some(4), "three points and a total");
+    check(&mut watch, &["total"], "100");
+    assert_eq!(watch.take(), None);
+    assert_eq!(watch.watch.due(), None);
+}

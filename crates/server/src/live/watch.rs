@@ -1,0 +1,148 @@
+//! One subscription, seen as documents.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+use super::client::Resume;
+use super::docs::{Change, Docs, Step};
+use super::listener::{Form, Listener};
+use super::topics::Viewer;
+use super::{Live, TooManyChannels, Topic};
+use crate::catalog::Game;
+
+/// Changes are gathered this long, unless a subscription says otherwise.
+pub const INTERVAL_MS: u32 = 250;
+/// The longest that changes may be gathered.
+pub const INTERVAL_MS_MAX: u32 = 3_600_000;
+
+/// How a subscription wants to be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// It is told at most this often, in milliseconds; 0: at once.
+    pub min_interval_ms: u32,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { min_interval_ms: INTERVAL_MS }
+    }
+}
+
+impl Options {
+    pub(super) fn interval(self) -> Duration {
+        Duration::from_millis(self.min_interval_ms.min(INTERVAL_MS_MAX).into())
+    }
+}
+
+/// What a subscription is told.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// The number of the state to which the step leads: where to resume.
+    pub offset: u64,
+    /// What changed.
+    pub step: Arc<Step>,
+}
+
+/// One subscription. It holds the state that it was last told and nothing else, so a slow one costs no more than others.
+pub struct Watch {
+    live: Arc<Live>,
+    listener: Listener,
+    viewer: Option<Viewer>,
+    /// `None`: nothing was told yet.
+    known: Option<Arc<Docs>>,
+    /// What changed while it was away.
+    missed: Option<Arc<Step>>,
+    is_resumed: bool,
+    /// The number of the newest change that was looked at.
+    seen: u64,
+    told_at: Option<Instant>,
+}
+
+impl Watch {
+    /// Watches a topic of a game, from `resume` on if that is still known. `bell` is rung when there may be something to
+    /// take; several watches of a connection share one.
+    pub fn open(
+        live: &Arc<Live>,
+        game: &Arc<Game>,
+        topic: Topic,
+        options: Options,
+        resume: Option<&Resume>,
+        bell: &Arc<Notify>,
+    ) -> Result<Watch, TooManyChannels> {
+        let (topic, viewer) = topic.shared(game);
+        let listener = live.join(game, topic, bell, options.interval(), Form::Documents)?;
+        // A viewer does not know what its earlier connection was told.
+        let resume = resume.filter(|resume| viewer.is_none() && resume.epoch == live.epoch());
+        let resumed = resume.and_then(|resume| listener.channel.resume(resume.number));
+        let is_resumed = resumed.is_some();
+        let (known, missed) = resumed.unzip();
+        let live = Arc::clone(live);
+        Ok(Watch { live, listener, viewer, known, missed, is_resumed, seen: 0, told_at: None })
+    }
+
+    /// Whether `resume` was taken up: only what changed since then is told.
+    pub fn is_resumed(&self) -> bool {
+        self.is_resumed
+    }
+
+    /// The number of the state that was last told: where to resume.
+    pub fn offset(&self) -> u64 {
+        self.known.as_ref().map_or(0, |known| known.number)
+    }
+
+    /// Everything since the last call, if something is new and it is time. The first time: everything there is, or
+    /// everything since `resume`.
+    pub fn take(&mut self) -> Option<Told> {
+        if self.due()? > Instant::now() {
+            return None;
+        }
+        self.listener.listen();
+        self.seen = self.listener.channel.newest();
+        let step = self.step()?;
+        self.told_at = Some(Instant::now());
+        Some(Told { offset: self.offset(), step })
+    }
+
+    /// When what is new may be told; `None`: nothing is new.
+    pub fn due(&self) -> Option<Instant> {
+        if self.known.is_none() || self.missed.is_some() {
+            return Some(Instant::now());
+        }
+        let is_new = self.listener.channel.newest() > self.seen;
+        let interval = self.listener.interval();
+        is_new.then(|| self.told_at.map_or_else(Instant::now, |told_at| told_at + interval))
+    }
+
+    /// Everything that was told gone.
+    pub fn gone(&self) -> Vec<Change> {
+        self.known.as_ref().map(|known| known.gone()).unwrap_or_default()
+    }
+
+    /// From the known state to the newest. `None`: there is no difference.
+    fn step(&mut self) -> Option<Arc<Step>> {
+        if let Some(missed) = self.missed.take() {
+            return Some(missed);
+        }
+        let docs = self.docs();
+        let Some(known) = self.known.replace(Arc::clone(&docs)) else { return Some(docs.whole()) };
+        if known.number == docs.number {
+            return None;
+        }
+        let step = docs.since(&known);
+        (!step.changes.is_empty()).then_some(step)
+    }
+
+    /// The newest state.
+    fn docs(&self) -> Arc<Docs> {
+        let channel = &self.listener.channel;
+        match &self.viewer {
+            Some(viewer) => {
+                let (liveops, now_ms) = (&self.live.views.liveops, self.live.now_ms());
+                Arc::new(viewer.documents(liveops, now_ms, channel.newest()))
+            }
+            None => channel.docs(),
+        }
+    }
+}
