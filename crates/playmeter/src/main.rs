@@ -3,6 +3,7 @@
 mod admin;
 mod cli;
 mod commands;
+mod files;
 mod open;
 mod settings;
 

@@ -8,16 +8,22 @@ use server::bootstrap;
 use server::catalog::Catalog;
 use server::server::{Server, Settings};
 use server::time::now_s;
-use tracing::error;
+use tracing::{error, warn};
 
 use crate::admin::Lock;
 use crate::cli::ServeArgs;
-use crate::{open, settings};
+use crate::{files, open, settings};
+
+/// Files that are no connections: segments of the log, those of the store, of the ids, of the catalog.
+const OTHER_FILES: u64 = 1_024;
 
 /// Runs until the first signal, drains and ends; a second signal ends at once.
 pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     let settings = settings::resolve(&args)?;
     log_lines();
+    if let Err(few) = files::allow(settings.connections.total as u64 + OTHER_FILES) {
+        warn!(%few, "not all connections that the settings allow can be had");
+    }
     let folder = settings.data.clone();
     std::fs::create_dir_all(&folder).with_context(|| format!("making the folder {}", folder.display()))?;
     let _lock = Lock::take(&folder)?;

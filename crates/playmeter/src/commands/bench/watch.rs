@@ -23,7 +23,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, ensure};
-use rustix::process::{Resource, Rlimit};
 use serde_json::Value;
 
 use super::cpu::{self, Snapshot};
@@ -34,6 +33,8 @@ use report::{Memory, Report, Setup};
 use script::Script;
 use state::Field;
 use subscriber::Plan;
+
+use crate::files;
 
 /// Loopback addresses that subscribers may come from.
 const ADDRESSES_MAX: u8 = 250;
@@ -141,7 +142,7 @@ impl Watch {
             args.addresses == 1 || address.is_ipv4() && address.ip().is_loopback(),
             "--addresses needs a server on 127.0.0.1"
         );
-        make_room_for(args.subscribers)?;
+        files::allow(args.subscribers as u64 + OTHER_FILES)?;
         let key = args.key.clone().or(server.secret);
         Ok(Watch {
             setup: args.setup(&server.url),
@@ -300,20 +301,6 @@ impl WatchArgs {
             warmup: self.warmup,
         }
     }
-}
-
-/// Each subscriber is an open file.
-fn make_room_for(subscribers: usize) -> anyhow::Result<()> {
-    let needed = subscribers as u64 + OTHER_FILES;
-    let Rlimit { current, maximum } = rustix::process::getrlimit(Resource::Nofile);
-    if current.is_none_or(|current| current >= needed) {
-        return Ok(());
-    }
-    // Raising the maximum is for the system's administrator alone.
-    let maximum = maximum.map(|maximum| maximum.max(needed));
-    rustix::process::setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum }).with_context(
-        || format!("{needed} files cannot be open at once; `ulimit -n {needed}` would allow it"),
-    )
 }
 
 fn show(report: &Report, args: &WatchArgs) -> anyhow::Result<()> {
