@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::commands::bench::BenchArgs;
 use crate::commands::games::GamesArgs;
 use crate::commands::keys::KeysArgs;
+use crate::commands::top::TopArgs;
 use crate::commands::verify::RangeArgs;
 
 /// Realtime analytics and live-ops for games, in one program.
@@ -28,6 +29,8 @@ pub enum Command {
     Bench(BenchArgs),
     /// Print the settings in force and where each comes from.
     Config(ServeArgs),
+    /// Watch what the running server does.
+    Top(TopArgs),
     /// Make, list and set up games.
     Games(GamesArgs),
     /// Make, list, rotate and revoke keys.

@@ -6,4 +6,5 @@ pub mod games;
 pub mod keys;
 pub mod rebuild;
 pub mod serve;
+pub mod top;
 pub mod verify;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use log::Log;
 use model::ports::counters::Counters;
 use serde::{Deserialize, Serialize};
@@ -87,6 +87,8 @@ pub enum Command {
     },
     /// A new sign-in link; the old one and all signed-in browsers end.
     RotateSignIn,
+    /// What the running server does: see [`crate::monitor::Monitor::look`].
+    Monitor,
     /// Derives rollups again from the log and compares.
     Verify {
         /// Hours since 1970; `None`: all.
@@ -141,6 +143,7 @@ pub fn run(admin: &Admin<'_>, command: Command) -> anyhow::Result<Value> {
             let link = bootstrap::set_sign_in_token(admin.folder, &token)?;
             json!({ "sign_in_url": link.context("bootstrap.json is gone; sign in with ?token=")? })
         }
+        Command::Monitor => bail!("no server runs on {}", admin.folder.display()),
         Command::Verify { hours } => recount::verify(admin, hours)?,
         Command::Rebuild { hours } => recount::rebuild(admin, hours)?,
     })

@@ -11,6 +11,7 @@ pub mod health;
 pub mod levels;
 pub mod load;
 pub mod metrics;
+pub mod monitor;
 pub mod openapi;
 pub mod people;
 pub mod players;
@@ -24,10 +25,12 @@ pub mod watch;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::ConnectInfo;
+use axum::extract::{self, ConnectInfo};
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Redirect};
 use axum::routing::{any, delete, get, post, put};
 use hyper::body::Incoming;
@@ -39,6 +42,7 @@ use tower::ServiceExt;
 use crate::auth;
 use crate::http::Handler;
 use crate::line::Claims;
+use crate::monitor::Requests;
 use crate::problem::Problem;
 use crate::server::Shared;
 
@@ -49,13 +53,15 @@ use commands::Local;
 pub struct App {
     local: Local,
     router: Router,
+    requests: Arc<Requests>,
 }
 
 impl App {
     /// The application of one runtime, which appends through a lane of its own.
     pub fn new(shared: Arc<Shared>, lane: Lane<Claims>) -> App {
+        let requests = shared.monitor.thread();
         let local = Local { shared, lane };
-        App { router: routes(local.clone()), local }
+        App { router: routes(local.clone()), local, requests }
     }
 }
 
@@ -63,6 +69,7 @@ fn routes(local: Local) -> Router {
     Router::new()
         .route("/v1/query", get(query::get).post(query::post))
         .route("/v1/load", get(load::get))
+        .route("/v1/monitor", get(monitor::get))
         .route("/v1/dimensions", get(dimensions::get))
         .route("/v1/watch", get(watch::get))
         .route("/v1/session", post(players::open_session))
@@ -116,20 +123,54 @@ fn routes(local: Local) -> Router {
         .route("/play/config.json", get(assets::play_config))
         .route("/play/{*path}", get(assets::play))
         .route("/{file}", get(assets::top))
+        .route_layer(middleware::from_fn(named))
         .method_not_allowed_fallback(async || Problem::method("there is another method on this path"))
         .fallback(async || Problem::not_found("there is nothing on this path"))
         .with_state(local)
 }
 
 impl Handler for App {
-    async fn handle(self, mut request: Request<Incoming>, peer: SocketAddr) -> Response<Body> {
+    async fn handle(self, request: Request<Incoming>, peer: SocketAddr) -> Response<Body> {
+        let (method, started) = (request.method().clone(), Instant::now());
+        let requests = Arc::clone(&self.requests);
+        let (path, response) = self.answer(request, peer).await;
+        let path = path.as_ref().map_or("", MatchedPath::as_str);
+        requests.answered(&method, path, response.status(), started.elapsed());
+        response
+    }
+}
+
+/// The template of a route that matched.
+enum MatchedPath {
+    Events,
+    Other(axum::extract::MatchedPath),
+}
+
+impl MatchedPath {
+    fn as_str(&self) -> &str {
+        match self {
+            MatchedPath::Events => EVENTS,
+            MatchedPath::Other(path) => path.as_str(),
+        }
+    }
+}
+
+const EVENTS: &str = "/v1/events";
+
+impl App {
+    async fn answer(
+        self,
+        mut request: Request<Incoming>,
+        peer: SocketAddr,
+    ) -> (Option<MatchedPath>, Response<Body>) {
         // The one hot route goes straight to its handler.
-        if request.uri().path() == "/v1/events" {
-            return events::handle(&self.local.shared, &self.local.lane, request, peer).await;
+        if request.uri().path() == EVENTS {
+            let answer = events::handle(&self.local.shared, &self.local.lane, request, peer).await;
+            return (Some(MatchedPath::Events), answer);
         }
         let is_open = request.uri().path().starts_with("/v1/");
         if is_open && request.method() == Method::OPTIONS {
-            return preflight("GET, POST, PUT, PATCH, DELETE, OPTIONS");
+            return (None, preflight("GET, POST, PUT, PATCH, DELETE, OPTIONS"));
         }
         let address = events::address(&self.local.shared, request.headers(), peer);
         auth::note_address(request.headers_mut(), address);
@@ -140,8 +181,16 @@ impl Handler for App {
         if is_open {
             allow_any_origin(response.headers_mut());
         }
-        response
+        let path = response.extensions_mut().remove::<axum::extract::MatchedPath>();
+        (path.map(MatchedPath::Other), response)
     }
+}
+
+/// Lets the answer say which route it came from.
+async fn named(path: axum::extract::MatchedPath, request: extract::Request, next: Next) -> Response<Body> {
+    let mut response = next.run(request).await;
+    response.extensions_mut().insert(path);
+    response
 }
 
 /// What every answer to a browser says.

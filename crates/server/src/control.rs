@@ -93,6 +93,9 @@ fn reply(line: &str, shared: &Shared) -> Reply {
         Ok(command) => command,
         Err(failure) => return Reply::Refused(format!("the command is not understood: {failure}")),
     };
+    if command == Command::Monitor {
+        return Reply::Done(shared.monitor.look(shared, None));
+    }
     let admin = Admin {
         folder: &shared.settings.data,
         catalog: &shared.catalog,

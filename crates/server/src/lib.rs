@@ -14,6 +14,7 @@ pub mod erasure;
 pub mod http;
 pub mod line;
 pub mod live;
+pub mod monitor;
 pub mod problem;
 pub mod process;
 pub mod random;

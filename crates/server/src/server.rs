@@ -22,6 +22,7 @@ use crate::erasure::Erasure;
 use crate::http::ConnectionLimits;
 use crate::line::{Claims, Duplicates, IdMasks, Line, QuotaSettings, Remembered, remember};
 use crate::live::Live;
+use crate::monitor::{Clocks, Monitor};
 use crate::process::Processor;
 use crate::time::now_ms;
 use crate::views::Views;
@@ -80,6 +81,8 @@ pub struct Shared {
     pub log: Log<Claims>,
     /// Whole requests that were refused.
     pub requests: Requests,
+    /// Requests by route, time by store.
+    pub monitor: Monitor,
     /// Makes empty rollups in memory.
     pub scratch: fn() -> Arc<dyn Counters>,
     /// Whether the server is stopping.
@@ -113,6 +116,8 @@ impl Server {
         let opened = Log::<Claims>::open(Arc::new(RealDisk), &folder, options).context("opening the log")?;
         report(opened.report());
         let scratch = engine.scratch;
+        let clocks = Clocks::default();
+        let engine = clocks.before(engine);
         let Followed { log, views, processor, remembered } = follow(opened, engine, &catalog)?;
         let live = Live::start(Arc::clone(&views), format!("{:x}", now_ms())).context("starting a thread")?;
         let geo = geo(settings.geo_file.clone());
@@ -129,6 +134,7 @@ impl Server {
             erasure,
             log,
             requests,
+            monitor: Monitor::new(clocks),
             scratch,
             stopping: stopping.clone(),
         };

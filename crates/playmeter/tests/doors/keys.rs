@@ -20,6 +20,7 @@ const MATRIX: &[(&str, &str, &str, [u16; 6])] = &[
     ("/v1/query", "GET", "/v1/query?metric=win", [401, 401, 403, 403, 200, 200]),
     ("/v1/query", "POST", "/v1/query", [401, 401, 403, 403, 200, 200]),
     ("/v1/load", "GET", "/v1/load", [401, 401, 403, 403, 200, 200]),
+    ("/v1/monitor", "GET", "/v1/monitor", [401, 401, 403, 403, 403, 200]),
     ("/v1/dimensions", "GET", "/v1/dimensions", [401, 401, 403, 403, 200, 200]),
     ("/v1/watch", "GET", "/v1/watch?load=1", [401, 401, 403, 403, 200, 200]),
     ("/v1/watch", "GET", "/v1/watch?events=1", [401, 401, 403, 403, 200, 200]),

@@ -21,6 +21,7 @@ mod identity;
 mod keys;
 mod levels;
 mod limits;
+mod monitor;
 mod openapi;
 mod pages;
 mod playtomic;

@@ -10,8 +10,8 @@ use utoipa::openapi::security::{ApiKey, ApiKeyValue, Http, HttpAuthScheme, Secur
 use utoipa::{Modify, OpenApi};
 
 use super::{
-    achievements, boards, dimensions, events, feed, health, levels, load, metrics, people, players, privacy,
-    query, surveys, vars, watch,
+    achievements, boards, dimensions, events, feed, health, levels, load, metrics, monitor, people, players,
+    privacy, query, surveys, vars, watch,
 };
 
 #[derive(OpenApi)]
@@ -25,7 +25,7 @@ use super::{
     modifiers(&Credentials),
     paths(
         events::handle, query::get, query::post, load::get, dimensions::get, watch::get, people::me, people::sign_out, metrics::get,
-        health::alive, health::ready,
+        monitor::get,        health::alive, health::ready,
     ),
     components(schemas(shapes::Problem)),
 )]

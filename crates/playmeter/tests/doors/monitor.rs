@@ -1,0 +1,96 @@
+//! What the server says of itself: requests, events, stores, the process.
+
+use serde_json::Value;
+
+use crate::client::Request;
+use crate::world::{World, new_id};
+
+/// The row of a list whose fields are these.
+fn row<'a>(look: &'a Value, list: &str, fields: &[(&str, &str)]) -> &'a Value {
+    let rows = look[list].as_array().expect("it is a list");
+    let is = |row: &&Value| fields.iter().all(|(field, value)| row[*field] == *value);
+    rows.iter().find(is).unwrap_or_else(|| panic!("no {fields:?} in {rows:?}"))
+}
+
+fn look(world: &World) -> Value {
+    world.command(&["top", "--json"]).json()
+}
+
+#[test]
+fn requests_are_told_by_route_and_outcome_and_never_by_what_was_typed() {
+    let world = World::new();
+    world.post(r#"[{"event": "win"}, {"event": ""}, {"event": "win"}]"#);
+    world.ask(&Request::get("/v1/query?metric=win").key(&world.secret_key));
+    world.ask(&Request::get("/v1/query?metric=win"));
+    world.ask(&Request::get("/v1/boards/my-secret-board"));
+    world.ask(&Request::get("/nobody/knows/this"));
+    let look = look(&world);
+    let outcomes = |method, path| {
+        let row = row(&look, "requests", &[("method", method), ("path", path)]);
+        ["ok", "refused", "failed"].map(|outcome| row[outcome].as_u64().expect("a number"))
+    };
+    assert_eq!(outcomes("POST", "/v1/events"), [1, 0, 0]);
+    assert_eq!(outcomes("GET", "/v1/query"), [1, 1, 0]);
+    assert_eq!(outcomes("GET", "/v1/boards/{table}"), [0, 1, 0]);
+    assert_eq!(outcomes("GET", "(none)"), [0, 1, 0]);
+    assert!(!look.to_string().contains("my-secret-board"));
+    let events = row(&look, "requests", &[("path", "/v1/events")]);
+    let (p50, p99) = (events["p50_us"].as_u64().unwrap(), events["p99_us"].as_u64().unwrap());
+    assert!(0 < p50 && p50 <= p99);
+}
+
+#[test]
+fn events_and_stores_are_told_with_their_counts() {
+    let world = World::new();
+    let id = new_id();
+    world.post(format!(r#"[{{"event": "win", "id": "{id}"}}, {{"event": ""}}, {{"event": "win"}}]"#));
+    world.query(&serde_json::json!({"metric": "win"}));
+    let look = look(&world);
+    let event = |fields: &[(&str, &str)]| row(&look, "events", fields)["count"].as_u64();
+    assert_eq!(event(&[("endpoint", "events"), ("outcome", "accepted")]), Some(2));
+    assert_eq!(event(&[("endpoint", "events"), ("outcome", "invalid")]), Some(1));
+    let store = |name| row(&look, "stores", &[("store", name)]);
+    assert!(store("log")["count"].as_u64() >= Some(2));
+    assert!(store("log")["writes"].as_u64() >= Some(1), "it was synced");
+    assert_eq!(store("event ids")["count"].as_u64(), Some(1));
+    assert!(store("rollups")["reads"].as_u64() >= Some(1));
+    assert!(store("rollups")["writes"].as_u64() >= Some(1));
+    assert!(look["process"]["memory_bytes"].as_u64() > Some(1 << 20));
+}
+
+#[test]
+fn of_the_events_a_key_sees_only_those_of_its_own_game() {
+    let world = World::new();
+    world.command(&["games", "create", "other", "--json"]).json();
+    let made =
+        world.command(&["keys", "create", "--game", "other", "--scopes", "admin,events:write", "--json"]);
+    let key = made.json()["secret_key"].as_str().expect("it is shown once").to_owned();
+    world.post(r#"{"event": "win"}"#);
+    world.post_as(&key, r#"[{"event": "loss"}, {"event": "loss"}]"#);
+    world.query(&serde_json::json!({"metric": "win"}));
+    let look = world.ask(&Request::get("/v1/monitor").key(&key)).json();
+    let games: Vec<&Value> = look["events"].as_array().unwrap().iter().map(|row| &row["game"]).collect();
+    assert_eq!(games, ["other"]);
+}
+
+#[test]
+fn without_a_terminal_the_tables_are_printed_once() {
+    let world = World::new();
+    world.post(r#"{"event": "win"}"#);
+    // What was applied is told; a question waits for it.
+    world.query(&serde_json::json!({"metric": "win"}));
+    let done = world.command(&["top", "--every", "0.1"]);
+    assert_eq!(done.code, 0);
+    for text in ["Server", "Events since the start", "events.accepted", "POST /v1/events", "Stores", "log"] {
+        assert!(done.out.contains(text), "{text} in {}", done.out);
+    }
+}
+
+#[test]
+fn without_a_server_it_says_so() {
+    let mut world = World::new();
+    world.stop();
+    let done = world.command(&["top", "--once"]);
+    assert_eq!(done.code, 1);
+    assert!(done.err.contains("no server runs on"), "{}", done.err);
+}

@@ -1,0 +1,157 @@
+//! The load monitor: what the server is asked, what becomes of it, and where its time goes.
+//!
+//! Requests are counted on the thread that answers them and added up when somebody looks. What came in event by event is
+//! in the accounting, which is kept for ever; this here is since the start.
+
+mod latency;
+mod process;
+mod requests;
+mod stores;
+
+pub use latency::Latency;
+pub use requests::{Answered, Requests};
+pub use stores::{Clock, ClockedCounters, ClockedIds, Spent};
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use log::Stats;
+use model::ports::ids::IdStats;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use requests::{Outcomes, Route};
+
+use crate::live::meter::Counted;
+use crate::server::{Engine, Shared};
+use crate::time::{now_ms, rfc3339};
+
+/// Routes that are told of, the busiest first.
+const ROUTES_MAX: usize = 200;
+
+/// What is measured, by whom.
+pub struct Monitor {
+    started: Instant,
+    clocks: Clocks,
+    threads: Mutex<Vec<Arc<Requests>>>,
+}
+
+/// A clock for each store.
+#[derive(Clone, Default)]
+pub struct Clocks {
+    rollups: Arc<Clock>,
+    records: Arc<Clock>,
+    ids: Arc<Clock>,
+    held: Arc<Mutex<IdStats>>,
+}
+
+impl Clocks {
+    /// The same engine, with a clock in front of each store.
+    pub fn before(&self, engine: Engine) -> Engine {
+        let (rollups, records) = (Arc::clone(&self.rollups), Arc::clone(&self.records));
+        let counters = Arc::new(ClockedCounters::new(engine.counters, rollups, records));
+        let (ids, clock, held) = (engine.ids, Arc::clone(&self.ids), Arc::clone(&self.held));
+        let ids = move |log_end| Ok(Box::new(ClockedIds::new(ids(log_end)?, clock, held)) as Box<_>);
+        Engine { counters, ids: Box::new(ids), ..engine }
+    }
+}
+
+impl Monitor {
+    /// Begins now.
+    pub fn new(clocks: Clocks) -> Monitor {
+        Monitor { started: Instant::now(), clocks, threads: Mutex::default() }
+    }
+
+    /// The counts of a thread that answers requests.
+    pub fn thread(&self) -> Arc<Requests> {
+        let requests = Arc::new(Requests::default());
+        self.threads.lock().push(Arc::clone(&requests));
+        requests
+    }
+
+    /// Everything as JSON: `{time, version, uptime_s, process, events, requests, stores}`. Of the games, only this one is
+    /// told of; `None`: all of them.
+    pub fn look(&self, shared: &Shared, game: Option<u32>) -> Value {
+        json!({
+            "time": rfc3339(now_ms()),
+            "version": env!("CARGO_PKG_VERSION"),
+            "uptime_s": self.started.elapsed().as_secs(),
+            "uptime_ms": self.started.elapsed().as_millis() as u64,
+            "process": process::figures(),
+            "events": events(shared, game),
+            "requests": self.requests(),
+            "stores": self.stores(shared),
+        })
+    }
+
+    fn requests(&self) -> Vec<Value> {
+        let mut all = BTreeMap::new();
+        self.threads.lock().iter().for_each(|thread| thread.add_to(&mut all));
+        let mut routes: Vec<(Route, Outcomes)> = all.into_iter().collect();
+        let count = |outcomes: &Outcomes| outcomes.iter().map(Latency::count).sum::<u64>();
+        routes.sort_by_key(|(_, outcomes)| Reverse(count(outcomes)));
+        routes.iter().take(ROUTES_MAX).map(|(route, outcomes)| request(route, outcomes)).collect()
+    }
+
+    fn stores(&self, shared: &Shared) -> Vec<Value> {
+        let (log, data) = (&shared.log, &shared.settings.data);
+        let written = log.stats();
+        let held = *self.clocks.held.lock();
+        let rollups = process::folder_bytes(&data.join("views"));
+        vec![
+            log_row(&written, log.durable_until() - log.first()),
+            row("rollups", None, rollups, self.clocks.rollups.spent()),
+            // Their bytes lie in the files of the rollups.
+            row("records", None, 0, self.clocks.records.spent()),
+            row("event ids", Some(held.keys), held.disk_bytes, self.clocks.ids.spent()),
+        ]
+    }
+}
+
+/// `{game, endpoint, outcome, reason, count}`, since the start.
+fn events(shared: &Shared, only: Option<u32>) -> Vec<Value> {
+    let counts = shared.views.meter.since_start();
+    let row = |(counted, count): (&Counted, &u64)| {
+        if only.is_some_and(|only| only != counted.game) {
+            return None;
+        }
+        let game = shared.catalog.game_by_number(counted.game)?;
+        let (endpoint, outcome) = (counted.endpoint.label(), counted.outcome().label());
+        let reason = counted.reject.map(|reject| reject.label());
+        Some(
+            json!({"game": game.id, "endpoint": endpoint, "outcome": outcome, "reason": reason, "count": count}),
+        )
+    };
+    counts.iter().filter_map(row).collect()
+}
+
+fn request((method, path): &Route, outcomes: &Outcomes) -> Value {
+    let mut all = Latency::default();
+    outcomes.iter().for_each(|outcome| all.add(outcome));
+    let mut row = json!({
+        "method": method,
+        "path": if path.is_empty() { "(none)" } else { path },
+        "mean_us": all.total_us().checked_div(all.count()),
+        "p50_us": all.quantile_us(0.5),
+        "p99_us": all.quantile_us(0.99),
+    });
+    for answered in Answered::ALL {
+        row[answered.label()] = outcomes[answered as usize].count().into();
+    }
+    row
+}
+
+fn log_row(written: &Stats, entries: u64) -> Value {
+    let spent = Spent { writes: written.syncs, write_us: written.sync_ns / 1_000, ..Spent::default() };
+    row("log", Some(entries), written.disk_bytes, spent)
+}
+
+fn row(store: &str, count: Option<u64>, bytes: u64, spent: Spent) -> Value {
+    let Spent { reads, read_us, writes, write_us } = spent;
+    json!({
+        "store": store, "count": count, "bytes": bytes,
+        "reads": reads, "read_us": read_us, "writes": writes, "write_us": write_us,
+    })
+}
