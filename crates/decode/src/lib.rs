@@ -12,6 +12,7 @@ pub mod flow;
 pub mod influx;
 pub mod json;
 pub mod lines;
+pub mod otlp;
 pub mod playtomic;
 pub mod rtcp;
 pub mod sample;

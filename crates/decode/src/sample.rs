@@ -47,9 +47,9 @@ pub struct Spread<'a> {
     pub count: u64,
     /// Their sum.
     pub sum: f64,
-    /// The smallest, or the lower bound of the lowest bucket if the sender does not tell.
+    /// The smallest; an estimate from the lowest bucket if the sender does not tell.
     pub min: f64,
-    /// The largest, or the upper bound of the highest bucket if the sender does not tell.
+    /// The largest; an estimate from the highest bucket if the sender does not tell.
     pub max: f64,
     /// Values between `min` and `max`, and how many lay about there. The numbers add up to `count`.
     pub parts: &'a [(f64, u64)],

@@ -9,6 +9,7 @@ use expect_test::expect_file;
 use playmeter_decode::csv::{BadMapping, Mapping, Rows};
 use playmeter_decode::flow;
 use playmeter_decode::influx::{self, Precision};
+use playmeter_decode::otlp::{Encoding, Metrics, Series};
 use playmeter_decode::statsd;
 use std::path::{Path, PathBuf};
 
@@ -62,4 +63,36 @@ fn lines_of_packets_say_what_they_always_said() {
         Err(refusal) => refusal.label().to_owned(),
     };
     check("flow", 6, |body| flow::lines(body).map(tell).collect::<Vec<_>>().join("\n"));
+}
+
+/// For a collector that began before the totals did.
+fn describe_otlp(body: &[u8], encoding: Encoding) -> String {
+    let (mut memory, mut series) = (Vec::new(), Series::new(1_600_000_000_000, 1 << 20));
+    match Metrics::read(body, encoding, &mut memory) {
+        Ok(metrics) => samples::describe(|take| metrics.samples(&mut series, 1_700_000_000_000, take)),
+        Err(malformed) => format!("malformed: {malformed}"),
+    }
+}
+
+#[test]
+fn otlp_bodies_say_what_they_always_said() {
+    check("otlp", 20, |body| describe_otlp(body, Encoding::Protobuf));
+    check("otlpjson", 20, |body| describe_otlp(body, Encoding::Json));
+}
+
+#[test]
+fn protobuf_and_json_of_the_same_request_say_the_same() {
+    let mut pairs = 0;
+    for path in files("otlp") {
+        let json = path.with_extension("otlpjson");
+        // `empty` is a request as protobuf and nothing as JSON.
+        if !json.exists() || path.file_stem().is_some_and(|name| name == "empty" || name == "cut") {
+            continue;
+        }
+        let read = |path: &Path| std::fs::read(path).expect("the file is readable");
+        let said = describe_otlp(&read(&path), Encoding::Protobuf);
+        assert_eq!(describe_otlp(&read(&json), Encoding::Json), said, "{}", path.display());
+        pairs += 1;
+    }
+    assert!(pairs >= 12, "{pairs} pairs");
 }

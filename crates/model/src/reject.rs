@@ -79,7 +79,7 @@ rejects! {
     UnknownField = 12, "unknown_field", Invalid;
     /// More than 64 KiB.
     EventTooLarge = 13, "event_too_large", Invalid;
-    /// A line or row that is not written as its protocol says.
+    /// A line, row or point that is not written as its protocol says.
     MalformedLine = 14, "malformed_line", Invalid;
     /// Text that is not UTF-8.
     NotUtf8 = 15, "not_utf8", Invalid;
@@ -135,6 +135,8 @@ rejects! {
     IdentityTaken = 56, "identity_taken", Invalid;
     /// The game has as many linked ids as it may.
     IdentitiesFull = 57, "identities_full", Limited;
+    /// A collector follows as many totals as its memory allows.
+    SeriesFull = 58, "series_full", Limited;
 }
 
 impl Reject {

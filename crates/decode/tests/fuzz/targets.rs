@@ -7,6 +7,7 @@ use playmeter_decode::ddp::Inbound;
 use playmeter_decode::influx::Precision;
 use playmeter_decode::json::{Decoded, Form, decode};
 use playmeter_decode::lines::{Lines, Piece};
+use playmeter_decode::otlp::{Encoding, Metrics, Series};
 use playmeter_decode::sample::{Measured, Taken};
 use playmeter_decode::{flow, rtcp};
 use playmeter_decode::{influx, playtomic, statsd};
@@ -223,6 +224,73 @@ pub fn csv() -> Target {
     Target { name: "csv", endings: &["csv"], words: WORDS, run: rows }
 }
 
+pub fn otlp() -> Target {
+    const WORDS: &[&str] = &["\x0a\x02\x12\0", "\x12\x02\x12\0", "\x0a\x01a", "\x10\x02", "\x18\x01"];
+    Target { name: "otlp", endings: &["otlp"], words: WORDS, run: |body| otlp_said(body, Encoding::Protobuf) }
+}
+
+pub fn otlp_json() -> Target {
+    const WORDS: &[&str] = &[
+        "{\"resourceMetrics\":[{\"scopeMetrics\":[{\"metrics\":[",
+        "{\"name\":\"a\",\"gauge\":{\"dataPoints\":[{\"asInt\":\"1\"}]}}",
+        "\"sum\":{\"aggregationTemporality\":2,\"isMonotonic\":true,\"dataPoints\":[",
+        "\"histogram\":{",
+        "\"summary\":{",
+        "\"exponentialHistogram\":{",
+        "\"startTimeUnixNano\":\"1\"",
+        "\"timeUnixNano\":2",
+        "\"asDouble\":\"NaN\"",
+        "\"count\":\"2\"",
+        "\"bucketCounts\":[\"1\",1]",
+        "\"explicitBounds\":[1.5]",
+        "\"scale\":-1",
+        "\"offset\":3",
+        "\"flags\":1",
+        "null",
+        "{",
+        "}",
+        "[",
+        "]",
+        "\"attributes\":[{\"key\":\"k\",\"value\":{\"stringValue\":\"v\"}}]",
+        "]}]}]}",
+    ];
+    Target {
+        name: "otlp_json",
+        endings: &["otlpjson"],
+        words: WORDS,
+        run: |body| otlp_said(body, Encoding::Json),
+    }
+}
+
+/// Points inside a request whose lengths are always right, so that more of them are read.
+pub fn otlp_point() -> Target {
+    const WORDS: &[&str] = &[
+        "\x1a\x11\x01\0\0\0\0\0\0\0\x19\x02\0\0\0\0\0\0\0\x31\x05\0\0\0\0\0\0\0~\x11\x01\0\0\0\0\0\0\0\x19\x03\0\0\0\0\0\0\0\x31\x07\0\0\0\0\0\0\0",
+        "\x0c\x11\x01\0\0\0\0\0\0\0\x19\x02\0\0\0\0\0\0\0\x21\x02\0\0\0\0\0\0\0\x29\0\0\0\0\0\0\0\x40\x31\x01\0\0\0\0\0\0\0\x31\x01\0\0\0\0\0\0\0\x39\0\0\0\0\0\0\0\x40~\x11\x01\0\0\0\0\0\0\0\x19\x03\0\0\0\0\0\0\0\x21\x03\0\0\0\0\0\0\0\x29\0\0\0\0\0\0\0\x40\x31\x01\0\0\0\0\0\0\0\x31\x02\0\0\0\0\0\0\0\x39\0\0\0\0\0\0\0\x40",
+        "\x08\x11\x01\0\0\0\0\0\0\0\x19\x02\0\0\0\0\0\0\0\x21\x03\0\0\0\0\0\0\0\x29\0\0\0\0\0\0\0\x40\x30\x02\x39\x01\0\0\0\0\0\0\0\x42\x06\x08\x02\x12\x02\x01\x01~\x11\x01\0\0\0\0\0\0\0\x19\x03\0\0\0\0\0\0\0\x21\x06\0\0\0\0\0\0\0\x29\0\0\0\0\0\0\0\x40\x30\x02\x39\x01\0\0\0\0\0\0\0\x42\x06\x08\x02\x12\x02\x02\x01\x4a\x05\x12\x03\x01\0\x01",
+        "\x04\x11\x01\0\0\0\0\0\0\0\x19\x02\0\0\0\0\0\0\0\x21\x02\0\0\0\0\0\0\0\x29\0\0\0\0\0\0\0\x40~\x11\x01\0\0\0\0\0\0\0\x19\x03\0\0\0\0\0\0\0\x21\x03\0\0\0\0\0\0\0\x29\0\0\0\0\0\0\0\x40",
+        "\x11\x01\0\0\0\0\0\0\0",
+        "\x19\x04\0\0\0\0\0\0\0",
+        "\x21\x02\0\0\0\0\0\0\0",
+        "\x21\x03\0\0\0\0\0\0\0",
+        "\x29\0\0\0\0\0\0\0\x40",
+        "\x31\x01\0\0\0\0\0\0\0",
+        "\x39\0\0\0\0\0\0\0\x40",
+        "\x39\x01\0\0\0\0\0\0\0",
+        "\x30\x02",
+        "\x30\x01",
+        "\x42\x06\x08\x02\x12\x02\x01\x01",
+        "\x4a\x04\x12\x02\x01\x01",
+        "\x59\0\0\0\0\0\0\0\x40",
+        "\x61\0\0\0\0\0\0\0\x40",
+        "\x3a\x08\x0a\x01k\x12\x03\x0a\x01v",
+        "\x40\x01",
+        "\x50\x01",
+        "~",
+    ];
+    Target { name: "otlp_point", endings: &[], words: WORDS, run: points_said }
+}
+
 pub fn stream() -> Target {
     Target {
         name: "stream",
@@ -337,6 +405,37 @@ fn rows_said(file: &[u8], chunk_bytes: usize) -> (String, usize, (u128, u64)) {
     (bad.unwrap_or_default(), decoded.events.len().min(4), events_said(&decoded))
 }
 
+fn otlp_said(body: &[u8], encoding: Encoding) -> u64 {
+    let (mut memory, mut series) = (Vec::new(), Series::new(0, 2_000));
+    let Ok(metrics) = Metrics::read(body, encoding, &mut memory) else { return 0 };
+    let said = sampled(|take| metrics.samples(&mut series, 0, take));
+    assert!(series.bytes() <= 2_000 + body.len(), "{} bytes", series.bytes());
+    assert!(memory.len() <= 5 * body.len(), "{} bytes of {}", memory.len(), body.len());
+    hash((said, series.len().min(8)))
+}
+
+/// The first byte says of which kind, `~` stands between points: no field begins with it.
+fn points_said(input: &[u8]) -> u64 {
+    let Some((kind, points)) = input.split_first() else { return 0 };
+    let mut data = vec![2 << 3, 1 + (kind >> 3) % 2, 3 << 3, kind >> 4 & 1];
+    points.split(|byte| *byte == b'~').for_each(|point| put(&mut data, 1, point));
+    let mut metric = vec![1 << 3 | 2, 1, b'a'];
+    put(&mut metric, [5, 7, 9, 10, 11][usize::from(kind % 5)], &data);
+    let body = [2, 2, 1].into_iter().fold(metric, |inner, number| {
+        let mut outer = Vec::new();
+        put(&mut outer, number, &inner);
+        outer
+    });
+    otlp_said(&body, Encoding::Protobuf)
+}
+
+/// Appends a field that holds bytes, with a length of three bytes.
+fn put(out: &mut Vec<u8>, number: u8, bytes: &[u8]) {
+    let len = bytes.len();
+    out.extend([number << 3 | 2, len as u8 | 0x80, (len >> 7) as u8 | 0x80, (len >> 14) as u8]);
+    out.extend_from_slice(bytes);
+}
+
 /// Every byte comes out once, or is in a line that is too long.
 fn stream_cut(bytes: &[u8]) -> u64 {
     let (mut lines, mut out, mut too_long) = (Lines::new(16), 0, 0);
@@ -389,15 +488,19 @@ fn fields_of(event: &RawEvent<'_>) -> u64 {
 
 /// Which reasons and kinds there were, of checked samples.
 fn sampled(decode: impl FnOnce(&mut dyn FnMut(Taken<'_>))) -> u64 {
-    let (mut reasons, mut kinds) = (0, 0u64);
+    let (mut reasons, mut kinds, mut spreads) = (0, 0u64, 0u64);
     samples::each(decode, |taken| match taken {
         Ok(sample) => {
             let tags = sample.tags.len().min(3) * 8 + usize::from(sample.weight != 1.0) * 32;
             kinds |= 1 << ((tags + kind(sample.measured)) % 64);
+            if let Measured::Spread(spread) = sample.measured {
+                let range = usize::from(spread.min < spread.max) + 2 * usize::from(spread.min < 0.0);
+                spreads |= 1 << (spread.parts.len().min(15) + 16 * range);
+            }
         }
         Err(refused) => reasons |= reason(refused.reject),
     });
-    hash((reasons, kinds))
+    hash((reasons, kinds, spreads))
 }
 
 fn kind(measured: Measured<'_>) -> usize {
