@@ -40,9 +40,10 @@ pub struct Rows {
 /// The row that is being read.
 #[derive(Debug)]
 struct Record {
-    bytes: Box<[u8]>,
+    /// Room for the fields' text and for where each of them ends; it grows up to the limits of a row.
+    bytes: Vec<u8>,
     len: usize,
-    ends: Box<[usize]>,
+    ends: Vec<usize>,
     fields: usize,
     /// Quotation marks in the source: an odd number of them at the end of the file is a field that does not end.
     quotes: usize,
@@ -75,10 +76,9 @@ impl Rows {
         // It would look for a byte order mark in its first input alone; a blank line is nothing to it.
         let _ = reader.read_record(b"\n", &mut [0], &mut [0]);
         let record = Record {
-            // `csv-core` asks for more room as soon as there is none left.
-            bytes: vec![0; EVENT_BYTES_MAX + 1].into(),
+            bytes: vec![0; 1 << 10],
             len: 0,
-            ends: vec![0; COLUMNS_MAX].into(),
+            ends: vec![0; 1 << 6],
             fields: 0,
             quotes: 0,
             line: None,
@@ -185,7 +185,10 @@ impl Rows {
         self.newlines += newlines(&bytes[..read]);
         match result {
             ReadRecordResult::InputEmpty => {}
+            // `csv-core` asks for more room as soon as there is none left, so there is room for one byte too many.
+            ReadRecordResult::OutputFull if grow(&mut record.bytes, EVENT_BYTES_MAX + 1) => {}
             ReadRecordResult::OutputFull => record.overflow(Reject::EventTooLarge),
+            ReadRecordResult::OutputEndsFull if grow(&mut record.ends, COLUMNS_MAX) => {}
             ReadRecordResult::OutputEndsFull => record.overflow(Reject::MalformedLine),
             ReadRecordResult::Record | ReadRecordResult::End => self.end_record()?,
         }
@@ -275,6 +278,13 @@ impl Batch {
         self.ends.extend_from_slice(ends);
         Ok(row)
     }
+}
+
+/// Doubles the room up to a limit; `false` if it is reached.
+fn grow<T: Clone + Default>(room: &mut Vec<T>, len_max: usize) -> bool {
+    let (len, longer) = (room.len(), (2 * room.len()).min(len_max));
+    room.resize(longer, T::default());
+    longer > len
 }
 
 /// The fields of a row, whose ends are counted from its beginning.

@@ -153,6 +153,23 @@ fn series_take_no_more_memory_than_they_may() {
 }
 
 #[test]
+fn a_series_does_not_grow_beyond_the_memory_there_is() {
+    let histogram = |time_s: i64, buckets: usize| {
+        json!({"name": "size", "histogram": {"aggregationTemporality": 2, "dataPoints": [{
+            "startTimeUnixNano": ns(0), "timeUnixNano": ns(time_s), "count": buckets, "sum": 1,
+            "bucketCounts": vec![1; buckets], "explicitBounds": (1..buckets).collect::<Vec<_>>()}]}})
+    };
+    let mut series = Series::new(SINCE_MS, 2_000);
+    let said = describe(json!([histogram(1, 2), histogram(2, 1_000), histogram(3, 3)]), &mut series);
+    expect![[r#"
+        size spread count 2 sum 1 min 0 max 1 [(0.5, 1), (1.0, 1)] at 1001000
+        refused: series_full in "size"
+        size spread count 1 sum 0 min 0 max 0 [(0.0, 1)] at 1003000"#]]
+    .assert_eq(&said);
+    assert!(series.bytes() <= 2_000);
+}
+
+#[test]
 fn the_order_of_attributes_does_not_tell_series_apart() {
     let point = |time_s: i64, keys: [&str; 2]| {
         let attributes = keys.map(|key| json!({"key": key, "value": {"stringValue": "x"}}));

@@ -78,8 +78,12 @@ impl Series {
                 if time_ns <= last.time_ns {
                     return Err(Reject::SeenBefore);
                 }
+                let bytes = self.bytes + value.heap_bytes() - last.value.heap_bytes();
+                if bytes > self.bytes && bytes > self.bytes_max {
+                    return Err(Reject::SeriesFull);
+                }
                 let grown = value.grown(&last.value);
-                self.bytes = self.bytes + value.heap_bytes() - last.value.heap_bytes();
+                self.bytes = bytes;
                 *last = Last { time_ns, seen_ms, value };
                 Ok(grown)
             }
