@@ -72,9 +72,6 @@ struct Row {
 impl Rows {
     /// The beginning of a file.
     pub fn new(mapping: Mapping) -> Rows {
-        let mut reader = ReaderBuilder::new().delimiter(mapping.delimiter).build();
-        // It would look for a byte order mark in its first input alone; a blank line is nothing to it.
-        let _ = reader.read_record(b"\n", &mut [0], &mut [0]);
         let record = Record {
             bytes: vec![0; 1 << 10],
             len: 0,
@@ -84,7 +81,30 @@ impl Rows {
             line: None,
             refused: None,
         };
-        Rows { mapping, reader, columns: None, record, batch: Batch::default(), mark: Some(0), newlines: 0 }
+        let mut rows = Rows {
+            reader: ReaderBuilder::new().delimiter(mapping.delimiter).build(),
+            mapping,
+            columns: None,
+            record,
+            batch: Batch::default(),
+            mark: None,
+            newlines: 0,
+        };
+        rows.restart();
+        rows
+    }
+
+    /// Begins another file with the same mapping. What was read is forgotten; the memory and the tables are kept, which
+    /// take longer to make than a short file takes to read.
+    pub fn restart(&mut self) {
+        self.reader.reset();
+        // It would look for a byte order mark in its first input alone; a blank line is nothing to it.
+        let _ = self.reader.read_record(b"\n", &mut [0], &mut [0]);
+        self.columns = None;
+        self.record.clear();
+        self.record.line = None;
+        self.clear();
+        (self.mark, self.newlines) = (Some(0), 0);
     }
 
     /// Takes bytes of the file, as many as the batch has room for, and says how many. Where the chunks end never

@@ -226,6 +226,18 @@ proptest! {
     }
 
     #[test]
+    fn a_restart_forgets_the_file_before(before in pieces(), file in pieces(), ended: bool) {
+        let mut rows = Rows::new(Mapping::default());
+        let _ = rows.read(before.as_bytes()).and_then(|_| if ended { rows.finish() } else { Ok(()) });
+        rows.restart();
+        let bad = rows.read(file.as_bytes()).and_then(|_| rows.finish()).err();
+        let events = rows.decoded().events;
+        let said: Vec<_> = rows.lines().zip(&events).map(|(number, event)| format!("{number}: {}", line(event))).collect();
+        let said = bad.map_or(said.join("\n"), |bad| format!("bad mapping: {bad}"));
+        prop_assert_eq!(said, describe_chunks(file.as_bytes(), Mapping::default(), usize::MAX));
+    }
+
+    #[test]
     fn where_the_chunks_end_never_matters(file in pieces(), header in any::<bool>(), chunk in 1..10usize) {
         let file = if header { format!("event,a\n{file}") } else { file };
         let whole = describe_chunks(file.as_bytes(), Mapping::default(), usize::MAX);

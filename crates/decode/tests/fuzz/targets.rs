@@ -11,6 +11,7 @@ use playmeter_decode::otlp::{Encoding, Metrics, Series};
 use playmeter_decode::sample::{Measured, Taken};
 use playmeter_decode::{flow, rtcp};
 use playmeter_decode::{influx, playtomic, statsd};
+use std::cell::RefCell;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
@@ -391,7 +392,14 @@ fn rows(file: &[u8]) -> u64 {
 }
 
 fn rows_said(file: &[u8], chunk_bytes: usize) -> (String, usize, (u128, u64)) {
-    let mut rows = Rows::new(Mapping::default());
+    thread_local!(static ROWS: RefCell<Rows> = RefCell::new(Rows::new(Mapping::default())));
+    ROWS.with_borrow_mut(|rows| {
+        rows.restart();
+        rows_said_by(rows, file, chunk_bytes)
+    })
+}
+
+fn rows_said_by(rows: &mut Rows, file: &[u8], chunk_bytes: usize) -> (String, usize, (u128, u64)) {
     let read = file
         .chunks(chunk_bytes)
         .try_for_each(|chunk| rows.read(chunk).map(|read| assert_eq!(read, chunk.len())));
