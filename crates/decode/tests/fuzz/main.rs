@@ -26,9 +26,11 @@ fn fuzz(target: &Target, executions: u64) {
     }
     for _ in 0..executions {
         let input = mutator.next();
-        let begin = Instant::now();
-        let behaviour = observe(target, &input);
-        slowest = slowest.max(begin.elapsed());
+        let (behaviour, time) = timed(target, &input);
+        if time > slowest {
+            // Twice, so that what the machine did beside it is not counted.
+            slowest = slowest.max(time.min(timed(target, &input).1));
+        }
         mutator.learn(behaviour, input);
     }
     let (seconds, kinds) = (begin.elapsed().as_secs_f64(), mutator.behaviours());
@@ -36,6 +38,12 @@ fn fuzz(target: &Target, executions: u64) {
         "{}: {executions} executions in {seconds:.1} s, {kinds} behaviours, slowest {slowest:?}",
         target.name
     );
+}
+
+fn timed(target: &Target, input: &[u8]) -> (u64, Duration) {
+    let begin = Instant::now();
+    let behaviour = observe(target, input);
+    (behaviour, begin.elapsed())
 }
 
 /// Runs the decoder and says what it did, as a number.
