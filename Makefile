@@ -100,6 +100,7 @@ torture: build ## The long versions of the crash tests, of the models and of the
 	$(CARGO) test --release --locked -p playmeter-decode -- --ignored --nocapture
 	$(CARGO) test --release --locked -p playmeter-liveops -- --ignored
 	$(CARGO) test --release --locked -p playmeter-model -- --ignored
+	$(CARGO) test --release --locked -p playmeter-server -- --ignored
 	python3 torture/kill.py --binary $(BINARY) --cycles 1000
 	python3 torture/plants.py
 

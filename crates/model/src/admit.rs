@@ -24,6 +24,10 @@ pub const RESERVED: [&str; 13] = [
     "$identify",
 ];
 
+/// Names of the server's own: what it tells itself. From anybody else they are refused like any other such name.
+pub const OWN: [&str; 7] =
+    ["$flow", "$flow.mos", "$flow.loss", "$flow.jitter_ms", "$flow.rtt_ms", "$flow.expected", "$flow.lost"];
+
 /// What is known about a request, the same for all of its events.
 #[derive(Clone, Copy, Debug)]
 pub struct Door<'a> {
@@ -41,12 +45,14 @@ pub struct Door<'a> {
     pub platform: &'a str,
     /// The user agent is a known bot.
     pub bot: bool,
+    /// The server itself sends it.
+    pub own: bool,
 }
 
 /// Checks one event and fills in what the door knows. The result borrows from both. Properties are not looked into:
 /// who can read them fills in the declared dimensions and the ids of `$identify`.
 pub fn admit<'a>(raw: &'a RawEvent<'_>, door: &Door<'a>) -> Result<Stored<'a>, Reject> {
-    let name = admit_name(raw.name.as_deref())?;
+    let name = admit_name(raw.name.as_deref(), door.own)?;
     let (ts_ms, time_replaced) = admit_time(raw.ts_ms, door)?;
     let mut dimensions = raw.dimensions.each_ref().map(|value| value.as_deref().unwrap_or("").as_bytes());
     or_else(&mut dimensions[Dimension::Country as usize], door.country);
@@ -69,7 +75,7 @@ pub fn admit<'a>(raw: &'a RawEvent<'_>, door: &Door<'a>) -> Result<Stored<'a>, R
     })
 }
 
-fn admit_name(name: Option<&str>) -> Result<&[u8], Reject> {
+fn admit_name(name: Option<&str>, own: bool) -> Result<&[u8], Reject> {
     let name = name.ok_or(Reject::EventNameMissing)?;
     if name.is_empty() {
         return Err(Reject::EventNameEmpty);
@@ -77,7 +83,7 @@ fn admit_name(name: Option<&str>) -> Result<&[u8], Reject> {
     if name.len() > NAME_BYTES_MAX {
         return Err(Reject::EventNameTooLong);
     }
-    if name.starts_with('$') && !RESERVED.contains(&name) {
+    if name.starts_with('$') && !RESERVED.contains(&name) && !(own && OWN.contains(&name)) {
         return Err(Reject::EventNameReserved);
     }
     Ok(name.as_bytes())
@@ -124,6 +130,7 @@ mod tests {
             country: "FR",
             platform: "web",
             bot: false,
+            own: false,
         }
     }
 
@@ -144,6 +151,17 @@ mod tests {
         assert_eq!(check(&"x".repeat(201)), Err(Reject::EventNameTooLong));
         assert_eq!(check("$play"), Ok(()));
         assert_eq!(check("$plays"), Err(Reject::EventNameReserved));
+    }
+
+    #[test]
+    fn names_of_the_servers_own_come_from_the_server_alone() {
+        let own = Door { own: true, ..door() };
+        for name in OWN {
+            assert!(!RESERVED.contains(&name));
+            assert_eq!(admit(&named(name), &door()), Err(Reject::EventNameReserved));
+            assert!(admit(&named(name), &own).is_ok());
+        }
+        assert_eq!(admit(&named("$else"), &own), Err(Reject::EventNameReserved));
     }
 
     #[test]

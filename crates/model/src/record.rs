@@ -69,17 +69,20 @@ pub enum Endpoint {
     Influx = 5,
     /// Metrics of OpenTelemetry.
     Otlp = 6,
+    /// Ends and minutes of flows, from the server itself.
+    Flows = 7,
 }
 
 impl Endpoint {
     /// All of them.
-    pub const ALL: [Endpoint; 6] = [
+    pub const ALL: [Endpoint; 7] = [
         Endpoint::Events,
         Endpoint::Demo,
         Endpoint::Playtomic,
         Endpoint::Statsd,
         Endpoint::Influx,
         Endpoint::Otlp,
+        Endpoint::Flows,
     ];
 
     /// The word in metrics, answers and the dashboard.
@@ -91,12 +94,18 @@ impl Endpoint {
             Endpoint::Statsd => "statsd",
             Endpoint::Influx => "influx",
             Endpoint::Otlp => "otlp",
+            Endpoint::Flows => "flows",
         }
     }
 
     /// Whether what comes through it are values of metrics, which are added up on the way in.
     pub fn takes_samples(self) -> bool {
-        matches!(self, Endpoint::Statsd | Endpoint::Influx | Endpoint::Otlp)
+        matches!(self, Endpoint::Statsd | Endpoint::Influx | Endpoint::Otlp | Endpoint::Flows)
+    }
+
+    /// Whether nobody but the server itself sends through it, and so may use its own names.
+    pub fn is_own(self) -> bool {
+        self == Endpoint::Flows
     }
 
     /// The endpoint with this stored number.

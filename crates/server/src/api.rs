@@ -7,6 +7,7 @@ pub mod commands;
 pub mod dimensions;
 pub mod events;
 pub mod feed;
+pub mod flows;
 pub mod health;
 pub mod levels;
 pub mod load;
@@ -71,6 +72,9 @@ fn routes(local: Local) -> Router {
         .route("/v1/load", get(load::get))
         .route("/v1/monitor", get(monitor::get))
         .route("/v1/dimensions", get(dimensions::get))
+        .route("/v1/flows", get(flows::list))
+        .route("/v1/flows/packets", post(flows::take))
+        .route("/v1/flows/{id}", get(flows::one))
         .route("/v1/watch", get(watch::get))
         .route("/v1/session", post(players::open_session))
         .route("/v1/players/{player}", delete(privacy::erase))

@@ -11,6 +11,7 @@ pub mod control;
 pub mod demo;
 pub mod enrich;
 pub mod erasure;
+pub mod flows;
 pub mod http;
 pub mod line;
 pub mod live;

@@ -209,6 +209,7 @@ impl Line {
             country: request.address.and_then(|address| self.country(address)),
             platform: device.platform.map_or("", |platform| platform.label()),
             bot: device.bot,
+            own: request.endpoint.is_own(),
         }
     }
 
@@ -324,6 +325,7 @@ struct OwnDoor {
     country: Option<Country>,
     platform: &'static str,
     bot: bool,
+    own: bool,
 }
 
 impl OwnDoor {
@@ -336,6 +338,7 @@ impl OwnDoor {
             country: self.country.as_ref().map_or("", |country| country.as_str()),
             platform: self.platform,
             bot: self.bot,
+            own: self.own,
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::bootstrap;
 use crate::catalog::{Catalog, Made};
 use crate::enrich::geo::Geo;
 use crate::erasure::Erasure;
+use crate::flows::{self, Flows};
 use crate::http::ConnectionLimits;
 use crate::line::{Claims, Duplicates, IdMasks, Line, QuotaSettings, Remembered, remember};
 use crate::live::Live;
@@ -75,6 +76,8 @@ pub struct Shared {
     pub views: Arc<Views>,
     /// Subscriptions.
     pub live: Arc<Live>,
+    /// Flows that run.
+    pub flows: Flows,
     /// Forgets players behind the log.
     pub erasure: Arc<Erasure>,
     /// The log.
@@ -120,6 +123,7 @@ impl Server {
         let engine = clocks.before(engine);
         let Followed { log, views, processor, remembered } = follow(opened, engine, &catalog)?;
         let live = Live::start(Arc::clone(&views), format!("{:x}", now_ms())).context("starting a thread")?;
+        let flows = Flows::open(&settings.data).context("taking back the running flows")?;
         let geo = geo(settings.geo_file.clone());
         let line = Line::new(geo, &catalog, Arc::clone(&views), log.clone(), settings.quotas);
         let erasure = Erasure::new(log.clone(), Arc::clone(&views), remembered, &catalog.id_secret());
@@ -131,6 +135,7 @@ impl Server {
             line,
             views,
             live,
+            flows,
             erasure,
             log,
             requests,
@@ -148,7 +153,8 @@ impl Server {
             }
             None => bootstrap::update_url(&shared.settings.data, address)?,
         }
-        let threads = drive::start(&shared, listeners)?;
+        let mut threads = drive::start(&shared, listeners)?;
+        threads.push(flows::start(&shared)?);
         let processor = processor.start().context("starting a thread")?;
         shared.erasure.start().context("starting a thread")?;
         Ok(Server { address, shared, stop, threads, processor })
@@ -162,7 +168,7 @@ impl Server {
         self.shared.catalog.keep_used();
         for thread in self.threads {
             if thread.join().is_err() {
-                error!("a thread that answers requests has panicked");
+                error!("a thread that answers requests or tells flows has panicked");
             }
         }
         self.shared.erasure.stop();

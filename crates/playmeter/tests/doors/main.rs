@@ -17,6 +17,7 @@ mod disk;
 mod experiments;
 mod feed;
 mod fields;
+mod flows;
 mod identity;
 mod keys;
 mod levels;

@@ -167,11 +167,22 @@ fn waiting_score(world: &World) -> String {
     waiting["items"][0]["id"].as_str().expect("an id").to_owned()
 }
 
+/// The id of a flow that runs.
+fn running_flow(world: &World) -> String {
+    let packets = Request::new("POST", "/v1/flows/packets").key(&world.secret_key);
+    world.ask(&packets.body(r#"{"from":"cy","to":"dee","seq":1}"#));
+    let flows = world.ask(&Request::get("/v1/flows").key(&world.secret_key)).json();
+    flows["flows"][0]["id"].as_str().expect("an id").to_owned()
+}
+
 #[test]
 fn every_example_works() {
     let world = World::new();
     let description = description(&world);
-    let mut made = BTreeMap::from([("/v1/boards/{table}/quarantine/".to_owned(), waiting_score(&world))]);
+    let mut made = BTreeMap::from([
+        ("/v1/boards/{table}/quarantine/".to_owned(), waiting_score(&world)),
+        ("/v1/flows/".to_owned(), running_flow(&world)),
+    ]);
     let mut failed = Vec::new();
     for operation in Operation::all(&description).iter().filter(|operation| !operation.is_for_people()) {
         let request = operation.request(&made).key(&world.secret_key);

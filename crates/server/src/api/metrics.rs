@@ -32,7 +32,7 @@ pub async fn get(
         let access = auth::by_key(&shared.catalog, &headers, None, now_s())?;
         auth::allow(access.ok_or_else(|| Problem::key("send `Authorization: Bearer KEY`"))?, Scope::Admin)?;
     }
-    let text = Text::default().events(&shared).log(&shared).views(&shared);
+    let text = Text::default().events(&shared).log(&shared).views(&shared).flows(&shared);
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4")], text.0).into_response())
 }
 
@@ -73,6 +73,33 @@ impl Text {
         }
         self.quotas(shared);
         self
+    }
+
+    fn flows(mut self, shared: &Shared) -> Text {
+        let figures = shared.flows.figures();
+        let totals = figures.totals;
+        self.family("playmeter_flow_packets_total", "counter", "Packets and reports of flows, by outcome.");
+        let outcomes =
+            [("counted", totals.counted), ("straggler", totals.stragglers), ("refused", totals.refused)];
+        for (outcome, count) in outcomes {
+            let _ = writeln!(self.0, "playmeter_flow_packets_total{{outcome=\"{outcome}\"}} {count}");
+        }
+        self.one("playmeter_flows", "gauge", "Flows in memory.", figures.flows)
+            .one("playmeter_flows_opened_total", "counter", "Flows that were opened.", totals.opened)
+            .one("playmeter_flows_ended_total", "counter", "Flows that have ended.", totals.ended)
+            .one(
+                "playmeter_flows_untold_total",
+                "counter",
+                "Events of flows that were given up.",
+                figures.untold,
+            )
+            .one(
+                "playmeter_rtcp_malformed_total",
+                "counter",
+                "Datagrams that were no RTCP.",
+                figures.malformed,
+            )
+            .one("playmeter_rtcp_unknown_total", "counter", "RTCP packets of other types.", figures.unknown)
     }
 
     fn quotas(&mut self, shared: &Shared) {

@@ -10,8 +10,8 @@ use utoipa::openapi::security::{ApiKey, ApiKeyValue, Http, HttpAuthScheme, Secur
 use utoipa::{Modify, OpenApi};
 
 use super::{
-    achievements, boards, dimensions, events, feed, health, levels, load, metrics, monitor, people, players,
-    privacy, query, surveys, vars, watch,
+    achievements, boards, dimensions, events, feed, flows, health, levels, load, metrics, monitor, people,
+    players, privacy, query, surveys, vars, watch,
 };
 
 #[derive(OpenApi)]
@@ -50,6 +50,7 @@ static JSON: LazyLock<String> = LazyLock::new(|| {
         achievements::Docs::openapi(),
         boards::Docs::openapi(),
         feed::Docs::openapi(),
+        flows::Docs::openapi(),
         levels::Docs::openapi(),
         players::Docs::openapi(),
         privacy::Docs::openapi(),

@@ -1,0 +1,202 @@
+//! `/v1/flows`: which flows run and how well, worst first; and packets of flows as JSON lines.
+
+mod asked;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Path, State};
+use axum::response::{IntoResponse, Response};
+use decode::flow::{Line, lines};
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE};
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, Request, StatusCode, Uri};
+use model::flows::FlowPacket;
+use serde_json::{Value, json};
+
+use super::commands::Answered;
+use super::events;
+use crate::auth;
+use crate::body::{self, Limits};
+use crate::catalog::{Access, Scope};
+use crate::flows::{Flows, Taken, describe};
+use crate::problem::Problem;
+use crate::server::Shared;
+use crate::time::{now_ms, now_s, rfc3339};
+use asked::Asked;
+
+/// A body of packets.
+const BODY_BYTES_MAX: usize = 1 << 20;
+/// Packets that are taken at a time.
+const BATCH: usize = 1_000;
+
+/// The flows of a game that run, worst first.
+///
+/// What a flow is worth now is the quality of the minute that has begun, or of the one before as long as the new one
+/// has fewer than 50 packets: `recent`. `quality` is that of its whole life. The MOS is an estimate by the E-model
+/// (ITU-T G.107) for G.711: for comparing flows.
+#[utoipa::path(
+    get, path = "/v1/flows", operation_id = "list_flows", tag = "flows",
+    security(("secret_key" = []), ("sign_in" = [])),
+    params(
+        ("sort" = Option<String>, Query, example = "mos", description = "`mos` (if not given), `loss`, `jitter`, `rtt`: \
+            the worst first; `started`, `last_seen`: the newest first."),
+        ("end" = Option<String>, Query, description = "Only flows of the end with this id."),
+        ("address" = Option<String>, Query, description = "Only flows with an end at this IP address."),
+        ("mos_below" = Option<f64>, Query, description = "Only flows that sound worse."),
+        ("loss_above" = Option<f64>, Query, description = "Only flows that lose more: a share, 0 to 1."),
+        ("jitter_above_ms" = Option<f64>, Query, description = "Only flows with more jitter."),
+        ("rtt_above_ms" = Option<f64>, Query, description = "Only flows with a longer round trip."),
+        ("page" = Option<u32>, Query, description = "From 1."),
+        ("per_page" = Option<u32>, Query, example = 20, description = "1 to 1,000; 100 if not given."),
+    ),
+    responses((status = 200, description = "`{flows, matched, running, page, per_page, as_of}`", body = Object)),
+)]
+pub async fn list(State(shared): State<Arc<Shared>>, uri: Uri, headers: HeaderMap) -> Answered {
+    let access = auth::for_questions(&shared.catalog, &headers, uri.query(), now_s())?;
+    let asked = Asked::read(uri.query().unwrap_or_default())?;
+    answer(StatusCode::OK, &page(&shared.flows, access.game.number, &asked))
+}
+
+fn page(flows: &Flows, game: u32, asked: &Asked) -> Value {
+    let (mut running, mut matched) = (0usize, Vec::new());
+    flows.visit(game, |flow| {
+        running += 1;
+        let recent = flow.recent_quality();
+        if asked.wants(flow, &recent) {
+            matched.push((asked.rank(flow, &recent), flow.id));
+        }
+    });
+    let count = matched.len();
+    // Flows may end between this look and the next: a page may then be shorter.
+    let page = asked.page_of(matched).into_iter().filter_map(|id| flows.find(game, id));
+    json!({
+        "flows": page.map(|flow| describe(&flow)).collect::<Vec<_>>(),
+        "matched": count,
+        "running": running,
+        "page": asked.page,
+        "per_page": asked.per_page,
+        "as_of": rfc3339(now_ms()),
+    })
+}
+
+/// One flow that runs.
+#[utoipa::path(
+    get, path = "/v1/flows/{id}", operation_id = "flow", tag = "flows",
+    security(("secret_key" = []), ("sign_in" = [])),
+    params(("id" = String, Path, description = "As in the list.", example = "0000000000000000")),
+    responses(
+        (status = 200, description = "The flow.", body = Object),
+        (status = 404, description = "No flow of this id runs. What has ended is in the events `$flow`."),
+    ),
+)]
+pub async fn one(
+    State(shared): State<Arc<Shared>>,
+    Path(id): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Answered {
+    let access = auth::for_questions(&shared.catalog, &headers, uri.query(), now_s())?;
+    let id = u64::from_str_radix(&id, 16).ok().filter(|_| id.len() == 16);
+    let flow = id.and_then(|id| shared.flows.find(access.game.number, id));
+    let flow = flow.ok_or_else(|| Problem::not_found("no flow of this id runs"))?;
+    answer(StatusCode::OK, &describe(&flow))
+}
+
+/// Takes packets of flows, one JSON object a line, from a server that sees them pass.
+///
+/// `from` and `to` are the ends' ids; `seq` the packet's number, 16 bits as in RTP or 32; `ts` when it was sent and `at`
+/// when it came, in milliseconds since 1970 or RFC 3339; `from_address` and `to_address`; `bye: true` when the sender
+/// leaves. A line that breaks a rule is refused alone. Nothing is written to disk for a packet: what is told is as
+/// durable as the running flows are, which is a few seconds behind.
+#[utoipa::path(
+    post, path = "/v1/flows/packets", operation_id = "send_flow_packets", tag = "flows",
+    security(("secret_key" = [])),
+    request_body(
+        content = Object, content_type = "application/x-ndjson",
+        example = json!({"from": "ann", "to": "bo", "seq": 17, "ts": 1795174457123.25}),
+    ),
+    responses(
+        (status = 202, description = "How many of each outcome; `reasons` of those that are invalid.", body = Object),
+        (status = 413, description = "More than 1 MiB."),
+    ),
+)]
+pub async fn take(
+    State(shared): State<Arc<Shared>>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    request: Request<Body>,
+) -> Answered {
+    let (head, mut incoming) = request.into_parts();
+    match read(&shared, &head, &mut incoming, peer).await {
+        Ok((access, bytes)) => {
+            answer(StatusCode::ACCEPTED, &taken(&shared.flows, access.game.number, &bytes))
+        }
+        Err(problem) => {
+            body::discard(&head.headers, incoming, &problem);
+            Err(problem)
+        }
+    }
+}
+
+async fn read(
+    shared: &Shared,
+    head: &Parts,
+    incoming: &mut Body,
+    peer: SocketAddr,
+) -> Result<(Access, bytes::Bytes), Problem> {
+    let address = events::address(shared, &head.headers, peer);
+    let access = auth::by_key_from(&shared.catalog, &head.headers, head.uri.query(), address, now_s())?;
+    let access = access.ok_or_else(|| Problem::key("send `Authorization: Bearer KEY`"))?;
+    let access = auth::allow(access, Scope::EventsWrite)?;
+    if access.class == model::record::KeyClass::Public {
+        return Err(Problem::scope("packets of flows come from servers: send a secret key"));
+    }
+    let limits = Limits { bytes: BODY_BYTES_MAX, inflated_bytes: BODY_BYTES_MAX };
+    Ok((access, body::read(&head.headers, incoming, limits).await?))
+}
+
+fn taken(flows: &Flows, game: u32, bytes: &[u8]) -> Value {
+    let at_us = now_ms() * 1000;
+    let (mut taken, mut reasons) = (Taken::default(), BTreeMap::<&str, u64>::new());
+    let mut read: Vec<Line<'_>> = Vec::with_capacity(BATCH);
+    let mut hand_over = |read: &mut Vec<Line<'_>>| {
+        let packets: Vec<FlowPacket<'_>> = read.iter().map(|line| line.packet(at_us)).collect();
+        taken = taken + flows.packets(game, &packets);
+        read.clear();
+    };
+    for line in lines(bytes) {
+        match line {
+            Ok(line) => read.push(line),
+            Err(refusal) => *reasons.entry(refusal.label()).or_default() += 1,
+        }
+        if read.len() == BATCH {
+            hand_over(&mut read);
+        }
+    }
+    hand_over(&mut read);
+    let invalid: u64 = reasons.values().sum();
+    let Taken { opened, counted, ended, stragglers, refused, nothing } = taken;
+    json!({
+        "received": counted + ended + stragglers + refused + nothing + invalid,
+        "counted": counted,
+        "opened": opened,
+        "ended": ended,
+        "stragglers": stragglers,
+        "refused": refused,
+        "ignored": nothing,
+        "invalid": invalid,
+        "reasons": reasons,
+    })
+}
+
+fn answer(status: StatusCode, body: &Value) -> Answered {
+    let headers = [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")];
+    Ok::<Response, Problem>((status, headers, body.to_string()).into_response())
+}
+
+/// Described for `/openapi.json`.
+#[derive(utoipa::OpenApi)]
+#[openapi(paths(list, one, take))]
+pub struct Docs;
