@@ -168,6 +168,21 @@ impl Flows {
         }
     }
 
+    /// How many flows of a game run, and those of them that do worst now, the worst first.
+    pub fn worst(&self, game: u32, count: usize) -> (usize, Vec<Flow>) {
+        let mut ranked = Vec::new();
+        self.visit(game, |flow| ranked.push((flow.recent_quality().mos, flow.id)));
+        let running = ranked.len();
+        let order =
+            |one: &(f64, u64), other: &(f64, u64)| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1));
+        if count < running {
+            ranked.select_nth_unstable_by(count, order);
+            ranked.truncate(count);
+        }
+        ranked.sort_unstable_by(order);
+        (running, ranked.into_iter().filter_map(|(_, id)| self.find(game, id)).collect())
+    }
+
     /// The running flow of this id.
     pub fn find(&self, game: u32, id: u64) -> Option<Flow> {
         // It was opened by a tracker of this number, but after a restart its pair may belong to another.

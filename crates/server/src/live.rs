@@ -38,6 +38,7 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::Notify;
 
 use crate::catalog::Game;
+use crate::flows::Flows;
 use crate::time::now_ms;
 use crate::views::Views;
 
@@ -55,6 +56,7 @@ type Clock = Box<dyn Fn() -> i64 + Send + Sync>;
 /// All channels, and the thread that keeps them up to date.
 pub struct Live {
     views: Arc<Views>,
+    flows: Arc<Flows>,
     clock: Clock,
     /// Distinguishes this run of the server from the one before.
     epoch: String,
@@ -79,17 +81,18 @@ pub struct TooManyChannels;
 
 impl Live {
     /// Starts the thread that computes. `epoch` differs from run to run.
-    pub fn start(views: Arc<Views>, epoch: String) -> std::io::Result<Arc<Live>> {
-        let live = Live::new(views, epoch, Box::new(now_ms));
+    pub fn start(views: Arc<Views>, flows: Arc<Flows>, epoch: String) -> std::io::Result<Arc<Live>> {
+        let live = Live::new(views, flows, epoch, Box::new(now_ms));
         let running = Arc::downgrade(&live);
         std::thread::Builder::new().name("live".into()).spawn(move || tick(&running))?;
         Ok(live)
     }
 
     /// Follows the views; whoever calls this computes.
-    fn new(views: Arc<Views>, epoch: String, clock: Clock) -> Arc<Live> {
+    fn new(views: Arc<Views>, flows: Arc<Flows>, epoch: String, clock: Clock) -> Arc<Live> {
         let live = Arc::new(Live {
             views,
+            flows,
             clock,
             epoch,
             published: AtomicU64::new(0),

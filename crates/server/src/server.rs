@@ -77,7 +77,7 @@ pub struct Shared {
     /// Subscriptions.
     pub live: Arc<Live>,
     /// Flows that run.
-    pub flows: Flows,
+    pub flows: Arc<Flows>,
     /// Forgets players behind the log.
     pub erasure: Arc<Erasure>,
     /// The log.
@@ -122,8 +122,10 @@ impl Server {
         let clocks = Clocks::default();
         let engine = clocks.before(engine);
         let Followed { log, views, processor, remembered } = follow(opened, engine, &catalog)?;
-        let live = Live::start(Arc::clone(&views), format!("{:x}", now_ms())).context("starting a thread")?;
         let flows = Flows::open(&settings.data).context("taking back the running flows")?;
+        let flows = Arc::new(flows);
+        let live = Live::start(Arc::clone(&views), Arc::clone(&flows), format!("{:x}", now_ms()))
+            .context("starting a thread")?;
         let geo = geo(settings.geo_file.clone());
         let line = Line::new(geo, &catalog, Arc::clone(&views), log.clone(), settings.quotas);
         let erasure = Erasure::new(log.clone(), Arc::clone(&views), remembered, &catalog.id_secret());

@@ -1,6 +1,6 @@
 //! `GET /v1/watch`: subscriptions as server-sent events.
 //!
-//! `?online=1`, `?events=1`, `?load=1` and any number of `?query={JSON}`, several in one stream; for anybody `?vars=1`
+//! `?online=1`, `?events=1`, `?load=1`, `?flows=1` and any number of `?query={JSON}`, several in one stream; for anybody `?vars=1`
 //! with the parameters of `/v1/vars`, `?board=TABLE` and `?feed=PLAYER`. A snapshot of each, then changes; `Last-Event-ID` goes on where a client was.
 
 use std::collections::BTreeMap;
@@ -48,6 +48,7 @@ const FEED_ITEMS: usize = 20;
         ("online" = Option<String>, Query, description = "`1`: players online.", example = "1"),
         ("events" = Option<String>, Query, description = "`1`: the last events with their outcomes."),
         ("load" = Option<String>, Query, description = "`1`: the accounting."),
+        ("flows" = Option<String>, Query, description = "`1`: how many flows run, and the 50 worst of them."),
         ("query" = Option<String>, Query, description = "A question as JSON; may be repeated."),
         ("vars" = Option<String>, Query,
             description = "`1`: the variables' values; for any key, with the parameters of `/v1/vars`."),
@@ -126,6 +127,7 @@ struct Parameters {
     online: bool,
     events: bool,
     load: bool,
+    flows: bool,
     queries: Vec<String>,
     vars: bool,
     who: who::Parameters,
@@ -148,6 +150,7 @@ impl Parameters {
                 "online" => parameters.online = on,
                 "events" => parameters.events = on,
                 "load" => parameters.load = on,
+                "flows" => parameters.flows = on,
                 "query" => parameters.queries.push(value),
                 "vars" => parameters.vars = on,
                 "board" => parameters.board = Some(value),
@@ -164,7 +167,8 @@ impl Parameters {
                 }
                 other => {
                     if !parameters.who.take(other, value)? {
-                        let detail = "watch `online`, `events`, `load`, `query`, `vars`, `board` or `feed`";
+                        let detail =
+                            "watch `online`, `events`, `load`, `flows`, `query`, `vars`, `board` or `feed`";
                         return Err(Problem::invalid(detail).field(other));
                     }
                 }
@@ -178,6 +182,7 @@ impl Parameters {
             (self.online, "online", Topic::Online),
             (self.events, "events", Topic::Events),
             (self.load, "load", Topic::Load),
+            (self.flows, "flows", Topic::Flows),
         ];
         let chosen = plain.into_iter().filter(|(on, ..)| *on);
         let mut topics: Vec<(String, Topic)> =
@@ -208,7 +213,7 @@ impl Parameters {
 
     /// Whether any key of the game may watch all of this.
     fn is_for_anybody(&self) -> bool {
-        !(self.online || self.events || self.load) && self.queries.is_empty()
+        !(self.online || self.events || self.load || self.flows) && self.queries.is_empty()
     }
 }
 
@@ -225,7 +230,7 @@ fn per_page(text: &str) -> Result<u32, Problem> {
 fn check_count(topics: &[(String, Topic)]) -> Result<(), Problem> {
     match topics.len() {
         0 => {
-            let detail = "say what to watch: `online=1`, `events=1`, `load=1`, `query={...}`, `vars=1`, `board=TABLE` or \
+            let detail = "say what to watch: `online=1`, `events=1`, `load=1`, `flows=1`, `query={...}`, `vars=1`, `board=TABLE` or \
                           `feed=PLAYER`";
             Err(Problem::invalid(detail))
         }

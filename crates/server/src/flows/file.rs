@@ -51,7 +51,7 @@ impl Flows {
     }
 
     /// Writes what runs. Returns how many flows that were.
-    pub(super) fn keep(&self, folder: &Path) -> anyhow::Result<u32> {
+    pub fn keep(&self, folder: &Path) -> anyhow::Result<u32> {
         let (bytes, count) = self.encode();
         replace(folder, NAME, &bytes).context("keeping the running flows")?;
         Ok(count)

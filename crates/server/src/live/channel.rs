@@ -79,7 +79,7 @@ impl Channel {
     pub(super) fn advance(&self, live: &Live) {
         let mut source = self.source.lock();
         let touched = self.touched.swap(false, Ordering::AcqRel);
-        let at = At::new(&live.views, &self.game, live.now_ms());
+        let at = At::new(&live.views, &live.flows, &self.game, live.now_ms());
         let update = source.advance(&at, touched);
         if matches!(update, Update::Same) {
             return;

@@ -112,6 +112,24 @@ fn the_accounting_is_a_document_for_each_endpoint() {
 }
 
 #[test]
+fn each_of_the_worst_flows_is_a_document() {
+    let world = World::new();
+    let mut watch = world.watch(&Topic::Flows);
+    check(&mut watch, &["running"], "0");
+    world.packets(r#"{"from":"ann","to":"bo","seq":1}"#);
+    world.packets(r#"{"from":"cy","to":"dee","seq":1}"#);
+    watch.take();
+    assert_eq!(read(&watch, &["running"]), "0", "it is not looked at more than once a second");
+    world.pass(1);
+    check(&mut watch, &["running"], "2");
+    assert_eq!(read(&watch, &["started"]).split(", ").count(), 2);
+    world.packets(r#"{"from":"dee","to":"cy","bye":true}"#);
+    world.pass(1);
+    check(&mut watch, &["running"], "1");
+    assert_eq!(read(&watch, &["moves"]), "0");
+}
+
+#[test]
 fn a_board_is_told_in_its_order() {
     let mut world = World::new();
     let mut watch = world.watch(&board());

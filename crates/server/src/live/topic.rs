@@ -13,6 +13,7 @@ use std::sync::Arc;
 use super::docs::{Doc, Fields, Id};
 use super::topics::{self, Page, Viewer};
 use crate::catalog::Game;
+use crate::flows::Flows;
 use crate::time::rfc3339;
 use crate::views::Views;
 
@@ -25,6 +26,8 @@ pub enum Topic {
     Events,
     /// The accounting.
     Load,
+    /// Flows that run.
+    Flows,
     /// The answer to a question.
     Query(Box<Query>),
     /// The variables, as this one gets them.
@@ -68,6 +71,7 @@ impl Topic {
             Topic::Online => Box::new(topics::Online::new(list)),
             Topic::Events => Box::new(topics::Events::new(list)),
             Topic::Load => Box::new(topics::Load::new(list)),
+            Topic::Flows => Box::new(topics::Flows::new(list)),
             Topic::Query(query) => Box::new(topics::Asked::new(query, game, list)),
             Topic::Vars(_) => Box::new(topics::Seen::default()),
             Topic::Page(page) => Box::new(topics::Shown::new(page, list)),
@@ -79,7 +83,7 @@ impl Topic {
         match self {
             Topic::Query(query) => topics::reads(query, metric, game),
             Topic::Online | Topic::Events | Topic::Load => true,
-            Topic::Vars(_) | Topic::Page(_) => false,
+            Topic::Vars(_) | Topic::Page(_) | Topic::Flows => false,
         }
     }
 
@@ -89,7 +93,7 @@ impl Topic {
             Topic::Vars(_) => *touched == Touched::Vars,
             Topic::Page(page) => page.follows(liveops, game, touched),
             Topic::Events => matches!(touched, Touched::Erased(_)),
-            Topic::Online | Topic::Load | Topic::Query(_) => false,
+            Topic::Online | Topic::Load | Topic::Flows | Topic::Query(_) => false,
         }
     }
 
@@ -139,6 +143,7 @@ impl List {
 /// The moment of a computation, and what it reads.
 pub(super) struct At<'a> {
     pub views: &'a Views,
+    pub flows: &'a Flows,
     pub game: &'a Game,
     pub ms: i64,
     /// The end of the log that is included at least.
@@ -146,8 +151,8 @@ pub(super) struct At<'a> {
 }
 
 impl<'a> At<'a> {
-    pub fn new(views: &'a Views, game: &'a Game, ms: i64) -> At<'a> {
-        At { views, game, ms, position: views.counters.applied_until() }
+    pub fn new(views: &'a Views, flows: &'a Flows, game: &'a Game, ms: i64) -> At<'a> {
+        At { views, flows, game, ms, position: views.counters.applied_until() }
     }
 
     /// The moment, to be kept with what was computed.

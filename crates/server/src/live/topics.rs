@@ -1,6 +1,7 @@
 //! The topics, one file each.
 
 mod events;
+mod flows;
 mod load;
 mod online;
 mod page;
@@ -10,6 +11,7 @@ mod vars;
 pub use page::Page;
 
 pub(super) use events::Events;
+pub(super) use flows::Flows;
 pub(super) use load::Load;
 pub(super) use online::Online;
 pub(super) use page::Shown;

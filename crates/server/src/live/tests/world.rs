@@ -12,6 +12,7 @@ use testkit::counters::{Disk, MemoryCounters};
 use tokio::sync::Notify;
 
 use crate::catalog::Game;
+use crate::flows::Flows;
 use crate::line::{BATCH, COMMAND};
 use crate::live::copy::Copy;
 use crate::live::meter::Names;
@@ -24,6 +25,7 @@ pub const START_MS: i64 = 1_800_000_000_000;
 pub struct World {
     pub views: Arc<Views>,
     pub live: Arc<Live>,
+    pub flows: Arc<Flows>,
     pub game: Arc<Game>,
     clock: Arc<AtomicI64>,
     offset: u64,
@@ -38,8 +40,21 @@ impl World {
         let views = Arc::new(Views::open(counters, "secret").expect("nothing is kept"));
         let clock = Arc::new(AtomicI64::new(START_MS));
         let told = Arc::clone(&clock);
-        let live = Live::new(Arc::clone(&views), "e".into(), Box::new(move || told.load(Ordering::Relaxed)));
-        World { views, live, game: game(1), clock, offset: 0 }
+        let flows = Arc::default();
+        let live = Live::new(
+            Arc::clone(&views),
+            Arc::clone(&flows),
+            "e".into(),
+            Box::new(move || told.load(Ordering::Relaxed)),
+        );
+        World { views, live, flows, game: game(1), clock, offset: 0 }
+    }
+
+    /// Packets of flows, as JSON lines.
+    pub fn packets(&self, lines: &str) {
+        for line in decode::flow::lines(lines.as_bytes()) {
+            self.flows.packets(1, &[line.expect("a packet").packet(0)]);
+        }
     }
 
     pub fn now_ms(&self) -> i64 {

@@ -1,0 +1,61 @@
+//! The flows of a game that do worst, and how many run.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::flows::describe;
+use crate::live::docs::Doc;
+use crate::live::topic::{At, List, Moment, Source, Update, fields};
+
+/// So many are shown.
+const WORST: usize = 50;
+/// All flows of a game are looked at, so it is not done more often.
+const EVERY_MS: i64 = 1_000;
+
+/// What was last published.
+pub(crate) struct Flows {
+    list: List,
+    moment: Moment,
+    running: usize,
+    /// Worst first.
+    worst: Vec<Value>,
+}
+
+impl Flows {
+    pub fn new(list: List) -> Flows {
+        Flows { list, moment: Moment::default(), running: 0, worst: Vec::new() }
+    }
+
+    fn message(&self) -> Value {
+        json!({ "as_of": self.moment.as_of(), "running": self.running, "flows": self.worst })
+    }
+}
+
+impl Source for Flows {
+    fn advance(&mut self, at: &At<'_>, _: bool) -> Update {
+        if (at.ms - self.moment.ms).unsigned_abs() < EVERY_MS as u64 {
+            return Update::Same;
+        }
+        let is_first = self.moment == Moment::default();
+        self.moment = at.moment();
+        let (running, worst) = at.flows.worst(at.game.number, WORST);
+        let worst: Vec<Value> = worst.iter().map(describe).collect();
+        if !is_first && running == self.running && worst == self.worst {
+            return Update::Same;
+        }
+        (self.running, self.worst) = (running, worst);
+        Update::Change(fields(&self.message()))
+    }
+
+    fn whole(&self) -> Bytes {
+        fields(&self.message())
+    }
+
+    fn documents(&mut self) -> Vec<Arc<Doc>> {
+        let totals = json!({ "as_of": self.moment.as_of(), "running": self.running });
+        let flow = |flow: &Value| self.list.object(flow["id"].as_str().unwrap_or_default(), flow);
+        std::iter::once(self.list.object("all", &totals)).chain(self.worst.iter().map(flow)).collect()
+    }
+}
