@@ -83,6 +83,17 @@ pub struct Row<'a> {
     row: u32,
 }
 
+/// A metric that is added to in a minute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Touched<'a> {
+    /// The tenant.
+    pub game: u32,
+    /// The event name, or [`EVENTS`].
+    pub metric: &'a str,
+    /// Minutes since 1970-01-01 UTC.
+    pub minute: u32,
+}
+
 /// A metric of a game in a minute.
 struct Metric {
     game: u32,
@@ -227,6 +238,15 @@ impl Deltas {
     /// The rows. Those of one metric and cut stand in the order of their first appearance.
     pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         (0..self.rows.len() as u32).map(|row| self.row_at(row))
+    }
+
+    /// What is added to, without its rows: one for each metric and minute, or a few.
+    pub fn touched(&self) -> impl Iterator<Item = Touched<'_>> {
+        self.metrics.iter().map(|metric| Touched {
+            game: metric.game,
+            metric: metric.name.of(&self.text),
+            minute: metric.minute,
+        })
     }
 
     /// How many rows there are.
@@ -756,6 +776,19 @@ mod tests {
                 7 start 'axe' 1 sum - players 1
             "#]],
         );
+    }
+
+    #[test]
+    fn what_is_touched_is_told_by_metric_and_minute() {
+        let deltas = deltas(
+            "7 score ann FR 3 10
+             7 score bo DE 4 5
+             8 start ann FR - -",
+        );
+        let mut touched: Vec<(&str, u32)> =
+            deltas.touched().map(|touched| (touched.metric, touched.minute)).collect();
+        touched.sort_unstable();
+        assert_eq!(touched, [("$events", 7), ("$events", 8), ("score", 7), ("start", 8)]);
     }
 
     #[test]

@@ -15,7 +15,7 @@ mod time;
 mod tests;
 
 pub use fold::run;
-pub use plan::Plan;
+pub use plan::{Plan, is_event};
 pub use time::Offset;
 
 use std::sync::Arc;
@@ -210,6 +210,14 @@ pub enum Compare {
 }
 
 impl Compare {
+    /// The word in queries.
+    pub fn label(self) -> &'static str {
+        match self {
+            Compare::Previous => "previous",
+            Compare::Year => "year",
+        }
+    }
+
     /// What this word stands for.
     pub fn from_label(label: &str) -> Option<Compare> {
         match label {
@@ -243,6 +251,16 @@ impl Last {
             _ => return None,
         };
         (days <= 36_525 && minutes <= 36_525 * 1_440).then_some(Last { days, minutes })
+    }
+}
+
+/// As it is written in queries, without weeks and hours.
+impl std::fmt::Display for Last {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.days {
+            0 => write!(f, "{}m", self.minutes),
+            days => write!(f, "{days}d"),
+        }
     }
 }
 

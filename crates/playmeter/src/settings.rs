@@ -92,6 +92,8 @@ pub struct WrittenConnections {
     pub total_max: usize,
     /// From one address (IPv6: one /64).
     pub per_address_max: usize,
+    /// Subscriptions with one credential; with a public key, from one address.
+    pub subscriptions_each_max: usize,
 }
 
 impl Default for Written {
@@ -112,7 +114,7 @@ impl Default for Written {
                 queue_bytes_max: log.queue_bytes_max,
                 free_bytes_min: log.free_bytes_min,
             },
-            connections: WrittenConnections { total_max: 10_000, per_address_max: 256 },
+            connections: WrittenConnections { total_max: 10_000, per_address_max: 256, subscriptions_each_max: 1_000 },
             events_per_second: 0,
             quotas: WrittenQuotas::default(),
         }
@@ -195,6 +197,7 @@ impl Written {
         ensure!(self.log.queue_bytes_max >= 1 << 20, "log.queue_bytes_max: at least 1 MiB (1048576)");
         ensure!(self.connections.total_max > 0, "connections.total_max: at least 1");
         ensure!(self.connections.per_address_max > 0, "connections.per_address_max: at least 1");
+        ensure!(self.connections.subscriptions_each_max > 0, "connections.subscriptions_each_max: at least 1");
         if !self.listen.ip().is_loopback() && !self.behind_proxy {
             bail!(
                 "listen: {} can be reached from other machines and this server does not speak TLS; \
@@ -218,6 +221,7 @@ impl Written {
             connections: ConnectionLimits {
                 total: self.connections.total_max,
                 per_address: self.connections.per_address_max,
+                subscriptions_each: self.connections.subscriptions_each_max,
             },
             quotas: QuotaSettings {
                 game_events_per_second: self.events_per_second,

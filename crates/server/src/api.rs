@@ -20,6 +20,7 @@ pub mod playtomic;
 pub mod privacy;
 pub mod query;
 pub mod signature;
+pub mod subscriptions;
 pub mod surveys;
 pub mod vars;
 pub mod watch;
@@ -76,6 +77,7 @@ fn routes(local: Local) -> Router {
         .route("/v1/flows/packets", post(flows::take))
         .route("/v1/flows/{id}", get(flows::one))
         .route("/v1/watch", get(watch::get))
+        .route("/v1/subscriptions", get(subscriptions::get))
         .route("/v1/session", post(players::open_session))
         .route("/v1/players/{player}", delete(privacy::erase))
         .route("/v1/players/{player}/export", get(privacy::export))

@@ -40,6 +40,8 @@ pub struct ConnectionLimits {
     pub total: usize,
     /// From one address (IPv6: one /64).
     pub per_address: usize,
+    /// Subscriptions with one credential; with a public key, which everybody has, from one address.
+    pub subscriptions_each: usize,
 }
 
 /// Counts open connections by address.

@@ -146,7 +146,16 @@ impl Line {
         let unused = appended.as_ref().map_or(taken as usize, |(_, removed)| removed.len());
         self.quota.give_back(game, unused as u64);
         let (position, removed) = appended?;
+        self.hurry_if_watched(game, position, decoded);
         Ok(Receipt { used, ..Receipt::of(taken, position, &removed, refused) })
+    }
+
+    /// What somebody wants to be told of at once is applied at once. `position` is 0 if it is not known yet.
+    fn hurry_if_watched(&self, game: u32, position: u64, decoded: &Decoded<'_>) {
+        let names = decoded.events.iter().filter_map(|event| event.as_ref().ok()?.name.as_deref());
+        if self.views.eager.wants(game, names) {
+            self.views.hurry(if position > 0 { position } else { self.log.durable_until() + 1 });
+        }
     }
 
     /// The log's end after the entry, and which of its events were duplicates.

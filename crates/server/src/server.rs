@@ -124,7 +124,8 @@ impl Server {
         let Followed { log, views, processor, remembered } = follow(opened, engine, &catalog)?;
         let flows = Flows::open(&settings.data).context("taking back the running flows")?;
         let flows = Arc::new(flows);
-        let live = Live::start(Arc::clone(&views), Arc::clone(&flows), format!("{:x}", now_ms()))
+        let (epoch, each_max) = (format!("{:x}", now_ms()), settings.connections.subscriptions_each);
+        let live = Live::start(Arc::clone(&views), Arc::clone(&flows), epoch, each_max)
             .context("starting a thread")?;
         let geo = geo(settings.geo_file.clone());
         let line = Line::new(geo, &catalog, Arc::clone(&views), log.clone(), settings.quotas);

@@ -16,6 +16,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
 use crate::answers::{Answers, Outcome};
+use crate::live::eager::Eager;
 use crate::live::inspector::Inspector;
 use crate::live::meter::Meter;
 use crate::process::SESSIONS;
@@ -41,6 +42,8 @@ pub struct Views {
     pub meter: Meter,
     /// The last events.
     pub inspector: Arc<Inspector>,
+    /// Who wants to be told at once.
+    pub eager: Eager,
     /// What turns player ids into numbers.
     pub seeds: Seeds,
     /// Held while the log is read and applied; whoever holds it sees rollups and sessions stand at the same position.
@@ -71,6 +74,7 @@ impl Views {
             answers: Answers::default(),
             meter: Meter::default(),
             inspector: Arc::default(),
+            eager: Eager::default(),
             seeds: Seeds::new(secret),
             applying: Mutex::default(),
             committing: AtomicBool::new(false),
@@ -104,6 +108,11 @@ impl Views {
         let mut applied = self.applied.subscribe();
         // The sender lives in `self`, so it cannot be gone.
         let _ = applied.wait_for(|until| *until >= position).await;
+    }
+
+    /// Does not wait for more to come before this position is applied.
+    pub(crate) fn hurry(&self, position: u64) {
+        self.pace.want(position);
     }
 
     /// As [`Views::caught_up`], for a thread that may block.

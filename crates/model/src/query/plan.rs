@@ -334,6 +334,19 @@ impl Plan {
         })
     }
 
+    /// The stored metrics that it reads; `None` stands for every event of the game.
+    pub fn sources(&self) -> Vec<Option<&str>> {
+        let mut sources = Vec::new();
+        for metric in &self.metrics {
+            match &metric.source {
+                Source::One(name) => sources.push(Some(&name[..])),
+                Source::Events(names) => sources.extend(names.iter().map(|name| Some(&name[..]))),
+                Source::EveryEvent => sources.push(None),
+            }
+        }
+        sources
+    }
+
     /// How the rows it reads are cut.
     pub fn cut(&self) -> Cut {
         self.cut
@@ -388,7 +401,7 @@ impl Plan {
 }
 
 /// Whether a stored metric is an event of the game.
-pub(super) fn is_event(metric: &str) -> bool {
+pub fn is_event(metric: &str) -> bool {
     !NO_EVENTS.contains(&metric) && !metric.starts_with(LOAD_PREFIX)
 }
 

@@ -27,6 +27,7 @@ const MATRIX: &[(&str, &str, &str, [u16; 6])] = &[
     ("/v1/flows/{id}", "GET", "/v1/flows/0000000000000001", [401, 401, 403, 403, 404, 404]),
     ("/v1/watch", "GET", "/v1/watch?load=1", [401, 401, 403, 403, 200, 200]),
     ("/v1/watch", "GET", "/v1/watch?events=1", [401, 401, 403, 403, 200, 200]),
+    ("/v1/subscriptions", "GET", "/v1/subscriptions", [401, 401, 403, 403, 200, 200]),
     ("/v1/achievements/{key}", "PUT", "/v1/achievements/first", [401, 401, 403, 403, 403, 200]),
     ("/v1/achievements", "GET", "/v1/achievements", [401, 401, 200, 200, 200, 200]),
     ("/v1/achievements/{key}/grants", "POST", "/v1/achievements/none/grants", [401, 401, 401, 403, 403, 404]),

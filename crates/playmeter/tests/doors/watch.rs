@@ -179,6 +179,24 @@ fn equal_subscriptions_share_one_computation() {
 }
 
 #[test]
+fn what_is_watched_is_listed_with_its_cost() {
+    let world = World::new();
+    let mut watches: Vec<Watch> =
+        (0..3).map(|_| Watch::open(&world, &format!("{HITS}&min_interval=0"), None)).collect();
+    watches.iter_mut().for_each(|watch| drop(watch.next()));
+    world.post(r#"{"event":"hit"}"#);
+    watches.iter_mut().for_each(|watch| drop(watch.until("query0", |told| total(told) == 1)));
+    let list = world.ask(&Request::get("/v1/subscriptions").key(&world.secret_key)).json();
+    let [subscription] = &list["subscriptions"].as_array().expect("a list")[..] else { panic!("{list}") };
+    assert_eq!(subscription["topic"], "query");
+    assert_eq!(subscription["what"]["metrics"], json!([{"metric": "hit"}]));
+    assert_eq!((&subscription["watchers"], &subscription["min_interval_ms"]), (&json!(3), &json!(0)));
+    assert_eq!(subscription["computations"], 2, "one for three at the start, one for the event");
+    assert!(subscription["cost_us"]["total"].as_u64() >= subscription["cost_us"]["last"].as_u64());
+    assert_eq!(list["connections"], json!({"streamed": 3, "as_documents": 0}));
+}
+
+#[test]
 fn what_cannot_be_watched_is_named() {
     let world = World::new();
     let ask =
@@ -186,6 +204,8 @@ fn what_cannot_be_watched_is_named() {
     for (what, field) in [
         ("weather=1", json!("weather")),
         ("query=%7B%22metric%22%3A%22hit%22%2C%22step%22%3A%22eon%22%7D", json!("step")),
+        ("load=1&min_interval=soon", json!("min_interval")),
+        ("load=1&min_interval=3600001", json!("min_interval")),
         ("", json!(null)),
     ] {
         let problem = ask(what);

@@ -11,7 +11,7 @@ use utoipa::{Modify, OpenApi};
 
 use super::{
     achievements, boards, dimensions, events, feed, flows, health, levels, load, metrics, monitor, people,
-    players, privacy, query, surveys, vars, watch,
+    players, privacy, query, subscriptions, surveys, vars, watch,
 };
 
 #[derive(OpenApi)]
@@ -24,8 +24,8 @@ use super::{
     ),
     modifiers(&Credentials),
     paths(
-        events::handle, query::get, query::post, load::get, dimensions::get, watch::get, people::me, people::sign_out, metrics::get,
-        monitor::get,        health::alive, health::ready,
+        events::handle, query::get, query::post, load::get, dimensions::get, watch::get, subscriptions::get, people::me, people::sign_out, metrics::get,
+        monitor::get, health::alive, health::ready,
     ),
     components(schemas(shapes::Problem)),
 )]

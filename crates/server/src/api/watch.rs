@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,10 +22,11 @@ use liveops::boards::{SOURCE, Window};
 use model::record::KeyClass;
 use tokio::sync::watch;
 
+use super::events::address;
 use super::vars::who;
 use crate::auth;
-use crate::catalog::{Access, Game, Scope};
-use crate::live::{Client, Options, Page, Resume, Topic};
+use crate::catalog::{Access, Game, Scope, address_group};
+use crate::live::{Client, INTERVAL_MS_MAX, Options, Page, Permit, Resume, Topic};
 use crate::problem::Problem;
 use crate::server::Shared;
 use crate::time::{now_ms, now_s};
@@ -64,6 +66,8 @@ const FEED_ITEMS: usize = 20;
         ("code" = Option<String>, Query, description = "With `board`: that of a private one."),
         ("source" = Option<String>, Query, description = "With `board`; `filter.FIELD` as well."),
         ("feed" = Option<String>, Query, description = "What those did whom this player follows; for any key."),
+        ("min_interval" = Option<u32>, Query, description =
+            "Told at most so often, in milliseconds: 250 by default, 0: at once, up to 3,600,000.", example = 1000),
         ("last_event_id" = Option<String>, Query, description = "As the header Last-Event-ID."),
     ),
     responses((
@@ -91,6 +95,9 @@ pub async fn get(
     }
     topics.extend(parameters.pages(&access));
     check_count(&topics)?;
+    let holder = holder(&access, address(&shared, &headers, peer));
+    let permit = shared.live.admit(holder, topics.len());
+    let permit = permit.map_err(|refused| Problem::too_many(refused.to_string()))?;
     shared.views.caught_up(shared.log.durable_until()).await;
     let client =
         Client::new(Arc::clone(&shared.live), &access.game, topics, Options::default(), resume.as_ref());
@@ -100,13 +107,14 @@ pub async fn get(
         (CACHE_CONTROL, "no-store"),
         (HeaderName::from_static("x-accel-buffering"), "no"),
     ];
-    Ok((headers, stream(client, shared.stopping.clone())).into_response())
+    Ok((headers, stream(client, permit, shared.stopping.clone())).into_response())
 }
 
 /// What is new, whenever the connection can take it. A slow connection is asked less often, and then gets the latest.
-fn stream(client: Client, stopping: watch::Receiver<bool>) -> Body {
-    let start = (client, stopping, true);
-    let next = async |(mut client, mut stopping, first): (Client, watch::Receiver<bool>, bool)| {
+fn stream(client: Client, permit: Permit, stopping: watch::Receiver<bool>) -> Body {
+    type Stream = (Client, Permit, watch::Receiver<bool>, bool);
+    let start = (client, permit, stopping, true);
+    let next = async |(mut client, permit, mut stopping, first): Stream| {
         let mut text = if first { b"retry: 1000\n\n".to_vec() } else { Vec::new() };
         text.extend(client.take());
         while text.is_empty() {
@@ -116,13 +124,24 @@ fn stream(client: Client, stopping: watch::Receiver<bool>) -> Body {
                 _ = stopping.wait_for(|stopping| *stopping) => return None,
             }
         }
-        Some((Ok::<_, Infallible>(Frame::data(Bytes::from(text))), (client, stopping, false)))
+        Some((Ok::<_, Infallible>(Frame::data(Bytes::from(text))), (client, permit, stopping, false)))
     };
     Body::new(StreamBody::new(futures_util::stream::unfold(start, next)))
 }
 
+/// Who watches. A public key is in every client, so it alone does not tell.
+fn holder(access: &Access, address: Option<IpAddr>) -> u64 {
+    if access.class != KeyClass::Public {
+        return access.key;
+    }
+    let mut hasher = DefaultHasher::new();
+    (access.key, address.map(address_group)).hash(&mut hasher);
+    hasher.finish()
+}
+
 #[derive(Default)]
 struct Parameters {
+    options: Options,
     last_event_id: Option<String>,
     online: bool,
     events: bool,
@@ -154,6 +173,7 @@ impl Parameters {
                 "query" => parameters.queries.push(value),
                 "vars" => parameters.vars = on,
                 "board" => parameters.board = Some(value),
+                "min_interval" => parameters.options.min_interval_ms = min_interval(&value)?,
                 "window" => parameters.window = Some(window(&value)?),
                 "per_page" => parameters.per_page = per_page(&value)?,
                 "newest" => parameters.newest = on,
@@ -215,6 +235,12 @@ impl Parameters {
     fn is_for_anybody(&self) -> bool {
         !(self.online || self.events || self.load || self.flows) && self.queries.is_empty()
     }
+}
+
+fn min_interval(text: &str) -> Result<u32, Problem> {
+    let ms = text.parse().ok().filter(|ms| *ms <= INTERVAL_MS_MAX);
+    let problem = || Problem::invalid(format!("it is 0 to {INTERVAL_MS_MAX} milliseconds"));
+    ms.ok_or_else(|| problem().field("min_interval"))
 }
 
 fn window(label: &str) -> Result<Window, Problem> {

@@ -1,18 +1,20 @@
 //! One shared computation: its state, what it told last, those who watch it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use liveops::{LiveOps, Touched};
 use parking_lot::Mutex;
 
 use super::Live;
+use super::cost::Cost;
 use super::docs::{Docs, Step};
 use super::history::History;
 use super::listener::Listeners;
-use super::topic::{At, Source, Topic, Update};
+use super::routes::Route;
+use super::topic::{At, Mode, Source, Topic, Update};
+use super::touches::Touches;
 use crate::catalog::Game;
 
 /// A channel that nobody watches is kept so long, for those who come back. It costs memory only.
@@ -30,15 +32,22 @@ pub struct Message {
 }
 
 pub(crate) struct Channel {
+    /// Names it as long as the server runs.
+    pub(super) number: u64,
     pub(super) game: Arc<Game>,
-    topic: Topic,
-    touched: AtomicBool,
+    pub(super) topic: Topic,
+    routes: Vec<Route>,
+    touches: Mutex<Touches>,
     /// Held while computing, and until what was computed is published.
     source: Mutex<Box<dyn Source>>,
     published: Mutex<Published>,
     /// The number of the newest change.
     newest: AtomicU64,
     pub(super) listeners: Mutex<Listeners>,
+    run: Mutex<Run>,
+    changes: AtomicU64,
+    merged: AtomicU64,
+    pub(super) opened_at_ms: i64,
 }
 
 struct Published {
@@ -48,52 +57,138 @@ struct Published {
     steps: History<Arc<Step>>,
 }
 
+/// What is known of the computations so far.
+#[derive(Default)]
+struct Run {
+    cost: Cost,
+    /// When the last one began.
+    ran_at: Option<Instant>,
+    /// When it changes by itself, in milliseconds since 1970.
+    due_ms: Option<i64>,
+    mode: Option<Mode>,
+}
+
+/// What a channel has come to.
+pub(super) struct Tally {
+    pub cost: Cost,
+    pub mode: Option<Mode>,
+    pub changes: u64,
+    /// How often somebody was told several changes at once.
+    pub merged: u64,
+    /// Kept for those who come back.
+    pub bytes: usize,
+}
+
 impl Channel {
-    pub(super) fn new(game: Arc<Game>, topic: Topic, opened_at: u64) -> Channel {
-        let source = topic.source(&game);
+    pub(super) fn new(number: u64, game: Arc<Game>, topic: Topic, opened_at: u64, now_ms: i64) -> Channel {
+        let (source, routes) = (topic.source(), topic.routes(&game));
         let (messages, steps) = (History::new(opened_at), History::new(opened_at));
         Channel {
+            number,
             game,
             topic,
-            touched: AtomicBool::new(true),
+            routes,
+            touches: Mutex::new(Touches::All),
             source: Mutex::new(source),
             published: Mutex::new(Published { messages, docs: None, steps }),
             newest: AtomicU64::new(opened_at),
             listeners: Mutex::default(),
+            run: Mutex::default(),
+            changes: AtomicU64::new(0),
+            merged: AtomicU64::new(0),
+            opened_at_ms: now_ms,
         }
     }
 
-    pub(super) fn touched(&self, metric: &str) {
-        if self.topic.reads(metric, &self.game) {
-            self.touched.store(true, Ordering::Release);
-        }
+    pub(super) fn routes(&self) -> &[Route] {
+        &self.routes
     }
 
-    pub(super) fn decided(&self, liveops: &LiveOps, touched: &[Touched]) {
-        if touched.iter().any(|touched| self.topic.follows(liveops, self.game.number, touched)) {
-            self.touched.store(true, Ordering::Release);
+    /// Something that it reads was added to in this minute, or (`None`) may be another altogether. True: for the first
+    /// time since it was computed.
+    pub(super) fn touch(&self, minute: Option<u32>) -> bool {
+        let mut touches = self.touches.lock();
+        let is_first = touches.is_empty();
+        match minute {
+            Some(minute) => touches.add(minute),
+            None => *touches = Touches::All,
         }
+        is_first
     }
 
-    /// Computes and publishes what changed.
+    pub(super) fn is_touched(&self) -> bool {
+        !self.touches.lock().is_empty()
+    }
+
+    /// When it may be computed again: not more often than anybody wants it, and not more often than it can be afforded.
+    pub(super) fn free_at(&self, now: Instant) -> Instant {
+        let interval = self.listeners.lock().interval();
+        let run = self.run.lock();
+        run.ran_at.map_or(now, |ran_at| now.max(ran_at + interval.max(run.cost.pause())))
+    }
+
+    /// When it has to be computed next, as far as is known now.
+    pub(super) fn next_at(&self, now: Instant, now_ms: i64) -> Option<Instant> {
+        let free_at = self.free_at(now);
+        if self.is_touched() {
+            return Some(free_at);
+        }
+        let due_ms = self.run.lock().due_ms?;
+        Some(free_at.max(now + Duration::from_millis((due_ms - now_ms).max(0) as u64)))
+    }
+
+    /// Computes and publishes what changed, if it can have changed.
     pub(super) fn advance(&self, live: &Live) {
         let mut source = self.source.lock();
-        let touched = self.touched.swap(false, Ordering::AcqRel);
+        let touches = std::mem::take(&mut *self.touches.lock());
         let at = At::new(&live.views, &live.flows, &self.game, live.now_ms());
-        let update = source.advance(&at, touched);
+        let is_due = source.due_ms().is_some_and(|due_ms| due_ms <= at.ms);
+        if touches.is_empty() && !is_due {
+            return;
+        }
+        let began = Instant::now();
+        let mut cost = self.run.lock().cost;
+        let (update, docs) = cost.of(|| self.compute(&mut **source, &at, &touches));
+        let (due_ms, mode) = (source.due_ms(), Some(source.mode()));
+        *self.run.lock() = Run { cost, ran_at: Some(began), due_ms, mode };
         if matches!(update, Update::Same) {
             return;
         }
-        let wanted = self.listeners.lock().want_documents(LINGER);
-        let docs = wanted.then(|| Docs::new(0, source.is_ranked(), source.documents()));
-        let before = self.published.lock().docs.clone();
-        let step = docs.as_ref().zip(before).map(|(docs, before)| docs.since(&before));
+        self.changes.fetch_add(1, Ordering::Relaxed);
         live.publish(|number| {
-            self.published.lock().publish(number, update, docs, step);
+            self.published.lock().publish(number, update, docs);
             self.newest.store(number, Ordering::Release);
         });
         drop(source);
         self.listeners.lock().ring();
+    }
+
+    /// What is new, and as documents if anybody wants that, with the step from the documents before.
+    fn compute(&self, source: &mut dyn Source, at: &At<'_>, touches: &Touches) -> (Update, Option<NewDocs>) {
+        let update = source.advance(at, touches);
+        if matches!(update, Update::Same) || !self.listeners.lock().want_documents(LINGER) {
+            return (update, None);
+        }
+        let docs = Docs::new(0, source.is_ranked(), source.documents());
+        let before = self.published.lock().docs.clone();
+        let step = before.map(|before| docs.since(&before));
+        (update, Some((docs, step)))
+    }
+
+    /// What it has come to so far.
+    pub(super) fn tally(&self) -> Tally {
+        let bytes = {
+            let published = self.published.lock();
+            published.messages.bytes() + published.steps.bytes()
+        };
+        let run = self.run.lock();
+        let [changes, merged] = [&self.changes, &self.merged].map(|count| count.load(Ordering::Relaxed));
+        Tally { cost: run.cost, mode: run.mode, changes, merged, bytes }
+    }
+
+    /// Somebody was told several changes at once.
+    pub(super) fn merged(&self) {
+        self.merged.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Since when nobody watches.
@@ -159,18 +254,22 @@ impl Channel {
     }
 }
 
+/// Documents that have no number yet, and what changed since those before.
+type NewDocs = (Docs, Option<Arc<Step>>);
+
 impl Published {
-    fn publish(&mut self, number: u64, update: Update, docs: Option<Docs>, step: Option<Arc<Step>>) {
+    fn publish(&mut self, number: u64, update: Update, docs: Option<NewDocs>) {
         match update {
             Update::Change(fields) => self.messages.push(number, fields.len(), fields),
+            Update::Whole(fields) => self.messages.replace(number, fields.len(), fields),
             // The state is no longer the old one with changes: everyone gets it whole.
-            _ => self.messages = History::new(number),
+            Update::Reset | Update::Same => self.messages = History::new(number),
         }
-        let Some(mut docs) = docs else {
+        let Some((mut docs, step)) = docs else {
             (self.docs, self.steps) = (None, History::new(number));
             return;
         };
-        docs.number = number;
+        (docs.number, docs.before) = (number, self.docs.as_ref().map(|docs| docs.number));
         match step {
             Some(step) if step.changes.is_empty() => return,
             Some(step) => self.steps.push(number, step.bytes(), step),

@@ -1,6 +1,7 @@
 //! One stream of server-sent events and what it watches.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
@@ -33,6 +34,8 @@ pub struct Client {
     live: Arc<Live>,
     notify: Arc<Notify>,
     watched: Vec<Watched>,
+    interval: Duration,
+    told_at: Option<Instant>,
 }
 
 struct Watched {
@@ -70,11 +73,15 @@ impl Client {
             let after = resumed.map_or(0, |resume| resume.number);
             watched.push(Watched { name, listener, viewer, after, whole });
         }
-        Ok(Client { live, notify, watched })
+        Ok(Client { live, notify, watched, interval: options.interval(), told_at: None })
     }
 
-    /// What is new, as server-sent events; empty when nothing is.
+    /// What is new, as server-sent events; empty when nothing is, or when it is not time for it.
     pub fn take(&mut self) -> Vec<u8> {
+        if self.due().is_none_or(|due| due > Instant::now()) {
+            return Vec::new();
+        }
+        self.told_at = Some(Instant::now());
         self.watched.iter().for_each(|watched| watched.listener.listen());
         let until = self.live.published();
         let mut messages: Vec<(usize, Message)> = Vec::new();
@@ -91,9 +98,19 @@ impl Client {
         text
     }
 
-    /// Returns when there may be something new.
+    /// Returns when there may be something new to take.
     pub async fn wait(&self) {
-        self.notify.notified().await;
+        match self.due() {
+            Some(due) => tokio::time::sleep_until(due.into()).await,
+            None => self.notify.notified().await,
+        }
+    }
+
+    /// When what is new may be told; `None`: nothing is new. All of a stream is told together, so that the number of the
+    /// newest change says how far it is in everything.
+    fn due(&self) -> Option<Instant> {
+        let is_new = self.watched.iter().any(Watched::is_new);
+        is_new.then(|| self.told_at.map_or_else(Instant::now, |told_at| told_at + self.interval))
     }
 
     fn write(&self, text: &mut Vec<u8>, name: &str, message: &Message) {
@@ -106,6 +123,10 @@ impl Client {
 }
 
 impl Watched {
+    fn is_new(&self) -> bool {
+        self.whole.is_some() || self.listener.channel.newest() > self.after
+    }
+
     fn take(&mut self, live: &Live, until: u64, into: &mut Vec<Message>) {
         self.take_shared(until, into);
         if let Some(viewer) = &mut self.viewer {
@@ -120,6 +141,10 @@ impl Watched {
             self.after = newest.max(until);
             return;
         }
-        self.after = self.listener.channel.messages(self.after, until, into);
+        let channel = &self.listener.channel;
+        self.after = channel.messages(self.after, until, into);
+        if into.len() > 1 {
+            channel.merged();
+        }
     }
 }

@@ -102,6 +102,8 @@ impl Step {
 pub struct Docs {
     /// The number of the change that made it.
     pub number: u64,
+    /// The number of the state before it, if that is known.
+    pub before: Option<u64>,
     /// Whether the order of the documents is part of the state.
     pub is_ranked: bool,
     list: Vec<Arc<Doc>>,

@@ -32,6 +32,18 @@ impl<T> History<T> {
         }
     }
 
+    /// Keeps this one only, which stands for all before: whoever knows an older state needs nothing else.
+    pub fn replace(&mut self, number: u64, bytes: usize, told: T) {
+        self.kept.clear();
+        self.bytes = 0;
+        self.push(number, bytes, told);
+    }
+
+    /// The bytes of what is kept.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// What was told after this number, with its number; `None`: some of it is no longer kept.
     pub fn since(&self, number: u64) -> Option<impl Iterator<Item = (u64, &T)>> {
         let newer = self.kept.iter().filter(move |(other, ..)| *other > number);
@@ -64,6 +76,16 @@ mod tests {
         check(&history, 4, Some("a b"));
         check(&history, 7, Some("b"));
         check(&history, 9, Some(""));
+    }
+
+    #[test]
+    fn the_whole_stands_for_everything_before() {
+        let mut history = History::new(4);
+        history.push(7, 1, "a");
+        history.replace(9, 5, "all");
+        check(&history, 4, Some("all"));
+        check(&history, 3, None);
+        assert_eq!(history.bytes(), 5);
     }
 
     #[test]

@@ -11,7 +11,11 @@ use super::{Page, Topic};
 use world::{Follower, World};
 
 fn hits() -> Topic {
-    let hit = MetricQuery { metric: "hit".into(), ..MetricQuery::default() };
+    minutes_of("hit")
+}
+
+fn minutes_of(metric: &str) -> Topic {
+    let hit = MetricQuery { metric: metric.into(), ..MetricQuery::default() };
     let query = Query {
         metrics: vec![hit],
         last: Last::parse("3m"),
@@ -98,7 +102,7 @@ fn each_of_the_last_events_is_a_document() {
     let erased = [Touched::Erased(vec!["ann".into()])];
     world.views.forget(1, &erased);
     world.views.decided(1, &erased);
-    world.live.work();
+    world.work();
     check(&mut watch, &["event", "player"], "miss bo");
 }
 
@@ -215,4 +219,59 @@ fn who_is_slow_is_told_the_latest() {
     check(&mut watch, &["total"], "100");
     assert_eq!(watch.take(), None);
     assert_eq!(watch.watch.due(), None);
+}
+
+#[test]
+fn a_thousand_equal_subscriptions_are_one_computation() {
+    let mut world = World::new();
+    let mut watches: Vec<Follower> = (0..1_000).map(|_| world.watch(&hits())).collect();
+    assert_eq!(world.computations(), 1);
+    world.post(&[("hit", "ann", "FR", None, 0)]);
+    watches.iter_mut().for_each(|watch| check(watch, &["total"], "1"));
+    assert_eq!(world.computations(), 2);
+    let steps: Vec<_> = watches.iter_mut().map(|watch| watch.watch.take()).collect();
+    assert!(steps.iter().all(Option::is_none));
+}
+
+#[test]
+fn what_nobody_watches_computes_nothing() {
+    let mut world = World::new();
+    let watches: Vec<Follower> = (0..1_000).map(|n| world.watch(&minutes_of(&format!("m{n}")))).collect();
+    let before = world.computations();
+    world.post(&[("hit", "ann", "FR", None, 0)]);
+    world.post_to(&world::game(2), &[("m7", "ann", "FR", None, 0)]);
+    assert_eq!(world.computations(), before);
+    world.post(&[("m7", "ann", "FR", None, 0)]);
+    assert_eq!(world.computations(), before + 1);
+    drop(watches);
+    world.post(&[("m7", "ann", "FR", None, 0)]);
+    assert_eq!(world.computations(), before + 1);
+}
+
+#[test]
+fn who_wants_to_be_told_seldom_is_told_seldom() {
+    let mut world = World::new();
+    let mut seldom = world.watch_every(3_600_000, &hits());
+    let mut at_once = world.watch(&hits());
+    assert!(seldom.take().is_some() && at_once.take().is_some());
+    for _ in 0..3 {
+        world.post(&[("hit", "ann", "FR", None, 0)]);
+        assert!(at_once.take().is_some());
+        assert_eq!(seldom.take(), None);
+    }
+    assert!(seldom.watch.due().expect("something is new") > std::time::Instant::now());
+}
+
+#[test]
+fn who_follows_somebody_is_told_of_what_they_do_and_nobody_else() {
+    let mut world = World::new();
+    world.command(json!({"feed": {"follow": {"player": "ann", "other": "bo"}}}));
+    let mut watch = world.watch(&feed());
+    watch.take();
+    let before = world.computations();
+    let post = |player: &str| json!({"feed": {"post": {"player": player, "kind": "post", "text": "hello"}}});
+    world.command(post("cy"));
+    assert_eq!(world.computations(), before);
+    world.command(post("bo"));
+    check(&mut watch, &["text"], "hello");
 }

@@ -4,14 +4,15 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use bytes::Bytes;
 use liveops::vars::Who;
-use liveops::{LiveOps, Touched};
 use model::query::Query;
 use serde_json::{Value, json};
 
 use std::sync::Arc;
 
 use super::docs::{Doc, Fields, Id};
+use super::routes::Route;
 use super::topics::{self, Page, Viewer};
+use super::touches::Touches;
 use crate::catalog::Game;
 use crate::flows::Flows;
 use crate::time::rfc3339;
@@ -40,16 +41,28 @@ pub enum Topic {
 pub(super) enum Update {
     /// Nothing new.
     Same,
-    /// These fields of an object.
+    /// These fields of an object have changed.
     Change(Bytes),
+    /// These fields of an object, which stand for everything before.
+    Whole(Bytes),
     /// Something structural: everyone needs the whole.
     Reset,
 }
 
 /// What a channel computes: the state of one topic, as messages and as documents.
 pub(super) trait Source: Send {
-    /// Computes again. `touched`: something that the topic reads has changed since the last time.
-    fn advance(&mut self, at: &At<'_>, touched: bool) -> Update;
+    /// Computes again, from what was touched since the last time.
+    fn advance(&mut self, at: &At<'_>, touched: &Touches) -> Update;
+
+    /// When it changes by itself, in milliseconds since 1970; `None`: never.
+    fn due_ms(&self) -> Option<i64> {
+        None
+    }
+
+    /// How it is computed.
+    fn mode(&self) -> Mode {
+        Mode::Poll
+    }
 
     /// The whole of what was last computed, as the fields of an object.
     fn whole(&self) -> Bytes;
@@ -63,43 +76,81 @@ pub(super) trait Source: Send {
     }
 }
 
+/// How a change is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Only what was touched is read again.
+    Incremental,
+    /// Everything is read again and compared.
+    Poll,
+}
+
+impl Mode {
+    /// The word in answers.
+    pub fn label(self) -> &'static str {
+        match self {
+            Mode::Incremental => "incremental",
+            Mode::Poll => "poll",
+        }
+    }
+}
+
 impl Topic {
-    /// Begins to compute it for a game.
-    pub(super) fn source(&self, game: &Game) -> Box<dyn Source> {
+    /// What computes it.
+    pub(super) fn source(&self) -> Box<dyn Source> {
         let list = self.list();
         match self {
             Topic::Online => Box::new(topics::Online::new(list)),
             Topic::Events => Box::new(topics::Events::new(list)),
             Topic::Load => Box::new(topics::Load::new(list)),
             Topic::Flows => Box::new(topics::Flows::new(list)),
-            Topic::Query(query) => Box::new(topics::Asked::new(query, game, list)),
+            Topic::Query(query) => Box::new(topics::Asked::new(query, list)),
             Topic::Vars(_) => Box::new(topics::Seen::default()),
             Topic::Page(page) => Box::new(topics::Shown::new(page, list)),
         }
     }
 
-    /// Whether events of this metric can change it.
-    pub(super) fn reads(&self, metric: &str, game: &Game) -> bool {
+    /// Its name as a publication.
+    pub fn label(&self) -> &'static str {
         match self {
-            Topic::Query(query) => topics::reads(query, metric, game),
-            Topic::Online | Topic::Events | Topic::Load => true,
-            Topic::Vars(_) | Topic::Page(_) | Topic::Flows => false,
+            Topic::Online => "online",
+            Topic::Events => "events",
+            Topic::Load => "load",
+            Topic::Flows => "flows",
+            Topic::Query(_) => "query",
+            Topic::Vars(_) => "vars",
+            Topic::Page(page) => page.label(),
         }
     }
 
-    /// Whether what a command changed can change it.
-    pub(super) fn follows(&self, liveops: &LiveOps, game: u32, touched: &Touched) -> bool {
+    /// What of it is watched. Everybody's variables are one.
+    pub(super) fn what(&self) -> Value {
         match self {
-            Topic::Vars(_) => *touched == Touched::Vars,
-            Topic::Page(page) => page.follows(liveops, game, touched),
-            Topic::Events => matches!(touched, Touched::Erased(_)),
-            Topic::Online | Topic::Load | Topic::Flows | Topic::Query(_) => false,
+            Topic::Online | Topic::Events | Topic::Load | Topic::Flows | Topic::Vars(_) => json!({}),
+            Topic::Query(query) => crate::wire::query::to_json(query),
+            Topic::Page(page) => page.what(),
         }
     }
 
-    /// What the channel computes for all, and who it is then made out for.
+    /// What it reads. Variables and pages change by commands, the rest by events.
+    pub(super) fn routes(&self, game: &Game) -> Vec<Route> {
+        match self {
+            Topic::Online | Topic::Events | Topic::Load => vec![Route::Everything],
+            Topic::Query(query) => topics::routes(query, game),
+            Topic::Flows => Vec::new(),
+            Topic::Vars(_) => vec![Route::Vars],
+            Topic::Page(page) => vec![page.route()],
+        }
+    }
+
+    /// What the channel computes for all, and who it is then made out for. A query of the game's time zone is another
+    /// one when the game has another zone.
     pub(super) fn shared(self, game: &Game) -> (Topic, Option<Viewer>) {
         match self {
+            Topic::Query(mut query) => {
+                query.tz.get_or_insert_with(|| game.tz.clone());
+                (Topic::Query(query), None)
+            }
             Topic::Vars(who) => {
                 let list = Topic::Vars(who.clone()).list();
                 (Topic::Vars(Box::default()), Some(Viewer::new(game.number, *who, list)))
@@ -171,6 +222,16 @@ pub(super) struct Moment {
 impl Moment {
     pub fn is_in_minute_of(&self, at: &At<'_>) -> bool {
         self.ms / 60_000 == at.ms / 60_000
+    }
+
+    /// When the minute is over.
+    pub fn next_minute_ms(&self) -> i64 {
+        (self.ms / 60_000 + 1) * 60_000
+    }
+
+    /// When the second is over.
+    pub fn next_second_ms(&self) -> i64 {
+        (self.ms / 1000 + 1) * 1000
     }
 
     pub fn as_of(&self) -> Value {

@@ -47,7 +47,6 @@ pub struct Told {
 
 /// One subscription. It holds the state that it was last told and nothing else, so a slow one costs no more than others.
 pub struct Watch {
-    live: Arc<Live>,
     listener: Listener,
     viewer: Option<Viewer>,
     /// `None`: nothing was told yet.
@@ -78,8 +77,7 @@ impl Watch {
         let resumed = resume.and_then(|resume| listener.channel.resume(resume.number));
         let is_resumed = resumed.is_some();
         let (known, missed) = resumed.unzip();
-        let live = Arc::clone(live);
-        Ok(Watch { live, listener, viewer, known, missed, is_resumed, seen: 0, told_at: None })
+        Ok(Watch { listener, viewer, known, missed, is_resumed, seen: 0, told_at: None })
     }
 
     /// Whether `resume` was taken up: only what changed since then is told.
@@ -130,6 +128,9 @@ impl Watch {
         if known.number == docs.number {
             return None;
         }
+        if docs.before.is_some_and(|before| before != known.number) {
+            self.listener.channel.merged();
+        }
         let step = docs.since(&known);
         (!step.changes.is_empty()).then_some(step)
     }
@@ -139,7 +140,7 @@ impl Watch {
         let channel = &self.listener.channel;
         match &self.viewer {
             Some(viewer) => {
-                let (liveops, now_ms) = (&self.live.views.liveops, self.live.now_ms());
+                let (liveops, now_ms) = (&self.listener.live().views.liveops, self.listener.live().now_ms());
                 Arc::new(viewer.documents(liveops, now_ms, channel.newest()))
             }
             None => channel.docs(),

@@ -4,7 +4,7 @@
 
 use model::limits::QUERY_BYTES_MAX;
 use model::query::{By, Compare, Declared, Last, Measure, MetricQuery, Query, QueryError, Step};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::problem::Problem;
 use crate::time::parse_time;
@@ -45,6 +45,39 @@ pub fn from_pairs<'a>(
         return Err(QueryError::new("where", "is there twice"));
     }
     query(&fields, declared)
+}
+
+/// A query as it would be asked for; what was left open is left out.
+pub fn to_json(query: &Query) -> Value {
+    let metric = |metric: &MetricQuery| {
+        let measure = metric.measure.map(Measure::label);
+        written([
+            ("as", json!(metric.as_name)),
+            ("metric", json!(metric.metric)),
+            ("measure", json!(measure)),
+        ])
+    };
+    let values = |(by, values): &(By, Vec<String>)| (by.label().to_owned(), json!(values));
+    let filter = (!query.filter.is_empty()).then(|| query.filter.iter().map(values).collect());
+    let by: Vec<&str> = query.by.iter().map(By::label).collect();
+    written([
+        ("metrics", query.metrics.iter().map(metric).collect()),
+        ("formula", json!(query.formula)),
+        ("from", json!(query.from_ms)),
+        ("to", json!(query.until_ms)),
+        ("last", json!(query.last.map(|last| last.to_string()))),
+        ("step", json!(query.step.map(Step::label))),
+        ("by", if by.is_empty() { Value::Null } else { json!(by) }),
+        ("where", filter.map_or(Value::Null, Value::Object)),
+        ("top", json!(query.top)),
+        ("tz", json!(query.tz)),
+        ("compare", json!(query.compare.map(Compare::label))),
+    ])
+}
+
+fn written<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    let given = fields.into_iter().filter(|(_, value)| !value.is_null());
+    Value::Object(given.map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
 /// The answer to a query that cannot be answered as it is.
@@ -201,6 +234,20 @@ mod tests {
 
     fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Query, QueryError> {
         super::from_pairs(pairs, &[])
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        for body in [
+            r#"{"metric": "plays"}"#,
+            r#"{"metrics": [{"metric": "a", "as": "x", "measure": "p90"}, {"metric": "b"}], "formula": "x / b"}"#,
+            r#"{"metric": "a", "from": 60000, "to": 120000, "step": "minute", "tz": "Europe/Paris"}"#,
+            r#"{"metric": "a", "last": "7d", "by": ["country", "event"], "top": 3, "compare": "previous"}"#,
+            r#"{"metric": "a", "last": "90m", "where": {"platform": ["web", "ios"]}, "compare": "year"}"#,
+        ] {
+            let query = json(body).expect("it is a query");
+            assert_eq!(json(&to_json(&query).to_string()), Ok(query));
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
 
 use liveops::{By, Caller, Command, CommandRef};
 use log::EntryRef;
@@ -45,6 +46,7 @@ impl World {
             Arc::clone(&views),
             Arc::clone(&flows),
             "e".into(),
+            1_000,
             Box::new(move || told.load(Ordering::Relaxed)),
         );
         World { views, live, flows, game: game(1), clock, offset: 0 }
@@ -63,7 +65,7 @@ impl World {
 
     pub fn pass(&self, seconds: i64) {
         self.clock.fetch_add(seconds * 1000, Ordering::Relaxed);
-        self.live.work();
+        self.work();
     }
 
     /// One batch of events is applied.
@@ -103,15 +105,38 @@ impl World {
         self.views.inspector.next_cycle();
         self.offset = until;
         self.views.applied(until, &deltas);
-        self.live.work();
+        self.work();
+    }
+
+    /// Computes what is due, or would be within an hour: real time plays no part.
+    pub fn work(&self) {
+        let soon = Instant::now() + Duration::from_secs(3600);
+        // The second time for what was found out by looking at posts.
+        for _ in 0..2 {
+            self.live.work(self.live.queue.take(soon));
+        }
+    }
+
+    /// How often anything was computed.
+    pub fn computations(&self) -> u64 {
+        let channels = self.live.channels.lock();
+        channels.open.values().map(|channel| channel.tally().cost.computations).sum()
     }
 
     pub fn watch(&self, topic: &Topic) -> Follower {
-        self.watch_from(topic, None)
+        self.open(0, topic, None)
+    }
+
+    pub fn watch_every(&self, min_interval_ms: u32, topic: &Topic) -> Follower {
+        self.open(min_interval_ms, topic, None)
     }
 
     pub fn watch_from(&self, topic: &Topic, resume: Option<&Resume>) -> Follower {
-        let (bell, options) = (Arc::new(Notify::new()), Options { min_interval_ms: 0 });
+        self.open(0, topic, resume)
+    }
+
+    fn open(&self, min_interval_ms: u32, topic: &Topic, resume: Option<&Resume>) -> Follower {
+        let (bell, options) = (Arc::new(Notify::new()), Options { min_interval_ms });
         let watch = Watch::open(&self.live, &self.game, topic.clone(), options, resume, &bell);
         Follower { watch: watch.expect("there is room"), copy: Copy::default() }
     }

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use crate::live::docs::Doc;
 use crate::live::inspector::{Shown, View};
-use crate::live::topic::{At, List, Moment, Source, Update, fields};
+use crate::live::topic::{At, List, Mode, Moment, Source, Update, fields};
+use crate::live::touches::Touches;
 use crate::time::rfc3339;
 
 /// What was last published.
@@ -24,7 +25,7 @@ impl Events {
 }
 
 impl Source for Events {
-    fn advance(&mut self, at: &At<'_>, _: bool) -> Update {
+    fn advance(&mut self, at: &At<'_>, _: &Touches) -> Update {
         let before = self.view.until;
         let view = at.views.inspector.view(at.game.number, 0);
         let has_forgotten = view.forgotten != self.view.forgotten;
@@ -40,6 +41,10 @@ impl Source for Events {
         let added: Vec<Value> =
             self.view.shown.iter().take_while(|shown| shown.n > before).map(event).collect();
         Update::Change(fields(&json!({ "as_of": self.moment.as_of(), "added": added, "skipped": skipped })))
+    }
+
+    fn mode(&self) -> Mode {
+        Mode::Incremental
     }
 
     fn whole(&self) -> Bytes {

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::flows::describe;
 use crate::live::docs::Doc;
 use crate::live::topic::{At, List, Moment, Source, Update, fields};
+use crate::live::touches::Touches;
 
 /// So many are shown.
 const WORST: usize = 50;
@@ -34,7 +35,7 @@ impl Flows {
 }
 
 impl Source for Flows {
-    fn advance(&mut self, at: &At<'_>, _: bool) -> Update {
+    fn advance(&mut self, at: &At<'_>, _: &Touches) -> Update {
         if (at.ms - self.moment.ms).unsigned_abs() < EVERY_MS as u64 {
             return Update::Same;
         }
@@ -46,7 +47,11 @@ impl Source for Flows {
             return Update::Same;
         }
         (self.running, self.worst) = (running, worst);
-        Update::Change(fields(&self.message()))
+        Update::Whole(fields(&self.message()))
+    }
+
+    fn due_ms(&self) -> Option<i64> {
+        Some(self.moment.ms + EVERY_MS)
     }
 
     fn whole(&self) -> Bytes {

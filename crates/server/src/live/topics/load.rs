@@ -9,6 +9,7 @@ use crate::api::load::Totals;
 use crate::live::docs::Doc;
 use crate::live::meter::SECONDS;
 use crate::live::topic::{At, List, Moment, Source, Update, failed, fields};
+use crate::live::touches::Touches;
 use crate::time::rfc3339;
 
 /// Seconds sent again with each change: what came late is counted in its own second.
@@ -17,6 +18,8 @@ const SECONDS_AGAIN: usize = 3;
 /// What was last published.
 pub(crate) struct Load {
     list: List,
+    /// When it was looked at last; without an answer of the store nothing is told.
+    looked: Moment,
     moment: Moment,
     totals: Option<Totals>,
     accepted: Vec<u32>,
@@ -26,7 +29,8 @@ pub(crate) struct Load {
 impl Load {
     pub fn new(list: List) -> Load {
         let (accepted, refused) = (Vec::new(), Vec::new());
-        Load { list, moment: Moment::default(), totals: None, accepted, refused }
+        let (looked, moment) = Default::default();
+        Load { list, looked, moment, totals: None, accepted, refused }
     }
 
     /// The last of the seconds.
@@ -45,11 +49,12 @@ impl Load {
 }
 
 impl Source for Load {
-    fn advance(&mut self, at: &At<'_>, _: bool) -> Update {
+    fn advance(&mut self, at: &At<'_>, _: &Touches) -> Update {
         let passed = (at.ms / 1000 - self.moment.ms / 1000) as usize;
         if passed == 0 {
             return Update::Same;
         }
+        self.looked = at.moment();
         let Ok(totals) = Totals::today(at.views, at.game, at.ms) else { return Update::Same };
         let now_s = (at.ms / 1000).max(0) as u64;
         (self.accepted, self.refused) = at.views.meter.seconds(at.game.number, now_s, SECONDS);
@@ -57,6 +62,10 @@ impl Source for Load {
         let message = self.message(&totals, (passed + SECONDS_AGAIN).min(SECONDS));
         self.totals = Some(totals);
         Update::Change(message)
+    }
+
+    fn due_ms(&self) -> Option<i64> {
+        Some(self.looked.next_second_ms())
     }
 
     fn whole(&self) -> Bytes {

@@ -9,12 +9,16 @@ use serde_json::{Value, json};
 use super::query::ask;
 use crate::live::docs::{Doc, Json};
 use crate::live::topic::{At, List, Moment, Source, Update, fields};
+use crate::live::touches::Touches;
 use crate::time::rfc3339;
 
 /// What was last published.
 pub(crate) struct Online {
     list: List,
     query: Query,
+    /// When it was looked at last.
+    looked: Moment,
+    /// When what is told was found.
     moment: Moment,
     online: Option<u32>,
     /// Players by the minute since 1970.
@@ -31,7 +35,8 @@ impl Online {
             step: Some(Step::Minute),
             ..Query::default()
         };
-        Online { list, query, moment: Moment::default(), online: None, minutes: Vec::new(), docs: Vec::new() }
+        let (looked, moment) = Default::default();
+        Online { list, query, looked, moment, online: None, minutes: Vec::new(), docs: Vec::new() }
     }
 
     /// Players in each of the last 60 minutes. A store that does not answer changes nothing.
@@ -67,11 +72,11 @@ fn time(minute: u32) -> String {
 }
 
 impl Source for Online {
-    fn advance(&mut self, at: &At<'_>, touched: bool) -> Update {
+    fn advance(&mut self, at: &At<'_>, touched: &Touches) -> Update {
         let online = at.views.sessions.lock().online(at.game.number, (at.ms / 1000) as u32);
-        let is_new_minute = !self.moment.is_in_minute_of(at);
+        let is_new_minute = !std::mem::replace(&mut self.looked, at.moment()).is_in_minute_of(at);
         let has_moved = self.online.replace(online) != Some(online);
-        let has_other_minutes = (touched || is_new_minute) && self.read_minutes(at);
+        let has_other_minutes = (!touched.is_empty() || is_new_minute) && self.read_minutes(at);
         if !has_moved && !has_other_minutes && !is_new_minute {
             return Update::Same;
         }
@@ -81,6 +86,12 @@ impl Source for Online {
             message["minutes"] = self.minutes();
         }
         Update::Change(fields(&message))
+    }
+
+    /// Players go without saying so; once nobody is there, only minutes change.
+    fn due_ms(&self) -> Option<i64> {
+        let is_empty = self.online == Some(0);
+        Some(if is_empty { self.looked.next_minute_ms() } else { self.looked.next_second_ms() })
     }
 
     fn whole(&self) -> Bytes {

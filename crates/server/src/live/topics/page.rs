@@ -6,14 +6,17 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use liveops::LiveOps;
 use liveops::boards::{Asks, Query, Window};
 use liveops::feed::Mode;
-use liveops::{LiveOps, Touched};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use crate::live::docs::{Doc, Fields, Json};
+use crate::live::routes::Route;
 use crate::live::topic::{At, List, Moment, Source, Update};
+use crate::live::touches::Touches;
 
 /// Which page.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -43,17 +46,23 @@ pub enum Page {
 }
 
 impl Page {
-    /// Whether what a command changed can change it.
-    pub(crate) fn follows(&self, liveops: &LiveOps, game: u32, touched: &Touched) -> bool {
-        match (self, touched) {
-            (Page::Board { table, .. }, Touched::Board(other)) => table == other,
-            (Page::Feed { player, .. }, Touched::Follows(other)) => player == other,
-            (Page::Feed { player, .. }, Touched::Posted(actor)) => {
-                let game = liveops.game(game);
-                let game = game.read();
-                game.feed.is_following(player, actor)
+    /// Which page, as it is asked for.
+    pub(in crate::live) fn what(&self) -> Value {
+        match self {
+            Page::Board { table, window, per_page, newest, filter, .. } => {
+                let filter: BTreeMap<_, _> = filter.iter().cloned().collect();
+                let window = window.map(Window::label);
+                json!({ "table": table, "window": window, "per_page": per_page, "newest": newest, "filter": filter })
             }
-            _ => false,
+            Page::Feed { player, .. } => json!({ "player": player }),
+        }
+    }
+
+    /// What changes it.
+    pub(in crate::live) fn route(&self) -> Route {
+        match self {
+            Page::Board { table, .. } => Route::Board(table.clone()),
+            Page::Feed { player, .. } => Route::Feed(player.clone()),
         }
     }
 
@@ -65,7 +74,8 @@ impl Page {
         }
     }
 
-    fn topic(&self) -> &'static str {
+    /// The name of its topic.
+    pub(in crate::live) fn label(&self) -> &'static str {
         match self {
             Page::Board { .. } => "board",
             Page::Feed { .. } => "feed",
@@ -120,9 +130,8 @@ impl Shown {
 }
 
 impl Source for Shown {
-    fn advance(&mut self, at: &At<'_>, touched: bool) -> Update {
-        // Rolling windows and days move with the clock.
-        if !touched && self.moment.is_in_minute_of(at) {
+    fn advance(&mut self, at: &At<'_>, touched: &Touches) -> Update {
+        if touched.is_empty() && self.moment.is_in_minute_of(at) {
             return Update::Same;
         }
         self.moment = at.moment();
@@ -131,15 +140,20 @@ impl Source for Shown {
             return Update::Same;
         }
         self.read = read;
-        Update::Change(self.whole())
+        Update::Whole(self.whole())
+    }
+
+    /// Rolling windows and days move with the clock.
+    fn due_ms(&self) -> Option<i64> {
+        matches!(self.page, Page::Board { .. }).then(|| self.moment.next_minute_ms())
     }
 
     fn whole(&self) -> Bytes {
         let inner = match &self.read {
             Ok(json) => json[1..json.len() - 1].to_owned(),
-            Err(why) => format!(r#""error":{}"#, serde_json::Value::from(why.as_str())),
+            Err(why) => format!(r#""error":{}"#, Value::from(why.as_str())),
         };
-        Bytes::from(format!(r#""topic":"{}",{inner}"#, self.page.topic()))
+        Bytes::from(format!(r#""topic":"{}",{inner}"#, self.page.label()))
     }
 
     fn documents(&mut self) -> Vec<Arc<Doc>> {

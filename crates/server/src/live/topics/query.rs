@@ -9,7 +9,9 @@ use serde_json::{Map, Value, json};
 
 use crate::catalog::Game;
 use crate::live::docs::{Doc, Fields, Json, Name};
+use crate::live::routes::Route;
 use crate::live::topic::{At, List, Moment, Source, Update, failed, fields, inner};
+use crate::live::touches::Touches;
 use crate::time::now_ms;
 use crate::wire::answer;
 
@@ -25,16 +27,17 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    pub fn new(query: &Query, game: &Game, list: List) -> Asked {
-        let query = Query { tz: query.tz.clone().or_else(|| Some(game.tz.clone())), ..query.clone() };
+    /// A query that names its time zone.
+    pub fn new(query: &Query, list: List) -> Asked {
         let answer = Err("there is no answer yet".to_owned());
-        Asked { list, query, moment: Moment::default(), answer }
+        Asked { list, query: query.clone(), moment: Moment::default(), answer }
     }
 }
 
-/// Whether the query reads this stored metric.
-pub(crate) fn reads(query: &Query, metric: &str, game: &Game) -> bool {
-    query.plan(now_ms(), &game.tz).is_ok_and(|plan| plan.touches(metric))
+/// What the query reads, which does not change with time.
+pub(crate) fn routes(query: &Query, game: &Game) -> Vec<Route> {
+    let plan = query.plan(now_ms(), &game.tz);
+    plan.map(|plan| plan.sources().into_iter().map(Route::to).collect()).unwrap_or_default()
 }
 
 /// The answer as of now.
@@ -45,8 +48,8 @@ pub(crate) fn ask(query: &Query, at: &At<'_>) -> Result<Answer, String> {
 }
 
 impl Source for Asked {
-    fn advance(&mut self, at: &At<'_>, touched: bool) -> Update {
-        if !touched && self.moment.is_in_minute_of(at) {
+    fn advance(&mut self, at: &At<'_>, touched: &Touches) -> Update {
+        if touched.is_empty() && self.moment.is_in_minute_of(at) {
             return Update::Same;
         }
         let answer = ask(&self.query, at);
@@ -58,6 +61,11 @@ impl Source for Asked {
         };
         (self.answer, self.moment) = (answer, moment);
         update
+    }
+
+    /// A window that ends now moves with the minutes.
+    fn due_ms(&self) -> Option<i64> {
+        self.query.until_ms.is_none().then(|| self.moment.next_minute_ms())
     }
 
     fn whole(&self) -> Bytes {

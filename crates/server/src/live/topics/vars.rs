@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 use crate::live::channel::Message;
 use crate::live::docs::{Doc, Docs, Json};
 use crate::live::topic::{At, List, Source, Update};
+use crate::live::touches::Touches;
 
 /// What the channel last saw.
 #[derive(Debug, Default)]
@@ -24,16 +25,20 @@ pub(crate) struct Seen {
 }
 
 impl Source for Seen {
-    fn advance(&mut self, at: &At<'_>, touched: bool) -> Update {
+    fn advance(&mut self, at: &At<'_>, touched: &Touches) -> Update {
         let is_over = self.edge_ms.is_some_and(|edge_ms| edge_ms <= at.ms);
-        if !touched && !is_over {
+        if touched.is_empty() && !is_over {
             return Update::Same;
         }
         let game = at.views.liveops.game(at.game.number);
         let vars = &game.read().vars;
         self.edge_ms = vars.next_change_ms(at.ms);
         let is_new = self.version.replace(vars.version()) != Some(vars.version());
-        if is_new || is_over { Update::Change(Bytes::new()) } else { Update::Same }
+        if is_new || is_over { Update::Whole(Bytes::new()) } else { Update::Same }
+    }
+
+    fn due_ms(&self) -> Option<i64> {
+        self.edge_ms
     }
 
     /// Each viewer's own stands in its place.
