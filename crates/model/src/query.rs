@@ -9,6 +9,7 @@ mod formula;
 mod measures;
 mod plan;
 mod rows;
+mod standing;
 mod time;
 
 #[cfg(test)]
@@ -16,6 +17,7 @@ mod tests;
 
 pub use fold::run;
 pub use plan::{Plan, is_event};
+pub use standing::Standing;
 pub use time::Offset;
 
 use std::sync::Arc;

@@ -106,13 +106,7 @@ impl Live {
     }
 
     /// Follows the views; whoever calls this computes.
-    fn new(
-        views: Arc<Views>,
-        flows: Arc<Flows>,
-        epoch: String,
-        each_max: usize,
-        clock: Clock,
-    ) -> Arc<Live> {
+    fn new(views: Arc<Views>, flows: Arc<Flows>, epoch: String, each_max: usize, clock: Clock) -> Arc<Live> {
         let live = Arc::new(Live {
             views,
             flows,

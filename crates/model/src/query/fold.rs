@@ -30,21 +30,8 @@ pub fn run(
     counters: &dyn Counters,
     links: Option<&Links>,
 ) -> Result<Answer, StoreError> {
-    let as_of = counters.applied_until();
-    let links = links.filter(|links| !links.is_empty());
-    let reader = Reader { plan, game, counters, links };
-    let tables = reader.tables(&plan.buckets)?;
-    let keys = rank(plan, &tables);
-    let series = reader.series(tables, &plan.buckets, &keys)?;
-    let compare = match &plan.compared {
-        None => None,
-        Some(buckets) => {
-            let series = reader.series(reader.tables(buckets)?, buckets, &keys)?;
-            Some(Compared { times: plan.times(buckets), series })
-        }
-    };
-    let (step, tz) = (plan.step, plan.tz.clone());
-    Ok(Answer { step, tz, times: plan.times(&plan.buckets), series, compare, as_of })
+    let reader = Reader::new(plan, game, counters, links);
+    Ok(reader.answer(&plan.buckets, plan.compared.as_ref())?.0)
 }
 
 impl Plan {
@@ -105,8 +92,9 @@ fn has_rest(table: &dyn Table, keys: &[Key]) -> bool {
     table.has_rest() || table.keys().iter().any(|key| !known.contains(key))
 }
 
+/// Reads what a plan asks for.
 #[derive(Clone, Copy)]
-struct Reader<'a> {
+pub(super) struct Reader<'a> {
     plan: &'a Plan,
     game: u32,
     counters: &'a dyn Counters,
@@ -114,6 +102,47 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
+    pub fn new(
+        plan: &'a Plan,
+        game: u32,
+        counters: &'a dyn Counters,
+        links: Option<&'a Links>,
+    ) -> Reader<'a> {
+        Reader { plan, game, counters, links: links.filter(|links| !links.is_empty()) }
+    }
+
+    /// The answer over these buckets, and the keys that have a series of their own.
+    pub fn answer(
+        self,
+        buckets: &Buckets,
+        compared: Option<&Buckets>,
+    ) -> Result<(Answer, Vec<Key>), StoreError> {
+        let (plan, as_of) = (self.plan, self.counters.applied_until());
+        let tables = self.tables(buckets)?;
+        let keys = rank(plan, &tables);
+        let series = self.series(tables, buckets, &keys, None)?;
+        let compare = match compared {
+            None => None,
+            Some(buckets) => {
+                let series = self.part(buckets, &keys, None)?;
+                Some(Compared { times: plan.times(buckets), series })
+            }
+        };
+        let (step, tz) = (plan.step, plan.tz.clone());
+        Ok((Answer { step, tz, times: plan.times(buckets), series, compare, as_of }, keys))
+    }
+
+    /// The series of these buckets alone, as they stand in an answer that has these keys. `(other)` is there where
+    /// something belongs to it, unless that was said.
+    pub fn part(
+        self,
+        buckets: &Buckets,
+        keys: &[Key],
+        with_rest: Option<bool>,
+    ) -> Result<Vec<Series>, StoreError> {
+        self.series(self.tables(buckets)?, buckets, keys, with_rest)
+    }
+
     fn tables(self, buckets: &Buckets) -> Result<Vec<Box<dyn Table + 'a>>, StoreError> {
         self.plan.metrics.iter().map(|metric| self.table(metric, buckets)).collect()
     }
@@ -132,14 +161,16 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The series of an answer, in its order.
+    /// The series of an answer, in its order. `(other)` is there where something belongs to it, unless that was said.
     fn series(
         self,
         tables: Vec<Box<dyn Table + 'a>>,
         buckets: &Buckets,
         keys: &[Key],
+        with_rest: Option<bool>,
     ) -> Result<Vec<Series>, StoreError> {
-        let has_rest = self.plan.by.is_empty() || tables.iter().any(|table| has_rest(&**table, keys));
+        let met_rest = || self.plan.by.is_empty() || tables.iter().any(|table| has_rest(&**table, keys));
+        let has_rest = with_rest.unwrap_or_else(met_rest);
         let lines: Result<Vec<Vec<Line>>, StoreError> =
             tables.into_iter().map(|table| table.lines(self, buckets, keys)).collect();
         let mut series = Vec::new();

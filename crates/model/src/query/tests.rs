@@ -1,5 +1,7 @@
 //! Queries in words, over a store that is a list of events.
 
+mod standing;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -56,13 +58,15 @@ fn by(label: &str) -> Option<By> {
 impl Store {
     fn of(facts: &[Fact]) -> Store {
         let mut store = Store::default();
-        for fact in facts {
-            store.add(&fact.name, fact, fact.value);
-            if !matches!(&fact.name[..], "$session" | "$play_time") {
-                store.add(EVENTS, fact, None);
-            }
-        }
+        facts.iter().for_each(|fact| store.put(fact));
         store
+    }
+
+    fn put(&mut self, fact: &Fact) {
+        self.add(&fact.name, fact, fact.value);
+        if !matches!(&fact.name[..], "$session" | "$play_time") {
+            self.add(EVENTS, fact, None);
+        }
     }
 
     fn add(&mut self, metric: &str, fact: &Fact, value: Option<f64>) {

@@ -1,5 +1,7 @@
 //! The engine from the outside: what is applied, and what those are told who watch.
 
+mod state;
+mod stream;
 mod world;
 
 use liveops::Touched;

@@ -59,6 +59,16 @@ impl World {
         }
     }
 
+    /// The same views and the same time, with subscriptions that know nothing yet.
+    pub fn fresh(&self) -> World {
+        let clock = Arc::clone(&self.clock);
+        let told = Arc::clone(&clock);
+        let now = Box::new(move || told.load(Ordering::Relaxed));
+        let (views, flows) = (Arc::clone(&self.views), Arc::clone(&self.flows));
+        let live = Live::new(Arc::clone(&views), Arc::clone(&flows), "f".into(), 1_000, now);
+        World { views, live, flows, game: Arc::clone(&self.game), clock, offset: self.offset }
+    }
+
     pub fn now_ms(&self) -> i64 {
         self.clock.load(Ordering::Relaxed)
     }

@@ -1,36 +1,91 @@
 //! The answer to a question.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+mod rows;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
-use model::query::{Answer, Query, Series, Times, run};
-use serde_json::{Map, Value, json};
+use model::query::{Answer, Query, Series, Standing, run};
+use serde_json::{Value, json};
 
 use crate::catalog::Game;
-use crate::live::docs::{Doc, Fields, Json, Name};
+use crate::live::docs::Doc;
 use crate::live::routes::Route;
-use crate::live::topic::{At, List, Moment, Source, Update, failed, fields, inner};
+use crate::live::topic::{At, List, Mode, Moment, Source, Update, failed, fields, inner};
 use crate::live::touches::Touches;
 use crate::time::now_ms;
 use crate::wire::answer;
+
+use rows::Rows;
 
 /// More changed points than this are sent as the whole answer.
 const POINTS_MAX: usize = 500;
 
 /// What was last published.
 pub(crate) struct Asked {
-    list: List,
     query: Query,
     moment: Moment,
-    answer: Result<Answer, String>,
+    standing: Result<Standing, String>,
+    mode: Mode,
+    rows: Rows,
 }
 
 impl Asked {
     /// A query that names its time zone.
     pub fn new(query: &Query, list: List) -> Asked {
-        let answer = Err("there is no answer yet".to_owned());
-        Asked { list, query: query.clone(), moment: Moment::default(), answer }
+        let standing = Err("there is no answer yet".to_owned());
+        let (query, moment) = (query.clone(), Moment::default());
+        Asked { query, moment, standing, mode: Mode::Poll, rows: Rows::new(list) }
+    }
+
+    /// A new answer, over the window of now.
+    fn anew(&self, at: &At<'_>) -> Result<Standing, String> {
+        let plan = self.query.plan(at.ms, &at.game.tz).map_err(|error| error.to_string())?;
+        let links = at.views.identities.game(at.game.number);
+        let standing = Standing::ask(plan, at.game.number, &*at.views.counters, links.as_deref());
+        standing.map_err(|error| error.to_string())
+    }
+
+    /// Brings the answer up to date, as cheaply as that can be done.
+    fn bring_up_to_date(&mut self, at: &At<'_>, touched: &Touches) {
+        let has_moved = self.due_ms().is_some_and(|due_ms| due_ms <= at.ms);
+        match (&mut self.standing, touched) {
+            (Ok(standing), Touches::Minutes(minutes)) if !has_moved => {
+                let links = at.views.identities.game(at.game.number);
+                let (game, counters) = (at.game.number, &*at.views.counters);
+                if let Err(error) = standing.touch(minutes, game, counters, links.as_deref()) {
+                    self.standing = Err(error.to_string());
+                }
+            }
+            _ => self.standing = self.anew(at),
+        }
+        let is_patchable = |standing: &Standing| standing.plan().is_patchable();
+        self.mode = match &self.standing {
+            Ok(standing) if is_patchable(standing) => Mode::Incremental,
+            _ => Mode::Poll,
+        };
+    }
+
+    /// What is new since the answer before.
+    fn compare(&mut self, before: Result<Answer, String>) -> Update {
+        let after = match (&before, &self.standing) {
+            (Err(before), Err(after)) if before == after => return Update::Same,
+            (_, Err(_)) => {
+                self.rows.forget();
+                return Update::Reset;
+            }
+            (_, Ok(standing)) => standing.answer(),
+        };
+        let difference = before.ok().as_ref().and_then(|before| Difference::of(before, after));
+        let Some(difference) = difference.filter(|difference| difference.points.len() <= POINTS_MAX) else {
+            self.rows.forget();
+            return Update::Reset;
+        };
+        if difference.points.is_empty() && difference.totals.is_empty() {
+            return Update::Same;
+        }
+        self.rows.patch(after, &difference);
+        Update::Change(fields(&difference.message(after, &self.moment)))
     }
 }
 
@@ -49,18 +104,11 @@ pub(crate) fn ask(query: &Query, at: &At<'_>) -> Result<Answer, String> {
 
 impl Source for Asked {
     fn advance(&mut self, at: &At<'_>, touched: &Touches) -> Update {
-        if touched.is_empty() && self.moment.is_in_minute_of(at) {
-            return Update::Same;
-        }
-        let answer = ask(&self.query, at);
-        let moment = at.moment();
-        let update = match (&self.answer, &answer) {
-            (Ok(before), Ok(after)) => difference(before, after, &moment),
-            (Err(before), Err(after)) if before == after => Update::Same,
-            _ => Update::Reset,
-        };
-        (self.answer, self.moment) = (answer, moment);
-        update
+        let before = self.standing.as_ref().map(|standing| standing.answer().clone());
+        let before = before.map_err(String::clone);
+        self.bring_up_to_date(at, touched);
+        self.moment = at.moment();
+        self.compare(before)
     }
 
     /// A window that ends now moves with the minutes.
@@ -68,108 +116,80 @@ impl Source for Asked {
         self.query.until_ms.is_none().then(|| self.moment.next_minute_ms())
     }
 
+    fn mode(&self) -> Mode {
+        self.mode
+    }
+
     fn whole(&self) -> Bytes {
-        match &self.answer {
-            Ok(answer) => inner(&answer::json(answer, self.moment.ms)),
+        match &self.standing {
+            Ok(standing) => inner(&answer::json(standing.answer(), self.moment.ms)),
             Err(failure) => failed(&self.moment, failure),
         }
     }
 
     fn documents(&mut self) -> Vec<Arc<Doc>> {
-        let answer = match &self.answer {
-            Ok(answer) => answer,
-            Err(failure) => return self.list.failed(failure),
+        match &self.standing {
+            Ok(standing) => self.rows.of(standing.answer()),
+            Err(failure) => self.rows.failed(failure),
+        }
+    }
+}
+
+/// The points in which two answers to the same question differ: series and bucket, and series by their totals.
+struct Difference {
+    points: Vec<(usize, usize)>,
+    totals: Vec<usize>,
+}
+
+impl Difference {
+    /// `None`: they differ in more than that.
+    fn of(before: &Answer, after: &Answer) -> Option<Difference> {
+        let named =
+            |series: &'_ Series, other: &'_ Series| series.name == other.name && series.key == other.key;
+        let pairs = || before.series.iter().zip(&after.series).enumerate();
+        let is_same = before.times == after.times
+            && before.compare == after.compare
+            && before.series.len() == after.series.len()
+            && pairs().all(|(_, (old, new))| named(old, new));
+        if !is_same {
+            return None;
+        }
+        let mut difference = Difference { points: Vec::new(), totals: Vec::new() };
+        for (series, (old, new)) in pairs() {
+            let values = old.values.iter().zip(&new.values).enumerate();
+            let moved = values.filter(|(_, (old, new))| old != new);
+            difference.points.extend(moved.map(|(bucket, _)| (series, bucket)));
+            if old.total != new.total {
+                difference.totals.push(series);
+            }
+        }
+        Some(difference)
+    }
+
+    fn message(&self, answer: &Answer, moment: &Moment) -> Value {
+        let point = |(series, bucket): &(usize, usize)| {
+            let series = &answer.series[*series];
+            let mut point = named(series);
+            point["time"] = answer::time(&answer.times, *bucket).into();
+            point["value"] = answer::number(series.values[*bucket]);
+            point
         };
-        let mut docs = Vec::new();
-        documents(&self.list, &answer.times, &answer.series, None, &mut docs);
-        if let Some(compared) = &answer.compare {
-            documents(&self.list, &compared.times, &compared.series, Some("previous"), &mut docs);
-        }
-        docs
+        let total = |series: &usize| {
+            let series = &answer.series[*series];
+            let mut total = named(series);
+            total["total"] = answer::number(series.total);
+            total
+        };
+        let points: Vec<Value> = self.points.iter().map(point).collect();
+        let totals: Vec<Value> = self.totals.iter().map(total).collect();
+        json!({ "as_of": moment.as_of(), "points": points, "totals": totals })
     }
-}
-
-/// A document for each point and one for each total. Those of the window compared with say so.
-fn documents(
-    list: &List,
-    times: &Times,
-    series: &[Series],
-    window: Option<&'static str>,
-    docs: &mut Vec<Arc<Doc>>,
-) {
-    let clock: Vec<Json> =
-        (0..times.minutes.len()).map(|index| Json::of(&answer::time(times, index))).collect();
-    for series in series {
-        let (row, mut head) = (row_of(series, window), head_of(series));
-        head.extend(window.map(|window| (Name::from("window"), Json::of(window))));
-        let value = |name: &'static str, value| (Name::from(name), Json::of(&answer::number(value)));
-        for (index, point) in series.values.iter().enumerate() {
-            let time = (Name::from("time"), clock[index].clone());
-            let fields: Fields = head.iter().cloned().chain([time, value("value", *point)]).collect();
-            docs.push(list.doc(format_args!("{row}{}", times.minutes[index]), fields));
-        }
-        let total: Fields = head.into_iter().chain([value("total", series.total)]).collect();
-        docs.push(list.doc(format_args!("{row}total"), total));
-    }
-}
-
-/// Tells the documents of a series from those of others. There is mostly only one, which needs no more.
-fn row_of(series: &Series, window: Option<&str>) -> String {
-    if series.name.is_none() && series.key.is_empty() && window.is_none() {
-        return String::new();
-    }
-    let mut hasher = DefaultHasher::new();
-    (&series.name, &series.key, window).hash(&mut hasher);
-    format!("{:x}/", hasher.finish())
-}
-
-fn head_of(series: &Series) -> Vec<(Name, Json)> {
-    let name = series.name.as_ref().map(|name| (Name::from("name"), Json::of(name)));
-    name.into_iter().chain([(Name::from("key"), Json::of(&key(series)))]).collect()
-}
-
-/// The points in which two answers to the same question differ.
-fn difference(before: &Answer, after: &Answer, moment: &Moment) -> Update {
-    let keys = |answer: &Answer| -> Vec<_> {
-        answer.series.iter().map(|series| (series.name.clone(), series.key.clone())).collect()
-    };
-    if before.times != after.times || before.compare != after.compare || keys(before) != keys(after) {
-        return Update::Reset;
-    }
-    let mut points = Vec::new();
-    let mut totals = Vec::new();
-    for (old, new) in before.series.iter().zip(&after.series) {
-        for (index, value) in
-            new.values.iter().enumerate().filter(|(index, value)| old.values[*index] != **value)
-        {
-            let mut point = named(new);
-            point["time"] = answer::time(&after.times, index).into();
-            point["value"] = answer::number(*value);
-            points.push(point);
-        }
-        if old.total != new.total {
-            let mut total = named(new);
-            total["total"] = answer::number(new.total);
-            totals.push(total);
-        }
-    }
-    if points.len() > POINTS_MAX {
-        return Update::Reset;
-    }
-    if points.is_empty() && totals.is_empty() {
-        return Update::Same;
-    }
-    Update::Change(fields(&json!({ "as_of": moment.as_of(), "points": points, "totals": totals })))
 }
 
 fn named(series: &Series) -> Value {
-    let mut named = json!({ "key": key(series) });
+    let mut named = json!({ "key": rows::key(series) });
     if let Some(name) = &series.name {
         named["name"] = name.as_str().into();
     }
     named
-}
-
-fn key(series: &Series) -> Map<String, Value> {
-    series.key.iter().map(|(by, value)| (by.label().to_owned(), value.as_str().into())).collect()
 }
