@@ -100,7 +100,7 @@ pub async fn get(
     let permit = permit.map_err(|refused| Problem::too_many(refused.to_string()))?;
     shared.views.caught_up(shared.log.durable_until()).await;
     let client =
-        Client::new(Arc::clone(&shared.live), &access.game, topics, Options::default(), resume.as_ref());
+        Client::new(Arc::clone(&shared.live), &access.game, topics, parameters.options, resume.as_ref());
     let client = client.map_err(|refused| Problem::overloaded(refused.to_string()).retry_after_s(10))?;
     let headers = [
         (CONTENT_TYPE, "text/event-stream"),
