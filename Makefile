@@ -82,6 +82,8 @@ test-web: tools sdk letters | $(BINARY)
 	scripts/with-server $(BINARY) -- npm --prefix sdk/js run e2e
 	scripts/with-server $(BINARY) -- npm --prefix examples/letters run e2e
 	node --test compat/playtomic/
+	npm --prefix compat/ddp ci --no-fund --no-audit
+	node --test compat/ddp/simpleddp.test.mjs compat/ddp/ddpjs.test.mjs
 
 tools: ## Install Debian packages that the tests use, where they are missing.
 	@scripts/tools
@@ -106,4 +108,4 @@ torture: build ## The long versions of the crash tests, of the models and of the
 
 clean: ## Remove what was built, not the data.
 	$(CARGO) clean
-	rm -rf web/dist web/node_modules geo/node_modules sdk/js/dist sdk/js/node_modules examples/letters/dist examples/letters/node_modules
+	rm -rf compat/ddp/node_modules web/dist web/node_modules geo/node_modules sdk/js/dist sdk/js/node_modules examples/letters/dist examples/letters/node_modules

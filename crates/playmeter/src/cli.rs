@@ -62,6 +62,9 @@ pub struct ServeArgs {
     /// A proxy in front speaks TLS and sets X-Forwarded-For.
     #[arg(long)]
     pub behind_proxy: bool,
+    /// Origins whose pages may open sockets, with commas between them; all may by default.
+    #[arg(long, value_name = "ORIGINS")]
+    pub origins: Option<String>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

@@ -44,6 +44,9 @@ pub struct Written {
     pub log: WrittenLog,
     /// Connections.
     pub connections: WrittenConnections,
+    /// Origins whose pages may open sockets, as browsers write them; empty: all may, without anybody's sign-in.
+    #[serde(deserialize_with = "list")]
+    pub origins: Vec<String>,
     /// Events that each game may send per second, ten seconds' worth at once; 0: as many as it likes.
     pub events_per_second: u64,
     /// Other limits of what may be sent.
@@ -94,6 +97,8 @@ pub struct WrittenConnections {
     pub per_address_max: usize,
     /// Subscriptions with one credential; with a public key, from one address.
     pub subscriptions_each_max: usize,
+    /// So often, in seconds, a socket's other side is asked whether it is there; silent twice as long, it is dropped.
+    pub heartbeat_s: u64,
 }
 
 impl Default for Written {
@@ -114,7 +119,13 @@ impl Default for Written {
                 queue_bytes_max: log.queue_bytes_max,
                 free_bytes_min: log.free_bytes_min,
             },
-            connections: WrittenConnections { total_max: 10_000, per_address_max: 256, subscriptions_each_max: 1_000 },
+            connections: WrittenConnections {
+                total_max: 10_000,
+                per_address_max: 256,
+                subscriptions_each_max: 1_000,
+                heartbeat_s: 15,
+            },
+            origins: Vec::new(),
             events_per_second: 0,
             quotas: WrittenQuotas::default(),
         }
@@ -142,6 +153,7 @@ pub fn layers(args: &ServeArgs) -> anyhow::Result<Figment> {
     figment = flag(figment, "listen", args.listen.map(|address| address.to_string().into()));
     figment = flag(figment, "demo", args.demo.then(|| true.into()));
     figment = flag(figment, "runtimes", args.runtimes.map(|count| (count as u64).into()));
+    figment = flag(figment, "origins", args.origins.clone().map(Into::into));
     Ok(flag(figment, "behind_proxy", args.behind_proxy.then(|| true.into())))
 }
 
@@ -197,7 +209,15 @@ impl Written {
         ensure!(self.log.queue_bytes_max >= 1 << 20, "log.queue_bytes_max: at least 1 MiB (1048576)");
         ensure!(self.connections.total_max > 0, "connections.total_max: at least 1");
         ensure!(self.connections.per_address_max > 0, "connections.per_address_max: at least 1");
-        ensure!(self.connections.subscriptions_each_max > 0, "connections.subscriptions_each_max: at least 1");
+        ensure!(
+            self.connections.subscriptions_each_max > 0,
+            "connections.subscriptions_each_max: at least 1"
+        );
+        let heartbeat_s = self.connections.heartbeat_s;
+        ensure!((1..=3600).contains(&heartbeat_s), "connections.heartbeat_s: 1 to 3600");
+        for origin in &self.origins {
+            ensure!(is_origin(origin), "origins: `{origin}` is no origin; one reads `https://game.example`");
+        }
         if !self.listen.ip().is_loopback() && !self.behind_proxy {
             bail!(
                 "listen: {} can be reached from other machines and this server does not speak TLS; \
@@ -223,6 +243,8 @@ impl Written {
                 per_address: self.connections.per_address_max,
                 subscriptions_each: self.connections.subscriptions_each_max,
             },
+            heartbeat: Duration::from_secs(heartbeat_s),
+            origins: self.origins,
             quotas: QuotaSettings {
                 game_events_per_second: self.events_per_second,
                 key_events_per_second: self.quotas.key_events_per_second,
@@ -253,6 +275,31 @@ impl WrittenLog {
             ..log::Options::default()
         }
     }
+}
+
+/// A list, or words with commas between them, as they stand in the environment and on the command line.
+fn list<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Either {
+        Words(String),
+        List(Vec<String>),
+    }
+    Ok(match Either::deserialize(deserializer)? {
+        Either::List(list) => list,
+        Either::Words(words) => {
+            words.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+        }
+    })
+}
+
+/// A scheme, a host and perhaps a port, in lower case and without a path: what browsers send.
+fn is_origin(text: &str) -> bool {
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    let fits = |byte: u8| {
+        byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'.' | b'-' | b':' | b'[' | b']')
+    };
+    rest.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(fits))
 }
 
 /// The settings of a command line.

@@ -32,7 +32,7 @@ async fn open(upgrade: Upgrade, request: Request) -> Response {
 }
 
 async fn echo(mut socket: Socket) {
-    while let Ok(messages) = socket.exchange().await {
+    while let Ok(messages) = socket.exchange(true).await {
         messages.iter().for_each(|message| socket.send(message));
     }
     socket.finish().await;

@@ -20,6 +20,7 @@ pub mod playtomic;
 pub mod privacy;
 pub mod query;
 pub mod signature;
+pub mod socket;
 pub mod subscriptions;
 pub mod surveys;
 pub mod vars;
@@ -63,7 +64,9 @@ impl App {
     pub fn new(shared: Arc<Shared>, lane: Lane<Claims>) -> App {
         let requests = shared.monitor.thread();
         let local = Local { shared, lane };
-        App { router: routes(local.clone()), local, requests }
+        let routes = routes(local.clone());
+        let router = routes.clone().merge(sockets(Arc::clone(&local.shared), routes));
+        App { router, local, requests }
     }
 }
 
@@ -133,6 +136,12 @@ fn routes(local: Local) -> Router {
         .method_not_allowed_fallback(async || Problem::method("there is another method on this path"))
         .fallback(async || Problem::not_found("there is nothing on this path"))
         .with_state(local)
+}
+
+/// Their methods are requests to the other routes.
+fn sockets(shared: Arc<Shared>, routes: Router) -> Router {
+    let doors = socket::Doors { shared, routes };
+    Router::new().route("/websocket", get(socket::open)).route("/ddp", get(socket::open)).with_state(doors)
 }
 
 impl Handler for App {

@@ -169,14 +169,15 @@ pub fn same_origin(headers: &HeaderMap) -> Result<(), Problem> {
     Err(Problem::scope("requests with a sign-in come from the dashboard's own pages").field("Origin"))
 }
 
-fn bearer(value: &str) -> Result<&str, Problem> {
+/// The key in an `Authorization` header.
+pub fn bearer(value: &str) -> Result<&str, Problem> {
     let key = value.strip_prefix("Bearer ").or_else(|| value.strip_prefix("bearer "));
     key.map(str::trim)
         .ok_or_else(|| Problem::key("the header reads `Authorization: Bearer KEY`").field("Authorization"))
 }
 
 /// A parameter as it stands: keys and the ids of games need no encoding.
-fn parameter<'a>(query: &'a str, name: &str) -> Option<&'a str> {
+pub fn parameter<'a>(query: &'a str, name: &str) -> Option<&'a str> {
     query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
 }
 

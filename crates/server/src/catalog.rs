@@ -23,6 +23,7 @@ use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use model::record::KeyClass;
@@ -37,6 +38,7 @@ pub struct Catalog {
     writing: Mutex<()>,
     used: Arc<Used>,
     current: ArcSwap<Loaded>,
+    changes: AtomicU64,
 }
 
 /// What a request may do, from its credential alone.
@@ -199,6 +201,7 @@ impl Catalog {
             writing: Mutex::new(()),
             used: Used::open(folder),
             current: ArcSwap::from_pointee(Loaded::from(document)),
+            changes: AtomicU64::new(0),
         }
     }
 
@@ -399,9 +402,19 @@ impl Catalog {
     pub fn reload(&self) -> anyhow::Result<()> {
         let _writing = self.writing.lock();
         if let Some(document) = store::load(&self.folder)? {
-            self.current.store(Arc::new(Loaded::from(document)));
+            self.put(document);
         }
         Ok(())
+    }
+
+    /// How often it was changed: as long as this is the same, whoever may something still may.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    fn put(&self, document: Document) {
+        self.current.store(Arc::new(Loaded::from(document)));
+        self.changes.fetch_add(1, Ordering::Release);
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Document) -> Result<T, Refused>) -> Result<T, Refused> {
@@ -409,7 +422,7 @@ impl Catalog {
         let mut document = self.current.load().document.clone();
         let answer = change(&mut document)?;
         store::save(&self.folder, &document).map_err(|error| Refused::NotWritten(format!("{error:#}")))?;
-        self.current.store(Arc::new(Loaded::from(document)));
+        self.put(document);
         Ok(answer)
     }
 }

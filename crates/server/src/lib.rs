@@ -8,6 +8,7 @@ pub mod body;
 pub mod bootstrap;
 pub mod catalog;
 pub mod control;
+pub mod ddp;
 pub mod demo;
 pub mod enrich;
 pub mod erasure;

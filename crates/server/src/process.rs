@@ -190,8 +190,9 @@ fn decide(views: &Views, entry: &EntryRef<'_>) {
     match views.liveops.apply(entry.offset, entry.bytes) {
         Ok(applied) => {
             views.forget(applied.game, &applied.touched);
-            views.answers.tell(entry.offset, applied.outcome);
+            // Who gets the answer finds what it changed among what is watched.
             views.decided(applied.game, &applied.touched);
+            views.answers.tell(entry.offset, applied.outcome);
         }
         Err(failure) => {
             error!(%failure, offset = entry.offset, "a command was passed over");

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use anyhow::Context;
 use log::{Log, Opened, Options, RealDisk};
@@ -47,6 +48,11 @@ pub struct Settings {
     pub log: Options,
     /// How many connections there may be.
     pub connections: ConnectionLimits,
+    /// So often a socket's other side is asked whether it is there.
+    pub heartbeat: Duration,
+    /// Origins whose pages may open sockets, and speak for who is signed in; empty: all may open them, and this server's
+    /// own speak for people.
+    pub origins: Vec<String>,
     /// How much may be sent.
     pub quotas: QuotaSettings,
 }
@@ -74,7 +80,7 @@ pub struct Shared {
     pub line: Line,
     /// What is derived from the log.
     pub views: Arc<Views>,
-    /// Subscriptions.
+    /// What is watched.
     pub live: Arc<Live>,
     /// Flows that run.
     pub flows: Arc<Flows>,

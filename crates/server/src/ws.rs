@@ -12,6 +12,7 @@ mod socket;
 pub use handshake::{Upgrade, upgrade};
 pub use outbox::Frames;
 pub use socket::{Gone, Incoming, Socket};
+pub use tungstenite::protocol::frame::coding::CloseCode;
 
 /// What one message may have. A level to save is the largest.
 pub const MESSAGE_BYTES_MAX: usize = 4 << 20;

@@ -14,13 +14,15 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Request {
     method: &'static str,
     target: String,
+    host: String,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
 }
 
 impl Request {
     pub fn new(method: &'static str, target: impl Into<String>) -> Request {
-        Request { method, target: target.into(), headers: Vec::new(), body: Vec::new() }
+        let host = "playmeter.test".to_owned();
+        Request { method, target: target.into(), host, headers: Vec::new(), body: Vec::new() }
     }
 
     pub fn get(target: impl Into<String>) -> Request {
@@ -34,6 +36,11 @@ impl Request {
 
     pub fn to(mut self, target: impl Into<String>) -> Request {
         self.target = target.into();
+        self
+    }
+
+    pub fn host(mut self, host: &str) -> Request {
+        self.host = host.to_owned();
         self
     }
 
@@ -53,7 +60,7 @@ impl Request {
 
     /// The head alone, for those who send the body in a way of their own.
     pub fn head(&self, content_length: usize) -> Vec<u8> {
-        let mut head = format!("{} {} HTTP/1.1\r\nHost: playmeter.test\r\n", self.method, self.target);
+        let mut head = format!("{} {} HTTP/1.1\r\nHost: {}\r\n", self.method, self.target, self.host);
         for (name, value) in &self.headers {
             head += &format!("{name}: {value}\r\n");
         }

@@ -97,6 +97,8 @@ const MATRIX: &[(&str, &str, &str, [u16; 6])] = &[
     ("/v1", "POST", "/v1?publickey=nobody", [200; 6]),
     ("/tracker/q.aspx", "GET", "/tracker/q.aspx?q=p/1", [401; 6]),
     ("/{key}/tracker/q.aspx", "GET", "/nobody/tracker/q.aspx?q=p/1", [401; 6]),
+    ("/websocket", "GET", "/websocket", [426, 401, 426, 426, 426, 426]),
+    ("/ddp", "GET", "/ddp", [426, 401, 426, 426, 426, 426]),
     ("/v1/me", "GET", "/v1/me", [401; 6]),
     ("/metrics", "GET", "/metrics", [200; 6]),
     ("/readyz", "GET", "/readyz", [200; 6]),
@@ -409,7 +411,7 @@ fn a_secret_key_is_in_bootstrap_json_and_in_no_other_file_line_or_metric() {
 }
 
 /// The cookie that a sign-in sets, as a browser sends it back.
-fn cookie(answer: &Answer) -> String {
+pub fn cookie(answer: &Answer) -> String {
     let set = answer.header("set-cookie").expect("a cookie");
     for property in ["HttpOnly", "SameSite=Lax", "Path=/"] {
         assert!(set.contains(property), "{set}");
@@ -417,7 +419,7 @@ fn cookie(answer: &Answer) -> String {
     set.split(';').next().expect("name and value").to_owned()
 }
 
-fn sign_in(world: &World) -> Answer {
+pub fn sign_in(world: &World) -> Answer {
     let bootstrap = world.bootstrap();
     let link = text(&bootstrap, "sign_in_url").to_owned();
     let target = link.strip_prefix(text(&bootstrap, "url")).expect("a link to the server");

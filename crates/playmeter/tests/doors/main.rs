@@ -5,6 +5,7 @@
 
 mod client;
 mod player;
+mod socket;
 mod world;
 
 mod accounting;
@@ -12,6 +13,7 @@ mod boards;
 mod bodies;
 mod clocks;
 mod connections;
+mod ddp;
 mod dimensions;
 mod disk;
 mod experiments;
@@ -22,8 +24,10 @@ mod identity;
 mod keys;
 mod levels;
 mod limits;
+mod methods;
 mod monitor;
 mod openapi;
+mod origins;
 mod pages;
 mod playtomic;
 mod privacy;
@@ -32,6 +36,7 @@ mod quotas;
 mod receipts;
 mod sessions;
 mod settings;
+mod sockets;
 mod stopping;
 mod suite;
 mod surveys;

@@ -23,6 +23,8 @@ const NOT_DESCRIBED: &[&str] = &[
     "/v1",
     "/tracker/q.aspx",
     "/{key}/tracker/q.aspx",
+    "/websocket",
+    "/ddp",
 ];
 /// What comes first makes what comes later possible.
 const ORDER: [&str; 5] = ["put", "post", "patch", "get", "delete"];
@@ -106,6 +108,25 @@ impl Operation {
             Some(body) => request.body(body.to_string()),
             None => request,
         }
+    }
+
+    /// Its name.
+    pub fn id(&self) -> &str {
+        self.about["operationId"].as_str().expect("an operationId")
+    }
+
+    /// The example of its body, and of its path beside it; what earlier answers named goes before that.
+    pub fn fields_of_example(&self, made: &BTreeMap<String, String>) -> Value {
+        let mut fields = self.body().unwrap_or_else(|| serde_json::json!({}));
+        let target = self.target(made);
+        let path = target.split('?').next().unwrap_or_default();
+        for (name, value) in self.path.split('/').zip(path.split('/')) {
+            let value = value.split(':').next().unwrap_or_default();
+            if let Some(name) = name.strip_prefix('{').and_then(|name| name.split('}').next()) {
+                fields[name] = value.into();
+            }
+        }
+        fields
     }
 
     /// Whether only a signed-in person may.

@@ -36,9 +36,7 @@ impl Session {
 
     /// A request signed now with a nonce of its own.
     pub fn signed(&self, method: &'static str, target: &str, body: &str) -> Request {
-        static NONCE: AtomicU64 = AtomicU64::new(0);
-        let nonce = format!("nonce-{:08}", NONCE.fetch_add(1, Ordering::Relaxed));
-        self.signed_at(now_ms() / 1000, &nonce, method, target, body)
+        self.signed_at(now_ms() / 1000, &nonce(), method, target, body)
     }
 
     /// A request signed at a time, with a nonce.
@@ -51,14 +49,29 @@ impl Session {
         body: &str,
     ) -> Request {
         let path = target.split('?').next().expect("a path");
+        let signature = self.signature_at(at_s, nonce, method, path, body);
+        let request = Request::new(method, target).key(&self.public_key).body(body);
+        request.header("X-Playmeter-Signature", &signature)
+    }
+
+    /// A signature made now with a nonce of its own.
+    pub fn signature(&self, method: &str, path: &str, body: &str) -> String {
+        self.signature_at(now_ms() / 1000, &nonce(), method, path, body)
+    }
+
+    fn signature_at(&self, at_s: i64, nonce: &str, method: &str, path: &str, body: &str) -> String {
         let message = format!("{at_s}\n{nonce}\n{method}\n{path}\n{}", hex(&Sha256::digest(body)));
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("any key");
         mac.update(message.as_bytes());
         let hmac = hex(&mac.finalize().into_bytes());
-        let signature = format!("v1;{};{at_s};{nonce};{hmac}", self.id);
-        let request = Request::new(method, target).key(&self.public_key).body(body);
-        request.header("X-Playmeter-Signature", &signature)
+        format!("v1;{};{at_s};{nonce};{hmac}", self.id)
     }
+}
+
+/// One that was not used before.
+fn nonce() -> String {
+    static NONCE: AtomicU64 = AtomicU64::new(0);
+    format!("nonce-{:08}", NONCE.fetch_add(1, Ordering::Relaxed))
 }
 
 pub fn hex(bytes: &[u8]) -> String {

@@ -72,6 +72,12 @@ fn a_flag_wins_over_the_environment_which_wins_over_the_file_which_wins_over_the
     check(with_environment(), "listen", json!("127.0.0.1:2222"), "environment");
     check(with_environment(), "log.retention_days", json!(9), "environment");
     check(with_environment(), "runtimes", json!(3), "own.toml");
+    let mut with_origins = config();
+    with_origins.env("PLAYMETER_ORIGINS", "https://a.example");
+    check(with_origins, "origins", json!("https://a.example"), "environment");
+    let mut with_origins = config();
+    with_origins.args(["--origins", "https://a.example"]);
+    check(with_origins, "origins", json!("https://a.example"), "--origins");
     let mut with_flag = with_environment();
     with_flag.args(["--listen", "127.0.0.1:3333", "--data", "elsewhere"]);
     check(with_flag, "listen", json!("127.0.0.1:3333"), "--listen");
@@ -128,6 +134,11 @@ fn an_unknown_or_wrong_setting_is_refused_by_its_name() {
         ("listen = \"somewhere\"\n", &["listen", "own.toml"]),
         ("[log]\nsegment_bytes = 5\n", &["log.segment_bytes"]),
         ("[connections]\ntotal_max = 0\n", &["connections.total_max"]),
+        ("[connections]\nheartbeat_s = 0\n", &["connections.heartbeat_s"]),
+        ("[connections]\nsubscriptions_each_max = 0\n", &["connections.subscriptions_each_max"]),
+        ("origins = [\"https://a.example/path\"]\n", &["origins", "https://a.example/path"]),
+        ("origins = \"a.example\"\n", &["origins", "a.example"]),
+        ("origins = 7\n", &["origins", "own.toml"]),
         ("geo_file = \"nowhere.mmdb\"\n", &["geo_file", "nowhere.mmdb"]),
         ("listen = \n", &["own.toml"]),
     ] {

@@ -114,7 +114,7 @@ pub(super) fn text(headers: &HeaderMap, name: header::HeaderName) -> &str {
 }
 
 /// The client's address: the peer's, or what the proxy in front says.
-pub(super) fn address(shared: &Shared, headers: &HeaderMap, peer: SocketAddr) -> Option<IpAddr> {
+pub(crate) fn address(shared: &Shared, headers: &HeaderMap, peer: SocketAddr) -> Option<IpAddr> {
     if !shared.settings.behind_proxy {
         return Some(peer.ip());
     }

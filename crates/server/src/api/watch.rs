@@ -40,7 +40,7 @@ const TOPICS_MAX: usize = 20;
 /// Rows of a board that can be watched.
 const ROWS_MAX: u32 = 100;
 /// Items of a feed that is watched.
-const FEED_ITEMS: usize = 20;
+pub(crate) const FEED_ITEMS: usize = 20;
 
 /// Answers with a stream.
 #[utoipa::path(
@@ -130,7 +130,7 @@ fn stream(client: Client, permit: Permit, stopping: watch::Receiver<bool>) -> Bo
 }
 
 /// Who watches. A public key is in every client, so it alone does not tell.
-fn holder(access: &Access, address: Option<IpAddr>) -> u64 {
+pub(crate) fn holder(access: &Access, address: Option<IpAddr>) -> u64 {
     if access.class != KeyClass::Public {
         return access.key;
     }
@@ -243,14 +243,20 @@ fn min_interval(text: &str) -> Result<u32, Problem> {
     ms.ok_or_else(|| problem().field("min_interval"))
 }
 
-fn window(label: &str) -> Result<Window, Problem> {
+/// A window by its name.
+pub(crate) fn window(label: &str) -> Result<Window, Problem> {
     let problem = || Problem::invalid("it is day, week, month, season, all, 24h, 7d or 30d").field("window");
     Window::from_label(label).ok_or_else(problem)
 }
 
 fn per_page(text: &str) -> Result<u32, Problem> {
-    let rows = text.parse().ok().filter(|rows| (1..=ROWS_MAX).contains(rows));
-    rows.ok_or_else(|| Problem::invalid(format!("it is 1 to {ROWS_MAX}")).field("per_page"))
+    rows(text.parse().unwrap_or(0))
+}
+
+/// So many rows of a board, if that can be watched.
+pub(crate) fn rows(count: u32) -> Result<u32, Problem> {
+    let problem = || Problem::invalid(format!("it is 1 to {ROWS_MAX}")).field("per_page");
+    Some(count).filter(|rows| (1..=ROWS_MAX).contains(rows)).ok_or_else(problem)
 }
 
 fn check_count(topics: &[(String, Topic)]) -> Result<(), Problem> {

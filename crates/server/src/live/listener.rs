@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use super::Live;
 use super::channel::Channel;
+use super::{Live, TooManyChannels};
 
 /// As what a channel is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +124,12 @@ impl Listener {
 
     pub fn interval(&self) -> Duration {
         self.interval
+    }
+
+    /// The same once more, in another interval.
+    pub fn again(&self, interval: Duration) -> Result<Listener, TooManyChannels> {
+        let (game, topic) = (&self.channel.game, self.channel.topic.clone());
+        self.live.join(game, topic, &self.ear.bell, interval, self.form)
     }
 
     pub fn live(&self) -> &Live {

@@ -103,6 +103,21 @@ impl Watch {
         Some(Told { offset: self.offset(), step })
     }
 
+    /// Everything that was decided by now, whether or not it is time: for whoever decided it and waits for the effect.
+    pub fn take_now(&mut self) -> Option<Told> {
+        self.listener.channel.advance(self.listener.live());
+        self.told_at = None;
+        self.take()
+    }
+
+    /// From now on it is told this often, if that is more often than before.
+    pub fn hasten(&mut self, options: Options) -> Result<(), TooManyChannels> {
+        if options.interval() < self.listener.interval() {
+            self.listener = self.listener.again(options.interval())?;
+        }
+        Ok(())
+    }
+
     /// When what is new may be told; `None`: nothing is new.
     pub fn due(&self) -> Option<Instant> {
         if self.known.is_none() || self.missed.is_some() {

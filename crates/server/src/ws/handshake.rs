@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use axum::body::Body;
 use axum::extract::FromRequestParts;
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use hyper::header::{HeaderValue, SEC_WEBSOCKET_VERSION, UPGRADE};
 use hyper::http::request::Parts;
 use hyper::upgrade::{OnUpgrade, Upgraded};
@@ -55,8 +56,9 @@ where
     };
     tokio::spawn(async move {
         match upgrading.await {
-            // A task of its own: what was needed for the handshake is not kept as long as the socket.
-            Ok(upgraded) => drop(tokio::spawn(counted(ticket, serve(socket(upgraded))))),
+            // A task of its own: what was needed for the handshake is not kept as long as the socket. Boxed: what a
+            // future is given it holds twice.
+            Ok(upgraded) => drop(tokio::spawn(counted(ticket, Box::pin(serve(socket(upgraded)))))),
             Err(failure) => debug!(%failure, "a connection ended before it was a WebSocket"),
         }
     });
@@ -70,7 +72,8 @@ async fn counted(ticket: Option<Ticket>, serving: impl Future<Output = ()>) {
 
 fn socket(upgraded: Upgraded) -> Socket {
     let parts = upgraded.downcast::<TokioIo<TcpStream>>().expect("every connection is served on TCP");
-    Socket::new(parts.io.into_inner(), parts.read_buf)
+    // Copied: it is a view of the whole buffer in which the handshake was read.
+    Socket::new(parts.io.into_inner(), Bytes::copy_from_slice(&parts.read_buf))
 }
 
 /// The answer to a handshake that is none: what is wrong, and in a header what would be taken.

@@ -25,7 +25,7 @@ const READ_BYTES: usize = 16 << 10;
 const IDLE_BYTES: usize = 256;
 /// A frame larger than this leaves no buffer of its size behind.
 const KEPT_BYTES: u64 = 4096;
-/// With more than this waiting to be sent, nothing is read: who does not listen is not listened to.
+/// With more than this waiting to be sent, nothing more is begun.
 const UNSENT_BYTES_MAX: usize = 64 << 10;
 /// The end of a connection waits so long for the other side.
 const LINGER: Duration = Duration::from_secs(2);
@@ -87,6 +87,11 @@ impl Socket {
         self.outbox.len()
     }
 
+    /// Whether more may be put in line. Who does not read gets no answers, and is not listened to.
+    pub fn has_room(&self) -> bool {
+        self.outbox.len() <= UNSENT_BYTES_MAX
+    }
+
     /// Puts frames in line.
     pub fn push(&mut self, frames: Bytes) {
         self.outbox.push(frames);
@@ -110,13 +115,13 @@ impl Socket {
     }
 
     /// Sends as much as the network takes, and returns what has come in; waits while it can do neither. Dropped half
-    /// way, it loses nothing.
-    pub async fn exchange(&mut self) -> Result<Vec<Incoming>, Gone> {
+    /// way, it loses nothing. `listens`: whether anything is to come in.
+    pub async fn exchange(&mut self, listens: bool) -> Result<Vec<Incoming>, Gone> {
         self.flush()?;
         if let Some(gone) = self.ended.take() {
             return Err(gone);
         }
-        let listens = self.outbox.len() <= UNSENT_BYTES_MAX;
+        let listens = listens && self.has_room();
         if listens && !self.early.is_empty() {
             let early = std::mem::take(&mut self.early);
             return Ok(self.understand(&early));
@@ -124,7 +129,8 @@ impl Socket {
         let interest = match (listens, self.outbox.is_empty()) {
             (true, true) => Interest::READABLE,
             (true, false) => Interest::READABLE | Interest::WRITABLE,
-            (false, _) => Interest::WRITABLE,
+            (false, false) => Interest::WRITABLE,
+            (false, true) => return std::future::pending().await,
         };
         let ready = self.stream.ready(interest).await.map_err(gone)?;
         self.flush()?;
@@ -198,14 +204,14 @@ impl Socket {
 
     /// Sends what waits, and gives the peer time to read it: a connection with something unread in it would be reset,
     /// and the last frames lost.
-    pub async fn finish(mut self) {
+    pub async fn finish(&mut self) {
         let ending = async {
             while !self.outbox.is_empty() {
                 self.stream.writable().await.map_err(gone)?;
                 self.flush()?;
             }
             self.stream.shutdown().await.map_err(gone)?;
-            let mut rest = [0; 512];
+            let mut rest = vec![0; 512];
             while self.stream.read(&mut rest).await.map_err(gone)? > 0 {}
             Ok::<_, Gone>(())
         };

@@ -1,0 +1,291 @@
+//! Who may watch and do what on a socket: by key, by sign-in, from which pages.
+
+use serde_json::{Value, json};
+
+use crate::client::Request;
+use crate::keys::{cookie, sign_in};
+use crate::socket::{Socket, handshake};
+use crate::world::World;
+
+/// A request for a socket with these headers, and the answer in words.
+fn asked(world: &World, target: &str, headers: &[(&str, &str)]) -> String {
+    let answer = world.ask(&upgrade(target, headers));
+    if answer.status == 101 { "101".into() } else { answer.told() }
+}
+
+pub fn upgrade(target: &str, headers: &[(&str, &str)]) -> Request {
+    let request = Request::get(target)
+        .header("Connection", "keep-alive, Upgrade")
+        .header("Upgrade", "websocket")
+        .header("Sec-WebSocket-Version", "13")
+        .header("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==");
+    headers.iter().fold(request, |request, (name, value)| request.header(name, value))
+}
+
+/// Connects with these headers.
+fn with_headers(world: &World, target: &str, headers: &[(&'static str, &str)]) -> Socket {
+    let mut request = handshake(world, target);
+    for (name, value) in headers {
+        request.headers_mut().insert(*name, value.parse().expect("a header"));
+    }
+    Socket::of(world, request).connected()
+}
+
+/// Each publication: what it says to nobody, a public key, a key that may only write, one that may only ask, one that
+/// may everything, and somebody who is signed in.
+const PUBLICATIONS: &[(&str, [&str; 6])] = &[
+    ("online", ["401", "403", "403", "ready", "ready", "ready"]),
+    ("events", ["401", "403", "403", "ready", "ready", "ready"]),
+    ("flows", ["401", "403", "403", "ready", "ready", "ready"]),
+    ("load", ["401", "403", "403", "ready", "ready", "ready"]),
+    ("query", ["401", "403", "403", "ready", "ready", "ready"]),
+    ("board", ["401", "ready", "ready", "ready", "ready", "ready"]),
+    ("vars", ["401", "ready", "ready", "ready", "ready", "ready"]),
+    ("feed", ["401", "ready", "ready", "ready", "ready", "ready"]),
+];
+
+fn params(name: &str) -> Value {
+    match name {
+        "query" => json!([{"metric": "win", "last": "60m", "step": "all"}]),
+        "board" => json!(["high"]),
+        "feed" => json!(["bo"]),
+        _ => json!([]),
+    }
+}
+
+#[test]
+fn each_publication_is_for_those_the_table_says() {
+    let world = World::new();
+    let (writer, asker) = (world.key("events:write"), world.key("query"));
+    let cookie = cookie(&sign_in(&world));
+    let mut sockets = [
+        Socket::nobody(&world),
+        Socket::open(&world, &world.public_key),
+        Socket::open(&world, &writer),
+        Socket::open(&world, &asker),
+        Socket::open(&world, &world.secret_key),
+        with_headers(&world, "/ddp", &[("Cookie", &cookie)]),
+    ];
+    for (name, expected) in PUBLICATIONS {
+        for (socket, expected) in sockets.iter_mut().zip(expected) {
+            assert_eq!(socket.subbed(name, name, params(name)), *expected, "{name}");
+        }
+    }
+    let told: Vec<&str> = PUBLICATIONS.iter().map(|row| row.0).collect();
+    let refusal = sockets[4].sub("x", "nothing", json!([])).pop().expect("a refusal");
+    let known = refusal["error"]["reason"].as_str().expect("a reason");
+    assert_eq!(known.split('`').skip(1).step_by(2).count(), told.len(), "{known}");
+    assert!(told.iter().all(|name| known.contains(&format!("`{name}`"))), "the table has them all: {known}");
+}
+
+#[test]
+fn methods_do_for_each_credential_what_their_routes_do() {
+    let world = World::new();
+    let writer = world.key("events:write");
+    let cookie = cookie(&sign_in(&world));
+    let mut sockets = [
+        Socket::nobody(&world),
+        Socket::open(&world, &world.public_key),
+        Socket::open(&world, &writer),
+        Socket::open(&world, &world.secret_key),
+        with_headers(&world, "/ddp", &[("Cookie", &cookie)]),
+    ];
+    let score = json!([{"table": "high", "player": "bo", "score": 1}]);
+    let level = json!([{"name": "cave", "data": "x", "player": "bo"}]);
+    for (method, params, expected) in [
+        ("open_session", json!([{"player": "bo"}]), ["401", "ok", "403", "ok", "ok"]),
+        ("submit_score", score, ["401", "401", "403", "ok", "ok"]),
+        ("save_level", level, ["401", "ok", "403", "ok", "ok"]),
+        ("put_variable", json!([{"name": "a", "value": 1}]), ["401", "403", "403", "ok", "ok"]),
+        ("erase_player", json!([{"player": "zed"}]), ["401", "403", "403", "ok", "ok"]),
+    ] {
+        for (socket, expected) in sockets.iter_mut().zip(expected) {
+            let came = socket.called(method, method, params.clone());
+            assert_eq!(came.map_or_else(|refusal| refusal, |_| "ok".into()), expected, "{method}");
+        }
+    }
+}
+
+#[test]
+fn a_credential_that_is_wrong_opens_no_socket() {
+    let world = World::new();
+    let bearer = |key: &str| format!("Bearer {key}");
+    let (public, secret) = (bearer(&world.public_key), bearer(&world.secret_key));
+    let (query, of_secret) =
+        (format!("/websocket?key={}", world.public_key), format!("/ddp?key={}", world.secret_key));
+    for (target, headers, expected) in [
+        ("/websocket", &[][..], "101"),
+        ("/websocket", &[("Authorization", public.as_str())], "101"),
+        ("/websocket", &[("Authorization", secret.as_str())], "101"),
+        (query.as_str(), &[], "101"),
+        (query.as_str(), &[("Origin", "https://game.example")], "101"),
+        (of_secret.as_str(), &[], "401 key (key)"),
+        ("/websocket?key=pm_pk_0", &[], "401 key"),
+        ("/websocket", &[("Authorization", "Bearer pm_sk_0")], "401 key"),
+        ("/websocket", &[("Authorization", "Basic YTpi")], "401 key (Authorization)"),
+        ("/websocket", &[("Authorization", secret.as_str()), ("Origin", "https://game.example")], "401 key"),
+    ] {
+        assert_eq!(asked(&world, target, headers), expected, "{target} {headers:?}");
+    }
+}
+
+#[test]
+fn a_key_may_be_given_later() {
+    let world = World::new();
+    let mut socket = Socket::nobody(&world);
+    assert_eq!(socket.called("1", "login", json!([{"key": "pm_pk_0"}])), Err("401".into()));
+    assert_eq!(
+        socket.called("1", "login", json!([{"key": "two\nlines"}])),
+        Err("401 (Authorization)".into())
+    );
+    let public = socket.called("1", "login", json!([{"key": world.public_key}])).expect("it is known");
+    assert_eq!((&public["game"], &public["scopes"]), (&json!("demo"), &json!(["events:write"])));
+    assert_eq!(socket.subbed("a", "vars", json!([])), "ready");
+    assert_eq!(socket.subbed("b", "load", json!([])), "403");
+    assert_eq!(socket.called("1", "login", json!([{"key": "pm_pk_0"}])), Err("401".into()));
+    assert_eq!(socket.subbed("c", "feed", json!(["bo"])), "ready", "what was known before goes on");
+    let secret = socket.call("2", "login", json!([{"key": world.secret_key}]));
+    let ended: Vec<&Value> =
+        secret.iter().filter(|message| message["msg"] == "nosub").map(|message| &message["id"]).collect();
+    assert_eq!(ended, ["a", "c"], "what another credential was shown: {secret:?}");
+    assert_eq!(socket.subbed("d", "load", json!([])), "ready");
+    let mut page = with_headers(&world, "/websocket", &[("Origin", "https://game.example")]);
+    assert_eq!(page.called("1", "login", json!([{"key": world.secret_key}])), Err("401".into()));
+    assert!(page.called("1", "login", json!([{"key": world.public_key}])).is_ok());
+}
+
+#[test]
+fn pages_of_other_origins_do_not_speak_for_who_is_signed_in() {
+    let world = World::new();
+    let cookie = cookie(&sign_in(&world));
+    let own = format!("http://{}", world.address);
+    let from = |origin: &str| with_headers(&world, "/websocket", &[("Cookie", &cookie), ("Origin", origin)]);
+    let mut page = from(&own);
+    assert_eq!(page.subbed("a", "load", json!([])), "ready");
+    assert!(page.called("m", "put_variable", json!([{"name": "a", "value": 1}])).is_ok());
+    for stranger in ["https://game.example", "null", &format!("{own}.evil.example")] {
+        let mut page = from(stranger);
+        assert_eq!(page.subbed("a", "load", json!([])), "401", "{stranger}");
+        assert_eq!(page.called("m", "put_variable", json!([{"name": "a", "value": 2}])), Err("401".into()));
+    }
+    let other_game =
+        with_headers(&world, "/websocket?game=demo", &[("Cookie", &cookie)]).subbed("a", "load", json!([]));
+    assert_eq!(other_game, "ready");
+    assert_eq!(asked(&world, "/websocket?game=nowhere", &[("Cookie", &cookie)]), "404 not_found (game)");
+}
+
+#[test]
+fn only_listed_origins_open_sockets_where_there_is_a_list() {
+    let world = World::with(&["--origins", "https://game.example,https://b.example:8443"]);
+    let cookie = cookie(&sign_in(&world));
+    let own = format!("http://{}", world.address);
+    let host = world.address.to_string();
+    for (origin, expected) in [
+        (own.as_str(), "101"),
+        ("https://game.example", "101"),
+        ("https://b.example:8443", "101"),
+        ("https://b.example", "403 scope (Origin)"),
+        ("http://game.example", "403 scope (Origin)"),
+        ("null", "403 scope (Origin)"),
+    ] {
+        let mut request = upgrade("/websocket", &[("Origin", origin)]);
+        if origin == own {
+            request = request.host(&host);
+        }
+        let answer = world.ask(&request);
+        let told = if answer.status == 101 { "101".into() } else { answer.told() };
+        assert_eq!(told, expected, "{origin}");
+    }
+    let headers = [("Cookie", cookie.as_str()), ("Origin", "https://game.example")];
+    assert_eq!(with_headers(&world, "/websocket", &headers).subbed("a", "load", json!([])), "ready");
+    assert_eq!(asked(&world, "/websocket", &[]), "101", "who is no page has no origin");
+}
+
+#[test]
+fn one_game_never_sees_anothers() {
+    let world = World::new();
+    world.command(&["games", "create", "other", "--json"]).json();
+    let made = world
+        .command(&[
+            "keys",
+            "create",
+            "--game",
+            "other",
+            "--scopes",
+            "admin,query,scores:write,vars:write",
+            "--json",
+        ])
+        .json();
+    let other = made["secret_key"].as_str().expect("a secret key");
+    let (mut ours, mut theirs) = (Socket::open(&world, &world.secret_key), Socket::open(&world, other));
+    for socket in [&mut ours, &mut theirs] {
+        for name in ["board", "vars", "feed", "online", "query"] {
+            let mut params = params(name);
+            let options = json!({"min_interval": 0});
+            let list = params.as_array_mut().expect("a list");
+            if list.is_empty() {
+                list.push(Value::Null);
+            }
+            list.push(options);
+            assert_eq!(socket.subbed(name, name, params), "ready", "{name}");
+        }
+    }
+    world.post(r#"{"event":"win","player":"bo"}"#);
+    for (method, params) in [
+        ("submit_score", json!([{"table": "high", "player": "bo", "score": 7}])),
+        ("put_variable", json!([{"name": "speed", "value": "ours alone"}])),
+        ("follow", json!([{"player": "bo", "other": "cy"}])),
+        ("post_to_feed", json!([{"player": "cy", "text": "ours alone"}])),
+    ] {
+        assert!(ours.called(method, method, params).is_ok(), "{method}");
+    }
+    theirs.say(json!({"msg": "method", "id": "own", "method": "put_variable", "params": [{"name": "speed", "value": "theirs"}]}));
+    let told = theirs.up_to("updated");
+    let text = json!(told).to_string();
+    assert!(text.contains("theirs") && !text.contains("ours alone") && !text.contains("\"score\""), "{text}");
+    let values: Vec<&Value> =
+        told.iter().filter(|it| it["collection"] == "vars").map(|it| &it["fields"]["value"]).collect();
+    assert_eq!(values, ["theirs"]);
+    assert!(told.iter().all(|it| it["fields"]["online"] != 1 && it["fields"]["total"] != 1), "{told:?}");
+}
+
+#[test]
+fn a_key_that_is_revoked_is_shown_nothing_more() {
+    let world = World::new();
+    let made = world.command(&["keys", "create", "--scopes", "query", "--json"]).json();
+    let (id, key) = (made["id"].as_str().expect("an id"), made["secret_key"].as_str().expect("a key"));
+    let mut socket = Socket::open(&world, key);
+    assert_eq!(socket.subbed("a", "events", json!([null, {"min_interval": 0}])), "ready");
+    world.command(&["keys", "revoke", id, "--json"]).json();
+    world.post(r#"{"event":"win"}"#);
+    let told = socket.up_to("nosub");
+    assert_eq!(told.last().expect("a word")["error"]["error"], 401);
+    assert!(told.iter().all(|message| message["msg"] != "added"), "{told:?}");
+    assert_eq!(socket.subbed("a", "vars", json!([])), "401");
+    assert_eq!(socket.called("m", "open_session", json!([{"player": "bo"}])), Err("401".into()));
+}
+
+#[test]
+fn a_private_board_is_seen_with_its_code_alone() {
+    let world = World::new();
+    let board = Request::new("PUT", "/v1/boards/club")
+        .key(&world.secret_key)
+        .body(r#"{"mode":"open","private":true}"#);
+    let board = world.ask(&board);
+    let code = board.json()["code"].as_str().unwrap_or_else(|| panic!("{}", board.text())).to_owned();
+    let mut public = Socket::open(&world, &world.public_key);
+    let mut secret = Socket::open(&world, &world.secret_key);
+    let shown = |socket: &mut Socket, what: Value| {
+        let told = socket.sub("a", "board", json!([what]));
+        socket.say(json!({"msg": "unsub", "id": "a"}));
+        socket.until("nosub");
+        told.iter().any(|message| message["fields"]["player"] == "bo")
+    };
+    let score = Request::new("POST", "/v1/boards/club/scores").key(&world.secret_key);
+    let answer = world.ask(&score.body(r#"{"player":"bo","score":1}"#));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert!(!shown(&mut public, json!("club")));
+    assert!(!shown(&mut public, json!({"table": "club", "code": "wrong"})));
+    assert!(shown(&mut public, json!({"table": "club", "code": code})));
+    assert!(shown(&mut secret, json!("club")));
+}
