@@ -167,7 +167,7 @@ pub(crate) fn fold(views: &Views, names: &Names, deltas: &mut Deltas, entry: &En
         }
     };
     deltas.entry(entry.offset);
-    views.meter.count(&batch, batch.taken(entry.events), batch.bytes as usize, deltas, names);
+    views.meter.count(&batch, entry.events, deltas, names);
     if entry.events > 0 {
         views.inspector.accepted(batch.game, batch.endpoint, entry.events, batch.events());
         let wanted = |event: &Stored<'_>, linked| {

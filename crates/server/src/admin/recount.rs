@@ -97,7 +97,7 @@ fn derive(admin: &Admin<'_>, until: u64) -> anyhow::Result<Arc<dyn Counters>> {
                 }
                 let batch = Batch::read(entry.bytes)?;
                 deltas.entry(entry.offset);
-                meter.count(&batch, entry.events, batch.bytes as usize, &mut deltas, names);
+                meter.count(&batch, entry.events, &mut deltas, names);
                 let seed = admin.views.seeds.of(batch.game);
                 let people = People { sessions: &mut sessions, identities: &identities, seed };
                 fold_events(people, entry.offset, &batch, &mut deltas, |_, _| {});

@@ -77,10 +77,9 @@ impl Account {
 }
 
 impl Meter {
-    /// Counts a batch of `accepted` events: into the deltas of its minute, and for the eye.
-    ///
-    /// `bytes` is the size of the entry in the log.
-    pub fn count(&self, batch: &Batch<'_>, accepted: u32, bytes: usize, deltas: &mut Deltas, names: &Names) {
+    /// Counts a batch of so many events: into the deltas of its minute, and for the eye. Samples count as they came in.
+    pub fn count(&self, batch: &Batch<'_>, events: u32, deltas: &mut Deltas, names: &Names) {
+        let accepted = batch.taken(events);
         let minute = (batch.received_ms / 60_000).max(0) as u32;
         let mut refused = 0;
         let mut since_start = self.since_start.lock();
@@ -91,7 +90,7 @@ impl Meter {
         if accepted > 0 {
             add(None, accepted);
             deltas.count(batch.game, names.outcome(batch.endpoint, Outcome::Accepted), minute, accepted);
-            deltas.count(batch.game, BYTES, minute, bytes as u32);
+            deltas.count(batch.game, BYTES, minute, batch.bytes);
         }
         for (reject, count) in batch.tallies() {
             refused += count;
@@ -255,5 +254,21 @@ mod tests {
         assert_eq!([at(1000), at(1001), at(1002), at(1003)], [(5, 1), (2, 0), (7, 0), (0, 0)]);
         seconds.add(1121, 1, 0);
         assert_eq!([seconds.at(1001), seconds.at(1002), seconds.at(1121)], [(0, 0), (7, 0), (1, 0)]);
+    }
+
+    #[test]
+    fn samples_count_as_they_came_in_whoever_counts() {
+        use model::record::{BatchBuilder, KeyClass, Samples, Stored};
+        let mut batch = BatchBuilder::new(Endpoint::Flows, KeyClass::Secret, 1, 60_000, 64);
+        for taken in [5, 7] {
+            let samples = Some(Samples { taken, cell: b"cell" });
+            batch.push(&Stored { name: b"$flow.mos", samples, ..Stored::default() });
+        }
+        let (bytes, events) = batch.finish(&[]);
+        let (meter, mut deltas) = (Meter::default(), Deltas::default());
+        let batch = Batch::read(&bytes).expect("it was built");
+        meter.count(&batch, events, &mut deltas, Names::get());
+        let counts: Vec<u64> = meter.since_start().into_values().collect();
+        assert_eq!(counts, [12]);
     }
 }
