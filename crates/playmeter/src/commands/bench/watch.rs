@@ -128,7 +128,8 @@ struct Watch {
     setup: Setup,
     plan: Plan,
     post: Post,
-    pids: Vec<u32>,
+    /// The server's processes; they may have more children by and by.
+    roots: Vec<u32>,
     grace: Duration,
     hold: bool,
 }
@@ -157,7 +158,7 @@ impl Watch {
                 script: args.script()?,
                 field: Field::new(&args.field),
             },
-            pids: cpu::tree(&server.pids),
+            roots: server.pids,
             grace: Duration::from_secs_f64(args.grace),
             hold: args.hold,
         })
@@ -165,17 +166,18 @@ impl Watch {
 
     fn run(self) -> anyhow::Result<Report> {
         let mut crowd = Crowd::new(&self.plan)?;
-        let alone = cpu::memory_bytes(&self.pids);
+        let alone = cpu::memory_bytes(&cpu::tree(&self.roots));
         crowd.open(self.grace)?;
         look(&mut crowd, Instant::now() + REST)?;
-        let watched = cpu::memory_bytes(&self.pids);
+        let pids = cpu::tree(&self.roots);
+        let watched = cpu::memory_bytes(&pids);
         eprintln!("{} subscribers are watching", self.plan.subscribers);
         self.update(&mut crowd, self.setup.warmup)?;
-        let mark = Mark::now(&self.pids, &crowd);
+        let mark = Mark::now(&pids, &crowd);
         let updates =
             if self.hold { hold(&mut crowd)? } else { self.update(&mut crowd, self.setup.seconds)? };
-        let memory = Memory { alone, watched, at_the_end: cpu::memory_bytes(&self.pids) };
-        Ok(Report::new(self.setup.clone(), &self.pids, &mark, &crowd, updates, memory))
+        let memory = Memory { alone, watched, at_the_end: cpu::memory_bytes(&pids) };
+        Ok(Report::new(self.setup.clone(), &pids, &mark, &crowd, updates, memory))
     }
 
     /// Posts for so many seconds, and waits until everybody has the newest state. Returns how many were posted.

@@ -38,8 +38,11 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Takes the next number.
+    /// Takes the next number. What was known at the beginning may be told before anything new.
     pub fn take(&mut self, number: u64) {
+        if number == self.newest && self.grew == 0 {
+            return;
+        }
         if number <= self.newest {
             self.disordered += 1;
             return;
@@ -85,5 +88,6 @@ mod tests {
         check_seen(&[1, 2, 3], (3, 3, 0, 0));
         check_seen(&[2, 5], (5, 2, 3, 0));
         check_seen(&[1, 1, 3, 2], (3, 2, 1, 2));
+        check_seen(&[0, 1], (1, 1, 0, 0));
     }
 }
