@@ -65,7 +65,9 @@ test-rust: web letters geo
 
 test-torture: | $(BINARY)
 	python3 -m unittest discover -s torture -p 'test_*.py'
+	python3 -m unittest discover -s bench
 	python3 torture/kill.py --binary $(BINARY) --cycles 20 --seconds-max 1.0
+	python3 torture/watch.py --binary $(BINARY) --subscribers 500 --seconds 5
 	python3 torture/plants.py
 
 $(ECHO):
@@ -104,6 +106,7 @@ torture: build ## The long versions of the crash tests, of the models and of the
 	$(CARGO) test --release --locked -p playmeter-model -- --ignored
 	$(CARGO) test --release --locked -p playmeter-server -- --ignored
 	python3 torture/kill.py --binary $(BINARY) --cycles 1000
+	python3 torture/watch.py --binary $(BINARY) --subscribers 10000 --seconds 60
 	python3 torture/plants.py
 
 clean: ## Remove what was built, not the data.

@@ -3,6 +3,7 @@
 
 python3 bench/run.py            every job
 python3 bench/run.py 1a 4b      some of them
+python3 bench/run.py 6          all whose name begins so
 python3 bench/run.py --quick 1b one short round, to see that it runs; writes nothing
 """
 
@@ -10,8 +11,10 @@ import argparse
 import os
 import sys
 
-from measure import results
-from measure.jobs import JOBS, Settings
+from measure import jobs, live, results
+from measure.jobs import Settings
+
+JOBS = jobs.JOBS | live.JOBS
 
 
 def main():
@@ -40,10 +43,22 @@ def parse():
     parser.add_argument("--max", action="store_true", help="also look for the highest rate without error, unpinned")
     parser.add_argument("--quick", action="store_true", help="one round of a second; nothing is written")
     arguments = parser.parse_args()
-    unknown = [number for number in arguments.jobs if number not in JOBS]
-    if unknown:
-        parser.error(f"no job {unknown[0]}: there are {', '.join(JOBS)}")
+    try:
+        arguments.jobs = chosen(arguments.jobs)
+    except KeyError as unknown:
+        parser.error(f"no job {unknown.args[0]}: there are {', '.join(JOBS)}")
     return arguments
+
+
+def chosen(names):
+    """The jobs of these names; a number stands for all its letters."""
+    found = []
+    for name in names:
+        those = [name] if name in JOBS else [job for job in JOBS if job.rstrip("abcdefgh") == name]
+        if not those:
+            raise KeyError(name)
+        found += those
+    return found
 
 
 def show(number, job, result, settings, quick):

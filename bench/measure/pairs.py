@@ -30,6 +30,6 @@ def summary(rows, figure):
 
 
 def brief(result):
-    figures = ("cpu_us", "p50_us", "p99_us", "cores", "rate_max", "errors")
+    figures = ("cpu_us", "subscriber_bytes", "computation_us", "p50_us", "p99_us", "cores", "rate_max", "errors")
     words = [f"{name} {result[name]:.4g}" for name in figures if result.get(name) is not None]
     return ", ".join(words)

@@ -5,7 +5,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from measure import floors, jobs, load, pairs, results
+import run
+from measure import floors, jobs, live, load, pairs, results, sockets
 
 
 class Accounting(unittest.TestCase):
@@ -71,12 +72,58 @@ class Files(unittest.TestCase):
             self.assertIn(expected, page)
 
 
+class Watching(unittest.TestCase):
+    def check(self, passed, merges=False, **found):
+        seen = {"deliveries": 40, "merged": 0, "disordered": 0, "newest_min": 4, "newest_max": 4} | found
+        report = {
+            "setup": {"subscribers": 10},
+            "subscribers": {"lost": found.get("lost", 0)},
+            "measured": {"updates": 4, "is_complete": found.get("is_complete", True)},
+            "seen": seen,
+        }
+        result = jobs.Result()
+        live.check_watching(result, "x", report, merges)
+        self.assertEqual(result.checks[0]["passed"], passed, result.checks)
+
+    def test_who_got_everything_in_order_counts(self):
+        self.check(True)
+
+    def test_who_lost_or_repeated_something_does_not_count(self):
+        self.check(False, deliveries=39)
+        self.check(False, deliveries=41)
+        self.check(False, lost=1)
+        self.check(False, disordered=1)
+        self.check(False, is_complete=False)
+
+    def test_only_who_merges_may_merge(self):
+        self.check(True, merges=True, deliveries=30, merged=10)
+        self.check(False, merges=False, deliveries=30, merged=10)
+
+    def test_options_become_words(self):
+        self.assertEqual(sockets.arguments({"post": "/p", "grace": 5}), ["--post", "/p", "--grace", "5"])
+
+    def test_queries_of_a_hundred_subscribers_all_differ(self):
+        for watching in (live.touched(), live.untouched()):
+            self.assertEqual(len({watching["what"].replace("{i}", str(i)) for i in range(100)}), 100)
+
+
+class Choosing(unittest.TestCase):
+    def test_a_number_stands_for_all_its_letters(self):
+        self.assertEqual(run.chosen(["4b", "6"]), ["4b", "6a", "6b", "6c", "6d", "6e", "6f", "6g"])
+        self.assertEqual(run.chosen(["1"])[0], "1a")
+        self.assertEqual(run.chosen(["10", "generator"]), ["10", "generator"])
+
+    def test_what_no_job_is_called_is_refused(self):
+        with self.assertRaises(KeyError):
+            run.chosen(["7"])
+
+
 class Limits(unittest.TestCase):
     def test_a_missing_floor_says_where_it_was_looked_for(self):
         self.assertIn("no nothing.c in", floors.missing("nothing"))
 
     def test_every_job_says_its_goal(self):
-        self.assertTrue(all(job.title and job.goal and callable(job.run) for job in jobs.JOBS.values()))
+        self.assertTrue(all(job.title and job.goal and callable(job.run) for job in run.JOBS.values()))
 
 
 if __name__ == "__main__":
