@@ -62,7 +62,9 @@ impl Credential {
             (None, None, Some(session)) => Proof::Person(session.into()),
             (None, None, None) => Proof::None,
         };
-        let header = |name| headers.get(name).cloned();
+        // Copied: each is a view of the whole buffer in which the handshake was read.
+        let copy = |value: &HeaderValue| HeaderValue::from_bytes(value.as_bytes()).ok();
+        let header = |name| headers.get(name).and_then(copy);
         let credential = Credential {
             proof,
             game: parameter("game"),

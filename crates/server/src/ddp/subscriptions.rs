@@ -84,6 +84,8 @@ impl Subscriptions {
         let sub = Sub { id: id.to_owned(), is_ready: false, _permit: permit };
         let Wanted { topic, key, scope, .. } = wanted;
         let (game, class) = (Arc::clone(&access.game), access.class);
+        // Most connections have one group, and there are many connections.
+        self.groups.reserve_exact(1);
         self.groups.push(Group { topic, key, watch, subs: vec![sub], game, class, scope });
     }
 
