@@ -192,6 +192,22 @@ fn who_was_away_is_told_what_it_missed() {
 }
 
 #[test]
+fn what_comes_before_somebody_who_came_back_looks_is_told_with_what_it_missed() {
+    let mut world = World::new();
+    let mut watch = world.watch(&hits());
+    world.post(&[("hit", "ann", "FR", None, 0)]);
+    watch.take();
+    let (resume, copy) = (watch.resume(), std::mem::take(&mut watch.copy));
+    drop(watch);
+    world.post(&[("hit", "ann", "FR", None, 0)]);
+    let mut again = world.watch_from(&hits(), Some(&resume));
+    assert_eq!(again.resume(), resume, "it was told nothing yet");
+    again.copy = copy;
+    world.post(&[("hit", "ann", "FR", None, 0)]);
+    check(&mut again, &["total"], "3");
+}
+
+#[test]
 fn who_was_away_too_long_is_told_so() {
     let mut world = World::new();
     let mut watch = world.watch(&hits());

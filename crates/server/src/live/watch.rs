@@ -54,6 +54,8 @@ pub struct Watch {
     /// What changed while it was away.
     missed: Option<Arc<Step>>,
     is_resumed: bool,
+    /// The number of the state that it was told last; 0: none.
+    told: u64,
     /// The number of the newest change that was looked at.
     seen: u64,
     told_at: Option<Instant>,
@@ -73,11 +75,13 @@ impl Watch {
         let (topic, viewer) = topic.shared(game);
         let listener = live.join(game, topic, bell, options.interval(), Form::Documents)?;
         // A viewer does not know what its earlier connection was told.
-        let resume = resume.filter(|resume| viewer.is_none() && resume.epoch == live.epoch());
+        let is_known = |resume: &&Resume| resume.epoch == live.epoch() && resume.number > 0;
+        let resume = resume.filter(|resume| viewer.is_none() && is_known(resume));
         let resumed = resume.and_then(|resume| listener.channel.resume(resume.number));
         let is_resumed = resumed.is_some();
+        let told = resume.filter(|_| is_resumed).map_or(0, |resume| resume.number);
         let (known, missed) = resumed.unzip();
-        Ok(Watch { listener, viewer, known, missed, is_resumed, seen: 0, told_at: None })
+        Ok(Watch { listener, viewer, known, missed, is_resumed, told, seen: 0, told_at: None })
     }
 
     /// Whether `resume` was taken up: only what changed since then is told.
@@ -85,9 +89,9 @@ impl Watch {
         self.is_resumed
     }
 
-    /// The number of the state that was last told: where to resume.
+    /// The number of the state that was told last: where to resume. 0: nothing was told.
     pub fn offset(&self) -> u64 {
-        self.known.as_ref().map_or(0, |known| known.number)
+        self.told
     }
 
     /// Everything since the last call, if something is new and it is time. The first time: everything there is, or
@@ -98,9 +102,10 @@ impl Watch {
         }
         self.listener.listen();
         self.seen = self.listener.channel.newest();
-        let step = self.step()?;
-        self.told_at = Some(Instant::now());
-        Some(Told { offset: self.offset(), step })
+        let step = self.step();
+        self.told = self.known.as_ref().map_or(0, |known| known.number);
+        self.told_at = step.as_ref().map(|_| Instant::now()).or(self.told_at);
+        step.map(|step| Told { offset: self.told, step })
     }
 
     /// Everything that was decided by now, whether or not it is time: for whoever decided it and waits for the effect.
@@ -133,20 +138,28 @@ impl Watch {
         self.known.as_ref().map(|known| known.gone()).unwrap_or_default()
     }
 
-    /// From the known state to the newest. `None`: there is no difference.
+    /// From the known state to the newest, after what was missed. `None`: there is no difference.
     fn step(&mut self) -> Option<Arc<Step>> {
-        if let Some(missed) = self.missed.take() {
-            return Some(missed);
-        }
-        let docs = self.docs();
+        let (missed, docs) = (self.missed.take(), self.docs());
         let Some(known) = self.known.replace(Arc::clone(&docs)) else { return Some(docs.whole()) };
+        let since = self.since(&known, &docs);
+        match (missed, since) {
+            (Some(missed), Some(since)) => {
+                let changes = missed.changes.iter().chain(&since.changes).cloned().collect();
+                Some(Arc::new(Step::new(changes)))
+            }
+            (missed, since) => missed.or(since),
+        }
+    }
+
+    fn since(&self, known: &Docs, docs: &Docs) -> Option<Arc<Step>> {
         if known.number == docs.number {
             return None;
         }
         if docs.before.is_some_and(|before| before != known.number) {
             self.listener.channel.merged();
         }
-        let step = docs.since(&known);
+        let step = docs.since(known);
         (!step.changes.is_empty()).then_some(step)
     }
 
