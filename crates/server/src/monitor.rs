@@ -71,7 +71,7 @@ impl Monitor {
         requests
     }
 
-    /// Everything as JSON: `{time, version, uptime_s, process, events, requests, stores}`. Of the games, only this one is
+    /// Everything as JSON: `{time, version, uptime_s, process, events, requests, stores, subscriptions}`. Of the games, only this one is
     /// told of; `None`: all of them.
     pub fn look(&self, shared: &Shared, game: Option<u32>) -> Value {
         json!({
@@ -83,6 +83,7 @@ impl Monitor {
             "events": events(shared, game),
             "requests": self.requests(),
             "stores": self.stores(shared),
+            "subscriptions": subscriptions(shared, game),
         })
     }
 
@@ -125,6 +126,21 @@ fn events(shared: &Shared, only: Option<u32>) -> Vec<Value> {
         )
     };
     counts.iter().filter_map(row).collect()
+}
+
+/// As `GET /v1/subscriptions` tells of them, each with its game.
+fn subscriptions(shared: &Shared, only: Option<u32>) -> Vec<Value> {
+    let games = shared.catalog.games();
+    let games = games.iter().filter(|game| only.is_none_or(|only| only == game.number));
+    let rows = games.flat_map(|game| {
+        let mut census = shared.live.census(game.number);
+        let rows = census["subscriptions"].as_array_mut().map(std::mem::take).unwrap_or_default();
+        rows.into_iter().map(|mut row| {
+            row["game"] = game.id.as_str().into();
+            row
+        })
+    });
+    rows.collect()
 }
 
 fn request((method, path): &Route, outcomes: &Outcomes) -> Value {

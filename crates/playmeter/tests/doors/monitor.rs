@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::client::Request;
+use crate::watch::Watch;
 use crate::world::{World, new_id};
 
 /// The row of a list whose fields are these.
@@ -56,6 +57,18 @@ fn events_and_stores_are_told_with_their_counts() {
     assert!(store("rollups")["reads"].as_u64() >= Some(1));
     assert!(store("rollups")["writes"].as_u64() >= Some(1));
     assert!(look["process"]["memory_bytes"].as_u64() > Some(1 << 20));
+}
+
+#[test]
+fn what_is_watched_is_told_with_its_mode_and_cost() {
+    let world = World::new();
+    let query = "query=%7B%22metric%22%3A%22win%22%2C%22last%22%3A%2260m%22%7D";
+    let mut watch = Watch::open_as(&world, &world.secret_key, query, None);
+    assert_eq!(watch.next().name, "snapshot");
+    let look = look(&world);
+    let told = row(&look, "subscriptions", &[("topic", "query"), ("game", "demo")]);
+    assert_eq!((told["mode"].as_str(), told["watchers"].as_u64()), (Some("incremental"), Some(1)), "{told}");
+    assert!(told["cost_us"]["total"].is_u64());
 }
 
 #[test]
