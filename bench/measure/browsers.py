@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import threading
 import time
 
 from . import machine
@@ -16,6 +17,8 @@ SECONDS = 6
 SETTLE_S = 3
 # A page that shows something older does not keep up. What it shows is told to the second.
 AGE_MS_MAX = 3_000
+# Opening pages is the dearest of it; what is not open by then is more than the machine carries in good time.
+STRESS_S = 100
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 
 
@@ -42,12 +45,12 @@ def stress(settings):
         most = carried[-1]
         result.figures["pages carried"] = most["pages"]
         result.figures["server_cores for a page"] = (most["server_cores"] - alone) / max(most["pages"], 1)
-    connected = all(row["connected"] == row["pages"] for row in rows)
+    connected = len(rows) > 1 and all(row["connected"] == row["pages"] for row in rows)
     why = f"{rows[-1]['connected']} of {rows[-1]['pages']} at the end"
     result.checks.append({"check": "every page stayed connected", "passed": connected, "why": why})
     result.notes.append(
         f"server, simulated players and browsers share all cores; carried: connected, and nothing shown is older than "
-        f"{AGE_MS_MAX / 1000:g} s"
+        f"{AGE_MS_MAX / 1000:g} s; in steps up to {STEPS[-1]} pages, or as many as were open within {STRESS_S} s"
     )
     return result
 
@@ -71,7 +74,10 @@ def steps(server, settings):
     yield {"subject": "no pages", "pages": 0, "connected": 0, "age_ms_max": 0, "server_cores": cores(server, before)}
     command = ["node", machine.ROOT / "bench" / "browsers.mjs", server.url, bootstrap["sign_in_url"]]
     command += [",".join(map(str, STEPS)), SECONDS]
-    process = subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, text=True)
+    quiet = subprocess.DEVNULL
+    process = subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, stderr=quiet, text=True)
+    late = threading.Timer(STRESS_S, process.terminate)
+    late.start()
     try:
         for line in process.stdout:
             found = json.loads(line)
@@ -84,6 +90,7 @@ def steps(server, settings):
             if row["age_ms_max"] > AGE_MS_MAX:
                 break
     finally:
+        late.cancel()
         process.terminate()
         process.wait()
 
