@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::record::Samples;
+use crate::record::{Declared, Samples};
 
 /// What a decoder made of the bytes. Its shape is right; nothing else has been checked.
 ///
@@ -25,6 +25,8 @@ pub struct RawEvent<'a> {
     pub dimensions: [Option<Cow<'a, str>>; Dimension::COUNT],
     /// `props` as the JSON text of an object, checked against the limits.
     pub props: Option<&'a str>,
+    /// Values of dimensions that the game declared, beside those in `props`. No decoder of what clients send gives these.
+    pub declared: Declared<'a>,
     /// Instead of one value: many that were added up. No decoder of what clients send gives these.
     pub samples: Option<Samples<'a>>,
 }

@@ -71,11 +71,15 @@ pub enum Endpoint {
     Otlp = 6,
     /// Ends and minutes of flows, from the server itself.
     Flows = 7,
+    /// Lines of JSON that a collector takes.
+    Json = 8,
+    /// Files of CSV.
+    Csv = 9,
 }
 
 impl Endpoint {
     /// All of them.
-    pub const ALL: [Endpoint; 7] = [
+    pub const ALL: [Endpoint; 9] = [
         Endpoint::Events,
         Endpoint::Demo,
         Endpoint::Playtomic,
@@ -83,6 +87,8 @@ impl Endpoint {
         Endpoint::Influx,
         Endpoint::Otlp,
         Endpoint::Flows,
+        Endpoint::Json,
+        Endpoint::Csv,
     ];
 
     /// The word in metrics, answers and the dashboard.
@@ -95,6 +101,8 @@ impl Endpoint {
             Endpoint::Influx => "influx",
             Endpoint::Otlp => "otlp",
             Endpoint::Flows => "flows",
+            Endpoint::Json => "json",
+            Endpoint::Csv => "csv",
         }
     }
 

@@ -71,6 +71,8 @@ rejects! {
     RateLimit = 3, "rate_limit", Limited;
     /// The game's daily quota is used up.
     DailyQuota = 4, "daily_quota", Limited;
+    /// There was no room where it came in: a queue of the kernel's or a collector's was full.
+    QueueFull = 5, "queue_full", Limited;
     /// A line of NDJSON that is not JSON.
     MalformedJson = 10, "malformed_json", Invalid;
     /// An element that is not a JSON object.

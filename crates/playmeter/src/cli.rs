@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::bench::BenchArgs;
+use crate::commands::collectors::CollectorsArgs;
 use crate::commands::games::GamesArgs;
 use crate::commands::keys::KeysArgs;
 use crate::commands::top::TopArgs;
@@ -31,6 +32,8 @@ pub enum Command {
     Config(ServeArgs),
     /// Watch what the running server does.
     Top(TopArgs),
+    /// Show collectors, stop and start them.
+    Collectors(CollectorsArgs),
     /// Make, list and set up games.
     Games(GamesArgs),
     /// Make, list, rotate and revoke keys.
@@ -65,6 +68,12 @@ pub struct ServeArgs {
     /// Origins whose pages may open sockets, with commas between them; all may by default.
     #[arg(long, value_name = "ORIGINS")]
     pub origins: Option<String>,
+    /// Take StatsD's lines in packets here, for the first game.
+    #[arg(long, value_name = "ADDR")]
+    pub statsd: Option<SocketAddr>,
+    /// Take RTCP in packets here, for the first game.
+    #[arg(long, value_name = "ADDR")]
+    pub rtcp: Option<SocketAddr>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

@@ -1,6 +1,7 @@
 //! One file per command.
 
 pub mod bench;
+pub mod collectors;
 pub mod config;
 pub mod games;
 pub mod keys;

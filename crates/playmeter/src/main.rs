@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => commands::bench::run(args),
         Command::Config(args) => commands::config::run(args),
         Command::Top(args) => commands::top::run(args),
+        Command::Collectors(args) => commands::collectors::run(args),
         Command::Games(args) => commands::games::run(args),
         Command::Keys(args) => commands::keys::run(args),
         Command::Verify(args) => commands::verify::run(args),

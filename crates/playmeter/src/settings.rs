@@ -1,5 +1,7 @@
 //! Settings: defaults, then a file, then the environment, then flags; each value knows where it comes from.
 
+pub mod collectors;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,6 +15,7 @@ use server::line::QuotaSettings;
 use server::server::Settings;
 
 use crate::cli::ServeArgs;
+use collectors::WrittenCollectors;
 
 /// The data folder when none is named.
 pub const DATA: &str = "data";
@@ -51,6 +54,8 @@ pub struct Written {
     pub events_per_second: u64,
     /// Other limits of what may be sent.
     pub quotas: WrittenQuotas,
+    /// What comes in beside requests, by name.
+    pub collectors: WrittenCollectors,
 }
 
 /// Limits of what may be sent; 0: none.
@@ -128,6 +133,7 @@ impl Default for Written {
             origins: Vec::new(),
             events_per_second: 0,
             quotas: WrittenQuotas::default(),
+            collectors: WrittenCollectors::new(),
         }
     }
 }
@@ -154,7 +160,36 @@ pub fn layers(args: &ServeArgs) -> anyhow::Result<Figment> {
     figment = flag(figment, "demo", args.demo.then(|| true.into()));
     figment = flag(figment, "runtimes", args.runtimes.map(|count| (count as u64).into()));
     figment = flag(figment, "origins", args.origins.clone().map(Into::into));
-    Ok(flag(figment, "behind_proxy", args.behind_proxy.then(|| true.into())))
+    figment = flag(figment, "behind_proxy", args.behind_proxy.then(|| true.into()));
+    for (name, address) in [("statsd", args.statsd), ("rtcp", args.rtcp)] {
+        if let Some(address) = address {
+            figment = figment.merge(UdpFlag { name, address });
+        }
+    }
+    Ok(figment)
+}
+
+/// A flag that is short for a collector of packets.
+struct UdpFlag {
+    /// The collector's, the decoder's and the flag's.
+    name: &'static str,
+    address: SocketAddr,
+}
+
+impl figment::Provider for UdpFlag {
+    fn metadata(&self) -> Metadata {
+        Metadata::named(format!("flag --{}", self.name))
+    }
+
+    fn data(&self) -> Result<figment::value::Map<figment::Profile, figment::value::Dict>, figment::Error> {
+        let address = self.address.to_string();
+        let keys = [("transport", "udp"), ("decoder", self.name), ("listen", address.as_str())];
+        let collector: figment::value::Dict =
+            keys.into_iter().map(|(key, value)| (key.to_owned(), value.into())).collect();
+        let collectors = figment::value::Dict::from([(self.name.to_owned(), collector.into())]);
+        let values = figment::value::Dict::from([("collectors".to_owned(), collectors.into())]);
+        Ok(figment::value::Map::from([(figment::Profile::Default, values)]))
+    }
 }
 
 /// One flag as a layer.
@@ -245,6 +280,7 @@ impl Written {
             },
             heartbeat: Duration::from_secs(heartbeat_s),
             origins: self.origins,
+            collectors: collectors::resolve(&self.collectors)?,
             quotas: QuotaSettings {
                 game_events_per_second: self.events_per_second,
                 key_events_per_second: self.quotas.key_events_per_second,

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::bootstrap;
 use crate::catalog::{BadCidr, Catalog, Cidr, Game, KeyRecord, Scopes, SettingsChange};
+use crate::collect::Order;
 use crate::line::Claims;
 use crate::time::now_s;
 use crate::views::Views;
@@ -87,6 +88,15 @@ pub enum Command {
     },
     /// A new sign-in link; the old one and all signed-in browsers end.
     RotateSignIn,
+    /// The collectors of the running server, and how they are doing.
+    ListCollectors,
+    /// Tells a collector what to do.
+    OrderCollector {
+        /// Its name.
+        name: String,
+        /// What.
+        order: Order,
+    },
     /// What the running server does: see [`crate::monitor::Monitor::look`].
     Monitor,
     /// Derives rollups again from the log and compares.
@@ -143,7 +153,9 @@ pub fn run(admin: &Admin<'_>, command: Command) -> anyhow::Result<Value> {
             let link = bootstrap::set_sign_in_token(admin.folder, &token)?;
             json!({ "sign_in_url": link.context("bootstrap.json is gone; sign in with ?token=")? })
         }
-        Command::Monitor => bail!("no server runs on {}", admin.folder.display()),
+        Command::ListCollectors | Command::OrderCollector { .. } | Command::Monitor => {
+            bail!("no server runs on {}", admin.folder.display())
+        }
         Command::Verify { hours } => recount::verify(admin, hours)?,
         Command::Rebuild { hours } => recount::rebuild(admin, hours)?,
     })

@@ -3,22 +3,26 @@
 pub mod achievements;
 pub mod assets;
 pub mod boards;
+pub mod collectors;
 pub mod commands;
 pub mod dimensions;
 pub mod events;
 pub mod feed;
 pub mod flows;
 pub mod health;
+pub mod influx;
 pub mod levels;
 pub mod load;
 pub mod metrics;
 pub mod monitor;
 pub mod openapi;
+pub mod otlp;
 pub mod people;
 pub mod players;
 pub mod playtomic;
 pub mod privacy;
 pub mod query;
+mod samples;
 pub mod signature;
 pub mod socket;
 pub mod subscriptions;
@@ -79,6 +83,10 @@ fn routes(local: Local) -> Router {
         .route("/v1/flows", get(flows::list))
         .route("/v1/flows/packets", post(flows::take))
         .route("/v1/flows/{id}", get(flows::one))
+        .route("/v1/metrics", post(otlp::export))
+        .route("/api/v2/write", post(influx::write))
+        .route("/write", post(influx::write_1))
+        .route("/v1/collectors", get(collectors::get))
         .route("/v1/watch", get(watch::get))
         .route("/v1/subscriptions", get(subscriptions::get))
         .route("/v1/session", post(players::open_session))

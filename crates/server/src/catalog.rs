@@ -434,6 +434,12 @@ impl Access {
         Access { game, class: KeyClass::Public, scopes: Scopes::PUBLIC, person: false, key }
     }
 
+    /// What a collector may do that whoever runs the server has set up: send events, of any age if it imports.
+    pub fn collector(game: Arc<Game>, name: &str, import: bool) -> Access {
+        let scopes = if import { Scopes::IMPORT } else { Scopes::PUBLIC };
+        Access { game, class: KeyClass::Secret, scopes, person: false, key: number_of(name) }
+    }
+
     /// Whether the credential was made for this.
     pub fn may(&self, scope: Scope) -> bool {
         self.scopes.contains(scope)

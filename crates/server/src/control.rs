@@ -93,8 +93,8 @@ fn reply(line: &str, shared: &Shared) -> Reply {
         Ok(command) => command,
         Err(failure) => return Reply::Refused(format!("the command is not understood: {failure}")),
     };
-    if command == Command::Monitor {
-        return Reply::Done(shared.monitor.look(shared, None));
+    if let Some(reply) = of_running(&command, shared) {
+        return reply;
     }
     let admin = Admin {
         folder: &shared.settings.data,
@@ -107,4 +107,18 @@ fn reply(line: &str, shared: &Shared) -> Reply {
         Ok(done) => Reply::Done(done),
         Err(failure) => Reply::Refused(format!("{failure:#}")),
     }
+}
+
+/// The answer to a command about what runs here and not about the folder.
+fn of_running(command: &Command, shared: &Shared) -> Option<Reply> {
+    let collectors = &shared.collectors;
+    Some(match command {
+        Command::Monitor => Reply::Done(shared.monitor.look(shared, None)),
+        Command::ListCollectors => Reply::Done(collectors.list(&shared.catalog, None).into()),
+        Command::OrderCollector { name, order } => match collectors.order(name, *order) {
+            Ok(done) => Reply::Done(done),
+            Err(failure) => Reply::Refused(format!("{failure:#}")),
+        },
+        _ => return None,
+    })
 }

@@ -78,8 +78,14 @@ async fn send(
         return;
     }
     let decoded = Decoded { sent_at_ms: None, events: events.into_iter().map(Ok).collect() };
-    let request =
-        Request { endpoint: Endpoint::Demo, received_ms, address: None, user_agent: "", ack: Ack::Disk };
+    let request = Request {
+        endpoint: Endpoint::Demo,
+        received_ms,
+        address: None,
+        user_agent: "",
+        ack: Ack::Disk,
+        refused: &[],
+    };
     if let Err(failure) = shared.line.take(lane, access, &request, &decoded).await {
         warn!(%failure, "the simulated players could not be heard");
         tokio::time::sleep(Duration::from_secs(5)).await;

@@ -66,7 +66,8 @@ pub struct Ticket {
     _open: mpsc::Sender<Infallible>,
 }
 
-struct Counted {
+/// One open connection in the counts, until it is dropped.
+pub(crate) struct Counted {
     connections: Arc<Connections>,
     address: IpAddr,
 }
@@ -77,7 +78,8 @@ impl Connections {
         Arc::new(Connections { limits, open: Mutex::default() })
     }
 
-    fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Counted> {
+    /// Counts one more from this address, if there may be.
+    pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Counted> {
         let address = address_group(address);
         let mut open = self.open.lock();
         let total = open.total;

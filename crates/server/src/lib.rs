@@ -7,6 +7,7 @@ pub mod auth;
 pub mod body;
 pub mod bootstrap;
 pub mod catalog;
+pub mod collect;
 pub mod control;
 pub mod ddp;
 pub mod demo;

@@ -69,6 +69,8 @@ pub struct Request<'a> {
     pub user_agent: &'a str,
     /// When to answer.
     pub ack: Ack,
+    /// What came with it and was refused before it could be decoded or was lost, by reason.
+    pub refused: &'a [(Reject, u32)],
 }
 
 /// What became of a request, event by event.
@@ -128,17 +130,17 @@ impl Line {
     ) -> Result<Receipt, LineError> {
         let (game, received) = (access.game.number, decoded.events.len());
         if let Err(over) = self.quota.take(access, request.address, received, request.received_ms) {
-            return self.limit(lane, access, request, received, over).await;
+            return self.limit(lane, access, request, decoded, over).await;
         }
         self.know_links(decoded).await;
         let door = self.door(access, request, decoded.sent_at_ms);
         let (entry, refused) = self.encode(access, request, decoded, &door.as_door());
-        if entry.events == 0 && refused.is_empty() {
+        if entry.events == 0 && refused.is_empty() && request.refused.is_empty() {
             return Ok(Receipt::default());
         }
         let used = match self.spend(game, &entry, request.received_ms) {
             Ok(used) => used,
-            Err(over) => return self.limit(lane, access, request, received, over).await,
+            Err(over) => return self.limit(lane, access, request, decoded, over).await,
         };
         self.show(access, request, decoded, &refused);
         let taken = entry.events;
@@ -197,12 +199,14 @@ impl Line {
         lane: &Lane<Claims>,
         access: &Access,
         request: &Request<'_>,
-        events: usize,
+        decoded: &Decoded<'_>,
         over: Over,
     ) -> Result<Receipt, LineError> {
         let batch =
             BatchBuilder::new(request.endpoint, access.class, access.game.number, request.received_ms, 16);
-        let (bytes, events) = batch.finish(&[(over.reject, events as u32)]);
+        let all: Vec<(u32, Reject)> =
+            (0..decoded.events.len() as u32).map(|index| (index, over.reject)).collect();
+        let (bytes, events) = batch.finish(&tallies(decoded, &all, request.refused));
         let entry = Entry { kind: BATCH, events, bytes, ack: request.ack, extra: Claims::default() };
         lane.append(entry)?.await?;
         Err(over.into())
@@ -252,7 +256,7 @@ impl Line {
                 Err(reject) => refused.push((index as u32, reject)),
             }
         }
-        let (bytes, events) = batch.finish(&tallies(decoded, &refused));
+        let (bytes, events) = batch.finish(&tallies(decoded, &refused, request.refused));
         (Entry { kind: BATCH, events, bytes, ack: request.ack, extra: claims }, refused)
     }
 
@@ -304,6 +308,7 @@ impl<'a> Stamping<'a> {
         let mut event = admit(raw, door)?;
         self.quota.take_of_player(self.game, event.player, door.received_ms)?;
         self.list.clear();
+        raw.declared.for_each(|(number, value)| Declared::put(&mut self.list, number, value));
         if let Some(variants) = &mut self.variants {
             variants.stamp(&event, &mut self.list);
         }
@@ -379,9 +384,9 @@ fn indexes_of(ordinals: &[u32], refused: &[(u32, Reject)]) -> Vec<u32> {
     ordinals.iter().map(index_of).collect()
 }
 
-/// How much of what came in was refused, by reason.
-fn tallies(decoded: &Decoded<'_>, refused: &[(u32, Reject)]) -> Vec<(Reject, u32)> {
-    let mut tallies: Vec<(Reject, u32)> = Vec::new();
+/// How much of what came in was refused, by reason: these events, and what was refused `before`.
+fn tallies(decoded: &Decoded<'_>, refused: &[(u32, Reject)], before: &[(Reject, u32)]) -> Vec<(Reject, u32)> {
+    let mut tallies: Vec<(Reject, u32)> = before.to_vec();
     for (index, reject) in refused {
         let raw = decoded.events[*index as usize].as_ref().ok();
         let taken = raw.and_then(|raw| raw.samples).map_or(1, |samples| samples.taken);

@@ -71,8 +71,8 @@ impl Monitor {
         requests
     }
 
-    /// Everything as JSON: `{time, version, uptime_s, process, events, requests, stores, subscriptions}`. Of the games, only this one is
-    /// told of; `None`: all of them.
+    /// Everything as JSON: `{time, version, uptime_s, process, events, requests, stores, subscriptions, collectors}`. Of
+    /// the games, only this one is told of; `None`: all of them.
     pub fn look(&self, shared: &Shared, game: Option<u32>) -> Value {
         json!({
             "time": rfc3339(now_ms()),
@@ -84,6 +84,7 @@ impl Monitor {
             "requests": self.requests(),
             "stores": self.stores(shared),
             "subscriptions": subscriptions(shared, game),
+            "collectors": shared.collectors.list(&shared.catalog, game),
         })
     }
 

@@ -18,6 +18,7 @@ use tracing::{error, info, warn};
 use crate::api::health::Requests;
 use crate::bootstrap;
 use crate::catalog::{Catalog, Made};
+use crate::collect::{CollectorSettings, Collectors};
 use crate::enrich::geo::Geo;
 use crate::erasure::Erasure;
 use crate::flows::{self, Flows};
@@ -55,6 +56,8 @@ pub struct Settings {
     pub origins: Vec<String>,
     /// How much may be sent.
     pub quotas: QuotaSettings,
+    /// What comes in beside requests.
+    pub collectors: Vec<CollectorSettings>,
 }
 
 /// Opens the event ids of a log that ends at this offset.
@@ -88,6 +91,8 @@ pub struct Shared {
     pub erasure: Arc<Erasure>,
     /// The log.
     pub log: Log<Claims>,
+    /// What comes in beside requests.
+    pub collectors: Collectors,
     /// Whole requests that were refused.
     pub requests: Requests,
     /// Requests by route, time by store.
@@ -138,7 +143,9 @@ impl Server {
         let erasure = Erasure::new(log.clone(), Arc::clone(&views), remembered, &catalog.id_secret());
         let (stop, stopping) = watch::channel(false);
         let requests = Requests::default();
+        let collectors = Collectors::open(&settings.collectors, &catalog, settings.runtimes)?;
         let shared = Shared {
+            collectors,
             settings,
             catalog,
             line,
@@ -162,6 +169,7 @@ impl Server {
             }
             None => bootstrap::update_url(&shared.settings.data, address)?,
         }
+        shared.collectors.declare_tags(&shared.catalog)?;
         let mut threads = drive::start(&shared, listeners)?;
         threads.push(flows::start(&shared)?);
         let processor = processor.start().context("starting a thread")?;

@@ -9,6 +9,11 @@ pub fn now_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
 }
 
+/// Microseconds since 1970-01-01 UTC.
+pub fn now_us() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64)
+}
+
 /// Seconds since 1970-01-01 UTC.
 pub fn now_s() -> u64 {
     now_ms().max(0) as u64 / 1000

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::cli::ServeArgs;
 use crate::settings;
+use crate::settings::collectors::{self, WrittenCollectors};
 
 /// Prints every setting. Settings that could not be started with are an error, as at the start.
 pub fn run(args: ServeArgs) -> anyhow::Result<()> {
@@ -14,8 +15,11 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     let values: Dict = figment.extract()?;
     let mut rows = Vec::new();
     flatten("", &values, &mut rows);
-    for (key, value) in rows {
-        let source = source(&figment, &key);
+    let sources: Vec<String> = rows.iter().map(|(key, _)| source(&figment, key)).collect();
+    let written = settings::read(&figment)?.collectors;
+    let inherited = inherited(&figment, &written)?;
+    let rows = rows.into_iter().zip(sources).map(|((key, value), source)| (key, value, source));
+    for (key, value, source) in rows.chain(inherited) {
         if args.json {
             println!("{}", json!({ "key": key, "value": value, "source": source }));
         } else {
@@ -23,6 +27,29 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// What collectors have from those that they extend.
+fn inherited(
+    figment: &Figment,
+    all: &WrittenCollectors,
+) -> anyhow::Result<Vec<(String, serde_json::Value, String)>> {
+    let mut rows = Vec::new();
+    for (name, own) in all {
+        let (bases, whole) = (collectors::bases(name, all)?, collectors::inherited(name, all)?);
+        let values = serde_json::to_value(&whole)?;
+        let has = |name: &str, key: &str| all[name].keys().contains(&key);
+        for key in whole.keys().into_iter().filter(|key| !own.keys().contains(key)) {
+            let Some(base) = bases.iter().find(|base| has(base, key)) else { continue };
+            let origin = source(figment, &format!("collectors.{base}.{key}"));
+            rows.push((
+                format!("collectors.{name}.{key}"),
+                values[key].clone(),
+                format!("extends {base}, {origin}"),
+            ));
+        }
+    }
+    Ok(rows)
 }
 
 fn flatten(prefix: &str, values: &Dict, rows: &mut Vec<(String, serde_json::Value)>) {

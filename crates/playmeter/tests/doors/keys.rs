@@ -25,6 +25,10 @@ const MATRIX: &[(&str, &str, &str, [u16; 6])] = &[
     ("/v1/flows/packets", "POST", "/v1/flows/packets", [401, 401, 403, 202, 403, 202]),
     ("/v1/flows", "GET", "/v1/flows", [401, 401, 403, 403, 200, 200]),
     ("/v1/flows/{id}", "GET", "/v1/flows/0000000000000001", [401, 401, 403, 403, 404, 404]),
+    ("/v1/metrics", "POST", "/v1/metrics", [401, 401, 200, 200, 403, 200]),
+    ("/api/v2/write", "POST", "/api/v2/write", [401, 401, 204, 204, 403, 204]),
+    ("/write", "POST", "/write", [401, 401, 204, 204, 403, 204]),
+    ("/v1/collectors", "GET", "/v1/collectors", [401, 401, 403, 403, 200, 200]),
     ("/v1/watch", "GET", "/v1/watch?load=1", [401, 401, 403, 403, 200, 200]),
     ("/v1/watch", "GET", "/v1/watch?events=1", [401, 401, 403, 403, 200, 200]),
     ("/v1/subscriptions", "GET", "/v1/subscriptions", [401, 401, 403, 403, 200, 200]),
@@ -143,9 +147,12 @@ fn request(method: &'static str, target: &str) -> Request {
         (_, "/v1/vars:rollback") => r#"{"version":1}"#,
         ("PUT", "/v1/surveys/a") => r#"{"title":"a","questions":[{"key":"q","kind":"scale","text":"q"}]}"#,
         (_, "/v1/surveys/none/answers") => r#"{"player":"bo","answers":{"q":1}}"#,
+        (_, "/v1/metrics") => r#"{"resourceMetrics":[]}"#,
+        (_, "/api/v2/write" | "/write") => "load value=1",
         _ => "",
     };
-    Request::new(method, target).body(body)
+    let request = Request::new(method, target).body(body);
+    if target == "/v1/metrics" { request.header("Content-Type", "application/json") } else { request }
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod accounting;
 mod boards;
 mod bodies;
 mod clocks;
+mod collectors;
 mod connections;
 mod ddp;
 mod dimensions;

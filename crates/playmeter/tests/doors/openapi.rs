@@ -54,6 +54,12 @@ impl Operation {
         all
     }
 
+    /// What its body is, if it is not JSON.
+    fn content_type(&self) -> Option<&str> {
+        let content = self.about["requestBody"]["content"].as_object()?;
+        content.keys().next().map(String::as_str).filter(|kind| *kind != "application/json")
+    }
+
     /// The example of its body, if it has one.
     pub fn body(&self) -> Option<Value> {
         let content = self.about["requestBody"]["content"].as_object()?;
@@ -104,9 +110,10 @@ impl Operation {
             _ => "DELETE",
         };
         let request = Request::new(method, self.target(made));
-        match self.body() {
-            Some(body) => request.body(body.to_string()),
-            None => request,
+        match (self.content_type(), self.body()) {
+            (Some(kind), Some(Value::String(text))) => request.header("Content-Type", kind).body(text),
+            (_, Some(body)) => request.body(body.to_string()),
+            (_, None) => request,
         }
     }
 

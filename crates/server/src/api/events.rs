@@ -103,6 +103,7 @@ async fn take(
         address,
         user_agent: text(&head.headers, header::USER_AGENT),
         ack,
+        refused: &[],
     };
     let receipt = shared.line.take(lane, &access, &request, &decoded).await.map_err(refused)?;
     Ok((answer(&receipt, &decoded), receipt.used))

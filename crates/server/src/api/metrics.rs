@@ -13,6 +13,7 @@ use hyper::header::{CONTENT_TYPE, HeaderMap};
 
 use crate::auth;
 use crate::catalog::Scope;
+use crate::collect::Collector;
 use crate::problem::Problem;
 use crate::server::Shared;
 use crate::time::{now_ms, now_s};
@@ -32,7 +33,7 @@ pub async fn get(
         let access = auth::by_key(&shared.catalog, &headers, None, now_s())?;
         auth::allow(access.ok_or_else(|| Problem::key("send `Authorization: Bearer KEY`"))?, Scope::Admin)?;
     }
-    let text = Text::default().events(&shared).log(&shared).views(&shared).flows(&shared);
+    let text = Text::default().events(&shared).log(&shared).views(&shared).flows(&shared).collectors(&shared);
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4")], text.0).into_response())
 }
 
@@ -109,6 +110,30 @@ impl Text {
             let labels = format!("game=\"{}\",quota=\"{quota}\"", game.id);
             let _ = writeln!(self.0, "playmeter_quota_used_ratio{{{labels}}} {ratio}");
         }
+    }
+
+    fn collectors(mut self, shared: &Shared) -> Text {
+        type Figure = (&'static str, &'static str, &'static str, fn(&Collector) -> u64);
+        const FIGURES: [Figure; 6] = [
+            ("running", "gauge", "1 while it takes what comes.", |one| u64::from(one.is_taking())),
+            ("received_total", "counter", "Samples or events, those that were lost among them.", |one| {
+                one.counters.received()
+            }),
+            ("accepted_total", "counter", "Of these, what was written.", |one| one.counters.accepted.get()),
+            ("bytes_total", "counter", "Bytes that were read.", |one| one.counters.bytes.get()),
+            ("kernel_drops_total", "counter", "Packets that the kernel had no room for.", |one| {
+                one.counters.kernel_drops.get()
+            }),
+            ("connections", "gauge", "Open connections.", |one| one.counters.connections.get()),
+        ];
+        for (name, kind, help, figure) in FIGURES {
+            self.family(&format!("playmeter_collector_{name}"), kind, help);
+            for collector in shared.collectors.all() {
+                let (label, value) = (&collector.settings.name, figure(collector));
+                let _ = writeln!(self.0, "playmeter_collector_{name}{{collector=\"{label}\"}} {value}");
+            }
+        }
+        self
     }
 
     fn log(self, shared: &Shared) -> Text {

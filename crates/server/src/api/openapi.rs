@@ -48,6 +48,7 @@ static JSON: LazyLock<String> = LazyLock::new(|| {
     let mut docs = Docs::openapi();
     docs.merge(of_liveops());
     docs.merge(flows::Docs::openapi());
+    docs.merge(super::collectors::Docs::openapi());
     docs.to_json().expect("the description has text keys")
 });
 

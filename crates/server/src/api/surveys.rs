@@ -287,7 +287,14 @@ impl Teller<'_> {
         let address = address(&self.local.shared, self.headers, self.peer).filter(|_| is_player);
         let user_agent = if is_player { text(self.headers, USER_AGENT) } else { "" };
         let received_ms = self.received_ms;
-        line::Request { endpoint: Endpoint::Events, received_ms, address, user_agent, ack: Ack::Disk }
+        line::Request {
+            endpoint: Endpoint::Events,
+            received_ms,
+            address,
+            user_agent,
+            ack: Ack::Disk,
+            refused: &[],
+        }
     }
 }
 

@@ -77,6 +77,9 @@ impl Scopes {
     /// What a public key may do.
     pub const PUBLIC: Scopes = Scopes(Scope::EventsWrite as u16);
 
+    /// Events, of any age.
+    pub const IMPORT: Scopes = Scopes(Scope::EventsWrite as u16 | Scope::EventsImport as u16);
+
     /// Whether the scope is in the set. `admin` includes all others.
     pub fn contains(self, scope: Scope) -> bool {
         self.0 & (scope as u16 | Scope::Admin as u16) != 0

@@ -162,7 +162,8 @@ impl Keeper {
         let Some(game) = self.shared.catalog.game_by_number(game) else { return Ok(()) };
         let access = Access { game, class: KeyClass::Secret, scopes: Scopes::ALL, person: false, key: 0 };
         let (endpoint, received_ms) = (Endpoint::Flows, now_ms());
-        let request = Request { endpoint, received_ms, address: None, user_agent: "", ack: Ack::Disk };
+        let request =
+            Request { endpoint, received_ms, address: None, user_agent: "", ack: Ack::Disk, refused: &[] };
         let count = events.len() as u64;
         let decoded = Decoded { sent_at_ms: None, events: events.into_iter().map(Ok).collect() };
         match self.shared.line.take(&self.lane, &access, &request, &decoded).await {

@@ -6,11 +6,14 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use anyhow::{Context, bail};
+use log::Lane;
 use tokio::runtime::{Builder, Runtime};
 
 use super::{Settings, Shared};
 use crate::api::App;
+use crate::collect::{Place, Places};
 use crate::http::{self, Connections};
+use crate::line::Claims;
 use crate::{control, demo};
 
 /// Sockets that listen, one per runtime, and do not accept yet.
@@ -36,26 +39,27 @@ pub(super) fn bind(settings: &Settings) -> anyhow::Result<Listeners> {
     Ok(Listeners { address, sockets, commands: control::bind(&settings.data) })
 }
 
-/// Starts a runtime on each socket.
+/// Starts a runtime on each socket, and the collectors on all of them.
 pub(super) fn start(shared: &Arc<Shared>, listeners: Listeners) -> anyhow::Result<Vec<JoinHandle<()>>> {
     let connections = Connections::new(shared.settings.connections);
     let mut commands = listeners.commands;
-    let sockets = listeners.sockets.into_iter().enumerate();
-    sockets.map(|(number, socket)| runtime(number, socket, commands.take(), shared, &connections)).collect()
-}
-
-fn runtime(
-    number: usize,
-    listener: TcpListener,
-    commands: Option<UnixListener>,
-    shared: &Arc<Shared>,
-    connections: &Arc<Connections>,
-) -> anyhow::Result<JoinHandle<()>> {
-    let runtime = Builder::new_current_thread().enable_all().build().context("starting a runtime")?;
-    let (shared, connections) = (Arc::clone(shared), Arc::clone(connections));
-    let work = move || run(&runtime, number, listener, commands, shared, connections);
-    let thread = std::thread::Builder::new().name(format!("runtime-{number}")).spawn(work);
-    thread.context("starting a thread")
+    let runtime = || Builder::new_current_thread().enable_all().build().context("starting a runtime");
+    let runtimes = listeners.sockets.iter().map(|_| runtime()).collect::<anyhow::Result<Vec<_>>>()?;
+    let place = |runtime: &Runtime| Place { runtime: runtime.handle().clone(), lane: shared.log.lane() };
+    let places = Arc::new(Places::new(runtimes.iter().map(place).collect()));
+    shared.collectors.start(shared, &places);
+    let lanes = places.all().map(|place| place.lane.clone());
+    let mut threads = Vec::new();
+    for (number, ((runtime, listener), lane)) in
+        runtimes.into_iter().zip(listeners.sockets).zip(lanes).enumerate()
+    {
+        let (shared, connections) = (Arc::clone(shared), Arc::clone(&connections));
+        let commands = commands.take();
+        let work = move || run(&runtime, number, listener, commands, shared, lane, connections);
+        let thread = std::thread::Builder::new().name(format!("runtime-{number}")).spawn(work);
+        threads.push(thread.context("starting a thread")?);
+    }
+    Ok(threads)
 }
 
 fn run(
@@ -64,10 +68,10 @@ fn run(
     listener: TcpListener,
     commands: Option<UnixListener>,
     shared: Arc<Shared>,
+    lane: Lane<Claims>,
     connections: Arc<Connections>,
 ) {
     runtime.block_on(async {
-        let lane = shared.log.lane();
         tokio::spawn(lane.pump());
         if let Some(commands) = commands {
             control::start(commands, &shared);
@@ -76,8 +80,10 @@ fn run(
             tokio::spawn(demo::play(Arc::clone(&shared), lane.clone()));
         }
         let stopping = shared.stopping.clone();
-        let app = App::new(shared, lane);
+        let app = App::new(Arc::clone(&shared), lane);
         let listener = tokio::net::TcpListener::from_std(listener).expect("the socket does not block");
         http::serve(listener, app, connections, stopping).await;
+        // Their work may be on this runtime as well.
+        shared.collectors.ended().await;
     });
 }

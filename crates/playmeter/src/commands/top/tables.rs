@@ -16,7 +16,14 @@ pub struct Table {
 /// All tables. Rates are those since `before`, or since the start.
 pub fn tables(now: &Value, before: Option<&Value>) -> Vec<Table> {
     let looks = Looks { now, before, seconds: seconds_between(now, before) };
-    let all = [looks.server(), looks.events(), looks.requests(), looks.stores(), looks.subscriptions()];
+    let all = [
+        looks.server(),
+        looks.events(),
+        looks.requests(),
+        looks.collectors(),
+        looks.stores(),
+        looks.subscriptions(),
+    ];
     all.into_iter().filter(|table| !table.rows.is_empty()).collect()
 }
 
@@ -108,6 +115,29 @@ impl Looks<'_> {
         };
         let columns = &["request", "count", "share", "per second", "refused", "failed", "p50 ms", "p99 ms"];
         Table { title: "Requests since the start".to_owned(), columns, rows: rows.iter().map(tell).collect() }
+    }
+
+    fn collectors(&self) -> Table {
+        let rows = self.sorted("collectors", |row| number(&row["counters"]["received"]));
+        let tell = |row: &&Value| {
+            let before = self.earlier("collectors", row, &["name"]).map(|row| &row["counters"]);
+            let counters = &row["counters"];
+            vec![
+                format!("{} ({} {})", text(&row["name"]), text(&row["transport"]), text(&row["decoder"])),
+                text(&row["state"]),
+                count(number(&counters["received"])),
+                rate(self.growth(counters, before, "received")),
+                count(number(&counters["refused"])),
+                count(number(&counters["kernel_drops"])),
+                count(number(&counters["connections"])),
+            ]
+        };
+        let columns = &["collector", "state", "received", "per second", "refused", "dropped", "connections"];
+        Table {
+            title: "Collectors since the start".to_owned(),
+            columns,
+            rows: rows.iter().map(tell).collect(),
+        }
     }
 
     fn stores(&self) -> Table {

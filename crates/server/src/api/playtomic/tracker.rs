@@ -55,6 +55,7 @@ async fn take(local: &Local, head: &Parts, peer: SocketAddr) -> Result<(), Probl
         address: events::address(&local.shared, &head.headers, peer),
         user_agent: events::text(&head.headers, USER_AGENT),
         ack: Ack::Disk,
+        refused: &[],
     };
     let taken = local.shared.line.take(&local.lane, &access, &request, &tracked.decoded()).await;
     taken.map(|_| ()).map_err(events::refused)

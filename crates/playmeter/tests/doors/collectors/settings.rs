@@ -1,0 +1,61 @@
+//! Collectors as they are declared: what is wrong is named, and where each value comes from is told.
+
+use std::process::Command;
+
+use super::*;
+use crate::world::{playmeter, run};
+
+fn with_config(command: &str, config: &str) -> (tempfile::TempDir, Command) {
+    let root = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(root.path().join("playmeter.toml"), config).expect("a file");
+    let mut program = playmeter(root.path());
+    program.arg(command);
+    if command == "serve" {
+        program.args(["--listen", "127.0.0.1:0"]);
+    }
+    (root, program)
+}
+
+#[test]
+fn a_collector_that_cannot_run_stops_the_start_and_is_named() {
+    let taken = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let taken = taken.local_addr().expect("an address");
+    let udp = "[collectors.one]\ntransport='udp'\ndecoder='statsd'\n";
+    let many: Vec<String> = (0..17).map(|number| format!("'t{number}'")).collect();
+    let tags = format!("{udp}listen='127.0.0.1:0'\ntags=[{}]\n", many.join(","));
+    for (config, words) in [
+        (format!("{udp}listn='127.0.0.1:1'\n"), ["collectors.one", "listn"]),
+        (format!("{udp}listen='somewhere'\n"), ["collectors.one.listen", "invalid socket address"]),
+        (udp.to_owned(), ["collectors.one", "listen: missing"]),
+        (format!("{udp}listen='{taken}'\n"), ["collectors.one: listen", "another program"]),
+        (format!("{udp}listen='127.0.0.1:0'\ngame='none'\n"), ["collectors.one: game", "no game `none`"]),
+        (tags, ["collectors.one: tags", "up to 16"]),
+        (format!("{udp}extends='none'\n"), ["collectors.one: extends", "no collector `none`"]),
+    ] {
+        let (_root, mut serve) = with_config("serve", &config);
+        let done = run(&mut serve);
+        assert_eq!((done.code, done.err.lines().count()), (1, 1), "{done:?}");
+        for word in words {
+            assert!(done.err.contains(word), "`{word}` in {done:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_inherited_is_told_with_its_origin() {
+    let config = "[collectors.base]\ntemplate=true\ntransport='udp'\nreceive_buffer_bytes=2048\n\
+                  [collectors.one]\nextends='base'\ndecoder='statsd'\nlisten='127.0.0.1:1'\n";
+    let (_root, mut program) = with_config("config", config);
+    program.args(["--statsd", "127.0.0.1:2"]);
+    let done = run(&mut program);
+    assert_eq!(done.code, 0, "{done:?}");
+    for (setting, source) in [
+        ("collectors.one.listen = \"127.0.0.1:1\"", "playmeter.toml"),
+        ("collectors.one.receive_buffer_bytes = 2048", "extends base"),
+        ("collectors.one.transport = \"udp\"", "extends base"),
+        ("collectors.statsd.listen = \"127.0.0.1:2\"", "--statsd"),
+    ] {
+        let line = done.out.lines().find(|line| line.starts_with(setting));
+        assert!(line.is_some_and(|line| line.contains(source)), "{setting} from {source} in {}", done.out);
+    }
+}

@@ -1,0 +1,203 @@
+//! What is sent in packets and over connections is what a query says.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use super::*;
+
+const STATSD: &str =
+    "hits:3|c\nhits:4|c|@0.5\nload:20|ms\nbad\nusers:ann|s\nusers:bo|s\nusers:ann|s\nlevel:9|g\nlevel:-2|g\n";
+const INFLUX: &str =
+    "hits value=11\nload,host=a value=20\nlevel value=9\nlevel value=7\nusers text=\"ann\"\n";
+const JSON: &str = "{\"event\":\"hits\",\"value\":11}\n\n{\"event\":\"load\",\"value\":20}\nbad\n{\"event\":\"level\",\"value\":7}\n";
+
+/// What the three say in common, and what of them is refused.
+fn check(world: &World, decoder: &str) {
+    let (lines, refused) = match decoder {
+        "statsd" => (9, json!({"malformed_line": 1})),
+        "influx" => (5, json!({"value_not_a_number": 1})),
+        _ => (4, json!({"malformed_json": 1})),
+    };
+    let now = received(world, "one", lines);
+    assert_eq!(now["counters"]["reasons"], refused, "{now}");
+    assert_eq!(now["counters"]["accepted"], lines - 1, "{now}");
+    assert_eq!(measured(world, "hits", "sum"), 11.0, "{decoder}");
+    assert_eq!(measured(world, "load", "avg"), 20.0, "{decoder}");
+    assert_eq!(account(world, decoder), (lines - 1, refused));
+    if decoder != "json" {
+        assert_eq!(measured(world, "level", "last"), 7.0);
+        assert_eq!(measured(world, "hits", "count"), if decoder == "statsd" { 3.0 } else { 1.0 });
+    }
+    if decoder == "statsd" {
+        assert_eq!(measured(world, "users", "uniques"), 2.0);
+    }
+}
+
+const ALL: [(&str, &str); 3] = [("statsd", STATSD), ("influx", INFLUX), ("json", JSON)];
+
+#[test]
+fn packets_are_counted() {
+    for (decoder, sent) in ALL {
+        let config =
+            format!("[collectors.one]\ntransport='udp'\ndecoder='{decoder}'\nlisten='127.0.0.1:0'\n");
+        let world = world(&config);
+        let socket = packets(&world, "one");
+        let (first, second) = sent.split_at(sent.find('\n').expect("lines") + 1);
+        for packet in [first, "", second] {
+            socket.send(packet.as_bytes()).expect("it listens");
+        }
+        check(&world, decoder);
+        socket.set_nonblocking(true).expect("a socket");
+        assert!(socket.recv(&mut [0; 10]).is_err(), "nothing is answered");
+    }
+}
+
+#[test]
+fn lines_and_frames_of_connections_are_counted() {
+    for (decoder, sent) in ALL {
+        for framing in ["newline", "length"] {
+            let world = world(&format!(
+                "[collectors.one]\ntransport='tcp_server'\ndecoder='{decoder}'\nlisten='127.0.0.1:0'\nframing='{framing}'\n"
+            ));
+            let mut stream = connect(&world, "one");
+            for (place, line) in sent.split_inclusive('\n').enumerate() {
+                let frame = match framing {
+                    "length" => [&(line.len() as u32).to_be_bytes()[..], line.as_bytes()].concat(),
+                    _ => line.as_bytes().to_vec(),
+                };
+                // Where a stream is cut must not matter.
+                let (one, other) = frame.split_at(place.min(frame.len()));
+                stream.write_all(one).expect("it reads");
+                stream.write_all(other).expect("it reads");
+            }
+            check(&world, decoder);
+            let now = collector(&world, "one");
+            assert_eq!(now["counters"]["connections"], 1, "{now}");
+            drop(stream);
+            wait_until(&world, "one", |now| now["counters"]["connections"] == 0);
+        }
+    }
+}
+
+#[test]
+fn a_source_is_connected_to_again_after_it_has_closed() {
+    let source = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = source.local_addr().expect("an address");
+    let world =
+        world(&format!("[collectors.one]\ntransport='tcp_client'\ndecoder='statsd'\naddress='{address}'\n"));
+    let (mut stream, _) = source.accept().expect("it connects");
+    stream.write_all(STATSD.as_bytes()).expect("it reads");
+    check(&world, "statsd");
+    drop(stream);
+    let waiting = wait_until(&world, "one", |now| now["state"] == "waiting");
+    assert!(
+        waiting["error"].as_str().is_some_and(|error| error.contains("closed the connection")),
+        "{waiting}"
+    );
+    assert!(waiting["next_try"].is_string(), "{waiting}");
+    order(&world, "start", "one");
+    let (mut stream, _) = source.accept().expect("it connects again");
+    stream.write_all(b"hits:1|c\n").expect("it reads");
+    received(&world, "one", 10);
+    assert_eq!(measured(&world, "hits", "sum"), 12.0);
+}
+
+#[test]
+fn a_connection_that_is_silent_or_one_too_many_is_closed() {
+    let world = world(
+        "[collectors.one]\ntransport='tcp_server'\ndecoder='statsd'\nlisten='127.0.0.1:0'\n\
+         idle_timeout_s=1\nconnections_max=1\nframe_bytes_max=100\n",
+    );
+    let mut first = connect(&world, "one");
+    wait_until(&world, "one", |now| now["counters"]["connections"] == 1);
+    let mut second = connect(&world, "one");
+    assert_eq!(second.read(&mut [0; 1]).unwrap_or(0), 0, "it is one too many");
+    let long = format!("{}:1|c\nhits:1|c\n", "x".repeat(101));
+    first.write_all(long.as_bytes()).expect("it reads");
+    assert_eq!(first.read(&mut [0; 1]).unwrap_or(0), 0, "it was silent");
+    let now = received(&world, "one", 2);
+    assert_eq!(now["counters"]["reasons"], json!({"event_too_large": 1}), "{now}");
+    assert_eq!(now["counters"]["connections_refused"], 1, "{now}");
+    assert_eq!(measured(&world, "hits", "sum"), 1.0);
+}
+
+#[test]
+fn tags_that_are_named_become_dimensions() {
+    let world = world(
+        "[collectors.one]\ntransport='udp'\ndecoder='statsd'\nlisten='127.0.0.1:0'\ntags=['host','country']\n",
+    );
+    let lines = "hits:3|c|#host:a,country:de\nhits:4|c|#host:b,other:x\nhits:5|c|#host:a,country:DE";
+    packets(&world, "one").send(lines.as_bytes()).expect("it listens");
+    let now = received(&world, "one", 3);
+    assert_eq!(now["counters"]["ignored_tags"], 1, "{now}");
+    for (by, expected) in [("host", json!([8.0, 4.0])), ("country", json!([8.0]))] {
+        let query = json!({"metric": "hits", "measure": "sum", "by": [by], "last": "24h", "step": "all"});
+        let answer = world.query(&query).json();
+        let totals = answer["series"].as_array().expect("a list").iter();
+        let totals: Vec<f64> = totals.filter_map(|series| series["total"].as_f64()).collect();
+        assert!(
+            totals.starts_with(&serde_json::from_value::<Vec<f64>>(expected).expect("numbers")),
+            "{answer}"
+        );
+    }
+    let done = world.command(&["verify", "--json"]).json();
+    assert_eq!(done["agrees"], true, "{done}");
+}
+
+#[test]
+fn what_the_kernel_has_no_room_for_is_counted() {
+    let mut world = world(
+        "runtimes=1\n[collectors.one]\ntransport='udp'\ndecoder='statsd'\nlisten='127.0.0.1:0'\nreceive_buffer_bytes=4096\n",
+    );
+    let socket = packets(&world, "one");
+    world.signal(Signal::STOP);
+    for _ in 0..1_000 {
+        socket.send(b"hits:1|c").expect("the kernel takes it or drops it");
+    }
+    world.signal(Signal::CONT);
+    let now = received(&world, "one", 1_000);
+    let count = |name: &str| now["counters"][name].as_u64().expect("a count");
+    assert!(count("kernel_drops") > 0, "{now}");
+    assert_eq!(count("accepted") + count("kernel_drops"), 1_000, "{now}");
+    assert_eq!(now["counters"]["reasons"]["queue_full"], count("kernel_drops"), "{now}");
+    assert_eq!(measured(&world, "hits", "sum"), count("accepted") as f64);
+    assert_eq!(account(&world, "statsd").1["queue_full"], count("kernel_drops"));
+}
+
+#[test]
+fn a_flag_is_short_for_a_collector_of_packets() {
+    let world = World::with(&["--statsd", "127.0.0.1:0"]);
+    packets(&world, "statsd").send(b"hits:1|c").expect("it listens");
+    received(&world, "statsd", 1);
+    assert_eq!(measured(&world, "hits", "sum"), 1.0);
+}
+
+#[test]
+fn what_was_taken_is_written_before_the_server_ends() {
+    let mut world = World::with(&["--statsd", "127.0.0.1:0"]);
+    let socket = packets(&world, "statsd");
+    for _ in 0..100 {
+        socket.send(b"hits:1|c").expect("it listens");
+    }
+    wait_until(&world, "statsd", |now| now["counters"]["packets"] == 100);
+    world.restart();
+    assert_eq!(measured(&world, "hits", "sum"), 100.0);
+}
+
+#[test]
+fn rtcp_tells_of_flows() {
+    let world = World::with(&["--rtcp", "127.0.0.1:0"]);
+    let socket = packets(&world, "rtcp");
+    // RFC 3550, 6.4.2: a receiver's report of source 1 about source 2, 64 of 256 lost, 5 in all.
+    let words: [u32; 8] = [0x81c9_0007, 1, 2, 0x4000_0005, 1_000, 80, 0, 0];
+    let report: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+    socket.send(&report).expect("it listens");
+    socket.send(b"no rtcp").expect("it listens");
+    let now = received(&world, "rtcp", 2);
+    assert_eq!(now["counters"]["reasons"], json!({"malformed_line": 1}), "{now}");
+    let flows = world.ask(&Request::get("/v1/flows").key(&world.secret_key)).json();
+    assert_eq!(flows["flows"].as_array().map(Vec::len), Some(1), "{flows}");
+}

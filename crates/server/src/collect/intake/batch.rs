@@ -1,0 +1,128 @@
+//! What came since the last flush.
+
+use decode::sample::Taken;
+use decode::{influx, statsd};
+use model::Reject;
+use model::limits::EVENTS_PER_REQUEST_MAX;
+
+use crate::catalog::GameSettings;
+use crate::collect::samples::{Dimensions, Table};
+use crate::collect::settings::Decoder;
+
+/// Refused lines that people are shown.
+const SHOWN_MAX: usize = 10;
+/// Characters of one of them.
+const SHOWN_CHARS: usize = 200;
+/// Events after which they are written.
+const LINES_LARGE: usize = EVENTS_PER_REQUEST_MAX / 8;
+/// Bytes of events after which they are written, and of which no more are taken.
+const LINES_BYTES_LARGE: usize = 1 << 20;
+const LINES_BYTES_MAX: usize = 4 << 20;
+
+/// Samples, or lines of events, and what was refused.
+pub struct Batch {
+    pub(super) samples: Table,
+    /// Lines of events, each with its newline.
+    pub(super) lines: Vec<u8>,
+    lines_count: usize,
+    pub(super) refused: Vec<(Reject, u32)>,
+    pub(super) shown: Vec<(Reject, String)>,
+}
+
+impl Batch {
+    /// Nothing came.
+    pub fn new(samples: Table) -> Batch {
+        Batch { samples, lines: Vec::new(), lines_count: 0, refused: Vec::new(), shown: Vec::new() }
+    }
+
+    /// Takes whole lines, or a packet of them.
+    #[inline]
+    pub fn take(&mut self, decoder: &Decoder, bytes: &[u8], now_ms: i64) {
+        match decoder {
+            Decoder::Statsd => statsd::decode(bytes, |taken| self.sample(taken, now_ms)),
+            Decoder::Influx(precision) => {
+                influx::decode(bytes, *precision, |taken| self.sample(taken, now_ms));
+            }
+            Decoder::Json | Decoder::Csv(_) => {
+                bytes.split(|byte| *byte == b'\n').for_each(|line| self.line(line));
+            }
+            // It goes to the flows; only what was refused comes here.
+            Decoder::Rtcp { .. } => {}
+        }
+    }
+
+    #[inline]
+    fn sample(&mut self, taken: Taken<'_>, now_ms: i64) {
+        match taken {
+            Ok(sample) => {
+                if let Err(reject) = self.samples.take(&sample, now_ms) {
+                    self.refuse(reject, sample.name.as_bytes());
+                }
+            }
+            Err(refused) => self.refuse(refused.reject, refused.text),
+        }
+    }
+
+    fn line(&mut self, line: &[u8]) {
+        if line.trim_ascii().is_empty() {
+            return;
+        }
+        if self.lines_count >= EVENTS_PER_REQUEST_MAX || self.lines.len() + line.len() > LINES_BYTES_MAX {
+            return self.refuse(Reject::QueueFull, line);
+        }
+        if str::from_utf8(line).is_err() {
+            return self.refuse(Reject::NotUtf8, line);
+        }
+        self.lines.extend_from_slice(line);
+        self.lines.push(b'\n');
+        self.lines_count += 1;
+    }
+
+    /// Counts a line that was refused, and remembers it for people to look at.
+    #[cold]
+    pub fn refuse(&mut self, reject: Reject, text: &[u8]) {
+        self.tally(reject, 1);
+        if self.shown.len() < SHOWN_MAX {
+            let text = String::from_utf8_lossy(&text[..text.len().min(4 * SHOWN_CHARS)]);
+            self.shown.push((reject, text.chars().take(SHOWN_CHARS).collect()));
+        }
+    }
+
+    /// Counts packets that the kernel had no room for.
+    pub(super) fn lost(&mut self, packets: u32) {
+        if packets > 0 {
+            self.tally(Reject::QueueFull, packets);
+        }
+    }
+
+    fn tally(&mut self, reject: Reject, count: u32) {
+        match self.refused.iter_mut().find(|(other, _)| *other == reject) {
+            Some((_, sum)) => *sum = sum.saturating_add(count),
+            None => self.refused.push((reject, count)),
+        }
+    }
+
+    /// How many samples were taken, and how many refused.
+    #[cfg(test)]
+    pub(in crate::collect) fn counts(&mut self) -> (u32, u32) {
+        let rows = self.samples.encode().into_iter().flatten();
+        let taken = rows.map(|row| self.samples.taken(row)).sum();
+        (taken, self.refused.iter().map(|(_, count)| count).sum())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.samples.is_empty() && self.lines.is_empty() && self.refused.is_empty()
+    }
+
+    pub(super) fn is_large(&self) -> bool {
+        self.samples.is_large() || self.lines_count >= LINES_LARGE || self.lines.len() >= LINES_BYTES_LARGE
+    }
+
+    pub(super) fn clear(&mut self, settings: &GameSettings) {
+        self.samples.clear(Dimensions::of(settings));
+        self.lines.clear();
+        self.lines_count = 0;
+        self.refused.clear();
+        self.shown.clear();
+    }
+}

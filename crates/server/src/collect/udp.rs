@@ -1,0 +1,177 @@
+//! Packets: one socket for each runtime on the same port, read in batches. Nothing is ever answered.
+//!
+//! A sender's packets come to one socket, as the kernel hashes its address, so they stay in order.
+
+mod drops;
+
+use std::io::{self, IoSliceMut};
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use model::Reject;
+use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSockRef, UdpSocketState};
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::io::Interest;
+use tokio::sync::watch;
+
+use super::intake::{Desk, Intake};
+use super::settings::{Decoder, UdpSettings};
+use super::supervise::Crew;
+use super::{Bound, Collector, Places};
+use crate::flows::{Datagram, Flows};
+use crate::http::stopped;
+use crate::server::Shared;
+use crate::time::{now_ms, now_us};
+use drops::Drops;
+
+/// The largest packet, and the most that the kernel puts together of several.
+const PACKET_BYTES_MAX: usize = 64 << 10;
+/// Batches of one socket after which the others of its runtime have a turn.
+const BATCHES_PER_TURN: usize = 8;
+
+/// Takes the port for so many sockets, or says who has it.
+pub(super) fn bind(
+    settings: &UdpSettings,
+    listen: SocketAddr,
+    sockets: usize,
+) -> anyhow::Result<Vec<UdpSocket>> {
+    // Sockets of other programs that share their port would be shared with silently.
+    if listen.port() != 0 && socket(listen, false)?.bind(&listen.into()).is_err_and(is_taken) {
+        bail!("another program receives on {listen} (UDP): stop it, or choose another port");
+    }
+    let mut bound: Vec<UdpSocket> = Vec::with_capacity(sockets);
+    for _ in 0..sockets {
+        let address = bound.first().map_or(Ok(listen), UdpSocket::local_addr)?;
+        let socket = socket(address, true)?;
+        let asked = settings.receive_buffer_bytes;
+        socket.set_recv_buffer_size(asked).with_context(|| format!("receive_buffer_bytes {asked}"))?;
+        socket.bind(&address.into()).with_context(|| format!("receiving on {address}"))?;
+        bound.push(socket.into());
+    }
+    Ok(bound)
+}
+
+fn is_taken(failure: io::Error) -> bool {
+    failure.kind() == io::ErrorKind::AddrInUse
+}
+
+fn socket(address: SocketAddr, shared: bool) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_nonblocking(true)?;
+    socket.set_reuse_port(shared)?;
+    Ok(socket)
+}
+
+/// Receives until `stop` says so.
+pub(super) async fn run(
+    settings: UdpSettings,
+    collector: Arc<Collector>,
+    shared: Arc<Shared>,
+    places: Arc<Places>,
+    stop: watch::Receiver<bool>,
+) -> anyhow::Result<()> {
+    let sockets = match collector.take_bound() {
+        Some(Bound::Udp(sockets)) => sockets,
+        _ => bind(&settings, collector.address().unwrap_or(settings.listen), places.count())?,
+    };
+    let buffer = Socket::from(sockets[0].try_clone()?).recv_buffer_size()?;
+    collector.bound_to(sockets[0].local_addr()?, Some(buffer as u64));
+    let mut crew = Crew::new();
+    for (socket, place) in sockets.into_iter().zip(places.all()) {
+        let desk = Desk::new(&shared, place, &collector);
+        crew.start(place, |end| work(socket, desk, end));
+    }
+    collector.is_running();
+    crew.work(stop).await
+}
+
+async fn work(socket: UdpSocket, desk: Desk, mut end: watch::Receiver<bool>) -> anyhow::Result<()> {
+    let (collector, shared) = (Arc::clone(&desk.collector), Arc::clone(&desk.shared));
+    let state = UdpSocketState::new(UdpSockRef::from(&socket)).context("asking for batches of packets")?;
+    let mut drops = Drops::of(&socket)?;
+    let socket = tokio::net::UdpSocket::from_std(socket)?;
+    let intake = Intake::new(desk);
+    let receiving = async {
+        let received = tokio::select! {
+            received = receive(&socket, &state, &collector, &shared.flows, &intake) => received,
+            () = stopped(&mut end) => Ok(()),
+        };
+        intake.close();
+        received
+    };
+    let lost = || {
+        let lost = drops.since_last();
+        collector.counters.kernel_drops.add(u64::from(lost));
+        lost
+    };
+    tokio::join!(receiving, intake.write_until_closed(lost)).0
+}
+
+async fn receive(
+    socket: &tokio::net::UdpSocket,
+    state: &UdpSocketState,
+    collector: &Collector,
+    flows: &Flows,
+    intake: &Intake,
+) -> anyhow::Result<()> {
+    let mut room = vec![0; BATCH_SIZE * PACKET_BYTES_MAX];
+    let mut buffers: Vec<IoSliceMut<'_>> = room.chunks_mut(PACKET_BYTES_MAX).map(IoSliceMut::new).collect();
+    let mut metas = [RecvMeta::default(); BATCH_SIZE];
+    loop {
+        socket.readable().await.context("waiting for packets")?;
+        for _ in 0..BATCHES_PER_TURN {
+            let read = || state.recv(UdpSockRef::from(socket), &mut buffers, &mut metas);
+            let count = match socket.try_io(Interest::READABLE, read) {
+                Ok(count) => count,
+                Err(failure) if failure.kind() == io::ErrorKind::WouldBlock => break,
+                Err(failure) => return Err(failure).context("receiving packets"),
+            };
+            take(collector, flows, intake, buffers.iter().zip(&metas).take(count));
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Takes what was received at once.
+fn take<'a>(
+    collector: &Collector,
+    flows: &Flows,
+    intake: &Intake,
+    received: impl Iterator<Item = (&'a IoSliceMut<'a>, &'a RecvMeta)>,
+) {
+    let counters = &collector.counters;
+    let (mut packets, mut bytes) = (0, 0);
+    // The kernel puts packets of one size and sender together; `stride` is that size.
+    let each = received.flat_map(|(buffer, meta)| {
+        bytes += meta.len as u64;
+        buffer[..meta.len].chunks(meta.stride.max(1)).map(|packet| (packet, meta.addr))
+    });
+    let each = each.inspect(|_| packets += 1);
+    match &collector.settings.decoder {
+        Decoder::Rtcp { clock_hz } => rtcp(collector, flows, *clock_hz, intake, each),
+        decoder => {
+            let now = now_ms();
+            intake.fill(|batch| each.for_each(|(packet, _)| batch.take(decoder, packet, now)));
+        }
+    }
+    counters.packets.add(packets);
+    counters.bytes.add(bytes);
+}
+
+/// What RTCP says goes to the flows, which write of them what there is to write.
+fn rtcp<'a>(
+    collector: &Collector,
+    flows: &Flows,
+    clock_hz: u32,
+    intake: &Intake,
+    received: impl Iterator<Item = (&'a [u8], SocketAddr)>,
+) {
+    let at_us = now_us();
+    let datagrams: Vec<_> = received.map(|(bytes, from)| Datagram { bytes, from, at_us }).collect();
+    let reported = flows.rtcp(collector.game, clock_hz, &datagrams);
+    collector.counters.accepted.add(datagrams.len() as u64 - reported.malformed);
+    if reported.malformed > 0 {
+        intake.fill(|batch| (0..reported.malformed).for_each(|_| batch.refuse(Reject::MalformedLine, b"")));
+    }
+}
