@@ -76,7 +76,11 @@ $(ECHO):
 test-websocket: | $(ECHO)
 	python3 compat/autobahn/run.py $(ECHO)
 
-test-web: tools sdk letters | $(BINARY)
+compat/collectors/node_modules/.package-lock.json: compat/collectors/package.json compat/collectors/package-lock.json
+	cd compat/collectors && npm ci --ignore-scripts --no-fund --no-audit
+	@touch $@
+
+test-web: tools sdk letters compat/collectors/node_modules/.package-lock.json | $(BINARY)
 	cd web && npm run check && npm test && npm run size
 	cd sdk/js && npm run check && npm test && npm run size
 	cd examples/letters && npm run check && npm test
@@ -86,6 +90,7 @@ test-web: tools sdk letters | $(BINARY)
 	node --test compat/playtomic/
 	npm --prefix compat/ddp ci --no-fund --no-audit
 	node --test compat/ddp/simpleddp.test.mjs compat/ddp/ddpjs.test.mjs
+	cd compat/collectors && npm test
 
 tools: ## Install Debian packages that the tests use, where they are missing.
 	@scripts/tools

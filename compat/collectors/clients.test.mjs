@@ -1,0 +1,169 @@
+/** Clients of others send to a server of the test's own, and a query says what they sent. README.md says which. */
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { OTLPMetricExporter as JsonExporter } from '@opentelemetry/exporter-metrics-otlp-http'
+import { OTLPMetricExporter as ProtoExporter } from '@opentelemetry/exporter-metrics-otlp-proto'
+import { resourceFromAttributes } from '@opentelemetry/resources'
+import { AggregationTemporality, MeterProvider, PeriodicExportingMetricReader } from '@opentelemetry/sdk-metrics'
+import StatsD from 'hot-shots'
+
+const BINARY =
+  process.env.PLAYMETER_BINARY ?? fileURLToPath(new URL('../../target/release/playmeter', import.meta.url))
+/** Without the settings of another server. */
+const ENV = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('PLAYMETER_')))
+const COLLECTORS = ['udp', 'tcp_server'].map(
+  (transport) =>
+    `[collectors.${transport}]\ntransport='${transport}'\ndecoder='statsd'\nlisten='127.0.0.1:0'\ntags=['region']\n`,
+)
+
+let server, folder, bootstrap
+
+before(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'collectors-'))
+  writeFileSync(join(folder, 'settings.toml'), COLLECTORS.join(''))
+  const args = ['serve', '--data', join(folder, 'data'), '--listen', '127.0.0.1:0']
+  const stdio = ['ignore', 'pipe', 'inherit']
+  server = spawn(BINARY, [...args, '--config', join(folder, 'settings.toml')], { stdio, env: ENV })
+  for await (const text of server.stdout) if (String(text).includes('Playmeter is ready')) break
+  bootstrap = JSON.parse(readFileSync(join(folder, 'data', 'bootstrap.json'), 'utf8'))
+})
+
+after(async () => {
+  server?.kill()
+  if (server) await once(server, 'exit')
+  rmSync(folder, { recursive: true, force: true })
+})
+
+const HEADERS = () => ({ Authorization: `Bearer ${bootstrap.secret_key}` })
+
+async function ask(path, body) {
+  const headers = { ...HEADERS(), 'Content-Type': 'application/json' }
+  const request = body ? { method: 'POST', headers, body: JSON.stringify(body) } : { headers }
+  const answer = await fetch(bootstrap.url + path, request)
+  assert.equal(answer.status, 200, await answer.clone().text())
+  return answer.json()
+}
+
+/** A measure of a metric since yesterday, whole or of one region. */
+async function measured(metric, measure, region) {
+  const where = region ? { where: { region } } : {}
+  const answer = await ask('/v1/query', { metric, measure, last: '24h', step: 'all', ...where })
+  return answer.series[0]?.total
+}
+
+async function collector(name) {
+  const { collectors } = await ask('/v1/collectors')
+  return collectors.find((collector) => collector.name === name)
+}
+
+/** Waits until a collector has written so many samples. */
+async function accepted(name, count) {
+  const deadline = Date.now() + 30_000
+  for (;;) {
+    const { counters } = await collector(name)
+    if (counters.accepted >= count) return counters
+    assert.ok(Date.now() < deadline, `${JSON.stringify(counters)}, not ${count}`)
+    await sleep(50)
+  }
+}
+
+for (const [name, protocol, prefix] of [
+  ['udp', 'udp', 'udp.'],
+  ['tcp_server', 'tcp', 'tcp.'],
+]) {
+  test(`hot-shots over ${protocol}: what was sent is what a query says`, async () => {
+    const [host, port] = (await collector(name)).address.split(':')
+    const failures = []
+    const client = new StatsD({
+      host,
+      port: Number(port),
+      protocol,
+      prefix,
+      maxBufferSize: 1_000,
+      bufferFlushInterval: 20,
+      errorHandler: (failure) => failures.push(failure),
+    })
+    for (let round = 0; round < 500; round += 1) {
+      client.increment('hits', round % 3, { region: round % 2 ? 'north' : 'south', other: 'x' })
+      client.timing('load', round)
+      client.set('users', `user ${round % 40}`)
+    }
+    client.decrement('hits')
+    client.gauge('players', 17)
+    client.gaugeDelta('players', -5)
+    client.histogram('size', 2.5)
+    client.distribution('size', 3.5)
+    const counters = await accepted(name, 1_505)
+    assert.deepEqual([counters.accepted, counters.refused], [1_505, 0])
+    const sums = [0, 1].map((half) =>
+      [...Array(500).keys()].filter((round) => round % 2 === half).reduce((sum, round) => sum + (round % 3), 0),
+    )
+    assert.equal(await measured(`${prefix}hits`, 'sum'), sums[0] + sums[1] - 1)
+    assert.equal(await measured(`${prefix}hits`, 'sum', 'south'), sums[0])
+    assert.equal(await measured(`${prefix}hits`, 'sum', 'north'), sums[1])
+    assert.equal(await measured(`${prefix}load`, 'avg'), 249.5)
+    assert.equal(await measured(`${prefix}load`, 'max'), 499)
+    assert.equal(await measured(`${prefix}users`, 'uniques'), 40)
+    assert.equal(await measured(`${prefix}players`, 'last'), 12)
+    assert.equal(await measured(`${prefix}size`, 'sum'), 6)
+    await new Promise((resolve) => client.close(resolve))
+    assert.deepEqual(failures, [])
+  })
+}
+
+for (const [form, Exporter] of [
+  ['protobuf', ProtoExporter],
+  ['JSON', JsonExporter],
+]) {
+  for (const temporality of ['DELTA', 'CUMULATIVE']) {
+    const prefix = `${form}.${temporality}`.toLowerCase()
+    test(`OpenTelemetry's exporter, ${form}, ${temporality}: what was sent is what a query says`, async () => {
+      const exporter = new Exporter({
+        url: `${bootstrap.url}/v1/metrics`,
+        headers: HEADERS(),
+        compression: 'gzip',
+        temporalityPreference: AggregationTemporality[temporality],
+      })
+      const reader = new PeriodicExportingMetricReader({ exporter, exportIntervalMillis: 3_600_000 })
+      const resource = resourceFromAttributes({ 'service.name': 'game', region: 'north' })
+      const provider = new MeterProvider({ readers: [reader], resource })
+      const meter = provider.getMeter('test')
+      const [hits, load] = [meter.createCounter(`${prefix}.hits`), meter.createHistogram(`${prefix}.load`)]
+      const players = meter.createUpDownCounter(`${prefix}.players`)
+      const heat = meter.createObservableGauge(`${prefix}.heat`)
+      let degrees = 0
+      heat.addCallback((result) => result.observe(degrees))
+      for (let round = 1; round <= 3; round += 1) {
+        for (let number = 0; number < 100; number += 1) {
+          hits.add(number, { level: `l${number % 2}` })
+          load.record(number * round)
+        }
+        players.add(10 - 3 * round)
+        degrees = 20.5 + round
+        await reader.forceFlush()
+      }
+      await provider.shutdown()
+      assert.equal(await measured(`${prefix}.hits`, 'sum'), 3 * 4_950)
+      assert.equal(await measured(`${prefix}.hits`, 'sum', 'north'), 3 * 4_950)
+      assert.equal(await measured(`${prefix}.load`, 'count'), 300)
+      assert.equal(await measured(`${prefix}.load`, 'sum'), 6 * 4_950)
+      assert.equal(await measured(`${prefix}.load`, 'max'), 297)
+      assert.equal(await measured(`${prefix}.players`, 'last'), 12)
+      assert.equal(await measured(`${prefix}.heat`, 'last'), 23.5)
+    })
+  }
+}
+
+test('every sample is in the accounting', async () => {
+  const { endpoints } = await ask('/v1/load')
+  const accounts = Object.fromEntries(endpoints.map((row) => [row.endpoint, [row.accepted, row.received]]))
+  assert.deepEqual(accounts.statsd, [3_010, 3_010])
+  assert.equal(accounts.otlp[0], accounts.otlp[1])
+})
