@@ -169,8 +169,9 @@ impl Live {
             self.views.eager.add(game.number, channel.routes());
         }
         drop(channels);
+        // Whoever comes sees what was acknowledged before, though others are told a moment later. Something dear waits.
         let now = Instant::now();
-        if channel.is_touched() && (was_idle || channel.free_at(now) <= now) {
+        if channel.is_touched() && (was_idle || channel.affordable_at(now) <= now) {
             channel.advance(self);
         }
         self.schedule(&channel);

@@ -123,8 +123,14 @@ impl Channel {
     /// When it may be computed again: not more often than anybody wants it, and not more often than it can be afforded.
     pub(super) fn free_at(&self, now: Instant) -> Instant {
         let interval = self.listeners.lock().interval();
+        let wanted = self.run.lock().ran_at.map_or(now, |ran_at| ran_at + interval);
+        wanted.max(self.affordable_at(now))
+    }
+
+    /// When it can be afforded again.
+    pub(super) fn affordable_at(&self, now: Instant) -> Instant {
         let run = self.run.lock();
-        run.ran_at.map_or(now, |ran_at| now.max(ran_at + interval.max(run.cost.pause())))
+        run.ran_at.map_or(now, |ran_at| now.max(ran_at + run.cost.pause()))
     }
 
     /// When it has to be computed next, as far as is known now.
