@@ -38,7 +38,15 @@ fn every_write_of_live_ops_works_with_the_example_of_its_description() {
     let mut failed = Vec::new();
     let mut called = 0;
     let mut socket = Socket::open(&world, &world.secret_key);
-    let not_liveops = ["query", "send_events", "send_flow_packets", "sign_out"];
+    let not_liveops = [
+        "query",
+        "send_events",
+        "send_flow_packets",
+        "export_otlp_metrics",
+        "write_influx",
+        "write_influx_1",
+        "sign_out",
+    ];
     let operations = Operation::all(&description);
     let writes = operations
         .iter()
