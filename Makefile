@@ -76,11 +76,14 @@ $(ECHO):
 test-websocket: | $(ECHO)
 	python3 compat/autobahn/run.py $(ECHO)
 
-compat/collectors/node_modules/.package-lock.json: compat/collectors/package.json compat/collectors/package-lock.json
-	cd compat/collectors && npm ci --ignore-scripts --no-fund --no-audit
+# Clients that were published by others.
+CLIENTS := $(patsubst %,compat/%/node_modules/.package-lock.json,ddp collectors capture)
+
+compat/%/node_modules/.package-lock.json: compat/%/package.json compat/%/package-lock.json
+	cd compat/$* && PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 npm ci --ignore-scripts --no-fund --no-audit
 	@touch $@
 
-test-web: tools sdk letters compat/collectors/node_modules/.package-lock.json | $(BINARY)
+test-web: tools sdk letters $(CLIENTS) | $(BINARY)
 	cd web && npm run check && npm test && npm run size
 	cd sdk/js && npm run check && npm test && npm run size
 	cd examples/letters && npm run check && npm test
@@ -88,9 +91,9 @@ test-web: tools sdk letters compat/collectors/node_modules/.package-lock.json | 
 	scripts/with-server $(BINARY) -- npm --prefix sdk/js run e2e
 	scripts/with-server $(BINARY) -- npm --prefix examples/letters run e2e
 	node --test compat/playtomic/
-	npm --prefix compat/ddp ci --no-fund --no-audit
 	node --test compat/ddp/simpleddp.test.mjs compat/ddp/ddpjs.test.mjs
 	cd compat/collectors && npm test
+	cd compat/capture && npm test
 
 tools: ## Install Debian packages that the tests use, where they are missing.
 	@scripts/tools
@@ -116,4 +119,4 @@ torture: build ## The long versions of the crash tests, of the models and of the
 
 clean: ## Remove what was built, not the data.
 	$(CARGO) clean
-	rm -rf compat/ddp/node_modules web/dist web/node_modules geo/node_modules sdk/js/dist sdk/js/node_modules examples/letters/dist examples/letters/node_modules
+	rm -rf compat/*/node_modules web/dist web/node_modules geo/node_modules sdk/js/dist sdk/js/node_modules examples/letters/dist examples/letters/node_modules

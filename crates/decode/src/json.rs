@@ -22,6 +22,7 @@ pub(crate) use write::push_string;
 pub(crate) use cursor::{Broken, Cursor, Value};
 pub(crate) use event::instant_ms;
 pub use props::{Prop, Props, props};
+pub(crate) use time::{EPOCH_MS, rfc3339_ms};
 
 use model::limits::{EVENTS_PER_REQUEST_MAX, JSON_DEPTH_MAX};
 use model::{RawEvent, Reject};

@@ -5,6 +5,8 @@
 //! happened is an event ([`model::RawEvent`]); what was measured is a sample ([`sample::Sample`]). What is wanted is a
 //! message ([`ddp::Inbound`]).
 
+pub mod base64;
+pub mod capture;
 pub mod csv;
 pub mod ddp;
 mod decimal;

@@ -75,11 +75,17 @@ pub enum Endpoint {
     Json = 8,
     /// Files of CSV.
     Csv = 9,
+    /// Clients of PostHog.
+    Posthog = 10,
+    /// Clients of Segment.
+    Segment = 11,
+    /// Clients of GameAnalytics.
+    Gameanalytics = 12,
 }
 
 impl Endpoint {
     /// All of them.
-    pub const ALL: [Endpoint; 9] = [
+    pub const ALL: [Endpoint; 12] = [
         Endpoint::Events,
         Endpoint::Demo,
         Endpoint::Playtomic,
@@ -89,6 +95,9 @@ impl Endpoint {
         Endpoint::Flows,
         Endpoint::Json,
         Endpoint::Csv,
+        Endpoint::Posthog,
+        Endpoint::Segment,
+        Endpoint::Gameanalytics,
     ];
 
     /// The word in metrics, answers and the dashboard.
@@ -103,6 +112,9 @@ impl Endpoint {
             Endpoint::Flows => "flows",
             Endpoint::Json => "json",
             Endpoint::Csv => "csv",
+            Endpoint::Posthog => "posthog",
+            Endpoint::Segment => "segment",
+            Endpoint::Gameanalytics => "gameanalytics",
         }
     }
 

@@ -52,6 +52,15 @@ pub enum Command {
         /// Clients may ask for totals.
         data_api: Option<bool>,
     },
+    /// The keys that GameAnalytics' SDKs have compiled into a game. What is `None` stays as it is.
+    SetGameAnalytics {
+        /// The game.
+        game: String,
+        /// Names the game in requests.
+        key: Option<String>,
+        /// Signs requests.
+        secret_key: Option<String>,
+    },
     /// A new public key; the old one works until it is revoked.
     RotatePublicKey {
         /// The game.
@@ -135,6 +144,9 @@ pub fn run(admin: &Admin<'_>, command: Command) -> anyhow::Result<Value> {
         Command::SetPlaytomic { game: id, key, private_key, data_api } => {
             game(catalog, &catalog.set_playtomic(&id, key, private_key, data_api)?)
         }
+        Command::SetGameAnalytics { game: id, key, secret_key } => {
+            game(catalog, &catalog.set_gameanalytics(&id, key, secret_key)?)
+        }
         Command::RotatePublicKey { game: id } => game(catalog, &catalog.rotate_public_key(&id)?),
         Command::ListKeys { game } => catalog.keys(&game)?.iter().map(|it| listed(catalog, it)).collect(),
         Command::CreateKey { game, label, scopes, expires_s, cidrs } => {
@@ -174,6 +186,7 @@ fn game(catalog: &Catalog, game: &Game) -> Value {
         "private_key": catalog.playtomic_private_key(game),
         "data_api": game.playtomic.data_api,
     });
+    answer["gameanalytics"] = json!(catalog.gameanalytics_keys(game));
     answer
 }
 

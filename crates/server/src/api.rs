@@ -3,6 +3,7 @@
 pub mod achievements;
 pub mod assets;
 pub mod boards;
+pub mod capture;
 pub mod collectors;
 pub mod commands;
 pub mod dimensions;
@@ -112,6 +113,30 @@ fn routes(local: Local) -> Router {
         .route("/v1", any(playtomic::api))
         .route("/tracker/q.aspx", any(playtomic::tracker))
         .route("/{key}/tracker/q.aspx", any(playtomic::tracker))
+        .route("/e", post(capture::posthog::capture))
+        .route("/e/", post(capture::posthog::capture))
+        .route("/i/v0/e", post(capture::posthog::capture))
+        .route("/i/v0/e/", post(capture::posthog::capture))
+        .route("/capture", post(capture::posthog::capture))
+        .route("/capture/", post(capture::posthog::capture))
+        .route("/batch", post(capture::posthog::capture))
+        .route("/batch/", post(capture::posthog::capture))
+        .route("/flags", post(capture::posthog::flags))
+        .route("/flags/", post(capture::posthog::flags))
+        .route("/decide", post(capture::posthog::flags))
+        .route("/decide/", post(capture::posthog::flags))
+        .route("/array/{key}/config", get(capture::posthog::config))
+        .route("/array/{key}/config.js", get(capture::posthog::config_script))
+        .route("/v1/batch", post(capture::segment::batch))
+        .route("/v1/track", post(capture::segment::track))
+        .route("/v1/identify", post(capture::segment::identify))
+        .route("/v1/page", post(capture::segment::page))
+        .route("/v1/screen", post(capture::segment::screen))
+        .route("/v1/group", post(capture::segment::group))
+        .route("/v1/alias", post(capture::segment::alias))
+        .route("/v2/{key}/events", post(capture::gameanalytics::events))
+        .route("/v2/{key}/init", post(capture::gameanalytics::init))
+        .route("/remote_configs/v1/init", post(capture::gameanalytics::init))
         .route("/v1/boards", get(boards::all))
         .route("/v1/boards/{table}", get(boards::one).put(boards::put))
         .route("/v1/boards/{table}/reset", post(boards::reset))
@@ -191,7 +216,7 @@ impl App {
             let answer = events::handle(&self.local.shared, &self.local.lane, request, peer).await;
             return (Some(MatchedPath::Events), answer);
         }
-        let is_open = request.uri().path().starts_with("/v1/");
+        let is_open = is_open(request.uri().path());
         if is_open && request.method() == Method::OPTIONS {
             return (None, preflight("GET, POST, PUT, PATCH, DELETE, OPTIONS"));
         }
@@ -207,6 +232,26 @@ impl App {
         let path = response.extensions_mut().remove::<axum::extract::MatchedPath>();
         (path.map(MatchedPath::Other), response)
     }
+}
+
+/// Whether pages of other origins may ask there: with a key, never with a sign-in.
+fn is_open(path: &str) -> bool {
+    const PLACES: [&str; 10] = [
+        "/v1/",
+        "/v2/",
+        "/e",
+        "/i/v0/e",
+        "/capture",
+        "/batch",
+        "/flags",
+        "/decide",
+        "/array/",
+        "/remote_configs/",
+    ];
+    PLACES.iter().any(|place| match path.strip_prefix(place) {
+        Some(rest) => place.ends_with('/') || matches!(rest, "" | "/"),
+        None => false,
+    })
 }
 
 /// Lets the answer say which route it came from.

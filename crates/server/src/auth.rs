@@ -57,10 +57,21 @@ pub fn by_key_from(
             None => return Ok(None),
         },
     };
+    of_key(catalog, headers, key, address, now_s).map(Some)
+}
+
+/// The access of this key, wherever the request has it.
+pub fn of_key(
+    catalog: &Catalog,
+    headers: &HeaderMap,
+    key: &str,
+    address: Option<IpAddr>,
+    now_s: u64,
+) -> Result<Access, Problem> {
     if SecretKind::of(key) == Some(SecretKind::Secret) && headers.contains_key(ORIGIN) {
         return Err(Problem::key("a secret key must not be used in a browser; use the game's public key"));
     }
-    catalog.access(key, address, now_s).map(Some).map_err(|refused| match refused {
+    catalog.access(key, address, now_s).map_err(|refused| match refused {
         Refused::Address => Problem::scope(refused.to_string()),
         refused => Problem::key(refused.to_string()),
     })

@@ -41,11 +41,24 @@ pub async fn read(
     if body.size_hint().lower() > limits.bytes as u64 {
         return Err(too_large(limits.bytes));
     }
-    let encoding = Encoding::of(headers)?;
+    Encoding::of(headers)?;
     let bytes = collect(body, limits.bytes).await?;
-    match encoding {
+    inflate(headers, bytes, limits.inflated_bytes)
+}
+
+/// Undoes the encoding that the headers name.
+pub fn inflate(headers: &HeaderMap, bytes: Bytes, bytes_max: usize) -> Result<Bytes, Problem> {
+    match Encoding::of(headers)? {
         None => Ok(bytes),
-        Some(encoding) => encoding.inflate(&bytes, limits.inflated_bytes).map(Bytes::from),
+        Some(encoding) => encoding.inflate(&bytes, bytes_max).map(Bytes::from),
+    }
+}
+
+/// Undoes gzip where a body has it though no header says so; other bodies stay as they are.
+pub fn gunzip(bytes: Bytes, bytes_max: usize) -> Result<Bytes, Problem> {
+    match bytes[..] {
+        [0x1f, 0x8b, ..] => Encoding::Gzip.inflate(&bytes, bytes_max).map(Bytes::from),
+        _ => Ok(bytes),
     }
 }
 

@@ -4,6 +4,7 @@
 //! or the new one. Secrets are not in it, only their SHA-256; reading it gives nobody access.
 
 mod cidr;
+mod gameanalytics;
 mod keys;
 mod playtomic;
 mod settings;
@@ -11,6 +12,7 @@ mod store;
 mod used;
 
 pub use cidr::{BadCidr, Cidr};
+pub use gameanalytics::GameAnalytics;
 use keys::Secret;
 pub use keys::{Scope, Scopes, SecretKind};
 pub use playtomic::Playtomic;
@@ -76,6 +78,9 @@ pub struct Game {
     /// For games that were built with Playtomic's SDKs.
     #[serde(default, skip_serializing_if = "Playtomic::is_default")]
     pub playtomic: Playtomic,
+    /// For games that were built with GameAnalytics' SDKs.
+    #[serde(default, skip_serializing_if = "GameAnalytics::is_default")]
+    pub gameanalytics: GameAnalytics,
     /// What the game decides about its events.
     #[serde(default, skip_serializing_if = "GameSettings::is_default")]
     pub settings: GameSettings,
@@ -135,6 +140,7 @@ struct Loaded {
     public: HashMap<String, Arc<Game>>,
     /// By lower-case key.
     playtomic: HashMap<String, Arc<Game>>,
+    gameanalytics: HashMap<String, Arc<Game>>,
     secret: HashMap<String, KeyRecord>,
 }
 
@@ -470,6 +476,7 @@ impl Game {
             public_key: keys::new_public_key(),
             old_public_keys: Vec::new(),
             playtomic: Playtomic::default(),
+            gameanalytics: GameAnalytics::default(),
             settings: GameSettings::default(),
         }
     }
@@ -510,8 +517,9 @@ impl From<Document> for Loaded {
     fn from(document: Document) -> Loaded {
         let games: HashMap<u32, Arc<Game>> =
             document.games.iter().map(|game| (game.number, Arc::new(game.clone()))).collect();
-        let (mut public, mut playtomic) = (HashMap::new(), HashMap::new());
+        let (mut public, mut playtomic, mut gameanalytics) = (HashMap::new(), HashMap::new(), HashMap::new());
         for game in games.values() {
+            gameanalytics.insert(GameAnalytics::of(game, &document.id_secret).key, game.clone());
             for key in game.playtomic_names() {
                 playtomic.insert(key.to_ascii_lowercase(), game.clone());
             }
@@ -520,7 +528,7 @@ impl From<Document> for Loaded {
             }
         }
         let secret = document.keys.iter().map(|key| (key.id.clone(), key.clone())).collect();
-        Loaded { games, public, playtomic, secret, document }
+        Loaded { games, public, playtomic, gameanalytics, secret, document }
     }
 }
 

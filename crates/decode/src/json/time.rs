@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 const DAY_MS: i64 = 86_400_000;
 
 /// 0000-01-01T00:00:00Z to 9999-12-31T23:59:59.999Z: what RFC 3339 can say, and so what a number may.
-pub(super) const EPOCH_MS: RangeInclusive<i64> = -62_167_219_200_000..=253_402_300_799_999;
+pub(crate) const EPOCH_MS: RangeInclusive<i64> = -62_167_219_200_000..=253_402_300_799_999;
 
 /// Days from 0000-03-01 in the calendar of 400 years before to 1970-01-01; see [`days`].
 const EPOCH_DAYS: i64 = 719_468 + 146_097;
@@ -15,7 +15,7 @@ const EPOCH_DAYS: i64 = 719_468 + 146_097;
 /// Any number of decimals, `t` and `z` in lower case, and second 60 (the last millisecond of its
 /// minute, since the epoch has no leap seconds) are read. Dates that do not exist are not.
 #[inline]
-pub(super) fn rfc3339_ms(text: &[u8]) -> Option<i64> {
+pub(crate) fn rfc3339_ms(text: &[u8]) -> Option<i64> {
     let (clock, rest) = text.split_first_chunk::<19>()?;
     let separators = [clock[4], clock[7], clock[10] | 0x20, clock[13], clock[16]];
     let mut digits = Digits { bytes: clock, worst: 0 };

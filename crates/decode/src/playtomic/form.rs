@@ -37,7 +37,7 @@ pub fn form(body: &[u8]) -> Result<SignedForm, BadForm> {
     let field = |name| raw_parameter(body, name).filter(|value| !value.is_empty());
     let data = field("data").ok_or(BadForm::Missing("data"))?;
     let hash = field("hash").ok_or(BadForm::Missing("hash"))?;
-    let bytes = base64(&unescape(data)).ok_or(BadForm::Data)?;
+    let bytes = crate::base64::decode(&unescape(data)).ok_or(BadForm::Data)?;
     let json = utf8(&bytes).ok_or(BadForm::Data)?;
     Ok(SignedForm { json, bytes, hash: digest(&unescape(hash)).ok_or(BadForm::Hash)? })
 }
@@ -72,35 +72,6 @@ fn folded(json: &str, private_key: &str) -> Vec<u8> {
         }
     }
     bytes
-}
-
-/// Base64 with or without its padding. A `+` that went through a form unescaped is a space.
-fn base64(text: &str) -> Option<Vec<u8>> {
-    let text = text.trim_end_matches(['=', '\r', '\n']);
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 2);
-    for digits in text.as_bytes().chunks(4) {
-        let mut word = 0;
-        for digit in digits {
-            word = word << 6 | u32::from(value_of(*digit)?);
-        }
-        let word = (word << (6 * (4 - digits.len()))).to_be_bytes();
-        match digits.len() {
-            1 => return None,
-            digits => bytes.extend_from_slice(&word[1..digits]),
-        }
-    }
-    Some(bytes)
-}
-
-fn value_of(digit: u8) -> Option<u8> {
-    match digit {
-        b'A'..=b'Z' => Some(digit - b'A'),
-        b'a'..=b'z' => Some(digit - b'a' + 26),
-        b'0'..=b'9' => Some(digit - b'0' + 52),
-        b'+' | b' ' | b'-' => Some(62),
-        b'/' | b'_' => Some(63),
-        _ => None,
-    }
 }
 
 /// UTF-8, also where halves of a UTF-16 pair were encoded one by one, as those SDKs do.

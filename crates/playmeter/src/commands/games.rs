@@ -70,11 +70,24 @@ enum Action {
         #[command(flatten)]
         folder: FolderArgs,
     },
+    /// Show or take the keys of a game with GameAnalytics' SDKs, so that only its host has to change.
+    Gameanalytics {
+        /// The game.
+        id: String,
+        /// The game key, 32 letters and digits. Empty: one that is derived for the game.
+        #[arg(long)]
+        key: Option<String>,
+        /// The secret key, 40 letters and digits, which signs requests. Empty: one that is derived for the game.
+        #[arg(long)]
+        secret_key: Option<String>,
+        #[command(flatten)]
+        folder: FolderArgs,
+    },
 }
 
 /// Does it and prints what came of it.
 pub fn run(args: GamesArgs) -> anyhow::Result<()> {
-    let mut show_playtomic = false;
+    let mut print_one: fn(&Value) = print;
     let (folder, command) = match args.action {
         Action::List { folder } => (folder, Command::ListGames),
         Action::Create { id, name, tz, folder } => {
@@ -86,8 +99,12 @@ pub fn run(args: GamesArgs) -> anyhow::Result<()> {
             (folder, Command::SetGame { game: id, change })
         }
         Action::Playtomic { id, key, private_key, data_api, folder } => {
-            show_playtomic = true;
+            print_one = print_playtomic;
             (folder, Command::SetPlaytomic { game: id, key, private_key, data_api })
+        }
+        Action::Gameanalytics { id, key, secret_key, folder } => {
+            print_one = print_gameanalytics;
+            (folder, Command::SetGameAnalytics { game: id, key, secret_key })
         }
     };
     let done = admin::run(&folder.data, command)?;
@@ -97,8 +114,7 @@ pub fn run(args: GamesArgs) -> anyhow::Result<()> {
     }
     match &done {
         Value::Array(games) => games.iter().for_each(print),
-        game if show_playtomic => print_playtomic(game),
-        game => print(game),
+        game => print_one(game),
     }
     Ok(())
 }
@@ -124,4 +140,10 @@ fn print_playtomic(game: &Value) {
     println!("key          {}", key.unwrap_or_default());
     println!("private key  {}", keys["private_key"].as_str().unwrap_or_default());
     println!("data api     {}", if keys["data_api"] == true { "on" } else { "off" });
+}
+
+fn print_gameanalytics(game: &Value) {
+    let keys = &game["gameanalytics"];
+    println!("game key    {}", keys["key"].as_str().unwrap_or_default());
+    println!("secret key  {}", keys["secret_key"].as_str().unwrap_or_default());
 }

@@ -147,7 +147,7 @@ fn ack(query: Option<&str>) -> Result<Ack, Problem> {
     }
 }
 
-fn malformed(malformed: Malformed) -> Problem {
+pub(super) fn malformed(malformed: Malformed) -> Problem {
     let detail = malformed.to_string();
     match malformed {
         Malformed::TooManyEvents => Problem::too_large(detail).field("events"),

@@ -1,0 +1,244 @@
+//! Events of other services' clients, in our own words.
+//!
+//! A translator rewrites a body as the JSON that [`crate::json`] decodes: so limits, types and refusals are the same
+//! through every door, and an event that cannot be told in our words is refused alone, in its place. A body in these
+//! dialects names its key inside.
+
+pub mod gameanalytics;
+pub mod posthog;
+pub mod segment;
+
+use md5::{Digest, Md5};
+use model::limits::EVENTS_PER_REQUEST_MAX;
+use serde_json::{Map, Value, json};
+
+use crate::json::{EPOCH_MS, rfc3339_ms};
+
+/// A body in our own words.
+#[derive(Debug, Default, PartialEq)]
+pub struct Translated {
+    /// `{"sent_at": ..., "events": [...]}`, with as many events as came, in their order.
+    pub body: Vec<u8>,
+    /// The key that the body names, if it does.
+    pub key: Option<String>,
+    /// How many events there are.
+    pub events: usize,
+}
+
+/// Nothing of a body could be taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Untranslatable {
+    /// It is no JSON.
+    #[error("body is not JSON: {0}")]
+    NotJson(String),
+    /// It is JSON of another shape.
+    #[error("{0}")]
+    Shape(&'static str),
+    /// Over the limit of one request.
+    #[error("more than {EVENTS_PER_REQUEST_MAX} events in one body")]
+    TooMany,
+}
+
+/// An event's fields, as they are put together.
+#[derive(Default)]
+struct Event {
+    fields: Map<String, Value>,
+    props: Map<String, Value>,
+}
+
+impl Event {
+    fn named(name: &str) -> Event {
+        let mut event = Event::default();
+        event.put("event", Some(name.into()));
+        event
+    }
+
+    /// Sets a field, if there is something to set.
+    fn put(&mut self, field: &str, value: Option<Value>) {
+        if let Some(value) = value.filter(|value| !value.is_null()) {
+            self.fields.insert(field.to_owned(), value);
+        }
+    }
+
+    /// Sets a field to a short text; what is longer than a dimension may be is left out, as it is only beside the point.
+    fn put_dimension(&mut self, field: &str, value: Option<&Value>) {
+        let short = |text: &&str| !text.is_empty() && text.len() <= model::limits::DIMENSION_BYTES_MAX;
+        let text = value.and_then(Value::as_str).filter(short);
+        self.put(field, text.map(Value::from));
+    }
+
+    fn json(mut self) -> Value {
+        if !self.props.is_empty() {
+            self.fields.insert("props".to_owned(), Value::Object(self.props));
+        }
+        Value::Object(self.fields)
+    }
+}
+
+fn read(body: &[u8]) -> Result<Value, Untranslatable> {
+    serde_json::from_slice(body).map_err(|error| Untranslatable::NotJson(error.to_string()))
+}
+
+fn translated(
+    events: &[Value],
+    sent_at: Option<&Value>,
+    key: Option<String>,
+    translate: impl Fn(&Map<String, Value>) -> Event,
+) -> Result<Translated, Untranslatable> {
+    if events.len() > EVENTS_PER_REQUEST_MAX {
+        return Err(Untranslatable::TooMany);
+    }
+    // What is no object stays what it is, and is refused in its place.
+    let each = |event: &Value| event.as_object().map_or(Value::Null, |event| translate(event).json());
+    let mut body = json!({ "events": events.iter().map(each).collect::<Vec<_>>() });
+    if let Some(sent_at) = sent_at.and_then(time) {
+        body["sent_at"] = sent_at;
+    }
+    Ok(Translated { body: body.to_string().into_bytes(), key, events: events.len() })
+}
+
+/// A time as we read it: text of RFC 3339, or a whole number of milliseconds. Others are left out.
+fn time(value: &Value) -> Option<Value> {
+    match value {
+        Value::String(text) => rfc3339_ms(text.as_bytes()).map(Value::from),
+        Value::Number(number) => {
+            number.as_f64().map(|ms| ms as i64).filter(|ms| EPOCH_MS.contains(ms)).map(Value::from)
+        }
+        _ => None,
+    }
+}
+
+/// An id as a UUID: itself if it is one, else a name-based one (RFC 9562, version 3), so that a repeat has the same.
+fn uuid(id: &Value) -> Option<Value> {
+    let text = id.as_str().filter(|text| !text.is_empty())?;
+    if is_uuid(text) {
+        return Some(text.into());
+    }
+    let mut bytes: [u8; 16] = Md5::digest(text).into();
+    bytes[6] = bytes[6] & 0x0f | 0x30;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    Some(format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]).into())
+}
+
+fn is_uuid(text: &str) -> bool {
+    let is_right = |(place, byte): (usize, u8)| match place {
+        8 | 13 | 18 | 23 => byte == b'-',
+        _ => byte.is_ascii_hexdigit(),
+    };
+    text.len() == 36 && text.bytes().enumerate().all(is_right)
+}
+
+/// A name without the `$` of another service's own names: those are ours to give a meaning.
+fn own_name(name: &str) -> &str {
+    let name = name.trim_start_matches('$');
+    if name.is_empty() { "event" } else { name }
+}
+
+/// An id of a player or a session: text, or a number written out.
+fn id(value: Option<&Value>) -> Option<Value> {
+    match value? {
+        Value::String(text) if !text.is_empty() => Some(text.as_str().into()),
+        Value::Number(number) => Some(number.to_string().into()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::{Decoded, Form, decode};
+
+    #[test]
+    fn an_id_that_is_no_uuid_becomes_one_and_always_the_same() {
+        let of = |text: &str| uuid(&text.into());
+        assert_eq!(
+            of("01a1fa33-8f0c-7551-bc9a-5db3114138b4"),
+            Some("01a1fa33-8f0c-7551-bc9a-5db3114138b4".into())
+        );
+        assert_eq!(of("node-next-1"), of("node-next-1"));
+        assert_ne!(of("node-next-1"), of("node-next-2"));
+        assert!(is_uuid(of("x").expect("an id").as_str().expect("text")));
+        assert_eq!((of(""), uuid(&Value::Null)), (None, None));
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused_in_its_place() {
+        let body =
+            br#"{"api_key": "k", "batch": [7, {"event": "win", "properties": {"distinct_id": "bo"}}, null]}"#;
+        let translated = posthog::translate(body).expect("a batch");
+        let mut decoded = Decoded::default();
+        decode(&translated.body, Form::Json, &mut decoded).expect("our own words");
+        let taken: Vec<bool> = decoded.events.iter().map(Result::is_ok).collect();
+        assert_eq!((taken, translated.events), (vec![false, true, false], 3));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_json_comes_is_told_in_words_that_can_be_decoded(body in any_json()) {
+            for translate in [posthog::translate, segment::translate, gameanalytics::translate] {
+                let Ok(translated) = translate(body.to_string().as_bytes()) else { continue };
+                let mut decoded = Decoded::default();
+                if decode(&translated.body, Form::Json, &mut decoded).is_ok() {
+                    proptest::prop_assert_eq!(decoded.events.len(), translated.events);
+                }
+            }
+        }
+    }
+
+    fn any_json() -> impl proptest::strategy::Strategy<Value = Value> {
+        use proptest::prelude::*;
+        const KEYS: [&str; 24] = [
+            "batch",
+            "api_key",
+            "event",
+            "properties",
+            "distinct_id",
+            "uuid",
+            "timestamp",
+            "type",
+            "userId",
+            "messageId",
+            "traits",
+            "anonymousId",
+            "sentAt",
+            "context",
+            "category",
+            "event_id",
+            "event_uuid",
+            "client_ts",
+            "user_id",
+            "amount",
+            "value",
+            "$anon_distinct_id",
+            "previousId",
+            "writeKey",
+        ];
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            (-1e12..1e12f64).prop_map(Value::from),
+            ".{0,12}".prop_map(Value::from),
+            prop::sample::select(vec![
+                "track",
+                "identify",
+                "design",
+                "progression",
+                "$identify",
+                "Start:a:b",
+                "page",
+                "user"
+            ])
+            .prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 40, 6, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+                prop::collection::vec((prop::sample::select(KEYS.to_vec()), inner), 0..6).prop_map(|pairs| {
+                    Value::Object(pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+                }),
+            ]
+        })
+    }
+}

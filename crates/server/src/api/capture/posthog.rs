@@ -1,0 +1,81 @@
+//! PostHog's clients, with `api_host` changed and the game's public key as the project's key.
+
+use std::net::SocketAddr;
+
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Path, State};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use decode::capture::posthog::translate;
+use decode::playtomic::parameter;
+use hyper::header::CONTENT_TYPE;
+use hyper::http::request::Parts;
+use hyper::{Request, StatusCode};
+use model::record::Endpoint;
+use serde_json::json;
+
+use super::{access, answer, take, untranslatable};
+use crate::api::commands::Local;
+use crate::body;
+use crate::problem::Problem;
+
+/// Takes events: JSON, also gzipped without a header that says so, or base64 in the field `data` of a form.
+pub async fn capture(
+    State(local): State<Local>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    request: Request<Body>,
+) -> Response {
+    let (head, mut incoming) = request.into_parts();
+    let taken = taken(&local, &head, &mut incoming, peer).await;
+    answer(&local, taken, r#"{"status":1}"#)
+}
+
+async fn taken(local: &Local, head: &Parts, incoming: &mut Body, peer: SocketAddr) -> Result<(), Problem> {
+    let limits = body::Limits::EVENTS;
+    let bytes = body::read(&head.headers, incoming, limits).await?;
+    let bytes = body::gunzip(bytes, limits.inflated_bytes)?;
+    let told = translate(&out_of_form(&bytes)?.unwrap_or(bytes)).map_err(untranslatable)?;
+    let access = access(local, head, peer, told.key.as_deref())?;
+    take(local, head, peer, access, Endpoint::Posthog, &told).await
+}
+
+/// Beacons are forms: what is in `data`, if the body is one.
+fn out_of_form(bytes: &Bytes) -> Result<Option<Bytes>, Problem> {
+    if !bytes.starts_with(b"data=") {
+        return Ok(None);
+    }
+    let problem = || Problem::malformed("it is base64").field("data");
+    let form = std::str::from_utf8(bytes).map_err(|_| problem())?;
+    let data = parameter(form, "data").ok_or_else(problem)?;
+    let decoded = decode::base64::decode(&data).map(Bytes::from).ok_or_else(problem)?;
+    body::gunzip(decoded, body::Limits::EVENTS.inflated_bytes).map(Some)
+}
+
+/// There are no feature flags: variables and experiments are `/v1/vars`.
+pub async fn flags() -> Response {
+    let nothing = json!({
+        "featureFlags": {}, "featureFlagPayloads": {}, "flags": {}, "errorsWhileComputingFlags": false,
+    });
+    super::json(StatusCode::OK, Bytes::from(nothing.to_string()))
+}
+
+/// What a client asks before it begins: which parts of that service there are.
+pub async fn config(Path(key): Path<String>) -> Response {
+    super::json(StatusCode::OK, Bytes::from(remote_config(&key).to_string()))
+}
+
+/// The same as a script.
+pub async fn config_script(Path(key): Path<String>) -> Response {
+    let set = json!({ &key: { "config": remote_config(&key), "siteApps": [] } });
+    let script =
+        format!("window._POSTHOG_REMOTE_CONFIG=Object.assign(window._POSTHOG_REMOTE_CONFIG||{{}},{set});");
+    ([(CONTENT_TYPE, "text/javascript")], script).into_response()
+}
+
+fn remote_config(key: &str) -> serde_json::Value {
+    json!({
+        "token": key, "supportedCompression": ["gzip", "gzip-js"], "hasFeatureFlags": false, "surveys": false,
+        "sessionRecording": false, "heatmaps": false, "captureDeadClicks": false, "capturePerformance": false,
+        "autocaptureExceptions": false, "analytics": {"endpoint": "/i/v0/e/"}, "siteApps": [],
+    })
+}
