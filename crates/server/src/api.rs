@@ -174,7 +174,11 @@ fn routes(local: Local) -> Router {
 /// Their methods are requests to the other routes.
 fn sockets(shared: Arc<Shared>, routes: Router) -> Router {
     let doors = socket::Doors { shared, routes };
-    Router::new().route("/websocket", get(socket::open)).route("/ddp", get(socket::open)).with_state(doors)
+    Router::new()
+        .route("/websocket", get(socket::open))
+        .route("/ddp", get(socket::open))
+        .route_layer(middleware::from_fn(named))
+        .with_state(doors)
 }
 
 impl Handler for App {

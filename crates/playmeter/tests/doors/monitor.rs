@@ -25,6 +25,7 @@ fn requests_are_told_by_route_and_outcome_and_never_by_what_was_typed() {
     world.ask(&Request::get("/v1/query?metric=win"));
     world.ask(&Request::get("/v1/boards/my-secret-board"));
     world.ask(&Request::get("/nobody/knows/this"));
+    world.ask(&Request::get("/websocket"));
     let look = look(&world);
     let outcomes = |method, path| {
         let row = row(&look, "requests", &[("method", method), ("path", path)]);
@@ -33,6 +34,7 @@ fn requests_are_told_by_route_and_outcome_and_never_by_what_was_typed() {
     assert_eq!(outcomes("POST", "/v1/events"), [1, 0, 0]);
     assert_eq!(outcomes("GET", "/v1/query"), [1, 1, 0]);
     assert_eq!(outcomes("GET", "/v1/boards/{table}"), [0, 1, 0]);
+    assert_eq!(outcomes("GET", "/websocket"), [0, 1, 0]);
     assert_eq!(outcomes("GET", "(none)"), [0, 1, 0]);
     assert!(!look.to_string().contains("my-secret-board"));
     let events = row(&look, "requests", &[("path", "/v1/events")]);
