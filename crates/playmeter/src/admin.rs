@@ -17,6 +17,7 @@ use server::line::Claims;
 use server::server::{Followed, follow};
 use server::time::now_s;
 
+use crate::cli::FolderArgs;
 use crate::open;
 
 /// Holds the folder: one process at a time.
@@ -44,6 +45,17 @@ impl Lock {
             Err(failure) => Err(failure).with_context(|| format!("locking {}", path.display())),
         }
     }
+}
+
+/// Has a command done and prints what came of it: as JSON if that is asked for, else each thing as `print` tells of it.
+pub fn show(folder: &FolderArgs, command: Command, print: fn(&Value)) -> anyhow::Result<()> {
+    let done = run(&folder.data, command)?;
+    match &done {
+        _ if folder.json => println!("{done}"),
+        Value::Array(all) => all.iter().for_each(print),
+        one => print(one),
+    }
+    Ok(())
 }
 
 /// Has a command done on the folder.

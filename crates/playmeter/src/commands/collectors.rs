@@ -54,16 +54,7 @@ pub fn run(args: CollectorsArgs) -> anyhow::Result<()> {
         Action::Stop { name, folder } => (folder, order(name, Order::Stop)),
         Action::Restart { name, folder } => (folder, order(name, Order::Restart)),
     };
-    let done = admin::run(&folder.data, command)?;
-    if folder.json {
-        println!("{done}");
-        return Ok(());
-    }
-    match &done {
-        Value::Array(all) => all.iter().for_each(print),
-        one => print(one),
-    }
-    Ok(())
+    admin::show(&folder, command, print)
 }
 
 fn print(collector: &Value) {

@@ -107,16 +107,7 @@ pub fn run(args: GamesArgs) -> anyhow::Result<()> {
             (folder, Command::SetGameAnalytics { game: id, key, secret_key })
         }
     };
-    let done = admin::run(&folder.data, command)?;
-    if folder.json {
-        println!("{done}");
-        return Ok(());
-    }
-    match &done {
-        Value::Array(games) => games.iter().for_each(print),
-        game => print_one(game),
-    }
-    Ok(())
+    admin::show(&folder, command, print_one)
 }
 
 fn print(game: &Value) {

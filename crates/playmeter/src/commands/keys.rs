@@ -72,16 +72,7 @@ enum Action {
 /// Does it and prints what came of it.
 pub fn run(args: KeysArgs) -> anyhow::Result<()> {
     let (folder, command) = command(args.action)?;
-    let done = admin::run(&folder.data, command)?;
-    if folder.json {
-        println!("{done}");
-        return Ok(());
-    }
-    match &done {
-        Value::Array(keys) => keys.iter().for_each(print),
-        key => print(key),
-    }
-    Ok(())
+    admin::show(&folder, command, print)
 }
 
 fn command(action: Action) -> anyhow::Result<(FolderArgs, Command)> {
