@@ -2,6 +2,8 @@
 
 mod admin;
 mod cli;
+#[allow(dead_code, reason = "for the commands that come next")]
+mod client;
 mod commands;
 mod files;
 mod open;
