@@ -11,10 +11,10 @@ import argparse
 import os
 import sys
 
-from measure import jobs, live, results
+from measure import jobs, live, packets, results
 from measure.jobs import Settings
 
-JOBS = jobs.JOBS | live.JOBS
+JOBS = jobs.JOBS | packets.JOBS | live.JOBS
 
 
 def main():

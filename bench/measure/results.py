@@ -13,6 +13,7 @@ COLUMNS = {
     "p99_us": ("p99 us", "{:,.0f}"),
     "p999_us": ("p99.9 us", "{:,.0f}"),
     "events_per_second": ("per second", "{:,.0f}"),
+    "lost": ("lost", "{:.2%}"),
     "server_cores": ("cores", "{:.3f}"),
     "computation_us": ("computation us", "{:,.1f}"),
     "subscriber_bytes": ("bytes a subscriber", "{:,.0f}"),
@@ -109,10 +110,10 @@ def highest(found):
 def rate(best):
     if "missing" in best:
         return best["missing"]
-    return (
-        f"{best['requests_per_second']:,.0f} requests/s, {best['events_per_second']:,.0f} events/s, "
-        f"p99 {best['p99_us']:,.0f} us, generator on {best['generator_cores']:.2f} cores"
-    )
+    units = {"requests_per_second": "requests/s", "events_per_second": "events/s", "packets_per_second": "packets/s"}
+    said = [f"{best[name]:,.0f} {unit}" for name, unit in units.items() if name in best]
+    said += [f"p99 {best['p99_us']:,.0f} us"] if "p99_us" in best else []
+    return ", ".join([*said, f"generator on {best['generator_cores']:.2f} cores"])
 
 
 def figures(found):

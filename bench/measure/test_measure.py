@@ -6,7 +6,7 @@ import unittest
 from pathlib import Path
 
 import run
-from measure import floors, jobs, live, load, pairs, results, sockets
+from measure import datagrams, floors, jobs, live, load, packets, pairs, results, sockets
 
 
 class Accounting(unittest.TestCase):
@@ -124,6 +124,43 @@ class Limits(unittest.TestCase):
 
     def test_every_job_says_its_goal(self):
         self.assertTrue(all(job.title and job.goal and callable(job.run) for job in run.JOBS.values()))
+
+
+class Packets(unittest.TestCase):
+    """Of a server that takes so many a second without loss, and a generator that reaches so many."""
+
+    def check(self, takes, reaches, expected):
+        class Fake(packets.Stream):
+            def run(self, result, settings, rate):
+                offered = min(rate, reaches)
+                return {"lost": max(0.0, 1 - takes / offered), "events_per_second": min(offered, takes), "generator_cores": 1}
+
+        stream = Fake("fake", None, (("rate", 20_000),))
+        found = packets.highest(stream, jobs.Settings(say=lambda _: None))
+        self.assertTrue(expected / 1.1 <= found["packets_per_second"] <= expected, found)
+
+    def test_the_highest_rate_without_loss_is_found_to_a_tenth(self):
+        self.check(300_000, 1_000_000, 300_000)
+        self.check(5_000, 1_000_000, 5_000)
+
+    def test_a_generator_that_reaches_no_more_is_the_end(self):
+        self.check(1_000_000, 90_000, 90_000)
+
+    def test_the_cost_is_by_what_arrived(self):
+        report = {
+            "setup": {"load": "statsd", "lines": 1, "names": 500, "rate": 10, "sockets": 1},
+            "server_cpu": {"us_per_packet": 3.0, "us_per_line": 3.0, "cores": 0.5},
+            "server_memory_bytes": 1 << 20,
+            "measured": {"packets_per_second": 10.0},
+            "lag_us": {"p99": 1.0},
+            "generator_cores": 0.1,
+            "machine": {"load_average": 1.0, "waiting_for_cpu": 0.0},
+        }
+        row = packets.Stream("a", None, ()).row(report, sent=100, arrived=75)
+        self.assertEqual((row["cpu_us"], row["lost"], row["events_per_second"]), (4.0, 0.25, 7.5))
+
+    def test_the_generator_counts_the_names_that_are_asked_for(self):
+        self.assertEqual((datagrams.names()[0], datagrams.names()[-1]), ("bench.0.0", "bench.49.9"))
 
 
 if __name__ == "__main__":

@@ -8,12 +8,14 @@ mod answer;
 mod cpu;
 mod http;
 mod ledger;
+mod packets;
 mod report;
 mod requests;
 mod schedule;
 mod tally;
 mod watch;
 
+use std::fmt::Display;
 use std::fs;
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -24,6 +26,7 @@ use anyhow::{Context, bail, ensure};
 
 use http::Offer;
 use ledger::Ledger;
+use packets::PacketsArgs;
 use report::{Report, Setup, Step};
 use requests::{Head, Ids, Mix, Requests};
 use watch::WatchArgs;
@@ -118,6 +121,8 @@ pub struct BenchArgs {
 enum Other {
     /// Hold many WebSocket subscribers, post updates and report what both cost.
     Watch(Box<WatchArgs>),
+    /// Send StatsD lines or RTCP reports over UDP and report what they cost.
+    Packets(Box<PacketsArgs>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
@@ -144,15 +149,17 @@ enum Kind {
 
 /// Runs the load that was asked for and reports it. Fails if any answer was an error.
 pub fn run(args: BenchArgs) -> anyhow::Result<()> {
-    if let Some(Other::Watch(args)) = &args.other {
-        return watch::run(args);
+    match &args.other {
+        Some(Other::Watch(args)) => return watch::run(args),
+        Some(Other::Packets(args)) => return packets::run(args),
+        None => {}
     }
     let mut bench = Bench::prepare(&args)?;
     let report = if args.find_max { bench.find_max(args.p99_max * 1e3)? } else { bench.once()? };
     if let Some(ledger) = bench.ledger {
         ledger.close()?;
     }
-    show(&report, args.json.as_deref())?;
+    write(&report, args.json.as_deref())?;
     let errors = report.total.errors;
     ensure!(errors == 0, "{errors} of {} requests went wrong", report.total.requests_sent);
     Ok(())
@@ -407,7 +414,8 @@ fn seed() -> anyhow::Result<u64> {
     getrandom::u64().context("asking the operating system for a seed")
 }
 
-fn show(report: &Report, json: Option<&Path>) -> anyhow::Result<()> {
+/// Writes a report: as JSON into the file that was named, or as a table.
+fn write(report: &(impl serde::Serialize + Display), json: Option<&Path>) -> anyhow::Result<()> {
     let text = || serde_json::to_string_pretty(report).context("writing the report as JSON");
     match json {
         Some(path) if path == Path::new("-") => print(&format!("{}\n", text()?)),

@@ -14,7 +14,6 @@ mod script;
 mod state;
 mod subscriber;
 
-use std::fs;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -26,7 +25,7 @@ use anyhow::{Context, anyhow, ensure};
 use serde_json::Value;
 
 use super::cpu::{self, Snapshot};
-use super::{Server, print};
+use super::{Server, write};
 use crowd::{Crowd, Totals};
 use publisher::{Post, Timetable};
 use report::{Memory, Report, Setup};
@@ -116,7 +115,7 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<()> {
     rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))
         .context("setting the timer slack")?;
     let report = Watch::prepare(args)?.run()?;
-    show(&report, args)?;
+    write(&report, args.json.as_deref())?;
     let wrong = report.wrong();
     ensure!(wrong.is_empty(), "{}", wrong.join("; "));
     Ok(())
@@ -302,18 +301,6 @@ impl WatchArgs {
             seconds: self.seconds,
             warmup: self.warmup,
         }
-    }
-}
-
-fn show(report: &Report, args: &WatchArgs) -> anyhow::Result<()> {
-    let text = || serde_json::to_string_pretty(report).context("writing the report as JSON");
-    match args.json.as_deref() {
-        Some(path) if path.as_os_str() == "-" => print(&format!("{}\n", text()?)),
-        Some(path) => {
-            fs::write(path, text()?).with_context(|| format!("writing {}", path.display()))?;
-            print(&report.to_string())
-        }
-        None => print(&report.to_string()),
     }
 }
 
