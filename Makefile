@@ -8,7 +8,7 @@ CARGO ?= cargo
 BINARY := target/release/playmeter
 ECHO := target/release/examples/echo
 
-.PHONY: help run build web letters sdk geo test test-rust test-web test-websocket test-torture lint bench torture tools clean
+.PHONY: help run build web letters sdk geo test test-rust test-web test-websocket test-torture lint bench torture tools telegraf clean
 
 help: ## Say what there is.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -83,7 +83,7 @@ compat/%/node_modules/.package-lock.json: compat/%/package.json compat/%/package
 	cd compat/$* && PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 npm ci --ignore-scripts --no-fund --no-audit
 	@touch $@
 
-test-web: tools sdk letters $(CLIENTS) | $(BINARY)
+test-web: tools telegraf sdk letters $(CLIENTS) | $(BINARY)
 	cd web && npm run check && npm test && npm run size
 	cd sdk/js && npm run check && npm test && npm run size
 	cd examples/letters && npm run check && npm test
@@ -97,6 +97,9 @@ test-web: tools sdk letters $(CLIENTS) | $(BINARY)
 
 tools: ## Install Debian packages that the tests use, where they are missing.
 	@scripts/tools
+
+telegraf: ## Build Telegraf for the test that lets it send, where Go is installed.
+	@scripts/telegraf
 
 lint: web letters geo ## Formatting, lints, licences and advisories.
 	$(CARGO) fmt --all --check

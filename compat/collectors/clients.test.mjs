@@ -1,78 +1,22 @@
 /** Clients of others send to a server of the test's own, and a query says what they sent. README.md says which. */
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { setTimeout as sleep } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import { OTLPMetricExporter as JsonExporter } from '@opentelemetry/exporter-metrics-otlp-http'
 import { OTLPMetricExporter as ProtoExporter } from '@opentelemetry/exporter-metrics-otlp-proto'
 import { resourceFromAttributes } from '@opentelemetry/resources'
 import { AggregationTemporality, MeterProvider, PeriodicExportingMetricReader } from '@opentelemetry/sdk-metrics'
 import StatsD from 'hot-shots'
+import { accepted, ask, collector, headers, measured, start, stop, url } from './world.mjs'
 
-const BINARY =
-  process.env.PLAYMETER_BINARY ?? fileURLToPath(new URL('../../target/release/playmeter', import.meta.url))
-/** Without the settings of another server. */
-const ENV = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('PLAYMETER_')))
-const COLLECTORS = ['udp', 'tcp_server'].map(
-  (transport) =>
-    `[collectors.${transport}]\ntransport='${transport}'\ndecoder='statsd'\nlisten='127.0.0.1:0'\ntags=['region']\n`,
+before(() =>
+  start(
+    ['udp', 'tcp_server'].map(
+      (transport) =>
+        `[collectors.${transport}]\ntransport='${transport}'\ndecoder='statsd'\nlisten='127.0.0.1:0'\ntags=['region']\n`,
+    ),
+  ),
 )
-
-let server, folder, bootstrap
-
-before(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'collectors-'))
-  writeFileSync(join(folder, 'settings.toml'), COLLECTORS.join(''))
-  const args = ['serve', '--data', join(folder, 'data'), '--listen', '127.0.0.1:0']
-  const stdio = ['ignore', 'pipe', 'inherit']
-  server = spawn(BINARY, [...args, '--config', join(folder, 'settings.toml')], { stdio, env: ENV })
-  for await (const text of server.stdout) if (String(text).includes('Playmeter is ready')) break
-  bootstrap = JSON.parse(readFileSync(join(folder, 'data', 'bootstrap.json'), 'utf8'))
-})
-
-after(async () => {
-  server?.kill()
-  if (server) await once(server, 'exit')
-  rmSync(folder, { recursive: true, force: true })
-})
-
-const HEADERS = () => ({ Authorization: `Bearer ${bootstrap.secret_key}` })
-
-async function ask(path, body) {
-  const headers = { ...HEADERS(), 'Content-Type': 'application/json' }
-  const request = body ? { method: 'POST', headers, body: JSON.stringify(body) } : { headers }
-  const answer = await fetch(bootstrap.url + path, request)
-  assert.equal(answer.status, 200, await answer.clone().text())
-  return answer.json()
-}
-
-/** A measure of a metric since yesterday, whole or of one region. */
-async function measured(metric, measure, region) {
-  const where = region ? { where: { region } } : {}
-  const answer = await ask('/v1/query', { metric, measure, last: '24h', step: 'all', ...where })
-  return answer.series[0]?.total
-}
-
-async function collector(name) {
-  const { collectors } = await ask('/v1/collectors')
-  return collectors.find((collector) => collector.name === name)
-}
-
-/** Waits until a collector has written so many samples. */
-async function accepted(name, count) {
-  const deadline = Date.now() + 30_000
-  for (;;) {
-    const { counters } = await collector(name)
-    if (counters.accepted >= count) return counters
-    assert.ok(Date.now() < deadline, `${JSON.stringify(counters)}, not ${count}`)
-    await sleep(50)
-  }
-}
+after(stop)
 
 for (const [name, protocol, prefix] of [
   ['udp', 'udp', 'udp.'],
@@ -126,8 +70,8 @@ for (const [form, Exporter] of [
     const prefix = `${form}.${temporality}`.toLowerCase()
     test(`OpenTelemetry's exporter, ${form}, ${temporality}: what was sent is what a query says`, async () => {
       const exporter = new Exporter({
-        url: `${bootstrap.url}/v1/metrics`,
-        headers: HEADERS(),
+        url: `${url()}/v1/metrics`,
+        headers: headers(),
         compression: 'gzip',
         temporalityPreference: AggregationTemporality[temporality],
       })
