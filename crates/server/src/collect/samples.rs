@@ -59,6 +59,13 @@ struct Series<'a> {
     hash: u64,
 }
 
+/// Whether the bytes are the same. Asking a slice of nothing first is no detail: its address need not be mapped, and
+/// comparing no bytes there by masked loads takes fifty nanoseconds, more than everything else about a line.
+#[inline]
+fn same(one: &[u8], other: &[u8]) -> bool {
+    one.len() == other.len() && (one.is_empty() || one == other)
+}
+
 impl Table {
     /// An empty table of a game with these dimensions. `seed` is the one under which the game's players are hashed.
     pub fn new(dimensions: Dimensions, seed: u64, gauges: Arc<Gauges>) -> Table {

@@ -4,7 +4,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use model::Reject;
 use parking_lot::Mutex;
 
-use super::Series;
+use super::{Series, same};
 
 /// Gauges that are remembered. One more is counted as if it had shown 0.
 const GAUGES_MAX: usize = 100_000;
@@ -50,7 +50,7 @@ impl Gauges {
 impl Gauge {
     fn is_of(&self, series: Series<'_>) -> bool {
         let (name, tags) = self.key.split_at(self.name_len);
-        name == series.name && tags == series.tags
+        same(name, series.name) && same(tags, series.tags)
     }
 }
 

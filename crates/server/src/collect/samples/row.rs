@@ -8,8 +8,8 @@ use model::record::{Declared, Samples};
 use model::rollup::{Bucket, Cell, Latest};
 use model::{RawEvent, Reject};
 
-use super::Series;
 use super::dimensions::{Slot, values};
+use super::{Series, same};
 
 /// How many values a sender may have added up: a minute of such sums still fits a count.
 const SPREAD_COUNT_MAX: u64 = 1 << 48;
@@ -37,7 +37,7 @@ impl Row {
 
     #[inline]
     pub(super) fn is_of(&self, series: Series<'_>, minute: u32, keys: &[u8]) -> bool {
-        self.minute == minute && self.name(keys) == series.name && self.tags(keys) == series.tags
+        self.minute == minute && same(self.name(keys), series.name) && same(self.tags(keys), series.tags)
     }
 
     #[inline]
