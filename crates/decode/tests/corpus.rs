@@ -6,6 +6,7 @@ mod samples;
 mod support;
 
 use expect_test::expect_file;
+use playmeter_decode::capture::{Translated, Untranslatable, gameanalytics, posthog, segment};
 use playmeter_decode::csv::{BadMapping, Mapping, Rows};
 use playmeter_decode::flow;
 use playmeter_decode::influx::{self, Precision};
@@ -63,6 +64,26 @@ fn lines_of_packets_say_what_they_always_said() {
         Err(refusal) => refusal.label().to_owned(),
     };
     check("flow", 6, |body| flow::lines(body).map(tell).collect::<Vec<_>>().join("\n"));
+}
+
+/// In our words, and with which key; or why not.
+fn describe_capture(told: Result<Translated, Untranslatable>) -> String {
+    match told {
+        Ok(told) => format!("key {:?}\n{}", told.key, String::from_utf8_lossy(&told.body)),
+        Err(why) => format!("refused: {why}"),
+    }
+}
+
+#[test]
+fn bodies_of_other_services_clients_say_what_they_always_said() {
+    check("posthog", 8, |body| {
+        describe_capture(match posthog::beacon(body) {
+            Some(inside) => inside.and_then(|inside| posthog::translate(&inside)),
+            None => posthog::translate(body),
+        })
+    });
+    check("segment", 6, |body| describe_capture(segment::translate(body)));
+    check("gameanalytics", 6, |body| describe_capture(gameanalytics::translate(body)));
 }
 
 /// For a collector that began before the totals did.

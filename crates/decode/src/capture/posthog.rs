@@ -5,6 +5,19 @@
 use serde_json::{Map, Value};
 
 use super::{Event, Translated, Untranslatable, id, own_name, read, time, translated, uuid};
+use crate::{base64, playtomic};
+
+/// What is in the field `data` of a beacon's form, in base64: JSON, or JSON that was packed with gzip. `None`: the body is
+/// no form, and is read as it is.
+pub fn beacon(body: &[u8]) -> Option<Result<Vec<u8>, Untranslatable>> {
+    if !body.starts_with(b"data=") {
+        return None;
+    }
+    let form = str::from_utf8(body).ok();
+    let data = form.and_then(|form| playtomic::parameter(form, "data"));
+    let bytes = data.and_then(|data| base64::decode(&data));
+    Some(bytes.ok_or(Untranslatable::Shape("`data` of the form is not base64")))
+}
 
 /// Tells a body in our words.
 pub fn translate(body: &[u8]) -> Result<Translated, Untranslatable> {

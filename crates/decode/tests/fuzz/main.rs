@@ -85,4 +85,4 @@ macro_rules! fuzz {
     };
 }
 
-fuzz! { ddp json lines tracker form statsd influx otlp otlp_json otlp_point csv stream rtcp flow }
+fuzz! { ddp json lines tracker form statsd influx otlp otlp_json otlp_point csv stream rtcp flow capture }

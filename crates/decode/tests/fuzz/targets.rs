@@ -2,10 +2,11 @@
 
 use super::samples;
 use model::{RawEvent, Reject};
+use playmeter_decode::capture::{Translated, Untranslatable, gameanalytics, posthog, segment};
 use playmeter_decode::csv::{Mapping, Rows};
 use playmeter_decode::ddp::Inbound;
 use playmeter_decode::influx::Precision;
-use playmeter_decode::json::{Decoded, Form, decode};
+use playmeter_decode::json::{Decoded, Form, Malformed, decode};
 use playmeter_decode::lines::{Lines, Piece};
 use playmeter_decode::otlp::{Encoding, Metrics, Series};
 use playmeter_decode::sample::{Measured, Taken};
@@ -326,6 +327,68 @@ pub fn flow() -> Target {
         "}",
     ];
     Target { name: "flow", endings: &["flow"], words: WORDS, run: packets }
+}
+
+/// Bodies of all three services, each read as one of each.
+pub fn capture() -> Target {
+    const WORDS: &[&str] = &[
+        "{\"api_key\":\"k\",\"batch\":[{\"event\":\"a\"}]}",
+        "\"properties\":{\"distinct_id\":\"bo\"}",
+        "\"event\":\"$identify\"",
+        "\"$anon_distinct_id\":\"an\"",
+        "\"$exception_list\":[{\"value\":\"x\"}]",
+        "\"uuid\":\"0190b6a1-7c2e-7def-8a9b-0123456789ab\"",
+        "\"timestamp\":\"2026-11-20T12:00:00Z\"",
+        "\"type\":\"track\"",
+        "\"type\":\"alias\",\"previousId\":1",
+        "\"context\":{\"os\":{\"name\":\"iOS\"}}",
+        "\"sentAt\":1795176000000",
+        "\"batch\":[",
+        "\"category\":\"design\",\"event_id\":\"a:b\"",
+        "\"category\":\"progression\",\"event_id\":\"Fail:w\"",
+        "\"category\":\"resource\",\"event_id\":\"Sink:a:b\",\"amount\":5",
+        "\"client_ts\":1795199052",
+        "data=eyJldmVudCI6ImEifQ==",
+        "%3D",
+        "&",
+        "null",
+        "{",
+        "}",
+        "[",
+        "]",
+        ":",
+    ];
+    Target { name: "capture", endings: &["posthog", "segment", "gameanalytics"], words: WORDS, run: captured }
+}
+
+/// What each of the translators made of it.
+fn captured(body: &[u8]) -> u64 {
+    let inside = posthog::beacon(body);
+    let of_form = inside.as_ref().map(Result::is_ok);
+    let beacon = inside.and_then(Result::ok);
+    let told = [
+        posthog::translate(beacon.as_deref().unwrap_or(body)),
+        segment::translate(body),
+        segment::translate_as(body, Some("track")),
+        gameanalytics::translate(body),
+    ];
+    hash((of_form, told.map(told_in_our_words)))
+}
+
+/// As many events come out of our words as came in the others.
+fn told_in_our_words(told: Result<Translated, Untranslatable>) -> (u8, usize, (u128, u64)) {
+    let told = match told {
+        Ok(told) => told,
+        Err(Untranslatable::NotJson(_)) => return (1, 0, (0, 0)),
+        Err(Untranslatable::Shape(_)) => return (2, 0, (0, 0)),
+        Err(Untranslatable::TooMany) => return (3, 0, (0, 0)),
+    };
+    let mut decoded = Decoded::default();
+    match decode(&told.body, Form::Json, &mut decoded) {
+        Ok(()) => assert_eq!(decoded.events.len(), told.events),
+        Err(why) => assert!(matches!(why, Malformed::TooDeep { .. }), "{why}"),
+    }
+    (0, decoded.events.len().min(3), events_said(&decoded))
 }
 
 /// Everything in a datagram is read; which kinds of packets there were.

@@ -6,8 +6,7 @@ use axum::body::Body;
 use axum::extract::{ConnectInfo, Path, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use decode::capture::posthog::translate;
-use decode::playtomic::parameter;
+use decode::capture::posthog::{beacon, translate};
 use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
 use hyper::{Request, StatusCode};
@@ -34,21 +33,13 @@ async fn taken(local: &Local, head: &Parts, incoming: &mut Body, peer: SocketAdd
     let limits = body::Limits::EVENTS;
     let bytes = body::read(&head.headers, incoming, limits).await?;
     let bytes = body::gunzip(bytes, limits.inflated_bytes)?;
-    let told = translate(&out_of_form(&bytes)?.unwrap_or(bytes)).map_err(untranslatable)?;
+    let bytes = match beacon(&bytes) {
+        Some(inside) => body::gunzip(inside.map_err(untranslatable)?.into(), limits.inflated_bytes)?,
+        None => bytes,
+    };
+    let told = translate(&bytes).map_err(untranslatable)?;
     let access = access(local, head, peer, told.key.as_deref())?;
     take(local, head, peer, access, Endpoint::Posthog, &told).await
-}
-
-/// Beacons are forms: what is in `data`, if the body is one.
-fn out_of_form(bytes: &Bytes) -> Result<Option<Bytes>, Problem> {
-    if !bytes.starts_with(b"data=") {
-        return Ok(None);
-    }
-    let problem = || Problem::malformed("it is base64").field("data");
-    let form = std::str::from_utf8(bytes).map_err(|_| problem())?;
-    let data = parameter(form, "data").ok_or_else(problem)?;
-    let decoded = decode::base64::decode(&data).map(Bytes::from).ok_or_else(problem)?;
-    body::gunzip(decoded, body::Limits::EVENTS.inflated_bytes).map(Some)
 }
 
 /// There are no feature flags: variables and experiments are `/v1/vars`.
