@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Shows that the crash tests find bugs: each of these is planted, and has to be found.
+"""Shows that the tests find bugs: each of these is planted, and has to come to what stands beside it.
 
     torture/plants.py [--plant NAME] [--seed N]
 
@@ -8,9 +8,10 @@
 | `forget_id_insert`  | ids are looked up but not remembered           | `kill.py`: events are stored twice         |
 | `drop_checkpoint`   | views are kept without their place in the log  | `kill.py`: a restart counts them again     |
 | `ack_before_sync`   | answers before `fdatasync`                     | power cuts of `crates/log/tests/crash`     |
+| `collector_panics`  | a decoder panics at some bytes                 | nobody: the other collectors notice nothing |
 
-`kill -9` cannot find the last one: what a process has written, the system keeps. Ends with `N passed, M failed`; the
-exit code is 0 only if every plant was found, and the same binary without a plant passes.
+`kill -9` cannot find `ack_before_sync`: what a process has written, the system keeps. Ends with `N passed, M failed`; the
+exit code is 0 only if every plant came to what the table says, and the same binary without a plant passes.
 """
 
 import argparse
@@ -31,8 +32,11 @@ EXPECTED = {
         "received is the sum of the outcomes",
     ],
 }
-POWER_CUT = "ack_before_sync"
-POWER_CUT_TEST = "an_answer_before_the_sync_is_found_out"
+# Plants that a test of the repository takes: its package and name.
+TESTED = {
+    "ack_before_sync": ("playmeter-log", "crash", "an_answer_before_the_sync_is_found_out"),
+    "collector_panics": ("playmeter", "doors", "others_get_everything_while_one_panics_fifty_times"),
+}
 
 
 def build(target_dir):
@@ -70,10 +74,11 @@ def is_found(binary, plant, given):
     return [f"kill.py ended with {code} and did not fail at: {EXPECTED[plant]}"] + lines
 
 
-def is_found_by_power_cuts(target_dir):
-    """Runs the log's own crash images, of a log that answers too early."""
-    command = [CARGO, "test", "--locked", "-p", "playmeter-log", "--features", "plants"]
-    command += ["--target-dir", str(target_dir), "--test", "crash", POWER_CUT_TEST]
+def is_taken_by_test(target_dir, plant):
+    """Runs the test that plants the bug itself and says what has to come of it."""
+    package, test, name = TESTED[plant]
+    command = [CARGO, "test", "--locked", "-p", package, "--features", "plants"]
+    command += ["--target-dir", str(target_dir), "--test", test, name]
     done = subprocess.run(command, cwd=REPOSITORY, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     found = done.returncode == 0 and "1 passed" in done.stdout
     return [] if found else done.stdout.splitlines()[-20:]
@@ -81,20 +86,20 @@ def is_found_by_power_cuts(target_dir):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--plant", choices=[*EXPECTED, POWER_CUT], help="this one alone")
+    parser.add_argument("--plant", choices=[*EXPECTED, *TESTED], help="this one alone")
     parser.add_argument("--target-dir", type=Path, default=REPOSITORY / "target" / "plants")
     parser.add_argument("--cycles", type=int, default=6)
     parser.add_argument("--seed", type=int, default=None)
     given = parser.parse_args()
     given.seed = random.SystemRandom().randrange(10**9) if given.seed is None else given.seed
     checks = []
-    if given.plant != POWER_CUT:
+    if given.plant not in TESTED:
         binary = build(given.target_dir)
         checks.append(("nothing is found where nothing is planted", lambda: without_plant(binary, given)))
         for plant in [given.plant] if given.plant else EXPECTED:
             checks.append((f"{plant} is found", lambda plant=plant: is_found(binary, plant, given)))
-    if given.plant in (None, POWER_CUT):
-        checks.append((f"{POWER_CUT} is found", lambda: is_found_by_power_cuts(given.target_dir)))
+    for plant in [given.plant] if given.plant in TESTED else [] if given.plant else TESTED:
+        checks.append((f"{plant}: its test passes", lambda plant=plant: is_taken_by_test(given.target_dir, plant)))
     failed = 0
     for name, check in checks:
         wrong = check()

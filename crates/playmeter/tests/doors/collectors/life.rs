@@ -1,5 +1,8 @@
 //! Starting, failing, stopping: of one collector, while the others go on.
 
+use std::io::Write;
+use std::net::TcpListener;
+
 use super::*;
 
 #[test]
@@ -22,6 +25,98 @@ fn one_that_ends_again_and_again_disturbs_no_other() {
     for name in ["one", "other"] {
         assert_eq!(measured(&world, name, "sum"), 5.0, "what it had taken was written");
     }
+}
+
+/// How often the failing ones fail.
+const FAILURES: u64 = 50;
+
+const FAILING: &str = "[collectors.closed]\ntransport='tcp_client'\ndecoder='statsd'\naddress='ADDRESS'\n\
+     [collectors.lost]\ntransport='udp'\ndecoder='statsd'\nlisten='127.0.0.1:0'\n";
+const OTHERS: &str = "[collectors.packets]\ntransport='udp'\ndecoder='statsd'\nlisten='127.0.0.1:0'\n\
+     [collectors.stream]\ntransport='tcp_server'\ndecoder='statsd'\nlisten='127.0.0.1:0'\n";
+
+/// Who sends to the others meanwhile, and how much.
+struct Others {
+    packets: UdpSocket,
+    stream: TcpStream,
+    rounds: u64,
+}
+
+impl Others {
+    fn of(world: &World) -> Others {
+        Others { packets: packets(world, "packets"), stream: connect(world, "stream"), rounds: 0 }
+    }
+
+    /// Ten packets, ten lines over the connection that stays, two events.
+    fn send(&mut self, world: &World) {
+        for _ in 0..10 {
+            self.packets.send(b"packets:1|c").expect("it listens");
+            self.stream.write_all(b"stream:1|c\n").expect("it reads");
+        }
+        assert_eq!(world.post(r#"[{"event": "win"}, {"event": "win"}]"#).status, 202);
+        self.rounds += 1;
+    }
+
+    /// All of it was counted, and none of them has noticed anything.
+    fn check(&self, world: &World) {
+        for name in ["packets", "stream"] {
+            let now = received(world, name, 10 * self.rounds);
+            assert_eq!(now["counters"]["accepted"], 10 * self.rounds, "{now}");
+            assert_eq!((&now["starts"], &now["failures"]), (&json!(1), &json!(0)), "{now}");
+            assert_eq!(measured(world, name, "sum"), 10.0 * self.rounds as f64);
+        }
+        assert_eq!(collector(world, "stream")["counters"]["connections_total"], 1, "it was never cut");
+        assert_eq!(measured(world, "win", "count"), 2.0 * self.rounds as f64);
+    }
+}
+
+/// Waits until a collector has failed so often, and what it says of the last time.
+fn failed(world: &World, name: &str, count: u64) -> String {
+    let now =
+        wait_until(world, name, |now| now["failures"].as_u64() >= Some(count) && now["state"] == "waiting");
+    now["error"].as_str().expect("a sentence").to_owned()
+}
+
+#[test]
+fn others_get_everything_while_two_fail_fifty_times_each() {
+    let source = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let closed = source.local_addr().expect("an address").to_string();
+    std::thread::spawn(move || source.incoming().for_each(drop));
+    let world = world(&[&FAILING.replace("ADDRESS", &closed), OTHERS].concat());
+    let lost = address(&world, "lost");
+    order(&world, "stop", "lost");
+    let _taken = UdpSocket::bind(lost).expect("it is free now");
+    let mut others = Others::of(&world);
+    for round in 1..=FAILURES {
+        others.send(&world);
+        order(&world, "restart", "lost");
+        assert!(failed(&world, "lost", round).contains("another program receives on"));
+        others.send(&world);
+        assert!(failed(&world, "closed", round).contains("has closed the connection"));
+        order(&world, "restart", "closed");
+    }
+    others.check(&world);
+}
+
+#[cfg(feature = "plants")]
+#[test]
+fn others_get_everything_while_one_panics_fifty_times() {
+    let failing = "[collectors.one]\ntransport='udp'\ndecoder='statsd'\nlisten='127.0.0.1:0'\n";
+    let mut world = world(&[failing, OTHERS].concat());
+    world.stop();
+    let mut command = world.serve();
+    command.env("PLAYMETER_PLANT", "collector_panics");
+    world.start_as(command);
+    let mut others = Others::of(&world);
+    for round in 1..=FAILURES {
+        let one = packets(&world, "one");
+        one.send(b"panic!").expect("it listens");
+        others.send(&world);
+        assert!(failed(&world, "one", round).contains("it failed inside: on purpose"));
+        order(&world, "start", "one");
+        wait_until(&world, "one", |now| now["state"] == "running");
+    }
+    others.check(&world);
 }
 
 #[test]

@@ -38,6 +38,8 @@ impl Batch {
     /// Takes whole lines, or a packet of them.
     #[inline]
     pub fn take(&mut self, decoder: &Decoder, bytes: &[u8], now_ms: i64) {
+        #[cfg(feature = "plants")]
+        planted(bytes);
         match decoder {
             Decoder::Statsd => statsd::decode(bytes, |taken| self.sample(taken, now_ms)),
             Decoder::Influx(precision) => {
@@ -125,4 +127,11 @@ impl Batch {
         self.refused.clear();
         self.shown.clear();
     }
+}
+
+/// A decoder that panics at some bytes, if that bug was chosen.
+#[cfg(feature = "plants")]
+fn planted(bytes: &[u8]) {
+    let is_chosen = std::env::var_os("PLAYMETER_PLANT").is_some_and(|plant| plant == "collector_panics");
+    assert!(!is_chosen || bytes != b"panic!", "on purpose");
 }
