@@ -46,6 +46,7 @@ use tokio::sync::watch;
 use crate::catalog::{Access, Catalog, Game, SettingsChange};
 use crate::line::Claims;
 use crate::server::Shared;
+use crate::distribute::{By, distribute};
 use crate::time::now_ms;
 use samples::Gauges;
 
@@ -79,9 +80,9 @@ impl Places {
         self.0.iter()
     }
 
-    /// One after the other: work is spread by its number.
+    /// The one whose turn it is: see [`distribute`].
     pub fn by_turns(&self, number: usize) -> &Place {
-        &self.0[number % self.0.len()]
+        &self.0[distribute(By::Turn(number), self.0.len())]
     }
 }
 

@@ -27,6 +27,7 @@ use tokio::sync::Notify;
 
 use crate::time::now_ms;
 
+use crate::distribute::{By, distribute};
 pub use rtcp::{Datagram, Reported};
 pub use summary::describe;
 pub(crate) use tell::start;
@@ -249,5 +250,5 @@ impl Flows {
 
 /// The bits in the middle: a tracker's own table uses those at both ends.
 fn shard_of(hash: u64) -> usize {
-    (hash >> 32) as usize % SHARDS
+    distribute(By::Key(hash), SHARDS)
 }

@@ -11,6 +11,7 @@ pub mod collect;
 pub mod control;
 pub mod ddp;
 pub mod demo;
+pub mod distribute;
 pub mod enrich;
 pub mod erasure;
 pub mod flows;
