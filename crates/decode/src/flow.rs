@@ -17,58 +17,15 @@
 use std::borrow::Cow;
 use std::net::SocketAddr;
 
+use model::Reject;
 use model::flows::{End, FlowPacket, What};
 use model::limits::FLOW_END_BYTES_MAX;
 
 use crate::json::{Broken, Cursor, Value, instant_ms};
+use crate::sample::Refused;
 
 /// Times are taken up to the year 9999, in both directions from 1970.
 const TIME_MS_MAX: f64 = 253_402_300_799_999.0;
-
-/// Why a line was not taken: a closed set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
-pub enum Refusal {
-    /// It is no JSON, or not UTF-8.
-    #[error("the line is not JSON")]
-    MalformedJson,
-    /// It is something else than an object.
-    #[error("the line is not an object")]
-    NotAnObject,
-    /// It has a field that is not in the list.
-    #[error("a field beside `from`, `to`, `from_address`, `to_address`, `seq`, `ts`, `at` and `bye`")]
-    UnknownField,
-    /// `from` or `to` is absent, empty, too long or of another type, or they are the same.
-    #[error("`from` and `to` are two different ids of 1 to {FLOW_END_BYTES_MAX} bytes")]
-    Ends,
-    /// `from_address` or `to_address` cannot be read.
-    #[error("`from_address` and `to_address` are an IP address and a port")]
-    Address,
-    /// `seq` is absent or no such number.
-    #[error("`seq` is a whole number from 0 to 4294967295")]
-    Seq,
-    /// `ts` or `at` cannot be read.
-    #[error("`ts` and `at` are milliseconds since 1970 or RFC 3339")]
-    Time,
-    /// `bye` is something else than `true` or `false`.
-    #[error("`bye` is true or false")]
-    Bye,
-}
-
-impl Refusal {
-    /// The word in answers.
-    pub fn label(self) -> &'static str {
-        match self {
-            Refusal::MalformedJson => "malformed_json",
-            Refusal::NotAnObject => "not_an_object",
-            Refusal::UnknownField => "unknown_field",
-            Refusal::Ends => "ends_invalid",
-            Refusal::Address => "address_invalid",
-            Refusal::Seq => "seq_invalid",
-            Refusal::Time => "time_invalid",
-            Refusal::Bye => "bye_invalid",
-        }
-    }
-}
 
 /// A line that was read. It owns what had escapes, and borrows the rest.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -100,27 +57,28 @@ impl Line<'_> {
 }
 
 /// The lines of a body or datagram, one by one; blank ones are passed over.
-pub fn lines(body: &[u8]) -> impl Iterator<Item = Result<Line<'_>, Refusal>> {
+pub fn lines(body: &[u8]) -> impl Iterator<Item = Result<Line<'_>, Refused<'_>>> {
     let lines = body.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
-    lines.filter(|line| !line.is_empty()).map(line)
+    let read = |text| line(text).map_err(|reject| Refused { reject, text });
+    lines.filter(|line| !line.is_empty()).map(read)
 }
 
-fn line(bytes: &[u8]) -> Result<Line<'_>, Refusal> {
-    let text = str::from_utf8(bytes).map_err(|_| Refusal::MalformedJson)?;
+fn line(bytes: &[u8]) -> Result<Line<'_>, Reject> {
+    let text = str::from_utf8(bytes).map_err(|_| Reject::MalformedJson)?;
     let mut cursor = Cursor::new(text, 0);
     if cursor.peek() != b'{' {
         let is_json = cursor.value().is_ok() && cursor.is_at_end();
-        return Err(if is_json { Refusal::NotAnObject } else { Refusal::MalformedJson });
+        return Err(if is_json { Reject::NotAnObject } else { Reject::MalformedJson });
     }
-    let read = object(&mut cursor).map_err(|Broken| Refusal::MalformedJson)?;
+    let read = object(&mut cursor).map_err(|Broken| Reject::MalformedJson)?;
     if !cursor.is_at_end() {
-        return Err(Refusal::MalformedJson);
+        return Err(Reject::MalformedJson);
     }
     read.and_then(checked)
 }
 
 /// An object, from its opening bracket on. Of several wrong fields the first is told.
-fn object<'a>(cursor: &mut Cursor<'a>) -> Result<Result<Line<'a>, Refusal>, Broken> {
+fn object<'a>(cursor: &mut Cursor<'a>) -> Result<Result<Line<'a>, Reject>, Broken> {
     let (mut line, mut refused) = (Line::default(), None);
     cursor.at += 1;
     cursor.depth += 1;
@@ -130,8 +88,8 @@ fn object<'a>(cursor: &mut Cursor<'a>) -> Result<Result<Line<'a>, Refusal>, Brok
         let key = cursor.key()?.cow();
         let from = cursor.at;
         let value = cursor.value()?;
-        if let Err(refusal) = line.put(&key, value, cursor.since(from)) {
-            refused = refused.or(Some(refusal));
+        if let Err(reject) = line.put(&key, value, cursor.since(from)) {
+            refused = refused.or(Some(reject));
         }
         goes_on = cursor.comma_or(b'}', "',' or '}'")?;
     }
@@ -139,7 +97,7 @@ fn object<'a>(cursor: &mut Cursor<'a>) -> Result<Result<Line<'a>, Refusal>, Brok
 }
 
 impl<'a> Line<'a> {
-    fn put(&mut self, key: &str, value: Value<'a>, text: &str) -> Result<(), Refusal> {
+    fn put(&mut self, key: &str, value: Value<'a>, text: &str) -> Result<(), Reject> {
         match key {
             "from" => self.from = id(value)?,
             "to" => self.to = id(value)?,
@@ -149,54 +107,54 @@ impl<'a> Line<'a> {
             "ts" => self.sent_us = time_us(value)?,
             "at" => self.at_us = time_us(value)?,
             "bye" if matches!(value, Value::Bool) => self.bye = text == "true",
-            "bye" => return Err(Refusal::Bye),
-            _ => return Err(Refusal::UnknownField),
+            "bye" => return Err(Reject::ByeInvalid),
+            _ => return Err(Reject::UnknownField),
         }
         Ok(())
     }
 }
 
-fn checked(line: Line<'_>) -> Result<Line<'_>, Refusal> {
+fn checked(line: Line<'_>) -> Result<Line<'_>, Reject> {
     if line.from.is_empty() || line.from == line.to || line.to.is_empty() {
-        return Err(Refusal::Ends);
+        return Err(Reject::EndsInvalid);
     }
     if line.seq.is_none() && !line.bye {
-        return Err(Refusal::Seq);
+        return Err(Reject::SeqInvalid);
     }
     Ok(line)
 }
 
-fn id(value: Value<'_>) -> Result<Cow<'_, str>, Refusal> {
+fn id(value: Value<'_>) -> Result<Cow<'_, str>, Reject> {
     let id = match value {
         Value::Text(text) => Some(text.cow()),
         Value::Number(number) => number.whole(),
         _ => None,
     };
-    id.filter(|id| (1..=FLOW_END_BYTES_MAX).contains(&id.len())).ok_or(Refusal::Ends)
+    id.filter(|id| (1..=FLOW_END_BYTES_MAX).contains(&id.len())).ok_or(Reject::EndsInvalid)
 }
 
-fn address(value: Value<'_>) -> Result<Option<SocketAddr>, Refusal> {
+fn address(value: Value<'_>) -> Result<Option<SocketAddr>, Reject> {
     match value {
         Value::Null => Ok(None),
-        Value::Text(text) => text.cow().parse().map(Some).map_err(|_| Refusal::Address),
-        _ => Err(Refusal::Address),
+        Value::Text(text) => text.cow().parse().map(Some).map_err(|_| Reject::AddressInvalid),
+        _ => Err(Reject::AddressInvalid),
     }
 }
 
-fn seq(value: Value<'_>) -> Result<u32, Refusal> {
-    let Value::Number(number) = value else { return Err(Refusal::Seq) };
-    number.whole().and_then(|whole| whole.parse().ok()).ok_or(Refusal::Seq)
+fn seq(value: Value<'_>) -> Result<u32, Reject> {
+    let Value::Number(number) = value else { return Err(Reject::SeqInvalid) };
+    number.whole().and_then(|whole| whole.parse().ok()).ok_or(Reject::SeqInvalid)
 }
 
-fn time_us(value: Value<'_>) -> Result<Option<i64>, Refusal> {
+fn time_us(value: Value<'_>) -> Result<Option<i64>, Reject> {
     match value {
         Value::Null => Ok(None),
         Value::Number(number) => {
             let ms = number.value();
             let is_time = ms.abs() <= TIME_MS_MAX;
-            is_time.then_some(Some((ms * 1000.0).round() as i64)).ok_or(Refusal::Time)
+            is_time.then_some(Some((ms * 1000.0).round() as i64)).ok_or(Reject::TimestampInvalid)
         }
-        value => instant_ms(value).map(|ms| Some(ms * 1000)).ok_or(Refusal::Time),
+        value => instant_ms(value).map(|ms| Some(ms * 1000)).ok_or(Reject::TimestampInvalid),
     }
 }
 
@@ -215,7 +173,7 @@ mod tests {
                     [from, to].map(|end| end.address.map_or(String::new(), |at| format!("@{at}")));
                 format!("{}{}>{}{} {what:?}", from.id, addresses[0], to.id, addresses[1])
             }
-            Err(refusal) => refusal.label().to_owned(),
+            Err(refused) => refused.reject.label().to_owned(),
         });
         assert_eq!(told.collect::<Vec<_>>(), expected, "{body}");
     }
@@ -265,8 +223,8 @@ mod tests {
             check(&format!(r#"{{"from":"a","to":"b","seq":{seq}}}"#), &["seq_invalid"]);
         }
         check(r#"{"from":"a","to":"b","seq":1,"from_address":"192.0.2.1"}"#, &["address_invalid"]);
-        check(r#"{"from":"a","to":"b","seq":1,"ts":"yesterday"}"#, &["time_invalid"]);
-        check(r#"{"from":"a","to":"b","seq":1,"ts":1e300}"#, &["time_invalid"]);
+        check(r#"{"from":"a","to":"b","seq":1,"ts":"yesterday"}"#, &["ts_invalid"]);
+        check(r#"{"from":"a","to":"b","seq":1,"ts":1e300}"#, &["ts_invalid"]);
         check(r#"{"from":"a","to":"b","bye":1}"#, &["bye_invalid"]);
     }
 

@@ -11,6 +11,7 @@ use playmeter_decode::csv::{BadMapping, Mapping, Rows};
 use playmeter_decode::flow;
 use playmeter_decode::influx::{self, Precision};
 use playmeter_decode::otlp::{Encoding, Metrics, Series};
+use playmeter_decode::sample::Refused;
 use playmeter_decode::statsd;
 use std::path::{Path, PathBuf};
 
@@ -59,9 +60,9 @@ fn csv_files_say_what_they_always_said() {
 
 #[test]
 fn lines_of_packets_say_what_they_always_said() {
-    let tell = |line: Result<flow::Line<'_>, flow::Refusal>| match line {
+    let tell = |line: Result<flow::Line<'_>, Refused<'_>>| match line {
         Ok(line) => format!("{:?}", line.packet(5)),
-        Err(refusal) => refusal.label().to_owned(),
+        Err(refused) => refused.reject.label().to_owned(),
     };
     check("flow", 6, |body| flow::lines(body).map(tell).collect::<Vec<_>>().join("\n"));
 }

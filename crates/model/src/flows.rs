@@ -19,6 +19,7 @@ mod pair;
 pub mod quality;
 mod report;
 pub mod sequence;
+mod shares;
 #[cfg(test)]
 mod tests;
 mod tracker;
@@ -29,6 +30,7 @@ pub use flow::{Cause, Flow};
 pub use pair::{End, Pair, as_ssrc, ssrc};
 pub use quality::Quality;
 pub use report::{Report, Senders};
+pub use shares::Shares;
 pub use tracker::{Took, Totals, Tracker};
 
 use bytes::Reader;

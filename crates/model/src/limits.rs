@@ -72,5 +72,7 @@ pub const QUERY_FORMULA_BYTES_MAX: usize = 1_000;
 
 /// Flows that run at the same time in one installation. A packet that would open one more is refused.
 pub const FLOWS_MAX: usize = 262_144;
+/// Those of one game, unless the installation says otherwise: half, so that no game takes the room of all others.
+pub const FLOWS_PER_GAME: u32 = FLOWS_MAX as u32 / 2;
 /// The id of one end of a flow.
 pub const FLOW_END_BYTES_MAX: usize = 128;

@@ -139,6 +139,16 @@ rejects! {
     IdentitiesFull = 57, "identities_full", Limited;
     /// A collector follows as many totals as its memory allows.
     SeriesFull = 58, "series_full", Limited;
+    /// A packet would open a flow more than the game or the server may have.
+    FlowsFull = 59, "flows_full", Limited;
+    /// A packet of a flow does not name two different ends.
+    EndsInvalid = 60, "ends_invalid", Invalid;
+    /// The address of an end of a flow is no IP address and port.
+    AddressInvalid = 61, "address_invalid", Invalid;
+    /// The number of a packet of a flow is missing, or is none from 0 to 4,294,967,295.
+    SeqInvalid = 62, "seq_invalid", Invalid;
+    /// `bye` of a packet of a flow is neither true nor false.
+    ByeInvalid = 63, "bye_invalid", Invalid;
 }
 
 impl Reject {

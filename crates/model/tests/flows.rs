@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::hash::BuildHasher;
+use std::sync::Arc;
 
 use playmeter_model::flows::{
-    self, Cause, End, Figures, Flow, FlowPacket, Moment, Pair, Report, SILENCE_MS, STRAGGLERS_MS, Took,
-    Tracker, What,
+    self, Cause, End, Figures, Flow, FlowPacket, Moment, Pair, Report, SILENCE_MS, STRAGGLERS_MS, Shares,
+    Took, Tracker, What,
 };
 use proptest::prelude::*;
 
@@ -292,6 +293,11 @@ impl Accounts {
     }
 }
 
+/// Shares of which nobody is refused one.
+fn alone() -> Arc<Shares> {
+    Arc::new(Shares::new(u32::MAX))
+}
+
 /// Both, and what the senders would send next.
 struct Both {
     tracker: Tracker,
@@ -305,7 +311,7 @@ impl Both {
     fn new() -> Both {
         // Some begin just before their numbers go on at zero.
         let next = std::array::from_fn(|pair| [65_530 + 7 * pair as u64, (1 << 32) - 3 - pair as u64]);
-        let (tracker, accounts) = (Tracker::new(0, LIMIT), Accounts::default());
+        let (tracker, accounts) = (Tracker::new(0, LIMIT, alone()), Accounts::default());
         Both { tracker, accounts, next, last: [[0; 2]; 6], now_s: 0 }
     }
 
@@ -399,7 +405,7 @@ impl Both {
         let mut bytes = Vec::new();
         let count = self.tracker.write(&mut bytes);
         self.compare(&Step::Restart);
-        self.tracker = Tracker::new(0, LIMIT);
+        self.tracker = Tracker::new(0, LIMIT, alone());
         for flow in flows::read(&bytes, count).expect("they were written") {
             let low = flow.pair().low.to_owned();
             let high = flow.pair().high.to_owned();

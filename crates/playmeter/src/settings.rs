@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use figment::providers::{Env, Format, Serialized, Toml};
 use figment::{Figment, Metadata};
+use model::limits::{FLOWS_MAX, FLOWS_PER_GAME};
 use serde::{Deserialize, Serialize};
 use server::http::ConnectionLimits;
 use server::line::QuotaSettings;
@@ -59,8 +60,8 @@ pub struct Written {
 }
 
 /// Limits of what may be sent; 0: none.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct WrittenQuotas {
     /// Events with one key per second, ten seconds' worth at once.
     pub key_events_per_second: u64,
@@ -72,6 +73,21 @@ pub struct WrittenQuotas {
     pub events_per_day: u64,
     /// Bytes of each game per day of UTC, as the log stores them.
     pub bytes_per_day: u64,
+    /// Flows of each game that run at the same time; also without this, no more than the server may have.
+    pub flows_per_game: u32,
+}
+
+impl Default for WrittenQuotas {
+    fn default() -> WrittenQuotas {
+        WrittenQuotas {
+            key_events_per_second: 0,
+            address_events_per_second: 0,
+            player_events_per_second: 0,
+            events_per_day: 0,
+            bytes_per_day: 0,
+            flows_per_game: FLOWS_PER_GAME,
+        }
+    }
 }
 
 /// Settings of the log.
@@ -288,9 +304,17 @@ impl Written {
                 player_events_per_second: self.quotas.player_events_per_second,
                 events_per_day: self.quotas.events_per_day,
                 bytes_per_day: self.quotas.bytes_per_day,
+                flows_per_game: flows_per_game(self.quotas.flows_per_game)?,
             },
         })
     }
+}
+
+/// 0 is as many as the server may have.
+fn flows_per_game(written: u32) -> anyhow::Result<u32> {
+    const MAX: u32 = FLOWS_MAX as u32;
+    ensure!(written <= MAX, "quotas.flows_per_game: up to {MAX}");
+    Ok(if written == 0 { MAX } else { written })
 }
 
 impl WrittenLog {

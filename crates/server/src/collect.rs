@@ -9,6 +9,7 @@ mod backoff;
 mod counters;
 mod dir;
 mod intake;
+mod refusals;
 pub mod samples;
 mod settings;
 mod supervise;
@@ -20,6 +21,7 @@ pub use backoff::Backoff;
 pub use counters::Counters;
 pub use decode::csv::{Field, Mapping, Others, Target};
 pub use decode::influx::Precision;
+pub use refusals::Refusals;
 pub use settings::{
     After, CollectorSettings, Decoder, DirSettings, Framing, StreamSettings, TcpClientSettings,
     TcpServerSettings, Transport, UdpSettings,
@@ -44,9 +46,9 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use crate::catalog::{Access, Catalog, Game, SettingsChange};
+use crate::distribute::{By, distribute};
 use crate::line::Claims;
 use crate::server::Shared;
-use crate::distribute::{By, distribute};
 use crate::time::now_ms;
 use samples::Gauges;
 

@@ -8,6 +8,7 @@
 //! kept in a file (`file`).
 
 mod file;
+mod lines;
 mod minutes;
 mod rtcp;
 mod summary;
@@ -16,18 +17,19 @@ mod tell;
 mod tests;
 
 use std::hash::BuildHasher;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use hashbrown::DefaultHashBuilder;
-use model::flows::{Flow, FlowPacket, Moment, Pair, Senders, Took, Totals, Tracker, as_ssrc};
+use model::flows::{Flow, FlowPacket, Moment, Pair, Senders, Shares, Took, Totals, Tracker, as_ssrc};
 use model::limits::FLOWS_MAX;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
+use crate::distribute::{By, distribute};
 use crate::time::now_ms;
 
-use crate::distribute::{By, distribute};
 pub use rtcp::{Datagram, Reported};
 pub use summary::describe;
 pub(crate) use tell::start;
@@ -85,6 +87,11 @@ impl std::ops::Add for Taken {
 }
 
 impl Taken {
+    /// All packets and reports, whatever became of them.
+    pub fn packets(&self) -> u64 {
+        self.counted + self.ended + self.stragglers + self.refused + self.nothing
+    }
+
     fn note(&mut self, took: Took) {
         match took {
             Took::Opened => {
@@ -116,12 +123,19 @@ pub struct Figures {
 }
 
 impl Default for Flows {
+    /// Of which a game may have as many as there may be.
     fn default() -> Flows {
-        let each = || 0..SHARDS;
+        Flows::new(FLOWS_MAX as u32)
+    }
+}
+
+impl Flows {
+    /// At most so many at the same time of each game.
+    pub fn new(per_game_max: u32) -> Flows {
+        let (each, shares) = (|| 0..SHARDS, Arc::new(Shares::new(per_game_max)));
+        let tracker = |number| Tracker::new(number as u16, FLOWS_MAX / SHARDS, Arc::clone(&shares));
         Flows {
-            trackers: each()
-                .map(|number| Mutex::new(Tracker::new(number as u16, FLOWS_MAX / SHARDS)))
-                .collect(),
+            trackers: each().map(|number| Mutex::new(tracker(number))).collect(),
             senders: each().map(|_| Mutex::new(Senders::new(SENDERS_MAX))).collect(),
             hasher: DefaultHashBuilder::default(),
             since: Instant::now(),
@@ -132,9 +146,7 @@ impl Default for Flows {
             untold: AtomicU64::new(0),
         }
     }
-}
 
-impl Flows {
     /// Takes packets of a game, in the order in which they came.
     pub fn packets(&self, game: u32, packets: &[FlowPacket<'_>]) -> Taken {
         let (now, mut taken) = (self.now(), Taken::default());
@@ -248,7 +260,6 @@ impl Flows {
     }
 }
 
-/// The bits in the middle: a tracker's own table uses those at both ends.
 fn shard_of(hash: u64) -> usize {
     distribute(By::Key(hash), SHARDS)
 }

@@ -133,7 +133,8 @@ impl Server {
         let clocks = Clocks::default();
         let engine = clocks.before(engine);
         let Followed { log, views, processor, remembered } = follow(opened, engine, &catalog)?;
-        let flows = Flows::open(&settings.data).context("taking back the running flows")?;
+        let flows = Flows::open(&settings.data, settings.quotas.flows_per_game)
+            .context("taking back the running flows")?;
         let flows = Arc::new(flows);
         let (epoch, each_max) = (format!("{:x}", now_ms()), settings.connections.subscriptions_each);
         let live = Live::start(Arc::clone(&views), Arc::clone(&flows), epoch, each_max)

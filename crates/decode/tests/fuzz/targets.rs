@@ -9,7 +9,7 @@ use playmeter_decode::influx::Precision;
 use playmeter_decode::json::{Decoded, Form, Malformed, decode};
 use playmeter_decode::lines::{Lines, Piece};
 use playmeter_decode::otlp::{Encoding, Metrics, Series};
-use playmeter_decode::sample::{Measured, Taken};
+use playmeter_decode::sample::{Measured, Refused, Taken};
 use playmeter_decode::{flow, rtcp};
 use playmeter_decode::{influx, playtomic, statsd};
 use std::cell::RefCell;
@@ -414,13 +414,13 @@ fn compounds(datagram: &[u8]) -> u64 {
 
 /// Which refusals and kinds of packets there were.
 fn packets(body: &[u8]) -> u64 {
-    let told = |line: Result<flow::Line<'_>, flow::Refusal>| match line {
+    let told = |line: Result<flow::Line<'_>, Refused<'_>>| match line {
         Ok(line) => {
             let packet = line.packet(0);
             let addresses = [packet.from.address, packet.to.address].map(|address| address.is_some());
             hash((std::mem::discriminant(&packet.what), addresses))
         }
-        Err(refusal) => hash(refusal.label()),
+        Err(refused) => hash(refused.reject),
     };
     let told: std::collections::BTreeSet<u64> = flow::lines(body).map(told).collect();
     hash(told)

@@ -1,5 +1,7 @@
 //! What a flow is: told in packets.
 
+use std::sync::Arc;
+
 use super::*;
 
 const WALL_MS: i64 = 1_800_000_000_000;
@@ -7,6 +9,11 @@ const WALL_MS: i64 = 1_800_000_000_000;
 fn hash(game: u32, one: &str, other: &str) -> u64 {
     use std::hash::BuildHasher;
     rustc_hash::FxBuildHasher.hash_one((game, Pair::of(one, other)))
+}
+
+/// Shares of which nobody is refused one.
+fn alone() -> Arc<Shares> {
+    Arc::new(Shares::new(u32::MAX))
 }
 
 /// A tracker at a certain time, which takes packets by word.
@@ -17,7 +24,7 @@ struct World {
 
 impl World {
     fn new() -> World {
-        World { tracker: Tracker::new(3, 100), ms: 0 }
+        World { tracker: Tracker::new(3, 100, alone()), ms: 0 }
     }
 
     fn now(&self) -> Moment {
@@ -175,7 +182,7 @@ fn games_do_not_share_flows() {
 
 #[test]
 fn beyond_the_limit_new_flows_are_refused_and_running_ones_go_on() {
-    let mut world = World { tracker: Tracker::new(0, 2), ms: 0 };
+    let mut world = World { tracker: Tracker::new(0, 2, alone()), ms: 0 };
     let took = ["ann>bo 1", "ann>cy 1", "ann>dee 1", "ann>bo 2", "ann>dee 2"].map(|words| world.say(words));
     let expected = [Took::Opened, Took::Opened, Took::Refused, Took::Counted, Took::Refused];
     assert_eq!(took, expected.map(Some));
@@ -185,6 +192,26 @@ fn beyond_the_limit_new_flows_are_refused_and_running_ones_go_on() {
     world.say("+10000");
     world.say("sweep");
     assert_eq!(world.say("ann>dee 4"), Some(Took::Opened));
+}
+
+#[test]
+fn a_game_has_no_more_flows_than_its_share_over_all_trackers() {
+    let shares = Arc::new(Shares::new(2));
+    let [mut one, mut other] =
+        [0, 1].map(|number| World { tracker: Tracker::new(number, 100, Arc::clone(&shares)), ms: 0 });
+    assert_eq!(one.say("ann>bo 1"), Some(Took::Opened));
+    assert_eq!(other.say("ann>cy 1"), Some(Took::Opened));
+    assert_eq!(one.say("ann>dee 1"), Some(Took::Refused));
+    let what = What::Numbered { seq: 1, sent_us: None, at_us: 0 };
+    let end = |id| End { id, address: None };
+    let packet = FlowPacket { from: end("ann"), to: end("dee"), what };
+    let took = one.tracker.packet(hash(2, "ann", "dee"), 2, &packet, one.now());
+    assert_eq!(took, Took::Opened, "another game has a share of its own");
+    other.say("ann>cy bye");
+    other.say("+10000");
+    other.say("sweep");
+    assert_eq!((shares.of(1), shares.of(2)), (1, 1));
+    assert_eq!(one.say("ann>dee 2"), Some(Took::Opened));
 }
 
 /// RFC 3550, A.8, step by step: transit times 0, 16, 16 ms.
@@ -283,7 +310,7 @@ mod kept {
     use proptest::prelude::*;
 
     fn restored(bytes: &[u8], count: u32, now: Moment) -> Tracker {
-        let mut tracker = Tracker::new(3, 100);
+        let mut tracker = Tracker::new(3, 100, alone());
         for flow in read(bytes, count).expect("they were written") {
             let pair = flow.pair();
             let hash = hash(flow.game, pair.low, pair.high);

@@ -1,11 +1,14 @@
 //! The owner of some pairs: finds or opens their flows, and ends them.
 
+use std::sync::Arc;
+
 use hashbrown::HashTable;
 
 use super::flow::{Cause, Flow};
 use super::pair::Pair;
 use super::quality::Quality;
 use super::report::Report;
+use super::shares::Shares;
 use super::wheel::{Due, Wheel};
 use super::{FlowPacket, Moment, STRAGGLERS_MS, What};
 
@@ -50,6 +53,7 @@ pub struct Totals {
 pub struct Tracker {
     number: u16,
     limit: usize,
+    shares: Arc<Shares>,
     places: Vec<Option<Box<Flow>>>,
     free: Vec<u32>,
     index: HashTable<u32>,
@@ -60,11 +64,13 @@ pub struct Tracker {
 }
 
 impl Tracker {
-    /// A tracker of at most `limit` flows. Those of one installation have different numbers, below 64.
-    pub fn new(number: u16, limit: usize) -> Tracker {
+    /// A tracker of at most `limit` flows. Those of one installation have different numbers, below 64, and the same
+    /// `shares`.
+    pub fn new(number: u16, limit: usize, shares: Arc<Shares>) -> Tracker {
         Tracker {
             number: number % (1 << TRACKER_BITS),
             limit,
+            shares,
             places: Vec::new(),
             free: Vec::new(),
             index: HashTable::new(),
@@ -132,8 +138,7 @@ impl Tracker {
             }
             self.remove(place);
         }
-        if self.running() >= self.limit {
-            self.totals.refused += 1;
+        if !self.has_room(game) {
             return Took::Refused;
         }
         let id = self.next_id(now);
@@ -221,8 +226,7 @@ impl Tracker {
         if self.find(hash, flow.game, &flow.pair()).is_some() {
             return Took::Nothing;
         }
-        if self.running() >= self.limit {
-            self.totals.refused += 1;
+        if !self.has_room(flow.game) {
             return Took::Refused;
         }
         let (since_ms, patience_ms) = match flow.ended {
@@ -237,6 +241,13 @@ impl Tracker {
         }
         self.insert(flow);
         Took::Opened
+    }
+
+    /// Takes room for a flow of this game, if there is some.
+    fn has_room(&mut self, game: u32) -> bool {
+        let has_room = self.running() < self.limit && self.shares.take(game);
+        self.totals.refused += u64::from(!has_room);
+        has_room
     }
 
     fn insert(&mut self, flow: Flow) {
@@ -254,6 +265,7 @@ impl Tracker {
 
     fn remove(&mut self, place: u32) {
         let Some(flow) = self.places[place as usize].take() else { return };
+        self.shares.give_back(flow.game);
         if let Ok(entry) = self.index.find_entry(flow.hash, |other| *other == place) {
             entry.remove();
         }

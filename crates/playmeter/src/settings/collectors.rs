@@ -130,6 +130,7 @@ pub enum WrittenDecoder {
     Influx,
     Json,
     Csv,
+    Flow,
     Rtcp,
 }
 
@@ -227,7 +228,7 @@ impl WrittenCollector {
     fn check_keys(&self) -> anyhow::Result<()> {
         const STREAM: [&str; 3] = ["framing", "frame_bytes_max", "idle_timeout_s"];
         let transport = missing(&self.transport, "transport", "it is udp, tcp_server, tcp_client or dir")?;
-        let decoder = missing(&self.decoder, "decoder", "it is statsd, influx, json, csv or rtcp")?;
+        let decoder = missing(&self.decoder, "decoder", "it is statsd, influx, json, csv, flow or rtcp")?;
         let mut known = vec!["transport", "decoder", "game", "tags"];
         match transport {
             WrittenTransport::Udp => known.extend(["listen", "receive_buffer_bytes"]),
@@ -247,18 +248,18 @@ impl WrittenCollector {
             WrittenDecoder::Influx => known.push("precision"),
             WrittenDecoder::Rtcp => known.push("clock_hz"),
             WrittenDecoder::Csv => known.extend(["columns", "fixed", "others", "delimiter"]),
-            WrittenDecoder::Statsd | WrittenDecoder::Json => {}
+            WrittenDecoder::Statsd | WrittenDecoder::Json | WrittenDecoder::Flow => {}
         }
         let is_of_files = transport == WrittenTransport::Dir;
         let fits = match decoder {
             WrittenDecoder::Csv => is_of_files,
-            WrittenDecoder::Json => true,
+            WrittenDecoder::Json | WrittenDecoder::Flow => true,
             WrittenDecoder::Rtcp => transport == WrittenTransport::Udp,
             WrittenDecoder::Statsd | WrittenDecoder::Influx => !is_of_files,
         };
         ensure!(
             fits,
-            "decoder: a folder takes json or csv, connections take statsd, influx or json, packets all but csv"
+            "decoder: a folder takes json, csv or flow, connections take statsd, influx, json or flow, packets all but csv"
         );
         match self.keys().into_iter().find(|key| !known.contains(key)) {
             Some(key) => bail!("{key}: this transport and decoder have no use for it"),
@@ -339,6 +340,7 @@ impl WrittenCollector {
                 Decoder::Influx(precision.context("precision: it is ns, us, ms, s, m or h")?)
             }
             WrittenDecoder::Json => Decoder::Json,
+            WrittenDecoder::Flow => Decoder::Flow,
             WrittenDecoder::Rtcp => {
                 let clock_hz = self.clock_hz.unwrap_or(48_000);
                 Decoder::Rtcp { clock_hz: within("clock_hz", clock_hz, 1, 1_000_000)? }

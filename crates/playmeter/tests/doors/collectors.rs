@@ -1,6 +1,7 @@
 //! Collectors: every transport with every decoder through real sockets and files, their life, and what they lose.
 
 mod files;
+mod flows;
 mod http;
 mod life;
 mod settings;

@@ -138,6 +138,28 @@ fn flows_go_on_after_a_stop_and_after_a_kill_and_each_end_is_told_once() {
 }
 
 #[test]
+fn a_game_takes_no_more_than_its_share_of_all_flows() {
+    let root = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(root.path().join("playmeter.toml"), "[quotas]\nflows_per_game = 2\n").expect("a file");
+    let mut world = World::on(root, &[]);
+    let sent = send(&world, &["bo", "cy", "dee"].map(|to| packet("ann", to, 1)));
+    assert_eq!((&sent["opened"], &sent["limited"], &sent["received"]), (&json!(2), &json!(1), &json!(3)));
+    assert_eq!(sent["reasons"], json!({"flows_full": 1}));
+    let load = world.load();
+    let flows = load["endpoints"].as_array().expect("a list").iter().find(|row| row["endpoint"] == "flows");
+    assert_eq!(flows.expect("it is there")["limited"], 1, "{load}");
+    let made = world.command(&["games", "create", "other", "--json"]);
+    assert_eq!(made.code, 0, "{made:?}");
+    let made =
+        world.command(&["keys", "create", "--game", "other", "--scopes", "events:write", "--json"]).json();
+    let body = packet("ann", "dee", 1).to_string();
+    let request = Request::new("POST", "/v1/flows/packets").key(made["secret_key"].as_str().expect("a key"));
+    assert_eq!(world.ask(&request.body(body)).json()["opened"], 1, "another game has its own");
+    world.restart();
+    assert_eq!(send(&world, &[packet("ann", "dee", 2)])["limited"], 1, "those that were taken back count");
+}
+
+#[test]
 fn flows_of_another_game_are_not_seen() {
     let world = World::new();
     let made = world.command(&["games", "create", "other", "--json"]);

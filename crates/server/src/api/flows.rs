@@ -9,19 +9,22 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Path, State};
 use axum::response::{IntoResponse, Response};
-use decode::flow::{Line, lines};
+use decode::json::Decoded;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Request, StatusCode, Uri};
-use model::flows::FlowPacket;
+use log::Ack;
+use model::record::Endpoint;
 use serde_json::{Value, json};
 
-use super::commands::Answered;
+use super::commands::{Answered, Local};
 use super::events;
 use crate::auth;
 use crate::body::{self, Limits};
 use crate::catalog::{Access, Scope};
+use crate::collect::Refusals;
 use crate::flows::{Flows, Taken, describe};
+use crate::line;
 use crate::problem::Problem;
 use crate::server::Shared;
 use crate::time::{now_ms, now_s, rfc3339};
@@ -29,8 +32,6 @@ use asked::Asked;
 
 /// A body of packets.
 const BODY_BYTES_MAX: usize = 1 << 20;
-/// Packets that are taken at a time.
-const BATCH: usize = 1_000;
 
 /// The flows of a game that run, worst first.
 ///
@@ -119,20 +120,18 @@ pub async fn one(
         example = json!({"from": "ann", "to": "bo", "seq": 17, "ts": 1795174457123.25}),
     ),
     responses(
-        (status = 202, description = "How many of each outcome; `reasons` of those that are invalid.", body = Object),
+        (status = 202, description = "How many of each outcome; `reasons` of those that are invalid or limited.", body = Object),
         (status = 413, description = "More than 1 MiB."),
     ),
 )]
 pub async fn take(
-    State(shared): State<Arc<Shared>>,
+    State(local): State<Local>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     request: Request<Body>,
 ) -> Answered {
     let (head, mut incoming) = request.into_parts();
-    match read(&shared, &head, &mut incoming, peer).await {
-        Ok((access, bytes)) => {
-            answer(StatusCode::ACCEPTED, &taken(&shared.flows, access.game.number, &bytes))
-        }
+    match read(&local.shared, &head, &mut incoming, peer).await {
+        Ok((access, bytes)) => answer(StatusCode::ACCEPTED, &taken(&local, &access, &bytes).await?),
         Err(problem) => {
             body::discard(&head.headers, incoming, &problem);
             Err(problem)
@@ -157,35 +156,39 @@ async fn read(
     Ok((access, body::read(&head.headers, incoming, limits).await?))
 }
 
-fn taken(flows: &Flows, game: u32, bytes: &[u8]) -> Value {
-    let at_us = now_ms() * 1000;
-    let (mut taken, mut reasons) = (Taken::default(), BTreeMap::<&str, u64>::new());
-    let mut read: Vec<Line<'_>> = Vec::with_capacity(BATCH);
-    let mut hand_over = |read: &mut Vec<Line<'_>>| {
-        let packets: Vec<FlowPacket<'_>> = read.iter().map(|line| line.packet(at_us)).collect();
-        taken = taken + flows.packets(game, &packets);
-        read.clear();
-    };
-    for line in lines(bytes) {
-        match line {
-            Ok(line) => read.push(line),
-            Err(refusal) => *reasons.entry(refusal.label()).or_default() += 1,
-        }
-        if read.len() == BATCH {
-            hand_over(&mut read);
-        }
+/// Hands the packets on, and counts what was refused in the accounting of the game.
+async fn taken(local: &Local, access: &Access, bytes: &[u8]) -> Result<Value, Problem> {
+    let (shared, game) = (&local.shared, access.game.number);
+    let mut refusals = Refusals::default();
+    let taken = shared.flows.lines(game, bytes, &mut refusals);
+    if !refusals.is_empty() {
+        refusals.show(&shared.views.inspector, game, Endpoint::Flows);
+        let request = line::Request {
+            endpoint: Endpoint::Flows,
+            received_ms: now_ms(),
+            address: None,
+            user_agent: "",
+            ack: Ack::Disk,
+            refused: refusals.counts(),
+        };
+        let counted = shared.line.take(&local.lane, access, &request, &Decoded::default()).await;
+        counted.map_err(events::refused)?;
     }
-    hand_over(&mut read);
-    let invalid: u64 = reasons.values().sum();
-    let Taken { opened, counted, ended, stragglers, refused, nothing } = taken;
+    Ok(outcomes(taken, &refusals))
+}
+
+fn outcomes(taken: Taken, refusals: &Refusals) -> Value {
+    let reasons: BTreeMap<&str, u32> =
+        refusals.counts().iter().map(|(reject, count)| (reject.label(), *count)).collect();
+    let invalid = refusals.count() - taken.refused;
     json!({
-        "received": counted + ended + stragglers + refused + nothing + invalid,
-        "counted": counted,
-        "opened": opened,
-        "ended": ended,
-        "stragglers": stragglers,
-        "refused": refused,
-        "ignored": nothing,
+        "received": taken.packets() + invalid,
+        "counted": taken.counted,
+        "opened": taken.opened,
+        "ended": taken.ended,
+        "stragglers": taken.stragglers,
+        "limited": taken.refused,
+        "ignored": taken.nothing,
         "invalid": invalid,
         "reasons": reasons,
     })

@@ -12,6 +12,7 @@ use model::Reject;
 use model::record::Endpoint;
 
 use crate::catalog::Access;
+use crate::collect::Refusals;
 use crate::collect::samples::{Dimensions, Gauges, Table};
 use crate::line::{Claims, LineError, Request};
 use crate::server::Shared;
@@ -20,7 +21,7 @@ use crate::server::Shared;
 pub(super) struct Samples {
     table: Table,
     taken: u64,
-    refused: Vec<(Reject, u32)>,
+    refusals: Refusals,
     received_ms: i64,
     /// Rows that are yet to be written, once it has been begun.
     entries: Option<VecDeque<Range<usize>>>,
@@ -49,15 +50,17 @@ impl Samples {
         let seed = shared.views.seeds.of(access.game.number);
         let table = Table::new(Dimensions::of(&access.game.settings), seed, gauges);
         let written = Written::default();
-        Samples { table, taken: 0, refused: Vec::new(), received_ms, entries: None, written }
+        Samples { table, taken: 0, refusals: Refusals::default(), received_ms, entries: None, written }
     }
 
     /// Takes what a decoder hands on.
     pub(super) fn take(&mut self, taken: Taken<'_>) {
-        let taken = taken.map_err(|refused| refused.reject);
-        match taken.and_then(|sample| self.table.take(&sample, self.received_ms)) {
-            Ok(()) => self.taken += 1,
-            Err(reject) => add(&mut self.refused, reject, 1),
+        match taken {
+            Ok(sample) => match self.table.take(&sample, self.received_ms) {
+                Ok(()) => self.taken += 1,
+                Err(reject) => self.refusals.one(reject, sample.name.as_bytes()),
+            },
+            Err(refused) => self.refusals.one(refused.reject, refused.text),
         }
     }
 
@@ -70,6 +73,7 @@ impl Samples {
         door: Door,
     ) -> Result<Written, LineError> {
         self.begin();
+        self.refusals.show(&shared.views.inspector, access.game.number, door.endpoint);
         while let Some(rows) = self.entries.as_ref().and_then(|entries| entries.front().cloned()) {
             let decoded = self.table.events(rows.clone());
             let refused = self.entry(shared, lane, access, door, &decoded).await?;
@@ -80,7 +84,7 @@ impl Samples {
                 add(&mut self.written.refused, reject, samples);
             }
             // They are counted once.
-            self.refused = Vec::new();
+            self.refusals.clear();
         }
         Ok(self.written.clone())
     }
@@ -95,7 +99,7 @@ impl Samples {
             entries.push_back(0..0);
         }
         self.entries = Some(entries);
-        self.written = Written { accepted: self.taken, refused: self.refused.clone() };
+        self.written = Written { accepted: self.taken, refused: self.refusals.counts().to_vec() };
     }
 
     async fn entry(
@@ -107,7 +111,7 @@ impl Samples {
         decoded: &Decoded<'_>,
     ) -> Result<Vec<(u32, Reject)>, LineError> {
         let Door { endpoint, address } = door;
-        let (received_ms, refused) = (self.received_ms, self.refused.as_slice());
+        let (received_ms, refused) = (self.received_ms, self.refusals.counts());
         let request = Request { endpoint, received_ms, address, user_agent: "", ack: Ack::Disk, refused };
         Ok(shared.line.take(lane, access, &request, decoded).await?.refused)
     }

@@ -22,11 +22,10 @@ use tracing::{error, warn};
 
 use super::samples::{Dimensions, Table};
 use super::settings::Decoder;
-use super::{Collector, Place};
+use super::{Collector, Place, Refusals};
 use crate::catalog::{Access, Game};
 use crate::http::stopped;
 use crate::line::{Claims, LineError, Receipt, Request};
-use crate::live::inspector::Refusal;
 use crate::server::Shared;
 use crate::time::now_ms;
 
@@ -164,7 +163,7 @@ impl Desk {
         let game = self.game();
         let seed = self.shared.views.seeds.of(game.number);
         let table = Table::new(Dimensions::of(&game.settings), seed, Arc::clone(&self.collector.gauges));
-        Batch::new(table)
+        Batch::new(game.number, table, Arc::clone(&self.shared.flows))
     }
 
     /// Writes a batch and empties it.
@@ -172,7 +171,8 @@ impl Desk {
         let game = self.game();
         let access = self.collector.access(&game);
         if !batch.is_empty() {
-            self.show(batch);
+            self.show(&mut batch.refusals);
+            self.collector.counters.accepted.add(batch.packets);
             let give_up = || *closed.borrow();
             match &self.collector.settings.decoder {
                 Decoder::Json | Decoder::Csv(_) => self.write_events(batch, &access, give_up).await,
@@ -182,16 +182,10 @@ impl Desk {
         batch.clear(&game.settings);
     }
 
-    fn show(&self, batch: &mut Batch) {
-        let (at_ms, endpoint) = (now_ms(), self.collector.settings.decoder.endpoint());
-        let shown = batch.shown.drain(..).map(|(reject, name)| Refusal {
-            at_ms,
-            name,
-            player: String::new(),
-            reject,
-            endpoint,
-        });
-        self.shared.views.inspector.refused(self.collector.game, shown);
+    /// Shows people what was refused.
+    pub fn show(&self, refusals: &mut Refusals) {
+        let (game, endpoint) = (self.collector.game, self.collector.settings.decoder.endpoint());
+        refusals.show(&self.shared.views.inspector, game, endpoint);
     }
 
     async fn write_samples(&self, batch: &mut Batch, access: &Access, give_up: impl Fn() -> bool + Copy) {
@@ -201,28 +195,29 @@ impl Desk {
         if entries.is_empty() {
             entries.push(0..0);
         }
-        let mut refused = std::mem::take(&mut batch.refused);
+        let mut refused = batch.refusals.counts();
         for rows in entries {
             let decoded = batch.samples.events(rows.clone());
             let count = |rows: Range<usize>| rows.map(|row| u64::from(batch.samples.taken(row))).sum();
-            self.append(access, &decoded, &refused, give_up, |index| match index {
+            self.append(access, &decoded, refused, give_up, |index| match index {
                 Some(index) => count(rows.start + index as usize..rows.start + index as usize + 1),
                 None => count(rows.clone()),
             })
             .await;
-            refused.clear();
+            // They are counted once.
+            refused = &[];
         }
     }
 
     async fn write_events(&self, batch: &mut Batch, access: &Access, give_up: impl Fn() -> bool + Copy) {
-        let refused = std::mem::take(&mut batch.refused);
         let mut decoded = Decoded::default();
         if let Err(failure) = json::decode(&batch.lines, Form::Lines, &mut decoded) {
             // An empty body is one; the others cannot be, since lines were counted and checked.
             tracing::debug!(%failure, "there were no lines");
         }
         let all = decoded.events.len() as u64;
-        self.append(access, &decoded, &refused, give_up, |index| index.map_or(all, |_| 1)).await;
+        let refused = batch.refusals.counts();
+        self.append(access, &decoded, refused, give_up, |index| index.map_or(all, |_| 1)).await;
     }
 
     /// Takes events to the log and counts what became of them. `weight` says how much the event at an index stands for,
@@ -236,8 +231,10 @@ impl Desk {
         weight: impl Fn(Option<u32>) -> u64,
     ) {
         let counters = &self.collector.counters;
+        let taken = self.take(access, decoded, refused, give_up).await;
+        // What is told can be asked for, so it is told now.
         refused.iter().for_each(|(reject, count)| counters.refused(*reject, u64::from(*count)));
-        match self.take(access, decoded, refused, give_up).await {
+        match taken {
             Ok(receipt) => self.count(&receipt, weight),
             Err(LineError::Limited(over)) => counters.refused(over.reject, weight(None)),
             Err(failure) => {

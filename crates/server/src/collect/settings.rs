@@ -124,6 +124,8 @@ pub enum Decoder {
     Json,
     /// Files of events.
     Csv(Box<Mapping>),
+    /// Lines that tell of packets of flows.
+    Flow,
     /// RTCP, which tells of flows.
     Rtcp {
         /// Ticks a second of the streams' timestamps, not 0.
@@ -151,13 +153,14 @@ impl Decoder {
             Decoder::Influx(_) => Endpoint::Influx,
             Decoder::Json => Endpoint::Json,
             Decoder::Csv(_) => Endpoint::Csv,
-            Decoder::Rtcp { .. } => Endpoint::Flows,
+            Decoder::Flow | Decoder::Rtcp { .. } => Endpoint::Flows,
         }
     }
 
     /// The word in settings and answers.
     pub fn label(&self) -> &'static str {
         match self {
+            Decoder::Flow => "flow",
             Decoder::Rtcp { .. } => "rtcp",
             _ => self.endpoint().label(),
         }

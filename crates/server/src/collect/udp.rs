@@ -9,6 +9,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use decode::rtcp::Compound;
 use model::Reject;
 use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSockRef, UdpSocketState};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -18,7 +19,7 @@ use tokio::sync::watch;
 use super::intake::{Desk, Intake};
 use super::settings::{Decoder, UdpSettings};
 use super::supervise::Crew;
-use super::{Bound, Collector, Places};
+use super::{Bound, Collector, Places, Refusals};
 use crate::flows::{Datagram, Flows};
 use crate::http::stopped;
 use crate::server::Shared;
@@ -170,8 +171,21 @@ fn rtcp<'a>(
     let at_us = now_us();
     let datagrams: Vec<_> = received.map(|(bytes, from)| Datagram { bytes, from, at_us }).collect();
     let reported = flows.rtcp(collector.game, clock_hz, &datagrams);
-    collector.counters.accepted.add(datagrams.len() as u64 - reported.malformed);
-    if reported.malformed > 0 {
-        intake.fill(|batch| (0..reported.malformed).for_each(|_| batch.refuse(Reject::MalformedLine, b"")));
+    collector.counters.accepted.add(datagrams.len() as u64 - reported.malformed - reported.full);
+    if reported.malformed + reported.full > 0 {
+        intake.fill(|batch| {
+            batch.refusals.many(Reject::FlowsFull, reported.full as u32);
+            datagrams.iter().for_each(|datagram| refuse_malformed(datagram.bytes, &mut batch.refusals));
+        });
     }
+}
+
+/// Tells of a datagram that is no RTCP why, and how it begins.
+fn refuse_malformed(datagram: &[u8], refusals: &mut Refusals) {
+    const SHOWN_BYTES: usize = 32;
+    let Err(why) = Compound::read(datagram) else { return };
+    refusals.one_told(Reject::MalformedLine, || {
+        let begin: String = datagram.iter().take(SHOWN_BYTES).map(|byte| format!("{byte:02x}")).collect();
+        format!("{why}: {begin}")
+    });
 }

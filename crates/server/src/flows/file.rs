@@ -27,8 +27,8 @@ const HEADER_BYTES: usize = 16;
 impl Flows {
     /// Takes back what the folder has, if it has. What timed out meanwhile has ended. A damaged file is set aside: what
     /// it knew is seconds old, and new packets open the flows again.
-    pub fn open(folder: &Path) -> anyhow::Result<Flows> {
-        let flows = Flows::default();
+    pub fn open(folder: &Path, per_game_max: u32) -> anyhow::Result<Flows> {
+        let flows = Flows::new(per_game_max);
         let path = folder.join(NAME);
         let Some(bytes) = read_private(&path)? else { return Ok(flows) };
         let kept = match parse(&bytes) {
@@ -118,10 +118,10 @@ mod tests {
     #[test]
     fn running_flows_are_taken_back_and_go_on() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let flows = Flows::open(folder.path()).expect("an empty folder");
+        let flows = Flows::open(folder.path(), 100).expect("an empty folder");
         flows.packets(1, &[packet("ann", "bo", 1), packet("cy", "dee", 1), packet("bo", "ann", 7)]);
         assert_eq!(flows.keep(folder.path()).expect("written"), 2);
-        let again = Flows::open(folder.path()).expect("kept");
+        let again = Flows::open(folder.path(), 100).expect("kept");
         assert_eq!(flows_of(&again), flows_of(&flows));
         let taken = again.packets(1, &[packet("ann", "bo", 2), packet("cy", "dee", 1)]);
         assert_eq!((taken.opened, taken.counted), (0, 2));
@@ -139,7 +139,7 @@ mod tests {
             let mut bytes = bytes.clone();
             bytes[at] = value;
             replace(folder.path(), NAME, &bytes).expect("written");
-            Flows::open(folder.path())
+            Flows::open(folder.path(), 100)
         };
         let newer = with(8, 2).err().expect("refused");
         assert!(format!("{newer:#}").contains("it has version 2; this program knows up to 1"), "{newer:#}");

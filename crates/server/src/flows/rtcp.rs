@@ -28,6 +28,8 @@ pub struct Reported {
     pub malformed: u64,
     /// Why the last of these was.
     pub last: Option<Malformed>,
+    /// Datagrams of which a report would have opened a flow too many.
+    pub full: u64,
     /// Packets of types that are not known.
     pub unknown: u64,
 }
@@ -52,7 +54,11 @@ impl Flows {
         for datagram in datagrams {
             let context = Context { game, clock_hz, from: datagram.from, at_us: datagram.at_us, now };
             match Compound::read(datagram.bytes) {
-                Ok(compound) => self.compound(&context, compound, &mut reported),
+                Ok(compound) => {
+                    let refused = reported.taken.refused;
+                    self.compound(&context, compound, &mut reported);
+                    reported.full += u64::from(reported.taken.refused > refused);
+                }
                 Err(malformed) => {
                     reported.malformed += 1;
                     reported.last = Some(malformed);

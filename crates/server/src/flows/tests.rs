@@ -257,7 +257,7 @@ mod reports {
         let flows = Flows::default();
         take(&flows, THERE, AT_US, &receiver(0xb, 0xa, 0, 0));
         flows.keep(folder.path()).expect("written");
-        let again = Flows::open(folder.path()).expect("kept");
+        let again = Flows::open(folder.path(), 100).expect("kept");
         assert_eq!(take(&again, HERE, AT_US, &bye(0xa)).taken.ended, 1);
     }
 }

@@ -27,6 +27,8 @@ pub struct QuotaSettings {
     pub events_per_day: u64,
     /// Bytes a day of one game, as the log stores them.
     pub bytes_per_day: u64,
+    /// Flows of one game at the same time: always a number.
+    pub flows_per_game: u32,
 }
 
 /// What has been sent.

@@ -69,7 +69,7 @@ fn a_key_that_is_missing_or_has_no_use_is_named() {
     check("[a]\n", "collectors.a: transport: missing; it is udp, tcp_server, tcp_client or dir");
     check(
         "[a]\ntransport = 'udp'\n",
-        "collectors.a: decoder: missing; it is statsd, influx, json, csv or rtcp",
+        "collectors.a: decoder: missing; it is statsd, influx, json, csv, flow or rtcp",
     );
     check(udp, "collectors.a: listen: missing; an address and a port, such as 127.0.0.1:8125");
     check(&format!("{udp}path = '/'\n"), "collectors.a: path: this transport and decoder have no use for it");
@@ -81,8 +81,7 @@ fn a_key_that_is_missing_or_has_no_use_is_named() {
         &format!("{udp}listen = '127.0.0.1:1'\nreceive_buffer_bytes = 1\n"),
         "collectors.a: receive_buffer_bytes: 1024 to 1073741824",
     );
-    let both =
-        "decoder: a folder takes json or csv, connections take statsd, influx or json, packets all but csv";
+    let both = "decoder: a folder takes json, csv or flow, connections take statsd, influx, json or flow, packets all but csv";
     check("[a]\ntransport = 'udp'\ndecoder = 'csv'\n", &format!("collectors.a: {both}"));
     check("[a]\ntransport = 'dir'\ndecoder = 'statsd'\n", &format!("collectors.a: {both}"));
     let dir = "[a]\ntransport = 'dir'\ndecoder = 'csv'\n";

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::*;
 
 /// A server that takes files of a folder beside its data.
-fn world_with_folder(decoder: &str, more: &str) -> (World, PathBuf) {
+pub fn world_with_folder(decoder: &str, more: &str) -> (World, PathBuf) {
     let root = tempfile::tempdir().expect("a temporary folder");
     let inbox = root.path().join("inbox");
     std::fs::create_dir(&inbox).expect("a folder");
@@ -17,7 +17,7 @@ fn world_with_folder(decoder: &str, more: &str) -> (World, PathBuf) {
     (World::on(root, &[]), inbox)
 }
 
-fn wait_for(file: &std::path::Path, world: &World) -> String {
+pub fn wait_for(file: &std::path::Path, world: &World) -> String {
     let deadline = Instant::now() + PATIENCE;
     while !file.exists() {
         assert!(

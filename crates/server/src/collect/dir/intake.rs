@@ -16,6 +16,7 @@ use tokio::time::sleep;
 use super::folder::Identity;
 use super::ids::Ids;
 use crate::catalog::Access;
+use crate::collect::Refusals;
 use crate::collect::intake::Desk;
 use crate::collect::settings::Decoder;
 use crate::line::LineError;
@@ -139,6 +140,23 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     async fn lines(&mut self, bytes: &[u8]) -> Result<(), Broken> {
+        match self.desk.collector.settings.decoder {
+            Decoder::Flow => self.packets(bytes).await,
+            _ => self.events(bytes).await,
+        }
+    }
+
+    /// Packets go to the flows at once; what was refused is counted in the log.
+    async fn packets(&mut self, bytes: &[u8]) -> Result<(), Broken> {
+        let (collector, shared) = (&self.desk.collector, &self.desk.shared);
+        let mut refusals = Refusals::default();
+        let taken = shared.flows.lines(collector.game, bytes, &mut refusals);
+        collector.counters.accepted.add(taken.packets() - taken.refused);
+        self.desk.show(&mut refusals);
+        self.write(Decoded::default(), refusals.counts()).await
+    }
+
+    async fn events(&mut self, bytes: &[u8]) -> Result<(), Broken> {
         let mut decoded = Decoded::default();
         if json::decode(bytes, Form::Lines, &mut decoded).is_ok() {
             return self.write(decoded, &[]).await;

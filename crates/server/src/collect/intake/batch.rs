@@ -1,38 +1,42 @@
 //! What came since the last flush.
 
+use std::sync::Arc;
+
 use decode::sample::Taken;
 use decode::{influx, statsd};
 use model::Reject;
 use model::limits::EVENTS_PER_REQUEST_MAX;
 
 use crate::catalog::GameSettings;
+use crate::collect::Refusals;
 use crate::collect::samples::{Dimensions, Table};
 use crate::collect::settings::Decoder;
+use crate::flows::Flows;
 
-/// Refused lines that people are shown.
-const SHOWN_MAX: usize = 10;
-/// Characters of one of them.
-const SHOWN_CHARS: usize = 200;
 /// Events after which they are written.
 const LINES_LARGE: usize = EVENTS_PER_REQUEST_MAX / 8;
 /// Bytes of events after which they are written, and of which no more are taken.
 const LINES_BYTES_LARGE: usize = 1 << 20;
 const LINES_BYTES_MAX: usize = 4 << 20;
 
-/// Samples, or lines of events, and what was refused.
+/// Samples, or lines of events, and what was refused. Packets of flows are handed on at once, and only counted here.
 pub struct Batch {
+    game: u32,
+    flows: Arc<Flows>,
+    /// Packets of flows that were handed on.
+    pub(in crate::collect) packets: u64,
     pub(super) samples: Table,
     /// Lines of events, each with its newline.
     pub(super) lines: Vec<u8>,
     lines_count: usize,
-    pub(super) refused: Vec<(Reject, u32)>,
-    pub(super) shown: Vec<(Reject, String)>,
+    pub(in crate::collect) refusals: Refusals,
 }
 
 impl Batch {
     /// Nothing came.
-    pub fn new(samples: Table) -> Batch {
-        Batch { samples, lines: Vec::new(), lines_count: 0, refused: Vec::new(), shown: Vec::new() }
+    pub fn new(game: u32, samples: Table, flows: Arc<Flows>) -> Batch {
+        let (lines, refusals) = (Vec::new(), Refusals::default());
+        Batch { game, flows, packets: 0, samples, lines, lines_count: 0, refusals }
     }
 
     /// Takes whole lines, or a packet of them.
@@ -48,6 +52,7 @@ impl Batch {
             Decoder::Json | Decoder::Csv(_) => {
                 bytes.split(|byte| *byte == b'\n').for_each(|line| self.line(line));
             }
+            Decoder::Flow => self.flow_lines(bytes),
             // It goes to the flows; only what was refused comes here.
             Decoder::Rtcp { .. } => {}
         }
@@ -80,28 +85,20 @@ impl Batch {
         self.lines_count += 1;
     }
 
+    fn flow_lines(&mut self, bytes: &[u8]) {
+        let taken = self.flows.lines(self.game, bytes, &mut self.refusals);
+        self.packets += taken.packets() - taken.refused;
+    }
+
     /// Counts a line that was refused, and remembers it for people to look at.
     #[cold]
     pub fn refuse(&mut self, reject: Reject, text: &[u8]) {
-        self.tally(reject, 1);
-        if self.shown.len() < SHOWN_MAX {
-            let text = String::from_utf8_lossy(&text[..text.len().min(4 * SHOWN_CHARS)]);
-            self.shown.push((reject, text.chars().take(SHOWN_CHARS).collect()));
-        }
+        self.refusals.one(reject, text);
     }
 
     /// Counts packets that the kernel had no room for.
     pub(super) fn lost(&mut self, packets: u32) {
-        if packets > 0 {
-            self.tally(Reject::QueueFull, packets);
-        }
-    }
-
-    fn tally(&mut self, reject: Reject, count: u32) {
-        match self.refused.iter_mut().find(|(other, _)| *other == reject) {
-            Some((_, sum)) => *sum = sum.saturating_add(count),
-            None => self.refused.push((reject, count)),
-        }
+        self.refusals.many(Reject::QueueFull, packets);
     }
 
     /// How many samples were taken, and how many refused.
@@ -109,11 +106,11 @@ impl Batch {
     pub(in crate::collect) fn counts(&mut self) -> (u32, u32) {
         let rows = self.samples.encode().into_iter().flatten();
         let taken = rows.map(|row| self.samples.taken(row)).sum();
-        (taken, self.refused.iter().map(|(_, count)| count).sum())
+        (taken, self.refusals.count() as u32)
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.samples.is_empty() && self.lines.is_empty() && self.refused.is_empty()
+        self.samples.is_empty() && self.lines.is_empty() && self.packets == 0 && self.refusals.is_empty()
     }
 
     pub(super) fn is_large(&self) -> bool {
@@ -124,8 +121,8 @@ impl Batch {
         self.samples.clear(Dimensions::of(settings));
         self.lines.clear();
         self.lines_count = 0;
-        self.refused.clear();
-        self.shown.clear();
+        self.packets = 0;
+        self.refusals.clear();
     }
 }
 

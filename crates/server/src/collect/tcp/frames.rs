@@ -101,7 +101,8 @@ mod tests {
         for size in [1, 2, 3, 7, stream.len().max(1)] {
             let idle_timeout = Duration::from_secs(1);
             let mut frames = Frames::new(StreamSettings { framing, frame_bytes_max: 12, idle_timeout });
-            let mut batch = Batch::new(Table::new(Dimensions::default(), 1, Arc::default()));
+            let mut batch =
+                Batch::new(1, Table::new(Dimensions::default(), 1, Arc::default()), Arc::default());
             let mut taken = stream.chunks(size).try_for_each(|chunk| {
                 frames.push(chunk);
                 frames.take(&Decoder::Statsd, &mut batch).map(drop)

@@ -1,0 +1,86 @@
+//! Packets of flows that come to collectors, and what is told of those that are refused.
+
+use std::io::Write;
+
+use super::*;
+use crate::watch::Watch;
+
+/// A flow of three packets of which one is lost on the way, a line that is none, and a packet without a number.
+const LINES: &str = "{\"from\":\"ann\",\"to\":\"bo\",\"seq\":1}\n{\"from\":\"ann\",\"to\":\"bo\",\"seq\":3}\nbad\n{\"from\":\"ann\",\"to\":\"bo\"}\n";
+
+/// The last of them.
+const NO_SEQ: &str = "{\"from\":\"ann\",\"to\":\"bo\"}";
+
+/// What came of [`LINES`], through whatever transport.
+fn check(world: &World) {
+    let now = received(world, "one", 4);
+    assert_eq!(now["counters"]["accepted"], 2, "{now}");
+    let reasons = json!({"malformed_json": 1, "seq_invalid": 1});
+    assert_eq!(now["counters"]["reasons"], reasons, "{now}");
+    assert_eq!(account(world, "flows"), (0, reasons), "a packet is not stored, a refusal is counted");
+    let answer = world.ask(&Request::get("/v1/flows").key(&world.secret_key)).json();
+    let flow = &answer["flows"][0];
+    assert_eq!((&flow["sent"]["received"], &flow["sent"]["lost"]), (&json!(2), &json!(1)), "{answer}");
+    assert_eq!(
+        shown(world),
+        [("bad".into(), "malformed_json".into()), (NO_SEQ.into(), "seq_invalid".into())]
+    );
+}
+
+/// What people are shown of what was refused: the line and the reason, in no order.
+fn shown(world: &World) -> Vec<(String, String)> {
+    let mut watch = Watch::open_as(world, &world.secret_key, "events=1", None);
+    let events = watch.next().data["events"].as_array().expect("a list").clone();
+    let text = |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
+    let mut shown: Vec<_> =
+        events.iter().map(|event| (text(event, "event"), text(event, "reason"))).collect();
+    shown.retain(|(_, reason)| !reason.is_empty());
+    shown.sort();
+    shown
+}
+
+#[test]
+fn lines_of_packets_are_flows_through_every_socket() {
+    let one = |more: &str| world(&format!("[collectors.one]\ndecoder='flow'\n{more}\n"));
+    let udp = one("transport='udp'\nlisten='127.0.0.1:0'");
+    packets(&udp, "one").send(LINES.as_bytes()).expect("it listens");
+    check(&udp);
+    let server = one("transport='tcp_server'\nlisten='127.0.0.1:0'");
+    connect(&server, "one").write_all(LINES.as_bytes()).expect("it reads");
+    check(&server);
+    let source = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = source.local_addr().expect("an address");
+    let client = one(&format!("transport='tcp_client'\naddress='{address}'"));
+    let (mut stream, _) = source.accept().expect("it connects");
+    stream.write_all(LINES.as_bytes()).expect("it reads");
+    check(&client);
+}
+
+#[test]
+fn a_file_of_packets_is_flows_and_goes_to_the_archive() {
+    let (world, inbox) = files::world_with_folder("flow", "");
+    std::fs::write(inbox.join("one.ndjson"), LINES).expect("a file");
+    files::wait_for(&inbox.join("archive/one.ndjson"), &world);
+    check(&world);
+}
+
+#[test]
+fn of_a_datagram_that_is_no_rtcp_its_beginning_is_shown() {
+    let world = World::with(&["--rtcp", "127.0.0.1:0"]);
+    packets(&world, "rtcp").send(b"no rtcp").expect("it listens");
+    received(&world, "rtcp", 1);
+    assert_eq!(account(&world, "flows"), (0, json!({"malformed_line": 1})));
+    let why = "packet at byte 0 is not RTCP: its version is not 2: 6e6f2072746370";
+    assert_eq!(shown(&world), [(why.to_owned(), "malformed_line".to_owned())]);
+}
+
+#[test]
+fn samples_that_are_refused_are_shown_as_they_came() {
+    let world = World::new();
+    let request =
+        Request::new("POST", "/api/v2/write").key(&world.secret_key).body("hits value=1\nhits value=\n");
+    assert_eq!(world.ask(&request).status, 204);
+    world.query(&json!({"metric": "hits"}));
+    let shown = shown(&world);
+    assert_eq!(shown, [("hits value=".to_owned(), "malformed_line".to_owned())]);
+}
