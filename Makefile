@@ -68,6 +68,7 @@ test-torture: | $(BINARY)
 	python3 -m unittest discover -s bench
 	python3 torture/kill.py --binary $(BINARY) --cycles 20 --seconds-max 1.0
 	python3 torture/watch.py --binary $(BINARY) --subscribers 500 --seconds 5
+	python3 torture/loss.py --binary $(BINARY) --packets 4000
 	python3 torture/plants.py
 
 $(ECHO):
@@ -118,6 +119,7 @@ torture: build ## The long versions of the crash tests, of the models and of the
 	$(CARGO) test --release --locked -p playmeter-server -- --ignored
 	python3 torture/kill.py --binary $(BINARY) --cycles 1000
 	python3 torture/watch.py --binary $(BINARY) --subscribers 10000 --seconds 60
+	python3 torture/loss.py --binary $(BINARY) --packets 100000
 	python3 torture/plants.py
 
 clean: ## Remove what was built, not the data.
