@@ -16,7 +16,7 @@ use model::{RawEvent, Reject};
 use std::ops::Range;
 
 use crate::json::Decoded;
-use mapping::{COLUMNS_MAX, Column};
+use mapping::COLUMNS_MAX;
 
 /// A batch is full when its rows have so many bytes, even if more rows would be allowed.
 const BATCH_BYTES: usize = 4 << 20;
@@ -28,9 +28,11 @@ pub struct Rows {
     mapping: Mapping,
     reader: Reader,
     /// What to do with each column, once the header has been read.
-    columns: Option<Vec<Column>>,
+    columns: Option<Vec<Target>>,
     record: Record,
     batch: Batch,
+    /// Rows of one batch.
+    rows_max: usize,
     /// Bytes of a byte order mark that were met at the very beginning, until something else came.
     mark: Option<usize>,
     /// Newlines so far.
@@ -87,6 +89,7 @@ impl Rows {
             columns: None,
             record,
             batch: Batch::default(),
+            rows_max: EVENTS_PER_REQUEST_MAX,
             mark: None,
             newlines: 0,
         };
@@ -134,10 +137,15 @@ impl Rows {
         if self.columns.is_none() { Err(BadMapping::NoHeader) } else { Ok(()) }
     }
 
+    /// Lets a batch have so many rows, 1 to [`EVENTS_PER_REQUEST_MAX`].
+    pub fn set_rows_max(&mut self, rows_max: usize) {
+        self.rows_max = rows_max.clamp(1, EVENTS_PER_REQUEST_MAX);
+    }
+
     /// Whether the batch has to be taken before there is room for more.
     pub fn is_full(&self) -> bool {
         let bytes = self.batch.bytes.len() + self.batch.props.len();
-        self.batch.rows.len() >= EVENTS_PER_REQUEST_MAX || bytes >= BATCH_BYTES
+        self.batch.rows.len() >= self.rows_max || bytes >= BATCH_BYTES
     }
 
     /// The batch as raw events, in the order of the rows.
@@ -231,13 +239,10 @@ impl Rows {
 
     fn event(&self, row: &Row) -> Result<RawEvent<'_>, Reject> {
         let columns = self.columns.as_deref().expect("there is no row before the header");
-        let mut event = RawEvent::default();
-        for (field, text) in &self.mapping.fixed {
-            field.put(&mut event, text)?;
-        }
+        let mut event = self.mapping.event()?;
         let texts = texts(&self.batch.bytes[row.bytes.clone()], &self.batch.ends[row.ends.clone()]);
         for (column, text) in columns.iter().zip(texts) {
-            if let (Column::Field(field), text @ [_, ..]) = (column, text) {
+            if let (Target::Field(field), text @ [_, ..]) = (column, text) {
                 let text = str::from_utf8(text).expect("it was checked when it was read");
                 field.put(&mut event, text)?;
             }
@@ -280,7 +285,7 @@ impl Record {
 }
 
 impl Batch {
-    fn push(&mut self, record: &Record, columns: &[Column]) -> Result<Row, Reject> {
+    fn push(&mut self, record: &Record, columns: &[Target]) -> Result<Row, Reject> {
         let (bytes, ends) = (&record.bytes[..record.len], &record.ends[..record.fields]);
         let props = self.props.len();
         let written = props::write(&mut self.props, columns.iter().zip(texts(bytes, ends)));

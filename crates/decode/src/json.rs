@@ -17,12 +17,12 @@ mod write;
 
 pub(crate) use event::{Key, field_key, put_plain};
 pub(crate) use number::is_plain_number;
-pub(crate) use write::push_string;
 
 pub(crate) use cursor::{Broken, Cursor, Value};
 pub(crate) use event::instant_ms;
 pub use props::{Prop, Props, props};
 pub(crate) use time::{EPOCH_MS, rfc3339_ms};
+pub use write::{push_string, write_event};
 
 use model::limits::{EVENTS_PER_REQUEST_MAX, JSON_DEPTH_MAX};
 use model::{RawEvent, Reject};

@@ -38,7 +38,7 @@ pub enum Others {
 pub struct Mapping {
     columns: Vec<(String, Target)>,
     others: Others,
-    pub(super) fixed: Vec<(Field, String)>,
+    fixed: Vec<(Field, String)>,
     pub(super) delimiter: u8,
 }
 
@@ -71,14 +71,6 @@ pub enum BadMapping {
     NoHeader,
 }
 
-/// What to do with one column of a file.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Column {
-    Field(Field),
-    Prop(String),
-    Ignore,
-}
-
 impl Target {
     /// `event`, `ts` and the other fields; `props.` and a name; `ignore`.
     pub fn parse(text: &str) -> Result<Target, BadMapping> {
@@ -96,7 +88,9 @@ impl Field {
         field_key(name).map(Field).ok_or_else(|| BadMapping::UnknownTarget(name.to_string()))
     }
 
-    pub(super) fn put<'a>(self, event: &mut RawEvent<'a>, text: &'a str) -> Result<(), Reject> {
+    /// Puts a text into the field of an event, as a row of a file has it: without quotes, so that it may be meant as a
+    /// number.
+    pub fn put<'a>(self, event: &mut RawEvent<'a>, text: &'a str) -> Result<(), Reject> {
         put_plain(event, self.0, text)
     }
 }
@@ -136,32 +130,40 @@ impl Mapping {
         Ok(self)
     }
 
-    /// What to do with the columns of this header.
-    pub(super) fn resolve(&self, header: &[&str]) -> Result<Vec<Column>, BadMapping> {
+    /// An event that has what is the same in all rows, and nothing else yet.
+    pub fn event(&self) -> Result<RawEvent<'_>, Reject> {
+        let mut event = RawEvent::default();
+        for (field, text) in &self.fixed {
+            field.put(&mut event, text)?;
+        }
+        Ok(event)
+    }
+
+    /// Where the columns of this header go, each to a place of its own.
+    pub fn resolve(&self, header: &[&str]) -> Result<Vec<Target>, BadMapping> {
         if let Some((name, _)) = self.columns.iter().find(|(name, _)| !header.contains(&&**name)) {
             return Err(BadMapping::MissingColumn(name.clone()));
         }
-        let columns: Vec<Column> = header.iter().map(|name| self.resolve_one(name)).collect();
+        let columns: Vec<Target> = header.iter().map(|name| self.resolve_one(name)).collect();
         for (at, (column, name)) in columns.iter().zip(header).enumerate() {
-            let is_fixed = |column: &Column| matches!(column, Column::Field(field) if self.fixed.iter().any(|(own, _)| own == field));
-            if *column != Column::Ignore && (columns[..at].contains(column) || is_fixed(column)) {
+            let is_fixed = |column: &Target| matches!(column, Target::Field(field) if self.fixed.iter().any(|(own, _)| own == field));
+            if *column != Target::Ignore && (columns[..at].contains(column) || is_fixed(column)) {
                 return Err(BadMapping::Twice(name.to_string()));
             }
-            if matches!(column, Column::Prop(name) if name.is_empty() || name.len() > PROP_KEY_BYTES_MAX) {
+            if matches!(column, Target::Prop(name) if name.is_empty() || name.len() > PROP_KEY_BYTES_MAX) {
                 return Err(BadMapping::PropName(at + 1));
             }
         }
-        let props = columns.iter().filter(|column| matches!(column, Column::Prop(_))).count();
+        let props = columns.iter().filter(|column| matches!(column, Target::Prop(_))).count();
         if props > PROPS_KEYS_MAX { Err(BadMapping::TooManyProps) } else { Ok(columns) }
     }
 
-    fn resolve_one(&self, name: &str) -> Column {
+    fn resolve_one(&self, name: &str) -> Target {
         let own = self.columns.iter().find(|(column, _)| column == name).map(|(_, target)| target.clone());
         match (own.or_else(|| Target::parse(name).ok()), self.others) {
-            (Some(Target::Field(field)), _) => Column::Field(field),
-            (Some(Target::Prop(name)), _) => Column::Prop(name),
-            (Some(Target::Ignore), _) | (None, Others::Ignore) => Column::Ignore,
-            (None, Others::Props) => Column::Prop(name.to_string()),
+            (Some(target), _) => target,
+            (None, Others::Ignore) => Target::Ignore,
+            (None, Others::Props) => Target::Prop(name.to_string()),
         }
     }
 }

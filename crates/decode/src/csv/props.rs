@@ -3,7 +3,7 @@
 use model::Reject;
 use model::limits::PROP_STRING_BYTES_MAX;
 
-use super::mapping::Column;
+use super::mapping::Target;
 use crate::json::{is_plain_number, push_string};
 
 /// Writes an object of the columns that are properties and not empty; nothing if there are none.
@@ -12,11 +12,11 @@ use crate::json::{is_plain_number, push_string};
 /// more digits than a reader would keep.
 pub(super) fn write<'a>(
     out: &mut String,
-    row: impl Iterator<Item = (&'a Column, &'a [u8])>,
+    row: impl Iterator<Item = (&'a Target, &'a [u8])>,
 ) -> Result<(), Reject> {
     let from = out.len();
     for (column, text) in row {
-        let (Column::Prop(name), [_, ..]) = (column, text) else { continue };
+        let (Target::Prop(name), [_, ..]) = (column, text) else { continue };
         let text = str::from_utf8(text).map_err(|_| Reject::NotUtf8)?;
         out.push(if out.len() == from { '{' } else { ',' });
         push_string(out, name);

@@ -1,16 +1,105 @@
-//! Text as JSON writes it.
+//! Text and events as JSON writes them.
 
 use std::fmt::Write;
 
+use model::{Dimension, RawEvent};
+
+/// Appends an event as an object that reads as the same event. What no client can send ([`RawEvent::declared`],
+/// [`RawEvent::samples`]) is left out.
+pub fn write_event(out: &mut String, event: &RawEvent<'_>) {
+    out.push('{');
+    let from = out.len();
+    let texts = [("event", &event.name), ("player", &event.player), ("session", &event.session)];
+    let dimensions = Dimension::ALL.iter().zip(&event.dimensions);
+    let dimensions = dimensions.map(|(dimension, value)| (dimension.label(), value));
+    for (name, text) in texts.into_iter().chain(dimensions) {
+        if let Some(text) = text {
+            push_key(out, from, name);
+            push_string(out, text);
+        }
+    }
+    if let Some(id) = event.id {
+        push_key(out, from, "id");
+        write!(out, "\"{id:032x}\"").expect(TAKES_ALL);
+    }
+    if let Some(ts_ms) = event.ts_ms {
+        push_key(out, from, "ts");
+        write!(out, "{ts_ms}").expect(TAKES_ALL);
+    }
+    if let Some(value) = event.value {
+        push_key(out, from, "value");
+        write!(out, "{value:e}").expect(TAKES_ALL);
+    }
+    if let Some(props) = event.props {
+        push_key(out, from, "props");
+        out.push_str(props);
+    }
+    out.push('}');
+}
+
+const TAKES_ALL: &str = "a string takes everything";
+
+/// Appends the key of a field of the object whose first field is at `from`.
+fn push_key(out: &mut String, from: usize, name: &str) {
+    if out.len() > from {
+        out.push(',');
+    }
+    for part in ["\"", name, "\":"] {
+        out.push_str(part);
+    }
+}
+
 /// Appends a string in its quotes.
-pub(crate) fn push_string(out: &mut String, text: &str) {
+pub fn push_string(out: &mut String, text: &str) {
     out.push('"');
     for char in text.chars() {
         match char {
             '"' | '\\' => out.extend(['\\', char]),
-            '\0'..='\x1f' => write!(out, "\\u{:04x}", u32::from(char)).expect("a string takes everything"),
+            '\0'..='\x1f' => write!(out, "\\u{:04x}", u32::from(char)).expect(TAKES_ALL),
             char => out.push(char),
         }
     }
     out.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::{Decoded, EPOCH_MS, Form, decode};
+    use proptest::prelude::*;
+
+    fn check(event: &RawEvent<'_>) {
+        let mut text = String::new();
+        write_event(&mut text, event);
+        let mut decoded = Decoded::default();
+        decode(text.as_bytes(), Form::Lines, &mut decoded)
+            .unwrap_or_else(|failure| panic!("{failure}: {text}"));
+        assert_eq!(decoded.events, [Ok(event.clone())], "{text}");
+    }
+
+    #[test]
+    fn an_empty_event_is_one() {
+        check(&RawEvent::default());
+    }
+
+    proptest! {
+        #[test]
+        fn an_event_that_was_written_reads_as_the_same(
+            name in prop::option::of(any::<String>()),
+            id in prop::option::of(1u128..),
+            ts_ms in prop::option::of(EPOCH_MS),
+            player in prop::option::of("[a-z\"\\\\\n\u{e9}]{1,30}p"),
+            value in prop::option::of(any::<f64>().prop_filter("finite", |value| value.is_finite())),
+            level in prop::option::of("\\PC{1,20}"),
+            country in prop::option::of("[A-Z]{2}"),
+            has_props in any::<bool>(),
+        ) {
+            let mut dimensions = [const { None }; Dimension::COUNT];
+            dimensions[Dimension::Level as usize] = level.map(Into::into);
+            dimensions[Dimension::Country as usize] = country.map(Into::into);
+            let props = has_props.then_some(r#"{"a":[1,{"b":"\u00e9"}]}"#);
+            let (name, player) = (name.map(Into::into), player.map(Into::into));
+            check(&RawEvent { name, id, ts_ms, player, value, dimensions, props, ..RawEvent::default() });
+        }
+    }
 }
