@@ -81,11 +81,13 @@ pub enum Endpoint {
     Segment = 11,
     /// Clients of GameAnalytics.
     Gameanalytics = 12,
+    /// Files of the past, by `POST /v1/import`.
+    Import = 13,
 }
 
 impl Endpoint {
     /// All of them.
-    pub const ALL: [Endpoint; 12] = [
+    pub const ALL: [Endpoint; 13] = [
         Endpoint::Events,
         Endpoint::Demo,
         Endpoint::Playtomic,
@@ -98,6 +100,7 @@ impl Endpoint {
         Endpoint::Posthog,
         Endpoint::Segment,
         Endpoint::Gameanalytics,
+        Endpoint::Import,
     ];
 
     /// The word in metrics, answers and the dashboard.
@@ -115,6 +118,7 @@ impl Endpoint {
             Endpoint::Posthog => "posthog",
             Endpoint::Segment => "segment",
             Endpoint::Gameanalytics => "gameanalytics",
+            Endpoint::Import => "import",
         }
     }
 

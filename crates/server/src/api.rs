@@ -11,6 +11,7 @@ pub mod events;
 pub mod feed;
 pub mod flows;
 pub mod health;
+pub mod import;
 pub mod influx;
 pub mod levels;
 pub mod load;
@@ -84,6 +85,7 @@ fn routes(local: Local) -> Router {
         .route("/v1/flows", get(flows::list))
         .route("/v1/flows/packets", post(flows::take))
         .route("/v1/flows/{id}", get(flows::one))
+        .route("/v1/import", get(import::get).post(import::post))
         .route("/v1/metrics", post(otlp::export))
         .route("/api/v2/write", post(influx::write))
         .route("/write", post(influx::write_1))

@@ -11,7 +11,7 @@ mod variants;
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use decode::json::Decoded;
 use log::{Ack, Entry, Lane, Log, LogError};
@@ -26,6 +26,7 @@ use crate::enrich::geo::{Country, Geo};
 use crate::live::inspector::{Inspector, Refusal};
 
 use crate::live::meter;
+use crate::pace::Commits;
 use crate::views::Views;
 use quota::Quota;
 use stamps::{Identifying, declared, is_identify};
@@ -54,6 +55,7 @@ pub struct Line {
     quota: Quota,
     views: Arc<Views>,
     log: Log<Claims>,
+    commits: Commits,
 }
 
 /// Where a request came from and what it asks for.
@@ -111,12 +113,18 @@ impl Line {
     ) -> Line {
         let masks = IdMasks::new(&catalog.id_secret());
         let inspector = Arc::clone(&views.inspector);
-        Line { geo, masks, inspector, quota: Quota::new(quotas), views, log }
+        let commits = Commits::new(Instant::now());
+        Line { geo, masks, inspector, quota: Quota::new(quotas), views, log, commits }
     }
 
     /// The country of an address.
     pub fn country(&self, address: IpAddr) -> Option<Country> {
         self.geo.country(address)
+    }
+
+    /// How long live commits take at the moment: all but those of imports.
+    pub fn commits(&self) -> &Commits {
+        &self.commits
     }
 
     /// Takes a request to the log. A refused event is an answer, not an error: it is counted and named in the receipt,
@@ -144,7 +152,7 @@ impl Line {
         };
         self.show(access, request, decoded, &refused);
         let taken = entry.events;
-        let appended = self.append(lane, entry).await;
+        let appended = self.append(lane, entry, request.endpoint).await;
         let unused = appended.as_ref().map_or(taken as usize, |(_, removed)| removed.len());
         self.quota.give_back(game, unused as u64);
         let (position, removed) = appended?;
@@ -161,8 +169,17 @@ impl Line {
     }
 
     /// The log's end after the entry, and which of its events were duplicates.
-    async fn append(&self, lane: &Lane<Claims>, entry: Entry<Claims>) -> Result<(u64, Vec<u32>), LineError> {
+    async fn append(
+        &self,
+        lane: &Lane<Claims>,
+        entry: Entry<Claims>,
+        endpoint: Endpoint,
+    ) -> Result<(u64, Vec<u32>), LineError> {
+        let begun = Instant::now();
         let Some(committed) = lane.append(entry)?.await? else { return Ok((0, Vec::new())) };
+        if endpoint != Endpoint::Import {
+            self.commits.took(begun, Instant::now());
+        }
         if committed.extra.failed {
             return Err(LineError::Ids);
         }
@@ -242,7 +259,7 @@ impl Line {
         let mut claims = Claims::with_capacity(decoded.events.len());
         let mut refused = Vec::new();
         let mut taken = 0;
-        let mut stamping = Stamping::new(self, access, request.received_ms);
+        let mut stamping = Stamping::new(self, access, request);
         for (index, event) in decoded.events.iter().enumerate() {
             let pushed =
                 event.as_ref().map_err(|reject| *reject).and_then(|raw| stamping.push(raw, door, &mut batch));
@@ -284,17 +301,21 @@ struct Stamping<'a> {
     variants: Option<Variants>,
     list: Vec<u8>,
     identifying: Identifying<'a>,
-    quota: &'a Quota,
+    /// How fast players may send; of what is past nobody knows how fast it came.
+    quota: Option<&'a Quota>,
     game: u32,
 }
 
 impl<'a> Stamping<'a> {
-    fn new(line: &'a Line, access: &'a Access, now_ms: i64) -> Stamping<'a> {
-        let game = access.game.number;
+    fn new(line: &'a Line, access: &'a Access, request: &Request<'_>) -> Stamping<'a> {
+        let (game, now_ms) = (access.game.number, request.received_ms);
         let (dimensions, identifying) =
             (&access.game.settings.dimensions, Identifying::new(&line.views, game));
-        let variants = Variants::of(&line.views.liveops, game, now_ms);
-        Stamping { dimensions, variants, list: Vec::new(), identifying, quota: &line.quota, game }
+        // Which variables were in force when the events of a file happened, nobody knows.
+        let is_of_now = request.endpoint != Endpoint::Import;
+        let variants = is_of_now.then(|| Variants::of(&line.views.liveops, game, now_ms)).flatten();
+        let quota = is_of_now.then_some(&line.quota);
+        Stamping { dimensions, variants, list: Vec::new(), identifying, quota, game }
     }
 
     /// Admits the event and adds it to the batch. Returns its id.
@@ -306,7 +327,9 @@ impl<'a> Stamping<'a> {
         batch: &mut BatchBuilder,
     ) -> Result<Option<u128>, Reject> {
         let mut event = admit(raw, door)?;
-        self.quota.take_of_player(self.game, event.player, door.received_ms)?;
+        if let Some(quota) = self.quota {
+            quota.take_of_player(self.game, event.player, door.received_ms)?;
+        }
         self.list.clear();
         raw.declared.for_each(|(number, value)| Declared::put(&mut self.list, number, value));
         if let Some(variants) = &mut self.variants {

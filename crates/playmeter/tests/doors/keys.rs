@@ -25,6 +25,8 @@ const MATRIX: &[(&str, &str, &str, [u16; 6])] = &[
     ("/v1/flows/packets", "POST", "/v1/flows/packets", [401, 401, 403, 202, 403, 202]),
     ("/v1/flows", "GET", "/v1/flows", [401, 401, 403, 403, 200, 200]),
     ("/v1/flows/{id}", "GET", "/v1/flows/0000000000000001", [401, 401, 403, 403, 404, 404]),
+    ("/v1/import", "POST", "/v1/import", [401, 401, 403, 403, 403, 202]),
+    ("/v1/import", "GET", "/v1/import", [401, 401, 403, 403, 403, 200]),
     ("/v1/metrics", "POST", "/v1/metrics", [401, 401, 200, 200, 403, 200]),
     ("/api/v2/write", "POST", "/api/v2/write", [401, 401, 204, 204, 403, 204]),
     ("/write", "POST", "/write", [401, 401, 204, 204, 403, 204]),
@@ -149,7 +151,7 @@ const OPEN: &[&str] = &[
 
 fn request(method: &'static str, target: &str) -> Request {
     let body = match (method, target) {
-        (_, "/v1/events") => r#"{"event":"win"}"#,
+        (_, "/v1/events") | ("POST", "/v1/import") => r#"{"event":"win"}"#,
         (_, "/v1/session") => r#"{"player":"bo"}"#,
         ("PUT", "/v1/achievements/first") => r#"{"name":"First"}"#,
         (_, "/v1/achievements/none/grants") => r#"{"player":"bo"}"#,

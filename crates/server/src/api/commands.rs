@@ -4,6 +4,7 @@
 //! comes when the command is durable and was decided.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::FromRef;
@@ -187,7 +188,9 @@ impl Local {
         let bytes = liveops::encode(&CommandRef { game, received_ms, by, tz, idempotency, command, blob });
         let entry = Entry { kind: COMMAND, events: 0, bytes, ack: Ack::Disk, extra: Claims::default() };
         let fails = |failure| refused(LineError::Log(failure));
+        let begun = Instant::now();
         let committed = self.lane.append(entry).map_err(fails)?.await.map_err(fails)?;
+        self.shared.line.commits().took(begun, Instant::now());
         let offset = committed.expect("who asks for the disk is told the offset").offsets.start;
         let outcome = self.shared.views.outcome(offset).await;
         outcome.ok_or_else(|| Problem::internal("the command could not be read back"))

@@ -123,7 +123,8 @@ pub(crate) fn address(shared: &Shared, headers: &HeaderMap, peer: SocketAddr) ->
     forwarded.rsplit(',').next()?.trim().parse().ok()
 }
 
-fn form(headers: &HeaderMap) -> Result<Form, Problem> {
+/// How the body is written, as `Content-Type` says.
+pub(super) fn form(headers: &HeaderMap) -> Result<Form, Problem> {
     let content_type = text(headers, header::CONTENT_TYPE);
     let kind = content_type.split(';').next().unwrap_or_default().trim();
     let is = |name: &str| kind.eq_ignore_ascii_case(name);
@@ -183,7 +184,7 @@ fn accepted(answer: Vec<u8>, used: Option<Used>) -> Response<Body> {
 }
 
 /// The receipt as JSON. Written by hand: every label is a word without quotes or escapes.
-fn answer(receipt: &Receipt, decoded: &Decoded<'_>) -> Vec<u8> {
+pub(super) fn answer(receipt: &Receipt, decoded: &Decoded<'_>) -> Vec<u8> {
     let mut json = Vec::with_capacity(128 + receipt.refused.len() * 120);
     let mut number = itoa::Buffer::new();
     json.push(b'{');

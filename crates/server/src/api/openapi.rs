@@ -49,6 +49,7 @@ static JSON: LazyLock<String> = LazyLock::new(|| {
     docs.merge(of_liveops());
     docs.merge(flows::Docs::openapi());
     docs.merge(super::collectors::Docs::openapi());
+    docs.merge(super::import::Docs::openapi());
     docs.to_json().expect("the description has text keys")
 });
 

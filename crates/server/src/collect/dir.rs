@@ -4,7 +4,6 @@
 //! file that was interrupted is read again from its beginning; its events have the same ids then, so they count once.
 
 mod folder;
-mod ids;
 mod intake;
 
 use std::fs::File;

@@ -42,9 +42,21 @@ pub(super) struct Found {
 /// Device, number, and when it was made, since numbers are given again. Not all file systems know the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
-    pub(super) device: u64,
-    pub(super) inode: u64,
-    pub(super) born: Duration,
+    device: u64,
+    inode: u64,
+    born: Duration,
+}
+
+impl Identity {
+    /// What ids of its events are made from.
+    pub(super) fn bytes(self) -> [u8; 24] {
+        let Identity { device, inode, born } = self;
+        let mut bytes = [0; 24];
+        for (place, number) in bytes.chunks_exact_mut(8).zip([device, inode, born.as_nanos() as u64]) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
+        bytes
+    }
 }
 
 impl Folder {

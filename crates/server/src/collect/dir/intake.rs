@@ -14,11 +14,11 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::folder::Identity;
-use super::ids::Ids;
 use crate::catalog::Access;
 use crate::collect::Refusals;
 use crate::collect::intake::Desk;
 use crate::collect::settings::Decoder;
+use crate::file_ids::FileIds;
 use crate::line::LineError;
 
 /// So much of a file is read at once.
@@ -52,7 +52,7 @@ pub(super) async fn take_in(
     end: &watch::Receiver<bool>,
 ) -> Taken {
     let reader = Reader { file: Some(file), desk };
-    let mut writer = Writer { desk, access: desk.access(), ids: Ids::new(identity), end };
+    let mut writer = Writer { desk, access: desk.access(), ids: FileIds::new(&identity.bytes(), 0), end };
     let taken = match &desk.collector.settings.decoder {
         Decoder::Csv(mapping) => rows(reader, Mapping::clone(mapping), &mut writer).await,
         _ => lines(reader, &mut writer).await,
@@ -134,7 +134,7 @@ impl Reader<'_> {
 struct Writer<'a> {
     desk: &'a Desk,
     access: Access,
-    ids: Ids,
+    ids: FileIds,
     end: &'a watch::Receiver<bool>,
 }
 
