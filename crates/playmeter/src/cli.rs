@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::commands::bench::BenchArgs;
 use crate::commands::collectors::CollectorsArgs;
 use crate::commands::games::GamesArgs;
+use crate::commands::import::ImportArgs;
 use crate::commands::keys::KeysArgs;
 use crate::commands::top::TopArgs;
 use crate::commands::verify::RangeArgs;
@@ -42,6 +43,8 @@ pub enum Command {
     Verify(RangeArgs),
     /// Derive rollups again from the log and put them in place.
     Rebuild(RangeArgs),
+    /// Import events of the past from files.
+    Import(ImportArgs),
 }
 
 /// Settings that a flag can give. Flags win over the environment, which wins over the file.

@@ -4,6 +4,7 @@ pub mod bench;
 pub mod collectors;
 pub mod config;
 pub mod games;
+pub mod import;
 pub mod keys;
 pub mod rebuild;
 pub mod serve;

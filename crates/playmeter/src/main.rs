@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         Command::Keys(args) => commands::keys::run(args),
         Command::Verify(args) => commands::verify::run(args),
         Command::Rebuild(args) => commands::rebuild::run(args),
+        Command::Import(args) => commands::import::run(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

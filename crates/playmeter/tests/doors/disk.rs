@@ -108,12 +108,19 @@ fn check_stored_again(world: &World, acknowledged: &[String]) {
     check_stored(world, acknowledged);
 }
 
-/// `strace` lets one call of each thread fail. It traces from aside, so that the child is the server itself.
-fn failing_sync(world: &World, nth: u32) -> Command {
+/// Whether processes can be traced here.
+pub fn strace_works() -> bool {
+    let works = Command::new("strace").args(["-D", "-f", "-qq", "-o", "/dev/null", "true"]).status();
+    works.is_ok_and(|status| status.success())
+}
+
+/// The world's server with something done to its syncs, as `strace` is told. It traces from aside, so that the child is
+/// the server itself.
+pub fn with_syncs(world: &World, injected: &str) -> Command {
     let server = world.serve();
     let mut command = Command::new("strace");
     command.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync"]);
-    command.arg("-e").arg(format!("inject=fdatasync:error=EIO:when={nth}"));
+    command.arg("-e").arg(format!("inject=fdatasync:{injected}"));
     command.arg(server.get_program()).args(server.get_args());
     for (name, value) in server.get_envs() {
         match value {
@@ -127,8 +134,7 @@ fn failing_sync(world: &World, nth: u32) -> Command {
 
 #[test]
 fn a_failed_sync_ends_the_server_and_everything_acknowledged_is_there() {
-    let works = Command::new("strace").args(["-D", "-f", "-qq", "-o", "/dev/null", "true"]).status();
-    if !works.is_ok_and(|status| status.success()) {
+    if !strace_works() {
         eprintln!("SKIPPED: strace does not work here");
         return;
     }
@@ -136,7 +142,8 @@ fn a_failed_sync_ends_the_server_and_everything_acknowledged_is_there() {
     let mut acknowledged: Vec<String> = Vec::new();
     for nth in [3, 4, 9] {
         world.stop();
-        let command = failing_sync(&world, nth);
+        // Of each thread that one call fails.
+        let command = with_syncs(&world, &format!("error=EIO:when={nth}"));
         world.start_as(command);
         let refused = loop {
             let id = new_id();

@@ -22,6 +22,7 @@ mod feed;
 mod fields;
 mod flows;
 mod identity;
+mod imports;
 mod keys;
 mod levels;
 mod limits;

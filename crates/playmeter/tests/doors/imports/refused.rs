@@ -1,0 +1,107 @@
+//! What is not taken, and how it is told.
+
+use super::*;
+
+#[test]
+fn lines_that_cannot_be_events_are_told_and_the_others_are_in() {
+    let world = World::new();
+    let mut text = lines("win", 40).into_bytes();
+    text.extend_from_slice(b"bad\n\n{\"event\":\"win\",\"other\":1}\n\xff\xfe\n");
+    text.extend_from_slice("x".repeat(70_000).as_bytes());
+    text.extend_from_slice(b"\n{\"event\":\"\"}\n");
+    text.extend_from_slice(lines("win", 10).as_bytes());
+    file(&world, "a.ndjson", &text);
+    let done = import(&world, &["a.ndjson"]);
+    assert_eq!(done.code, 1, "{done:?}");
+    assert!(
+        done.err.ends_with("playmeter: 5 of 55 events were refused; the others are in\n"),
+        "{}",
+        done.err
+    );
+    let expected = "a.ndjson: 55 events\n  50 accepted, 0 duplicate, 5 refused\n  1 event_name_empty\n  \
+                    1 event_too_large\n  1 malformed_json\n  1 not_utf8\n  1 unknown_field\n  \
+                    line 41: malformed_json\n  line 43: unknown_field\n  line 44: not_utf8\n  \
+                    line 45: event_too_large\n  line 46: event_name_empty\n";
+    assert_eq!(done.out, expected);
+    let reasons = json!({"event_name_empty": 1, "event_too_large": 1, "malformed_json": 1, "not_utf8": 1, "unknown_field": 1});
+    assert_eq!(account(&world, "import"), (50, reasons));
+    let again = import(&world, &["a.ndjson"]);
+    assert!(again.code == 1 && again.out.contains("55 events, all of them earlier"), "{again:?}");
+}
+
+fn check(world: &World, args: &[&str], code: i32, part: &str) {
+    let done = import(world, args);
+    assert_eq!(done.code, code, "{args:?}: {done:?}");
+    assert!(done.err.contains(part), "{part} in {}", done.err);
+}
+
+#[test]
+fn what_is_wrong_with_the_command_is_named() {
+    let world = World::new();
+    file(&world, "a.ndjson", lines("win", 3));
+    file(&world, "a.csv", "event\nwin\n");
+    check(&world, &["a.csv", "--columns", "price=value"], 1, "a.csv: the header has no column \"price\"");
+    check(&world, &["a.csv", "--columns", "event=what"], 1, "--columns event: \"what\" is neither a field");
+    check(&world, &["a.csv", "--columns", "event"], 2, "NAME=VALUE");
+    check(&world, &["a.csv", "--fixed", "who=bo"], 1, "--fixed who");
+    check(&world, &["a.csv", "--delimiter", "\n"], 1, "--delimiter");
+    check(&world, &["none.ndjson"], 1, "none.ndjson: finding it");
+    check(&world, &["."], 1, "it is no file");
+    check(&world, &["a.ndjson", "--game", "other"], 1, "the key is of the game demo");
+    check(&world, &[], 2, "FILE");
+    assert_eq!(account(&world, "import").0, 0);
+}
+
+#[test]
+fn a_key_without_the_scope_is_refused() {
+    let world = World::new();
+    file(&world, "a.ndjson", lines("win", 3));
+    for key in [&world.key("events:write,query"), &world.public_key] {
+        check(&world, &["a.ndjson", "--key", key], 1, "events:import");
+    }
+    let key = world.key("events:write,events:import");
+    assert_eq!(import(&world, &["a.ndjson", "--key", &key]).code, 0);
+    assert_eq!(stored(&world, "win"), worth(3));
+}
+
+#[test]
+fn without_a_server_it_is_said_how_to_start_one() {
+    let mut world = World::new();
+    file(&world, "a.ndjson", lines("win", 3));
+    world.stop();
+    check(&world, &["a.ndjson"], 1, "playmeter serve");
+}
+
+#[test]
+fn a_file_that_has_changed_is_not_taken_again_by_itself() {
+    let world = World::new();
+    file(&world, "a.ndjson", lines("win", 100));
+    assert_eq!(imported(&world, &["a.ndjson"])["accepted"], 100);
+    file(&world, "a.ndjson", lines("win", 101));
+    check(&world, &["a.ndjson"], 1, "it has changed since 100 of its events were imported");
+    assert_eq!(stored(&world, "win"), worth(100));
+    assert_eq!(imported(&world, &["a.ndjson", "--changed"])["accepted"], 101);
+    assert_eq!(stored(&world, "win").0, 201.0);
+}
+
+#[test]
+fn the_route_names_the_parameter_that_is_wrong() {
+    let world = World::new();
+    let ask = |query: &str, body: &str| {
+        world
+            .ask(&Request::new("POST", format!("/v1/import{query}")).key(&world.secret_key).body(body))
+            .told()
+    };
+    let file = "ab".repeat(32);
+    assert_eq!(ask("?file=ab", "{}"), "400 invalid_field (file)");
+    assert_eq!(ask("?from=x", "{}"), "400 invalid_field (from)");
+    assert_eq!(ask("?refused=seen_before:1", "{}"), "400 invalid_field (refused)");
+    assert_eq!(ask("", ""), "400 malformed");
+    assert_eq!(ask("?refused=malformed_line:2", ""), "0 accepted");
+    let event = r#"{"event":"win"}"#;
+    assert_eq!(ask(&format!("?file={file}&from=7"), event), "1 accepted");
+    assert_eq!(ask(&format!("?file={file}&from=7"), event), "0 accepted; 0 duplicate seen_before");
+    assert_eq!(ask(&format!("?file={file}&from=8"), event), "1 accepted");
+    assert_eq!(ask("", event), "1 accepted", "without a file there is no id");
+    assert_eq!(account(&world, "import"), (3, json!({"malformed_line": 2, "seen_before": 1})));
+}
