@@ -83,11 +83,13 @@ pub enum Endpoint {
     Gameanalytics = 12,
     /// Files of the past, by `POST /v1/import`.
     Import = 13,
+    /// `playmeter agent`.
+    Agent = 14,
 }
 
 impl Endpoint {
     /// All of them.
-    pub const ALL: [Endpoint; 13] = [
+    pub const ALL: [Endpoint; 14] = [
         Endpoint::Events,
         Endpoint::Demo,
         Endpoint::Playtomic,
@@ -101,6 +103,7 @@ impl Endpoint {
         Endpoint::Segment,
         Endpoint::Gameanalytics,
         Endpoint::Import,
+        Endpoint::Agent,
     ];
 
     /// The word in metrics, answers and the dashboard.
@@ -119,12 +122,14 @@ impl Endpoint {
             Endpoint::Segment => "segment",
             Endpoint::Gameanalytics => "gameanalytics",
             Endpoint::Import => "import",
+            Endpoint::Agent => "agent",
         }
     }
 
     /// Whether what comes through it are values of metrics, which are added up on the way in.
     pub fn takes_samples(self) -> bool {
-        matches!(self, Endpoint::Statsd | Endpoint::Influx | Endpoint::Otlp | Endpoint::Flows)
+        use Endpoint::{Agent, Flows, Influx, Otlp, Statsd};
+        matches!(self, Statsd | Influx | Otlp | Flows | Agent)
     }
 
     /// Whether nobody but the server itself sends through it, and so may use its own names.

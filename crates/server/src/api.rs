@@ -1,6 +1,7 @@
 //! Every route, on one page.
 
 pub mod achievements;
+pub mod agent;
 pub mod assets;
 pub mod boards;
 pub mod capture;
@@ -87,6 +88,7 @@ fn routes(local: Local) -> Router {
         .route("/v1/flows/{id}", get(flows::one))
         .route("/v1/import", get(import::get).post(import::post))
         .route("/v1/metrics", post(otlp::export))
+        .route("/v1/agent/readings", post(agent::write))
         .route("/api/v2/write", post(influx::write))
         .route("/write", post(influx::write_1))
         .route("/v1/collectors", get(collectors::get))

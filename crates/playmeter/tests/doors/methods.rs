@@ -45,6 +45,7 @@ fn every_write_of_live_ops_works_with_the_example_of_its_description() {
         "export_otlp_metrics",
         "write_influx",
         "write_influx_1",
+        "write_readings",
         "sign_out",
     ];
     let operations = Operation::all(&description);

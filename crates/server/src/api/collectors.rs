@@ -16,7 +16,13 @@ use crate::time::now_s;
 
 /// What is documented of this page, and of the decoders over HTTP.
 #[derive(OpenApi)]
-#[openapi(paths(get, super::otlp::export, super::influx::write, super::influx::write_1))]
+#[openapi(paths(
+    get,
+    super::otlp::export,
+    super::influx::write,
+    super::influx::write_1,
+    super::agent::write
+))]
 pub struct Docs;
 
 /// Lists the game's collectors: state, last failure, next try, and counts since the start.

@@ -21,7 +21,7 @@ use crate::auth;
 use crate::body::{self, Limits};
 use crate::catalog::{Access, Scope};
 use crate::problem::Problem;
-use crate::time::now_ms;
+use crate::time::{now_ms, now_s};
 
 /// Takes points in InfluxDB's line protocol. `org`, `bucket` and `db` are not looked at: the key says which game it is.
 ///
@@ -72,20 +72,31 @@ pub async fn write_1(state: State<Local>, peer: ConnectInfo<SocketAddr>, request
 }
 
 async fn take(local: &Local, head: &Parts, incoming: &mut Body, peer: SocketAddr) -> Result<(), Problem> {
+    let access = access(local, head, now_s())?;
+    points(local, &access, head, incoming, (Endpoint::Influx, peer)).await
+}
+
+/// Takes the points of a body through a door, for the credential's game.
+pub(super) async fn points(
+    local: &Local,
+    access: &Access,
+    head: &Parts,
+    incoming: &mut Body,
+    (endpoint, peer): (Endpoint, SocketAddr),
+) -> Result<(), Problem> {
     let received_ms = now_ms();
-    let access = access(local, head, received_ms as u64 / 1000)?;
     let precision = precision(head.uri.query().unwrap_or_default())?;
     let bytes = body::read(&head.headers, incoming, Limits::EVENTS).await?;
     let shared = &local.shared;
     let mut samples = Samples::new(
         shared,
-        &access,
+        access,
         Arc::clone(&shared.collectors.totals(access.game.number).gauges),
         received_ms,
     );
     decode(&bytes, precision, |taken| samples.take(taken));
-    let door = Door { endpoint: Endpoint::Influx, address: address(shared, &head.headers, peer) };
-    let written = samples.write(shared, &local.lane, &access, door).await.map_err(refused)?;
+    let door = Door { endpoint, address: address(shared, &head.headers, peer) };
+    let written = samples.write(shared, &local.lane, access, door).await.map_err(refused)?;
     if written.accepted == 0 && written.refused_count() > 0 {
         return Err(Problem::malformed(format!("nothing was taken: {}", written.reasons())));
     }
