@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::commands::agent::AgentArgs;
 use crate::commands::bench::BenchArgs;
 use crate::commands::collectors::CollectorsArgs;
 use crate::commands::games::GamesArgs;
@@ -27,6 +28,8 @@ pub struct Cli {
 pub enum Command {
     /// Run the server on a data folder.
     Serve(ServeArgs),
+    /// Read this host, and send what is read to a server every few seconds.
+    Agent(AgentArgs),
     /// Offer load to a server on a timetable and report what it cost.
     Bench(BenchArgs),
     /// Print the settings in force and where each comes from.

@@ -16,7 +16,7 @@ use clap::Args;
 use serde_json::Value;
 use server::bootstrap;
 use ureq::http::{HeaderMap, Method, Uri, header};
-use ureq::tls::{RootCerts, TlsConfig};
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 /// Nobody answers this slowly who is there.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -92,10 +92,6 @@ pub struct Request<'a> {
 /// An answer with a status from 200 to 299.
 #[derive(Debug)]
 pub struct Answer {
-    /// The status code.
-    pub status: u16,
-    /// The headers.
-    pub headers: HeaderMap,
     /// The whole body.
     pub body: Vec<u8>,
 }
@@ -168,7 +164,7 @@ impl Client {
         if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(BadServer::Key);
         }
-        let agent = agent(host);
+        let agent = agent(host, uri.scheme_str() == Some("https"));
         Ok(Client { agent, url: url.trim_end_matches('/').to_owned(), bearer: format!("Bearer {key}") })
     }
 
@@ -200,10 +196,9 @@ impl Client {
         let mut answer = answer.map_err(|error| self.no_answer(&error))?;
         let body = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
         let body = body.map_err(|error| self.no_answer(&error))?;
-        let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
-        match status {
-            200..=299 => Ok(Answer { status, headers, body }),
-            _ => Err(self.refused(status, &headers, &body)),
+        match answer.status().as_u16() {
+            200..=299 => Ok(Answer { body }),
+            status => Err(self.refused(status, answer.headers(), &body)),
         }
     }
 
@@ -228,21 +223,30 @@ impl Client {
 }
 
 /// Servers on this machine are asked without the proxy that the environment may name.
-fn agent(host: &str) -> ureq::Agent {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier);
-    let tls = tls.unversioned_rustls_crypto_provider(provider).build();
-    let config = ureq::Agent::config_builder()
-        .tls_config(tls)
+fn agent(host: &str, with_tls: bool) -> ureq::Agent {
+    let mut config = ureq::Agent::config_builder()
         .http_status_as_error(false)
         .max_redirects(0)
         .max_redirects_will_error(false)
         .timeout_connect(Some(CONNECT_TIMEOUT))
         .timeout_global(Some(REQUEST_TIMEOUT));
+    if with_tls {
+        config = config.tls_config(tls());
+    }
     let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
     let is_local = host == "localhost" || address.is_ok_and(|address| address.is_loopback());
     let config = if is_local { config.proxy(None) } else { config };
     config.build().new_agent()
+}
+
+/// Trusts whom the system trusts. A certificate of the system's that cannot be read is one less.
+fn tls() -> TlsConfig {
+    let trusted = rustls_native_certs::load_native_certs().certs;
+    let trusted: Vec<Certificate<'static>> =
+        trusted.iter().map(|certificate| Certificate::from_der(certificate).to_owned()).collect();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = TlsConfig::builder().root_certs(RootCerts::new_with_certs(&trusted));
+    builder.unversioned_rustls_crypto_provider(provider).build()
 }
 
 /// What an answer says is wrong, in one line.

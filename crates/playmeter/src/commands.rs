@@ -1,5 +1,6 @@
 //! One file per command.
 
+pub mod agent;
 pub mod bench;
 pub mod collectors;
 pub mod config;

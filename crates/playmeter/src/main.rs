@@ -2,7 +2,6 @@
 
 mod admin;
 mod cli;
-#[allow(dead_code, reason = "for the commands that come next")]
 mod client;
 mod commands;
 mod files;
@@ -22,6 +21,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.command {
         Command::Serve(args) => commands::serve::run(args),
+        Command::Agent(args) => commands::agent::run(args),
         Command::Bench(args) => commands::bench::run(args),
         Command::Config(args) => commands::config::run(args),
         Command::Top(args) => commands::top::run(args),

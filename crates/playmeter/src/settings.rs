@@ -25,8 +25,20 @@ const ENVIRONMENT: &str = "PLAYMETER_";
 /// The file that is read from the working folder when none is named.
 const FILE: &str = "playmeter.toml";
 /// Variables that tests and tools use and that are no settings.
-const NOT_SETTINGS: [&str; 9] =
-    ["KEY", "SUITES", "FLOORS", "URL", "SIGN_IN_URL", "PUBLIC_KEY", "SHOTS", "PLANT", "LOG_LEVEL"];
+const NOT_SETTINGS: [&str; 12] = [
+    "KEY",
+    "POSTGRES",
+    "REDIS",
+    "NGINX",
+    "SUITES",
+    "FLOORS",
+    "URL",
+    "SIGN_IN_URL",
+    "PUBLIC_KEY",
+    "SHOTS",
+    "PLANT",
+    "LOG_LEVEL",
+];
 
 /// Everything that can be set, as it is written in the file.
 #[derive(Clone, Debug, Serialize, Deserialize)]

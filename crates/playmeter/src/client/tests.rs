@@ -47,7 +47,7 @@ fn check(answer: &'static [&'static str], expected: &str) {
     let (url, server) = serve(answer);
     let client = Client::new(&url, "sk_1").expect("it is a URL");
     let told = match post(&client, b"hello") {
-        Ok(answer) => format!("{} {}", answer.status, String::from_utf8_lossy(&answer.body)),
+        Ok(answer) => format!("done: {}", String::from_utf8_lossy(&answer.body)),
         Err(failure) => {
             let again = if failure.is_temporary() { "again" } else { "never" };
             let after = failure.retry_after().map_or_else(String::new, |after| format!(" in {after:?}"));
@@ -65,7 +65,7 @@ fn a_request_says_who_asks_and_what() {
     let client = Client::new(&format!("{url}/"), "sk_1").expect("it is a URL");
     assert_eq!(post(&client, b"hello").expect("an answer").body, b"ok");
     let get = Request { method: Method::GET, path: "/z", headers: &[], body: b"" };
-    assert_eq!(client.ask(&get).expect("an answer on the same connection").status, 200);
+    assert_eq!(client.ask(&get).expect("an answer on the same connection").body, b"ok");
     let requests = server.join().expect("the server ends");
     let post = requests[0].to_lowercase();
     assert!(requests[0].starts_with("POST /x?y=1 HTTP/1.1\r\n"), "{post}");
@@ -78,7 +78,7 @@ fn a_request_says_who_asks_and_what() {
 
 #[test]
 fn a_refusal_becomes_a_sentence() {
-    check(&["HTTP/1.1 204 No Content\r\n\r\n"], "204 ");
+    check(&["HTTP/1.1 204 No Content\r\n\r\n"], "done: ");
     check(
         &["HTTP/1.1 400 X\r\nContent-Length: 70\r\n\r\n\
            {\"title\": \"A field is invalid\", \"detail\": \"it is 1 or 2\", \"field\":\"n\"}   "],

@@ -62,7 +62,8 @@ fn fatal(failure: &log::LogError) {
     std::process::exit(1);
 }
 
-fn log_lines() {
+/// Says what happens on standard error, as `PLAYMETER_LOG_LEVEL` wants it.
+pub(super) fn log_lines() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("PLAYMETER_LOG_LEVEL")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     let colours = std::io::stderr().is_terminal();

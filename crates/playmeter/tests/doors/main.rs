@@ -9,6 +9,7 @@ mod socket;
 mod world;
 
 mod accounting;
+mod agent;
 mod boards;
 mod bodies;
 mod clocks;

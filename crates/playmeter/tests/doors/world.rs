@@ -158,6 +158,11 @@ impl World {
         self.address = text("url").trim_start_matches("http://").parse().expect("an address");
     }
 
+    /// Where the server listens from the next start on.
+    pub fn listen(&mut self, address: SocketAddr) {
+        self.args.extend(["--listen".to_owned(), address.to_string()]);
+    }
+
     fn server(&mut self) -> &mut Child {
         self.server.as_mut().expect("the server was started")
     }

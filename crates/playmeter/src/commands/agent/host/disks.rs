@@ -1,0 +1,142 @@
+//! File systems and how full they are, disks and how busy they are.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use procfs_core::process::{MountInfo, MountInfos};
+use procfs_core::{DiskStat, DiskStats};
+
+use super::file;
+use crate::commands::agent::rate::Meters;
+use crate::commands::agent::reading::{Parts, Reading};
+
+/// The unit of `/proc/diskstats`, whatever the disk's own.
+const SECTOR_BYTES: f64 = 512.0;
+/// No disks, or made of disks that are counted themselves.
+const NOT_DISKS: [&str; 8] = ["loop", "ram", "zram", "sr", "fd", "dm-", "md", "nbd"];
+/// File systems that stand on no device of their own and still hold data of this host. Those of other hosts are left
+/// out: asking for their size may wait for ever.
+const WITHOUT_DEVICE: [&str; 2] = ["zfs", "btrfs"];
+
+/// Remembers the totals of the last reading.
+#[derive(Default)]
+pub(super) struct Disks {
+    meters: Meters,
+    devices: Parts,
+    mounts: Parts,
+}
+
+impl Disks {
+    pub(super) fn read(&mut self, proc: &Path, reading: &mut Reading, at: Instant) {
+        if let Ok(stats) = file::<DiskStats>(proc, "diskstats") {
+            self.traffic(&stats.0, reading, at);
+        }
+        if let Ok(mounts) = file::<MountInfos>(proc, "self/mountinfo") {
+            self.space(mounts, reading);
+        }
+        self.meters.keep(at);
+    }
+
+    fn traffic(&mut self, all: &[DiskStat], reading: &mut Reading, at: Instant) {
+        let mut sum = None;
+        for disk in all.iter().filter(|disk| is_disk(disk, all)) {
+            let [read, write, busy] = [
+                ("read", disk.sectors_read as f64 * SECTOR_BYTES),
+                ("write", disk.sectors_written as f64 * SECTOR_BYTES),
+                ("busy", disk.time_in_progress as f64),
+            ]
+            .map(|(what, total)| self.meters.per_second(&format!("{} {what}", disk.name), total, at));
+            if let (Some(read), Some(write)) = (read, write) {
+                let (reads, writes) = sum.get_or_insert((0.0, 0.0));
+                (*reads, *writes) = (*reads + read, *writes + write);
+            }
+            if self.devices.admit(&disk.name, reading.at_ms) {
+                reading.add_part("device.read", &disk.name, read);
+                reading.add_part("device.write", &disk.name, write);
+                // Milliseconds a second are tenths of a percent; the kernel's clock may be a little ahead of ours.
+                reading.add_part("device.busy", &disk.name, busy.map(|busy| (busy / 10.0).min(100.0)));
+            }
+        }
+        reading.add("host.disk_read", sum.map(|(read, _)| read));
+        reading.add("host.disk_write", sum.map(|(_, write)| write));
+    }
+
+    fn space(&mut self, mounts: MountInfos, reading: &mut Reading) {
+        let mut fullest: Option<f64> = None;
+        for (_, mount) in by_device(mounts) {
+            let Some((used, total)) = used_and_total(&mount) else { continue };
+            let share = 100.0 * used / total;
+            fullest = Some(fullest.map_or(share, |fullest| fullest.max(share)));
+            let name = mount.mount_point.to_string_lossy();
+            if self.mounts.admit(&name, reading.at_ms) {
+                reading.add_part("mount.used", &name, used);
+                reading.add_part("mount.total", &name, total);
+            }
+        }
+        reading.add("host.disk_full", fullest);
+    }
+}
+
+/// Whole disks that were ever used. A partition is in the numbers of its disk.
+fn is_disk(disk: &DiskStat, all: &[DiskStat]) -> bool {
+    let is_part_of = |whole: &DiskStat| {
+        let rest = disk.name.strip_prefix(&whole.name).unwrap_or_default();
+        let digits = rest.strip_prefix('p').unwrap_or(rest);
+        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let was_used = disk.reads + disk.writes > 0;
+    was_used && !NOT_DISKS.iter().any(|prefix| disk.name.starts_with(prefix)) && !all.iter().any(is_part_of)
+}
+
+/// One mount a file system, that with the shortest path: bind mounts show the same again.
+fn by_device(mounts: MountInfos) -> BTreeMap<String, MountInfo> {
+    let mut found: BTreeMap<String, MountInfo> = BTreeMap::new();
+    for mut mount in mounts.0.into_iter().filter(holds_data) {
+        mount.mount_point = unescaped(&mount.mount_point);
+        let length = |mount: &MountInfo| mount.mount_point.as_os_str().len();
+        let known = found.get(&mount.majmin).is_some_and(|known| length(known) <= length(&mount));
+        if !known {
+            found.insert(mount.majmin.clone(), mount);
+        }
+    }
+    found
+}
+
+/// The kernel writes spaces, tabs, line ends and backslashes of a path as `\040` and so on.
+fn unescaped(path: &Path) -> PathBuf {
+    let mut bytes = Vec::new();
+    let mut rest = path.as_os_str().as_encoded_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        let digits = tail.get(..3).filter(|_| *first == b'\\').and_then(|digits| str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &tail[3..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
+fn holds_data(mount: &MountInfo) -> bool {
+    let source = mount.mount_source.as_deref().unwrap_or_default();
+    let is_on_device = source.starts_with("/dev/") && !source.starts_with("/dev/loop");
+    let is_root_of_container = mount.fs_type == "overlay" && mount.mount_point == Path::new("/");
+    is_on_device || is_root_of_container || WITHOUT_DEVICE.contains(&mount.fs_type.as_str())
+}
+
+/// As `df` counts: what is reserved for the administrator is neither used nor room.
+fn used_and_total(mount: &MountInfo) -> Option<(f64, f64)> {
+    let space = rustix::fs::statvfs(&mount.mount_point).ok()?;
+    let bytes = |blocks: u64| blocks as f64 * space.f_frsize as f64;
+    let used = bytes(space.f_blocks.saturating_sub(space.f_bfree));
+    let total = used + bytes(space.f_bavail);
+    (total > 0.0).then_some((used, total))
+}

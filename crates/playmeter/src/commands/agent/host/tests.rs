@@ -1,0 +1,232 @@
+use std::fs;
+use std::time::Duration;
+
+use super::*;
+
+/// The files of a `/proc`, in the form that Linux 6.1 gives them.
+const BEFORE: [(&str, &str); 10] = [
+    (
+        "stat",
+        "cpu  1000 100 500 8000 200 30 20 150 40 0\ncpu0 500 50 250 4000 100 15 10 75 20 0\n\
+        cpu1 500 50 250 4000 100 15 10 75 20 0\nintr 1 2\nctxt 9\nbtime 1700000000\nprocesses 77\n\
+        procs_running 2\nprocs_blocked 0\nsoftirq 1 2\n",
+    ),
+    ("loadavg", "0.50 1.25 2.00 2/345 6789\n"),
+    (
+        "meminfo",
+        "MemTotal:        8000000 kB\nMemFree:         1000000 kB\nMemAvailable:    5000000 kB\n\
+        Buffers:          100000 kB\nCached:          3000000 kB\nSwapCached:            0 kB\nActive:          1 kB\n\
+        Inactive:        1 kB\nSwapTotal:       2000000 kB\nSwapFree:        1500000 kB\nDirty:           1 kB\n\
+        Writeback:       0 kB\nMapped:          1 kB\nSlab:            1 kB\nCommitted_AS:    1 kB\n\
+        VmallocTotal:    1 kB\nVmallocUsed:     1 kB\nVmallocChunk:    1 kB\n",
+    ),
+    (
+        "pressure/cpu",
+        "some avg10=1.50 avg60=0.80 avg300=0.20 total=1\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
+    ),
+    (
+        "pressure/memory",
+        "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
+    ),
+    (
+        "diskstats",
+        "   8       0 sda 100 0 2000 10 50 0 1000 20 0 500 30 0 0 0 0 0 0\n\
+           8       1 sda1 100 0 2000 10 50 0 1000 20 0 500 30 0 0 0 0 0 0\n\
+         259       0 nvme0n1 10 0 200 1 5 0 100 2 0 50 3 0 0 0 0 0 0\n\
+         259       1 nvme0n1p1 10 0 200 1 5 0 100 2 0 50 3 0 0 0 0 0 0\n\
+         253       0 dm-0 100 0 2000 10 50 0 1000 20 0 500 30 0 0 0 0 0 0\n\
+           8      16 sdb 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n\
+           7       0 loop0 9 0 9 9 9 0 9 9 0 9 9 0 0 0 0 0 0\n",
+    ),
+    (
+        "self/net/dev",
+        "Inter-|   Receive                                                |  Transmit\n \
+        face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n    \
+        lo: 999 9 0 0 0 0 0 0 999 9 0 0 0 0 0 0\n  eth0: 10000 100 1 2 0 0 0 0 20000 200 0 0 0 0 0 0\n\
+        veth1a: 500 5 0 0 0 0 0 0 500 5 0 0 0 0 0 0\n",
+    ),
+    (
+        "7/stat",
+        "7 (game server) S 1 7 7 0 -1 4194560 10 0 0 0 100 50 0 0 20 0 3 0 5000 90000000 1000 \
+        18446744073709551615 1 1 0 0 0 0 0 4096 0 0 0 0 17 1 0 0 0 0 0 0 0 0 0 0 0 0 0\n",
+    ),
+    (
+        "8/stat",
+        "8 (game server) R 1 7 7 0 -1 4194560 10 0 0 0 10 0 0 0 20 0 3 0 5001 90000000 500 \
+        18446744073709551615 1 1 0 0 0 0 0 4096 0 0 0 0 17 1 0 0 0 0 0 0 0 0 0 0 0 0 0\n",
+    ),
+    (
+        "9/stat",
+        "9 (kworker/0:1-x) D 2 0 0 0 -1 69238880 0 0 0 0 0 0 0 0 20 0 1 0 60 0 0 \
+        18446744073709551615 0 0 0 0 0 0 0 2147483647 0 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n",
+    ),
+];
+
+/// Ten seconds later; what is not here stayed as it was.
+const AFTER: [(&str, &str); 4] = [
+    (
+        "stat",
+        "cpu  1500 100 700 9000 280 50 50 320 40 0\ncpu0 1 1 1 1 1 1 1 1 1 0\ncpu1 1 1 1 1 1 1 1 1 1 0\nintr 1 2\n\
+        ctxt 9\nbtime 1700000000\nprocesses 77\nprocs_running 2\nprocs_blocked 0\nsoftirq 1 2\n",
+    ),
+    (
+        "diskstats",
+        "   8       0 sda 200 0 4000 10 150 0 21000 20 0 3000 30 0 0 0 0 0 0\n\
+         259       0 nvme0n1 10 0 200 1 5 0 100 2 0 50 3 0 0 0 0 0 0\n",
+    ),
+    (
+        "self/net/dev",
+        "Inter-|   Receive                                                |  Transmit\n \
+        face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n  \
+        eth0: 30000 100 1 7 0 0 0 0 20500 200 0 0 0 0 0 0\n",
+    ),
+    (
+        "7/stat",
+        "7 (game server) S 1 7 7 0 -1 4194560 10 0 0 0 500 150 0 0 20 0 3 0 5000 90000000 1000 \
+        18446744073709551615 1 1 0 0 0 0 0 4096 0 0 0 0 17 1 0 0 0 0 0 0 0 0 0 0 0 0 0\n",
+    ),
+];
+
+fn write(folder: &Path, files: &[(&str, &str)]) {
+    for (name, text) in files {
+        let path = folder.join(name);
+        fs::create_dir_all(path.parent().expect("it is in the folder")).expect("folders can be made");
+        fs::write(path, text).expect("files can be written");
+    }
+}
+
+/// The second reading, ten seconds after the first, in words.
+fn second(before: &[(&str, &str)], after: &[(&str, &str)]) -> Vec<String> {
+    let folder = tempfile::tempdir().expect("a folder");
+    write(folder.path(), before);
+    let mut host = Host::open(folder.path().to_owned()).expect("it has a stat");
+    let at = Instant::now();
+    host.read(&mut Reading::new(0), at);
+    write(folder.path(), after);
+    let mut reading = Reading::new(10_000);
+    host.read(&mut reading, at + Duration::from_secs(10));
+    reading.words()
+}
+
+/// Every value of these metrics in the second reading.
+fn check(metrics: &str, expected: &[&str]) {
+    let words = second(&BEFORE, &AFTER);
+    let asked = words.iter().filter(|word| word.starts_with(metrics)).collect::<Vec<_>>();
+    assert_eq!(asked, expected, "{metrics} of {words:#?}");
+}
+
+#[test]
+fn processor_time_is_told_by_what_it_was_spent_on() {
+    // 2,000 ticks: 500 user, 250 system and interrupts, 1,000 idle, 80 waiting for disks, 170 stolen.
+    check(
+        "host.cpu",
+        &[
+            "host.cpu 46",
+            "host.cpu_user 25",
+            "host.cpu_system 12.5",
+            "host.cpu_iowait 4",
+            "host.cpu_steal 8.5",
+        ],
+    );
+    check("host.cores", &["host.cores 2"]);
+    check("host.load", &["host.load_1 0.5", "host.load_5 1.25", "host.load_15 2"]);
+}
+
+#[test]
+fn memory_that_the_kernel_would_give_back_is_not_used() {
+    check(
+        "host.memory",
+        &["host.memory_total 8192000000", "host.memory_available 5120000000", "host.memory_used 3072000000"],
+    );
+    check("host.swap", &["host.swap_total 2048000000", "host.swap_used 512000000"]);
+}
+
+#[test]
+fn what_the_kernel_does_not_show_is_left_out() {
+    check("host.pressure", &["host.pressure_cpu 1.5", "host.pressure_memory 0"]);
+    let words = second(&BEFORE[..1], &[]);
+    assert_eq!(words, ["host.cores 2"], "no time has passed for the processors");
+    for damaged in ["", "cpu\n", "cpu  x\n", "\u{0}"] {
+        second(&[("stat", damaged), ("meminfo", damaged), ("diskstats", damaged), ("7/stat", damaged)], &[]);
+    }
+}
+
+#[test]
+fn a_disk_counts_once_whatever_is_on_it() {
+    check(
+        "device.",
+        &[
+            "device.read sda 102400",
+            "device.write sda 1024000",
+            "device.busy sda 25",
+            "device.read nvme0n1 0",
+            "device.write nvme0n1 0",
+            "device.busy nvme0n1 0",
+        ],
+    );
+    check("host.disk_", &["host.disk_read 102400", "host.disk_write 1024000"]);
+}
+
+#[test]
+fn traffic_inside_the_host_is_no_traffic() {
+    check(
+        "interface.",
+        &["interface.received eth0 2000", "interface.sent eth0 50", "interface.errors eth0 0.5"],
+    );
+    check("host.network", &["host.network_received 2000", "host.network_sent 50", "host.network_errors 0.5"]);
+}
+
+#[test]
+fn processes_of_one_name_are_told_of_together() {
+    check(
+        "host.processes",
+        &[
+            "host.processes 3",
+            "host.processes_running 1",
+            "host.processes_blocked 1",
+            "host.processes_zombie 0",
+        ],
+    );
+    let page = rustix::param::page_size();
+    let cpu = 100.0 * 50.0 / rustix::param::clock_ticks_per_second() as f64 / 2.0;
+    check(
+        "process.",
+        &[&format!("process.cpu game server {cpu}"), &format!("process.memory game server {}", 1_500 * page)],
+    );
+}
+
+#[test]
+fn names_that_come_and_go_are_told_of_up_to_a_number_a_day() {
+    let folder = tempfile::tempdir().expect("a folder");
+    write(folder.path(), &BEFORE[..1]);
+    let mut host = Host::open(folder.path().to_owned()).expect("it has a stat");
+    let mut names = std::collections::HashSet::new();
+    for round in 0..100 {
+        let stat = BEFORE[7].1.replace("game server", &format!("job{round}"));
+        write(folder.path(), &[("7/stat", &stat)]);
+        let mut reading = Reading::new(round * 10_000);
+        host.read(&mut reading, Instant::now());
+        names.extend(reading.words().into_iter().filter(|word| word.starts_with("process.memory")));
+    }
+    assert_eq!(names.len(), 64);
+}
+
+#[test]
+fn a_system_without_proc_is_told_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let told = Host::open(folder.path().join("proc")).err().expect("there is none").to_string();
+    assert!(told.starts_with("the agent reads Linux hosts, and cannot read"), "{told}");
+}
+
+#[test]
+fn this_host_is_read() {
+    let mut host = Host::open("/proc".into()).expect("tests run on Linux");
+    host.read(&mut Reading::new(0), Instant::now());
+    std::thread::sleep(Duration::from_millis(200));
+    let mut reading = Reading::new(0);
+    host.read(&mut reading, Instant::now());
+    let words = reading.words();
+    for metric in ["host.cpu ", "host.memory_total ", "host.disk_full ", "mount.used / ", "host.processes "] {
+        assert!(words.iter().any(|word| word.starts_with(metric)), "{metric} in {words:#?}");
+    }
+}

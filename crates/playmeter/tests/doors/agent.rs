@@ -1,0 +1,295 @@
+//! `playmeter agent`: the real one against a real server, and against one that is away.
+
+mod sources;
+mod tls;
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::process::{Child, ChildStdout, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::client::Request;
+use crate::collectors::account;
+use crate::world::{Done, World, playmeter, run};
+
+/// Longer than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// An agent that runs until a signal ends it.
+struct Agent {
+    child: Child,
+    /// What it said at the start.
+    greeting: String,
+    _stdout: BufReader<ChildStdout>,
+}
+
+impl Agent {
+    fn start(world: &World, args: &[&str]) -> Agent {
+        let mut command = playmeter(world.root());
+        command.arg("agent").args(args).arg("--to").arg(format!("http://{}", world.address));
+        command.env("PLAYMETER_KEY", &world.secret_key).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("the program can be started");
+        let mut stdout = BufReader::new(child.stdout.take().expect("it was asked for"));
+        let mut greeting = String::new();
+        stdout.read_line(&mut greeting).expect("standard output can be read");
+        Agent { child, greeting, _stdout: stdout }
+    }
+
+    /// How it ends when it is asked to.
+    fn end(mut self) -> Option<i32> {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).expect("it can be signalled");
+        self.child.wait().expect("a child can be waited for").code()
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A measure of a metric of one host or part since yesterday; 0 if there is none.
+fn measured(world: &World, metric: &str, measure: &str, (by, value): (&str, &str)) -> f64 {
+    let query = json!({
+        "metric": metric, "measure": measure, "last": "24h", "step": "all", "where": { by: [value] },
+    });
+    let answer = world.query(&query);
+    // Nobody has sent a reading yet: there is no such dimension.
+    if answer.status == 400 {
+        return 0.0;
+    }
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()["series"][0]["total"].as_f64().unwrap_or_default()
+}
+
+/// Waits until so many readings of `web-1` were counted, and says how many there are.
+fn wait_for(world: &World, readings: f64) -> f64 {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let now = measured(world, "host.memory_total", "count", ("host", "web-1"));
+        if now >= readings {
+            return now;
+        }
+        assert!(Instant::now() < deadline, "{now} readings\n{}", world.log_lines());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// What the kernel says of memory, in bytes.
+fn memory_total() -> f64 {
+    let text = std::fs::read_to_string("/proc/meminfo").expect("tests run on Linux");
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:")).expect("there is memory");
+    1024.0 * line.trim_end_matches("kB").trim().parse::<f64>().expect("a number")
+}
+
+/// What `df` says of `/`: used and total, in bytes.
+fn root_space() -> (f64, f64) {
+    let done = run(std::process::Command::new("df").args(["-B1", "--output=used,avail", "/"]));
+    let words = done.out.lines().nth(1).expect("a line of numbers").split_whitespace();
+    let [used, available] = words.map(|word| word.parse::<f64>().expect("a number")).collect::<Vec<_>>()[..]
+    else {
+        panic!("{done:?}")
+    };
+    (used, used + available)
+}
+
+#[test]
+fn one_command_on_a_new_folder_tells_what_the_host_tells() {
+    let world = World::new();
+    let done = world.command(&["agent", "--once", "--host", "web-1"]);
+    assert_eq!((done.code, done.out.as_str(), done.err.as_str()), (0, "", ""));
+    let of = |metric: &str| measured(&world, metric, "last", ("host", "web-1"));
+    assert_eq!(of("host.memory_total"), memory_total());
+    assert_eq!(of("host.memory_used") + of("host.memory_available"), memory_total());
+    let cores = std::thread::available_parallelism().expect("there are processors").get();
+    assert!(of("host.cores") >= cores as f64 && (0.0..=100.0).contains(&of("host.cpu")));
+    let root = |metric: &str| measured(&world, metric, "last", ("host_part", "web-1//"));
+    let (used, total) = root_space();
+    // Files come and go meanwhile.
+    assert!((root("mount.used") - used).abs() < 0.05 * total, "{used} of {total}");
+    assert!((root("mount.total") - total).abs() < 0.01 * total, "{used} of {total}");
+    let (accepted, reasons) = account(&world, "agent");
+    assert!(accepted > 20 && reasons == json!({}), "{accepted} {reasons}");
+}
+
+#[test]
+fn what_is_printed_is_what_would_be_sent() {
+    let world = World::new();
+    let lines = world.command(&["agent", "--print", "--once", "--host", "web 1"]);
+    assert!(lines.out.lines().any(|line| line.starts_with("host.cpu,host=web\\ 1 value=")), "{lines:?}");
+    let printed = world.command(&["agent", "--print", "--once", "--json", "--host", "web-1"]).json();
+    assert_eq!(printed["host"], "web-1");
+    let values = printed["values"].as_array().expect("a list");
+    let total = values.iter().find(|value| value["name"] == "host.memory_total").expect("memory");
+    assert_eq!(total["value"].as_f64(), Some(memory_total()));
+    assert_eq!(account(&world, "agent").0, 0);
+}
+
+#[test]
+fn an_agent_reads_until_it_is_told_to_end() {
+    let world = World::new();
+    let agent = Agent::start(&world, &["--interval", "1", "--host", "web-1"]);
+    let expected = format!("Playmeter agent: web-1 to http://{} every 1 s, reads host\n", world.address);
+    assert_eq!(agent.greeting, expected);
+    wait_for(&world, 3.0);
+    assert_eq!(agent.end(), Some(0));
+}
+
+#[test]
+fn readings_of_the_time_without_a_server_arrive_later() {
+    let mut world = World::new();
+    world.listen(world.address);
+    let agent = Agent::start(&world, &["--interval", "1", "--host", "web-1", "--json"]);
+    let greeting: Value = serde_json::from_str(&agent.greeting).expect("it is JSON");
+    assert_eq!((&greeting["host"], &greeting["interval_s"]), (&json!("web-1"), &json!(1)));
+    let before = wait_for(&world, 1.0);
+    world.kill9();
+    let away = Instant::now();
+    std::thread::sleep(Duration::from_secs(4));
+    world.start();
+    // One a second; the first and the last may be on either side.
+    let missed = away.elapsed().as_secs() as f64 - 2.0;
+    wait_for(&world, before + missed);
+    assert_eq!(agent.end(), Some(0));
+    let lost = measured(&world, "agent.readings_lost", "max", ("host", "web-1"));
+    assert_eq!(lost, 0.0);
+}
+
+/// Takes requests and answers each with the next of these statuses; gives the bodies of those it took.
+fn scripted(statuses: &'static [u16]) -> (String, std::thread::JoinHandle<Vec<String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+    let thread = std::thread::spawn(move || {
+        let mut taken = Vec::new();
+        let mut connection: Option<BufReader<std::net::TcpStream>> = None;
+        for status in statuses {
+            let stream = connection
+                .get_or_insert_with(|| BufReader::new(listener.accept().expect("an agent comes").0));
+            let body = body(stream);
+            let answer = format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n");
+            std::io::Write::write_all(stream.get_mut(), answer.as_bytes()).expect("the agent reads");
+            if *status == 204 {
+                taken.push(body);
+            }
+        }
+        taken
+    });
+    (url, thread)
+}
+
+fn body(stream: &mut impl BufRead) -> String {
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).expect("the agent writes");
+        match line.trim_end().to_ascii_lowercase().split_once(": ") {
+            Some(("content-length", value)) => length = value.parse().expect("a length"),
+            Some(_) => {}
+            None if line == "\r\n" => break,
+            None => assert!(line.starts_with("POST /v1/agent/readings?precision=ms"), "{line}"),
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).expect("the whole body");
+    String::from_utf8(body).expect("it is text")
+}
+
+#[test]
+fn a_reading_keeps_its_time_and_is_sent_again_until_it_is_taken() {
+    let (url, server) = scripted(&[500, 503, 204, 204]);
+    let world = World::new();
+    let mut command = playmeter(world.root());
+    command.args(["agent", "--interval", "1", "--host", "a", "--key", "sk_1", "--to", &url]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it can be started");
+    let taken = server.join().expect("the server ends");
+    child.kill().and_then(|()| child.wait()).expect("it can be ended");
+    let times: Vec<Vec<i64>> = taken.iter().map(|lines| times(lines)).collect();
+    assert!(times[0].len() >= 2, "those that were refused came again, together: {times:?}");
+    let all = times.concat();
+    let gaps = all.windows(2).map(|pair| pair[1] - pair[0]);
+    assert!(gaps.clone().all(|gap| gap >= 500), "a second between readings, none twice: {all:?}");
+}
+
+/// The times of readings, by the one value that each has once.
+fn times(lines: &str) -> Vec<i64> {
+    let totals = lines.lines().filter(|line| line.starts_with("host.memory_total,"));
+    totals.map(|line| line.rsplit(' ').next().expect("a time").parse().expect("a time")).collect()
+}
+
+/// What `playmeter agent` says with these arguments, when it does not work.
+fn check(world: &World, args: &[&str], code: i32, expected: &str) {
+    let done: Done = run(playmeter(world.root()).arg("agent").args(args));
+    assert_eq!(done.code, code, "{args:?}: {done:?}");
+    assert!(done.err.contains(expected), "{args:?}: {done:?}");
+    assert!(code == 2 || done.err.lines().count() == 1, "one sentence: {done:?}");
+}
+
+#[test]
+fn what_cannot_work_is_said_in_one_sentence() {
+    let world = World::new();
+    let (url, public) = (format!("http://{}", world.address), world.public_key.as_str());
+    let query_only = world.key("query");
+    check(&world, &["--to", "here", "--key", "k"], 1, "--to here: it is http:// or https://, a host");
+    check(&world, &["--to", &url], 1, "no key: set PLAYMETER_KEY, or name a data folder with --data");
+    check(
+        &world,
+        &["--data", "nowhere"],
+        1,
+        "nowhere has no bootstrap.json: name the server with --to and --key",
+    );
+    check(&world, &["--to", &url, "--key", "sk_x"], 1, "says 401: The key is missing or not valid");
+    check(
+        &world,
+        &["--to", &url, "--key", public],
+        1,
+        "says 403: The key may not do this: readings come from hosts",
+    );
+    check(&world, &["--to", &url, "--key", &query_only], 1, "this needs a key with the scope `events:write`");
+    check(
+        &world,
+        &["--to", "http://127.0.0.1:9", "--key", "k", "--once"],
+        1,
+        "does not answer: Connection refused",
+    );
+    check(&world, &["--interval", "0"], 2, "1..=60");
+    check(&world, &["--host", "", "--print"], 1, "--host: it has 1 to 64 bytes");
+    check(&world, &["--print", "--redis", "a b"], 1, "--redis: it is HOST:PORT");
+    check(&world, &["--print", "--nginx", "a"], 1, "--nginx: it is the URL of stub_status");
+    check(
+        &world,
+        &["--print", "--postgres", "postgres://a?sslmode=require"],
+        1,
+        "--postgres: TLS is not spoken here",
+    );
+    let secret = world.secret_key.clone();
+    for number in 0..16 {
+        assert_eq!(world.command(&["games", "set", "demo", "--dimension", &format!("d{number}")]).code, 0);
+    }
+    let full = "says 409: It conflicts with what is there: readings need the dimensions host and host_part";
+    check(&world, &["--to", &url, "--key", &secret], 1, full);
+    check(&world, &["--to", &url, "--key", &secret, "--once"], 1, full);
+}
+
+#[test]
+fn a_reading_makes_its_dimensions_once() {
+    let world = World::new();
+    let post = |body: &str| {
+        let request =
+            Request::new("POST", "/v1/agent/readings?precision=ms").key(&world.secret_key).body(body);
+        world.ask(&request).told()
+    };
+    assert_eq!(post("host.cpu,host=a value=1"), "204");
+    assert_eq!(post("host.cpu,host=b value=3\nbad"), "204");
+    assert_eq!(post("bad"), "400 malformed");
+    let answer = world.ask(&Request::get("/v1/dimensions").key(&world.secret_key)).json();
+    let all = answer["dimensions"].as_array().expect("a list");
+    let declared = all.iter().filter(|one| one["declared"] == true).map(|one| one["name"].clone());
+    assert_eq!(declared.collect::<Vec<_>>(), ["host", "host_part"]);
+    let of = |host: &str| measured(&world, "host.cpu", "avg", ("host", host));
+    assert_eq!((of("a"), of("b")), (1.0, 3.0));
+    assert_eq!(account(&world, "agent"), (2, json!({"malformed_line": 2})));
+}
