@@ -78,7 +78,7 @@ fn access(catalog: &Catalog, head: &Parts) -> Result<Access, Problem> {
 /// The same access to a game that has the dimensions.
 fn declared(catalog: &Catalog, mut access: Access) -> Result<Access, Problem> {
     let has = |name: &&str| access.game.settings.dimensions.iter().any(|dimension| dimension.name == **name);
-    if !DIMENSIONS.iter().all(|name| has(&name)) {
+    if !DIMENSIONS.iter().all(has) {
         let declare = DIMENSIONS.map(str::to_owned).to_vec();
         let change = SettingsChange { declare, ..SettingsChange::default() };
         let game = catalog.set_game(&access.game.id, change);
