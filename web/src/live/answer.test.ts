@@ -56,6 +56,21 @@ test('a total of a new key gets a new series', () => {
   ])
 })
 
+test('of several metrics each has its own series, and what a gauge does not tell is unknown', () => {
+  const before = minutes([1, 2])
+  before.series = [{ name: 'cpu', key: {}, values: [1, 2], total: 0 }]
+  const time = '2026-11-20T11:02:00Z'
+  const points = [
+    { name: 'load', key: {}, time, value: 7 },
+    { name: 'cpu', key: {}, time: '2026-11-20T11:01:00Z', value: null },
+  ]
+  const after = applyChange(before, change({ points }), null)
+  expect(after.series.map(({ name, values }) => [name, values])).toEqual([
+    ['cpu', [1, null, null]],
+    ['load', [null, null, 7]],
+  ])
+})
+
 test('a change leaves the answer before it as it was', () => {
   const before = minutes([1, 2])
   applyChange(before, change({ points: [{ key: {}, time: before.times[0] ?? '', value: 9 }] }))

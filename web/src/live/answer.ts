@@ -7,47 +7,63 @@ const TIMES_MAX = 1440
 /** What the server calls the row of everything beyond the top. */
 export const OTHER = '(other)'
 
-export function applyChange(answer: QueryAnswer, change: QueryChange): QueryAnswer {
+/** The answer after a change. `empty` is what stands where the server named nothing: no events are 0, no gauge is unknown. */
+export function applyChange(
+  answer: QueryAnswer,
+  change: QueryChange,
+  empty: number | null = 0,
+): QueryAnswer {
   const next: QueryAnswer = {
     ...answer,
     as_of: change.as_of,
     times: [...answer.times],
     series: answer.series.map((series) => ({ ...series, values: [...series.values] })),
   }
-  for (const point of change.points ?? []) setPoint(next, point.key, point.time, point.value)
-  for (const { key, total } of change.totals ?? []) setTotal(next, key, total)
+  for (const point of change.points ?? []) setPoint(next, point, empty)
+  for (const total of change.totals ?? []) setTotal(next, total, empty)
   return withinLimit(next)
 }
 
-function setPoint(answer: QueryAnswer, key: Key, time: string, value: number): void {
-  const series = seriesOf(answer, key)
-  const slot = slotOf(answer, time)
-  if (slot >= 0) series.values[slot] = value
+type Named = Pick<Series, 'key' | 'name'>
+
+function setPoint(
+  answer: QueryAnswer,
+  point: Named & { time: string; value: number | null },
+  empty: number | null,
+): void {
+  const series = seriesOf(answer, point, empty)
+  const slot = slotOf(answer, point.time, empty)
+  if (slot >= 0) series.values[slot] = point.value
 }
 
-function setTotal(answer: QueryAnswer, key: Key, total: number): void {
-  const series = seriesOf(answer, key)
+function setTotal(
+  answer: QueryAnswer,
+  { total, ...of }: Named & { total: number },
+  empty: number | null,
+): void {
+  const series = seriesOf(answer, of, empty)
   series.total = total
   if (answer.times.length === 1) series.values[0] = total
 }
 
-function seriesOf(answer: QueryAnswer, key: Key): Series {
-  const found = answer.series.find((series) => sameKey(series.key, key))
+function seriesOf(answer: QueryAnswer, of: Named, empty: number | null): Series {
+  const found = answer.series.find((series) => series.name === of.name && sameKey(series.key, of.key))
   if (found) return found
-  const fresh: Series = { key, values: answer.times.map(() => 0), total: 0 }
+  const name = of.name === undefined ? {} : { name: of.name }
+  const fresh: Series = { ...name, key: of.key, values: answer.times.map(() => empty), total: 0 }
   answer.series.push(fresh)
   return fresh
 }
 
 /** The slot of a time; a time after the last one gets a new slot, one in between has none. */
-function slotOf(answer: QueryAnswer, time: string): number {
+function slotOf(answer: QueryAnswer, time: string, empty: number | null): number {
   const at = Date.parse(time)
   const found = answer.times.findIndex((known) => Date.parse(known) === at)
   if (found >= 0) return found
   const last = answer.times.at(-1)
   if (last !== undefined && at < Date.parse(last)) return -1
   answer.times.push(time)
-  for (const series of answer.series) series.values.push(0)
+  for (const series of answer.series) series.values.push(empty)
   return answer.times.length - 1
 }
 

@@ -89,6 +89,8 @@ export interface LoadMessage {
 export type Key = Record<string, string>
 
 export interface Series {
+  /** Of a question with several metrics: which of them. */
+  name?: string
   key: Key
   values: (number | null)[]
   total: number
@@ -109,8 +111,8 @@ export interface QuerySnapshot extends QueryAnswer {
 export interface QueryChange {
   sub: `query${number}`
   as_of: AsOf
-  points?: { key: Key; time: string; value: number }[]
-  totals?: { key: Key; total: number }[]
+  points?: { name?: string; key: Key; time: string; value: number | null }[]
+  totals?: { name?: string; key: Key; total: number }[]
 }
 
 export type Message =
