@@ -51,7 +51,7 @@ test('pages are reached by keyboard without loading anew, and say where one is',
   await onPage('/', {}, async (page) => {
     await page.evaluate(() => (globalThis.sameDocument = true))
     const nav = page.getByRole('navigation', { name: 'Pages' })
-    for (const name of ['Vars', 'Boards', 'Levels', 'API', 'Live']) {
+    for (const name of ['Vars', 'Boards', 'Levels', 'Hosts', 'API', 'Live']) {
       await nav.getByRole('link', { name, exact: true }).press('Enter')
       await page.getByRole('heading', { level: 1, name, exact: true }).waitFor()
       assert.equal(await nav.locator('[aria-current="page"]').innerText(), name)
@@ -76,7 +76,7 @@ test('a link opened in a new tab is left to the browser', async () => {
 test('on a phone the pages are at the thumb, large enough to hit', async () => {
   await onPage('/vars', { viewport: PHONE }, async (page) => {
     const links = await page.getByRole('navigation', { name: 'Pages' }).getByRole('link').all()
-    assert.equal(links.length, 5)
+    assert.equal(links.length, 6)
     for (const link of links) {
       const box = await link.boundingBox()
       assert.ok(box && box.height >= 44 && box.width >= 44 && box.y > 700 && box.x + box.width <= PHONE.width)
@@ -110,6 +110,7 @@ describe('without anything made yet', () => {
     '/vars': 'No variables yet',
     '/boards': 'No boards yet',
     '/levels': 'No levels yet',
+    '/hosts': 'No host yet',
   }
   let empty
   before(async () => (empty = await startMock({ empty: true })))
@@ -135,6 +136,7 @@ for (const [path, api] of [
   ['/vars', '**/v1/vars:definitions*'],
   ['/boards', '**/v1/boards?*'],
   ['/levels', '**/v1/levels?*'],
+  ['/hosts', '**/v1/dimensions*'],
 ]) {
   test(`${path} says when the server fails, and tries again`, async () => {
     await onPage('/api', { expected: [503] }, async (page) => {

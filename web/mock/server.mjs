@@ -9,6 +9,7 @@ import { createServer } from 'node:http'
 import { extname, join, normalize } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { Game } from './game.mjs'
+import { Hosts } from './hosts.mjs'
 import { follow, invented, routeOf } from './liveops.mjs'
 import { OPENAPI } from './openapi.mjs'
 import { Refused } from './refused.mjs'
@@ -20,11 +21,12 @@ const CSRF = 'mock-csrf'
 export const PUBLIC_KEY = 'pm_pk_mock0123456789'
 export const SECRET_KEY = 'pm_sk_mock0123456789'
 /** Addresses that are answered with the app, which finds its page by them. */
-const PAGES = ['/', '/vars', '/boards', '/levels', '/api']
+const PAGES = ['/', '/vars', '/boards', '/levels', '/hosts', '/api']
 
 const CHANGES_EVERY_MS = 250
 const RANKINGS_EVERY = 4
 const HEARTBEAT_MS = 15_000
+const READINGS_EVERY_MS = 10_000
 
 const TYPES = { '.html': 'text/html; charset=utf-8', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml', '.woff2': 'font/woff2', '.txt': 'text/plain; charset=utf-8' }
 const SECURITY = {
@@ -38,6 +40,7 @@ const SECURITY = {
 export async function startMock({ port = 0, rate = 14, empty = false } = {}) {
   const game = new Game({ rate: empty ? 0 : rate, empty })
   const liveops = invented(empty)
+  const hosts = new Hosts(empty)
   const watchers = new Set()
   const followers = follow(liveops)
   let epoch = 1
@@ -55,7 +58,7 @@ export async function startMock({ port = 0, rate = 14, empty = false } = {}) {
     for (const [name, value] of Object.entries(SECURITY)) response.setHeader(name, value)
     const url = new URL(request.url, 'http://mock')
     const route = routes[`${request.method} ${url.pathname}`]
-    const all = { request, response, url, game, liveops, watchers, followers, id: `${epoch}.${tick}` }
+    const all = { request, response, url, game, liveops, hosts, watchers, followers, id: `${epoch}.${tick}` }
     if (route) return void route(all)
     const answer = routeOf(liveops, request.method, url)
     if (answer) void answerLiveops(all, answer)
@@ -95,11 +98,17 @@ const routes = {
     json(response, 200, OPENAPI)
   },
 
-  'GET /v1/watch'({ request, response, url, game, watchers, followers, id }) {
+  'GET /v1/dimensions'({ request, response, url, hosts }) {
+    if (!mayAsk(request, url, false)) return problem(response, 401, 'Sign in first.')
+    json(response, 200, hosts.dimensions())
+  },
+
+  'GET /v1/watch'({ request, response, url, game, hosts, watchers, followers, id }) {
     if (!mayAsk(request, url, false)) return problem(response, 401, 'Sign in first.')
     const asked = Object.fromEntries(url.searchParams)
     if (asked.vars || asked.board) return followers.add(response, asked)
     response.writeHead(200, { 'Content-Type': 'text/event-stream', 'Cache-Control': 'no-store' })
+    if (!asked.online) return tellOfHosts(response, hosts, url.searchParams.getAll('query').map((text) => JSON.parse(text)))
     for (const message of game.snapshots()) tell([response], 'snapshot', message, id)
     watchers.add(response)
     response.on('close', () => watchers.delete(response))
@@ -149,6 +158,16 @@ function file({ response, url }) {
   if (!path.startsWith(DIST) || !existsSync(path)) return problem(response, 404, 'There is nothing here.')
   response.writeHead(200, { 'Content-Type': TYPES[extname(path)] ?? 'application/octet-stream' })
   createReadStream(path).pipe(response)
+}
+
+/** The answers to questions about hosts, all of them again as often as agents tell. */
+function tellOfHosts(response, hosts, questions) {
+  let n = 0
+  const say = (kind) =>
+    questions.forEach((question, i) => tell([response], kind, { sub: `query${i}`, ...hosts.answer(question) }, `1.${++n}`))
+  say('snapshot')
+  const timer = setInterval(() => say('reset'), READINGS_EVERY_MS)
+  response.on('close', () => clearInterval(timer))
 }
 
 function tell(watchers, kind, message, id) {

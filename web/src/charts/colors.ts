@@ -11,7 +11,9 @@ const TOKENS = [
   'accent-soft',
   'accent-faint',
   'accent-wash',
+  'duplicate',
   'invalid',
+  'late',
 ] as const
 
 export type Colors = Record<(typeof TOKENS)[number], string>

@@ -1,0 +1,84 @@
+/** The Hosts page in a real browser; see `world.mjs` for which server. */
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { test } from 'node:test'
+import { run } from './seed.mjs'
+import { isReal, isWholeAndReadable, onPage, until, useWorld, VIEWS, world } from './world.mjs'
+
+/** The host of the tests: sent to a real server as its agent would, invented by the mock. */
+const HOST = isReal ? `web-${run}` : 'db-1'
+
+useWorld(async () => {
+  if (isReal) await send(37.5)
+})
+
+for (const [theme, device, viewport] of VIEWS) {
+  test(`all hosts are whole, readable and quiet on a ${theme} ${device}`, async () => {
+    await onPage('/hosts', { theme, viewport }, async (page) => {
+      await card(page).waitFor()
+      await isWholeAndReadable(page, `hosts-${theme}-${device}`)
+    })
+  })
+
+  test(`one host is whole, readable and quiet on a ${theme} ${device}`, async () => {
+    await onPage(`/hosts?host=${HOST}`, { theme, viewport }, async (page) => {
+      await page.getByRole('rowheader', { name: '/', exact: true }).waitFor()
+      await page.getByRole('heading', { name: 'PostgreSQL', exact: true }).waitFor()
+      await isWholeAndReadable(page, `host-${theme}-${device}`)
+    })
+  })
+}
+
+test('a host is opened by its card, and left by the way back', async () => {
+  await onPage('/hosts', {}, async (page) => {
+    await page.getByRole('link', { name: HOST }).press('Enter')
+    await page.getByRole('heading', { level: 1, name: HOST }).waitFor()
+    await page.getByRole('region', { name: 'Processors' }).locator('canvas').waitFor()
+    await page.getByRole('link', { name: 'Hosts', exact: true }).first().click()
+    await page.getByRole('heading', { level: 1, name: 'Hosts' }).waitFor()
+  })
+})
+
+test('how far back is chosen in the address, and every chart has its table and its file', async () => {
+  await onPage(`/hosts?host=${HOST}`, {}, async (page) => {
+    await page.getByRole('link', { name: '24 hours' }).click()
+    await until(page, () => page.url().includes('last=24h'))
+    await page.getByRole('button', { name: 'Memory: view as table', exact: true }).click()
+    await page.getByRole('region', { name: 'Memory, table' }).waitFor()
+    const [file] = await Promise.all([
+      page.waitForEvent('download'),
+      page.getByRole('button', { name: 'Processors: download CSV' }).click(),
+    ])
+    const [head] = readFileSync(await file.path(), 'utf8').split('\r\n')
+    assert.equal(head, 'Minute,User,System,Waiting for disks,Stolen')
+  })
+})
+
+test('a reading is seen without loading anew', { skip: isReal ? false : 'the mock takes no readings' }, async () => {
+  await onPage('/hosts', {}, async (page) => {
+    await card(page).waitFor()
+    const fresh = `early-${run}`
+    await send(93, fresh)
+    await card(page, fresh).getByText('93%').waitFor()
+    await send(12, fresh)
+    await card(page, fresh).getByText('93%').waitFor({ state: 'detached' })
+  })
+})
+
+function card(page, host = HOST) {
+  return page.getByRole('article').filter({ hasText: host })
+}
+
+/** What an agent would send of a host whose processors are so busy. */
+async function send(cpu, host = HOST) {
+  const whole = { cpu, memory_used: 3e9, memory_total: 8e9, disk_full: 41, load_1: 1.5, cores: 4 }
+  const lines = Object.entries(whole).map(([name, value]) => `host.${name},host=${host} value=${value}`)
+  lines.push(`mount.used,host_part=${host}// value=4e10`, `mount.total,host_part=${host}// value=1e11`)
+  lines.push(`host.cpu_user,host=${host} value=${cpu}`, `postgres.commits,host=${host} value=12`)
+  const answer = await fetch(`${world.server.url}/v1/agent/readings`, {
+    method: 'POST',
+    headers: { Authorization: `Bearer ${world.server.secretKey}`, 'Content-Type': 'text/plain' },
+    body: lines.join('\n'),
+  })
+  assert.equal(answer.status, 204)
+}
