@@ -46,6 +46,7 @@ fn every_write_of_live_ops_works_with_the_example_of_its_description() {
         "write_influx",
         "write_influx_1",
         "write_readings",
+        "import_events",
         "sign_out",
     ];
     let operations = Operation::all(&description);
