@@ -35,8 +35,8 @@ const RATE_MAX: f64 = 10_000_000.0;
 const REQUESTS_PER_SECOND: f64 = 50.0;
 /// Events of one request.
 const EVENTS_MIN: usize = 50;
-/// As many as a folder's files are taken in with at a time: above that a larger request costs no less per event.
-const EVENTS_MAX: usize = 2_000;
+/// A larger request would have a thread that answers live ones busy for milliseconds.
+const EVENTS_MAX: usize = 1_000;
 
 /// Decides how fast to go. All times are since the same moment and never go back.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl Pacer {
         self.rate
     }
 
-    /// How many events to send at once: 50 to 2,000.
+    /// How many events to send at once: 50 to 1,000.
     pub fn events(&self) -> usize {
         ((self.rate / REQUESTS_PER_SECOND) as usize).clamp(EVENTS_MIN, EVENTS_MAX)
     }
