@@ -100,20 +100,13 @@ pub fn run(args: ImportArgs) -> anyhow::Result<()> {
     }
     let mut import = Import { args: &args, mapping, sender, pace: (!args.unpaced).then(Pace::default) };
     let mut files = Vec::new();
-    for path in &args.files {
-        let name =
-            if is_standard_input(path) { "standard input".to_owned() } else { path.display().to_string() };
-        let (before, account) = import.file(path, &name).with_context(|| name.clone())?;
-        if !args.json {
-            print(&name, before, &account);
-        }
-        files.push((name, account));
-    }
+    let done = args.files.iter().try_for_each(|path| import.one(path, &mut files));
     if args.json {
         println!("{}", summary(&game, &files));
     }
-    let refused: u64 = files.iter().map(|(_, account)| account.refused_count()).sum();
-    let received: u64 = files.iter().map(|(_, account)| account.received).sum();
+    done?;
+    let sum = |of: fn(&Account) -> u64| files.iter().map(|(_, account)| of(account)).sum();
+    let (refused, received) = (sum(Account::refused_count), sum(|account| account.received));
     ensure!(
         refused == 0,
         "{} of {} events were refused; the others are in",
@@ -171,6 +164,20 @@ impl Default for Pace {
 }
 
 impl Import<'_> {
+    /// Imports one file and adds it to those that are done.
+    fn one(&mut self, path: &Path, files: &mut Vec<(String, Account)>) -> anyhow::Result<()> {
+        let name = match is_standard_input(path) {
+            true => "standard input".to_owned(),
+            false => path.display().to_string(),
+        };
+        let (before, account) = self.file(path, &name).with_context(|| name.clone())?;
+        if !self.args.json {
+            print(&name, before, &account);
+        }
+        files.push((name, account));
+        Ok(())
+    }
+
     /// Imports one file. The answer is how much of it had been taken before, and its account.
     fn file(&mut self, path: &Path, name: &str) -> anyhow::Result<(u64, Account)> {
         if is_standard_input(path) {

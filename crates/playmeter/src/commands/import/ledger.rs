@@ -177,6 +177,10 @@ fn read(path: &Path) -> anyhow::Result<Option<Account>> {
         Err(failure) if failure.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(failure) => return Err(failure).with_context(|| format!("reading {}", path.display())),
     };
+    if text.is_empty() {
+        // The machine lost power before its first second: the ids see to it that nothing counts twice.
+        return Ok(None);
+    }
     let account: Account = serde_json::from_slice(&text)
         .with_context(|| format!("{} is no account of an import; move it away", path.display()))?;
     if account.version != VERSION {

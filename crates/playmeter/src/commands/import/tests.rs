@@ -172,6 +172,24 @@ fn an_account_is_found_again_by_the_content_and_the_way_of_reading() {
 }
 
 #[test]
+fn an_account_that_a_power_cut_left_empty_is_a_new_one_and_anything_else_is_not_lost() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (mut ledger, account) =
+        Ledger::open(folder.path(), &subject("/a", &[1; 32], "csv")).expect("a new account");
+    ledger.keep(&account).expect("it can be kept");
+    drop(ledger);
+    let kept =
+        std::fs::read_dir(folder.path()).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let path =
+        kept.into_iter().find(|path| path.extension().is_some_and(|end| end == "json")).expect("it was kept");
+    for (text, is_read) in [("", true), ("{}", false), ("\0\0", false)] {
+        std::fs::write(&path, text).expect("a file");
+        let opened = Ledger::open(folder.path(), &subject("/a", &[1; 32], "csv"));
+        assert_eq!(opened.is_ok(), is_read, "{text:?}");
+    }
+}
+
+#[test]
 fn a_file_that_has_changed_is_noticed() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let changed = |path, sha256: [u8; 32]| {

@@ -53,6 +53,16 @@ fn what_is_wrong_with_the_command_is_named() {
 }
 
 #[test]
+fn what_was_done_before_a_file_that_fails_is_told() {
+    let world = World::new();
+    file(&world, "a.ndjson", lines("win", 3));
+    let done = import(&world, &["a.ndjson", "none.ndjson", "--json"]);
+    assert!(done.code == 1 && done.err.contains("none.ndjson: finding it"), "{done:?}");
+    let told: Value = serde_json::from_str(&done.out).expect("one object");
+    assert_eq!((&told["accepted"], told["files"].as_array().map(Vec::len)), (&json!(3), Some(1)), "{told}");
+}
+
+#[test]
 fn a_key_without_the_scope_is_refused() {
     let world = World::new();
     file(&world, "a.ndjson", lines("win", 3));
