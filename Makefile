@@ -117,6 +117,7 @@ torture: build ## The long versions of the crash tests, of the models and of the
 	$(CARGO) test --release --locked -p playmeter-liveops -- --ignored
 	$(CARGO) test --release --locked -p playmeter-model -- --ignored
 	$(CARGO) test --release --locked -p playmeter-server -- --ignored
+	$(CARGO) test --release --locked -p playmeter -- --ignored
 	python3 torture/kill.py --binary $(BINARY) --cycles 1000
 	python3 torture/watch.py --binary $(BINARY) --subscribers 10000 --seconds 60
 	python3 torture/loss.py --binary $(BINARY) --packets 100000

@@ -85,11 +85,13 @@ pub enum Endpoint {
     Import = 13,
     /// `playmeter agent`.
     Agent = 14,
+    /// Minutes of requests, from the server itself.
+    Monitor = 15,
 }
 
 impl Endpoint {
     /// All of them.
-    pub const ALL: [Endpoint; 14] = [
+    pub const ALL: [Endpoint; 15] = [
         Endpoint::Events,
         Endpoint::Demo,
         Endpoint::Playtomic,
@@ -104,6 +106,7 @@ impl Endpoint {
         Endpoint::Gameanalytics,
         Endpoint::Import,
         Endpoint::Agent,
+        Endpoint::Monitor,
     ];
 
     /// The word in metrics, answers and the dashboard.
@@ -123,18 +126,25 @@ impl Endpoint {
             Endpoint::Gameanalytics => "gameanalytics",
             Endpoint::Import => "import",
             Endpoint::Agent => "agent",
+            Endpoint::Monitor => "monitor",
         }
     }
 
     /// Whether what comes through it are values of metrics, which are added up on the way in.
     pub fn takes_samples(self) -> bool {
-        use Endpoint::{Agent, Flows, Influx, Otlp, Statsd};
-        matches!(self, Statsd | Influx | Otlp | Flows | Agent)
+        use Endpoint::{Agent, Flows, Influx, Monitor, Otlp, Statsd};
+        matches!(self, Statsd | Influx | Otlp | Flows | Agent | Monitor)
     }
 
     /// Whether nobody but the server itself sends through it, and so may use its own names.
     pub fn is_own(self) -> bool {
-        self == Endpoint::Flows
+        matches!(self, Endpoint::Flows | Endpoint::Monitor)
+    }
+
+    /// Whether what comes through it is received by the game, counts in its accounting and takes of its quotas. What the
+    /// server measures of itself is nobody's doing.
+    pub fn is_accounted(self) -> bool {
+        self != Endpoint::Monitor
     }
 
     /// The endpoint with this stored number.

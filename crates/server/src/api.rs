@@ -50,13 +50,15 @@ use log::Lane;
 use tower::ServiceExt;
 
 use crate::auth;
+use crate::ddp::Routes;
 use crate::http::Handler;
 use crate::line::Claims;
-use crate::monitor::Requests;
+use crate::monitor::{Requests, noting_game};
 use crate::problem::Problem;
 use crate::server::Shared;
 
 use commands::Local;
+use socket::Doors;
 
 /// The application on one runtime.
 #[derive(Clone)]
@@ -72,7 +74,8 @@ impl App {
         let requests = shared.monitor.thread();
         let local = Local { shared, lane };
         let routes = routes(local.clone());
-        let router = routes.clone().merge(sockets(Arc::clone(&local.shared), routes));
+        let counted = Routes { router: routes.clone(), requests: Arc::clone(&requests) };
+        let router = routes.merge(sockets(Doors { shared: Arc::clone(&local.shared), routes: counted }));
         App { router, local, requests }
     }
 }
@@ -176,8 +179,7 @@ fn routes(local: Local) -> Router {
 }
 
 /// Their methods are requests to the other routes.
-fn sockets(shared: Arc<Shared>, routes: Router) -> Router {
-    let doors = socket::Doors { shared, routes };
+fn sockets(doors: Doors) -> Router {
     Router::new()
         .route("/websocket", get(socket::open))
         .route("/ddp", get(socket::open))
@@ -188,10 +190,11 @@ fn sockets(shared: Arc<Shared>, routes: Router) -> Router {
 impl Handler for App {
     async fn handle(self, request: Request<Incoming>, peer: SocketAddr) -> Response<Body> {
         let (method, started) = (request.method().clone(), Instant::now());
-        let requests = Arc::clone(&self.requests);
-        let (path, response) = self.answer(request, peer).await;
+        let (requests, shared) = (Arc::clone(&self.requests), Arc::clone(&self.local.shared));
+        let (game, (path, response)) = noting_game(self.answer(request, peer)).await;
         let path = path.as_ref().map_or("", MatchedPath::as_str);
-        requests.answered(&method, path, response.status(), started.elapsed());
+        let answered = (response.status(), started.elapsed());
+        shared.monitor.answered(&requests, game, (&method, path), answered);
         response
     }
 }

@@ -7,7 +7,8 @@ use hyper::http::request::Parts;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::catalog::{Access, Catalog, Refused, Scope, Scopes, SecretKind};
+use crate::catalog::{Access, Catalog, Refused, Scope, SecretKind};
+use crate::monitor::note_game;
 use crate::problem::Problem;
 
 /// Goes with writes of the dashboard.
@@ -71,10 +72,12 @@ pub fn of_key(
     if SecretKind::of(key) == Some(SecretKind::Secret) && headers.contains_key(ORIGIN) {
         return Err(Problem::key("a secret key must not be used in a browser; use the game's public key"));
     }
-    catalog.access(key, address, now_s).map_err(|refused| match refused {
+    let access = catalog.access(key, address, now_s).map_err(|refused| match refused {
         Refused::Address => Problem::scope(refused.to_string()),
         refused => Problem::key(refused.to_string()),
-    })
+    })?;
+    note_game(access.game.number);
+    Ok(access)
 }
 
 /// The access for questions: by key, or of a signed-in person to the game that the request names.
@@ -109,7 +112,8 @@ fn of_person(
     let game = catalog
         .game(id)
         .ok_or_else(|| Problem::not_found(format!("there is no game `{id}`")).field("game"))?;
-    Ok(Access { game, class: model::record::KeyClass::Secret, scopes: Scopes::ALL, person: true, key: 0 })
+    note_game(game.number);
+    Ok(Access { person: true, ..Access::own(game) })
 }
 
 /// The access for writes of live-ops: by key, or of a person who is signed in and whose page proves that it is ours.

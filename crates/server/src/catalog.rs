@@ -440,6 +440,11 @@ impl Access {
         Access { game, class: KeyClass::Public, scopes: Scopes::PUBLIC, person: false, key }
     }
 
+    /// What the server tells of a game itself.
+    pub fn own(game: Arc<Game>) -> Access {
+        Access { game, class: KeyClass::Secret, scopes: Scopes::ALL, person: false, key: 0 }
+    }
+
     /// What a collector may do that whoever runs the server has set up: send events, of any age if it imports.
     pub fn collector(game: Arc<Game>, name: &str, import: bool) -> Access {
         let scopes = if import { Scopes::IMPORT } else { Scopes::PUBLIC };

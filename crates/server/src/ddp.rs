@@ -15,4 +15,5 @@ mod session;
 mod subscriptions;
 
 pub use credential::Credential;
+pub use methods::Routes;
 pub use session::Session;

@@ -26,6 +26,7 @@ use crate::enrich::geo::{Country, Geo};
 use crate::live::inspector::{Inspector, Refusal};
 
 use crate::live::meter;
+use crate::monitor::note_game;
 use crate::pace::Commits;
 use crate::views::Views;
 use quota::Quota;
@@ -137,7 +138,11 @@ impl Line {
         decoded: &Decoded<'_>,
     ) -> Result<Receipt, LineError> {
         let (game, received) = (access.game.number, decoded.events.len());
-        if let Err(over) = self.quota.take(access, request.address, received, request.received_ms) {
+        // Doors that find out in their own ways whose request it is come here.
+        note_game(game);
+        if request.endpoint.is_accounted()
+            && let Err(over) = self.quota.take(access, request.address, received, request.received_ms)
+        {
             return self.limit(lane, access, request, decoded, over).await;
         }
         self.know_links(decoded).await;
@@ -146,7 +151,7 @@ impl Line {
         if entry.events == 0 && refused.is_empty() && request.refused.is_empty() {
             return Ok(Receipt::default());
         }
-        let used = match self.spend(game, &entry, request.received_ms) {
+        let used = match self.spend(game, &entry, request) {
             Ok(used) => used,
             Err(over) => return self.limit(lane, access, request, decoded, over).await,
         };
@@ -187,10 +192,11 @@ impl Line {
     }
 
     /// Spends of the game's day.
-    fn spend(&self, game: u32, entry: &Entry<Claims>, now_ms: i64) -> Result<Option<Used>, Over> {
-        if entry.events == 0 {
+    fn spend(&self, game: u32, entry: &Entry<Claims>, request: &Request<'_>) -> Result<Option<Used>, Over> {
+        if entry.events == 0 || !request.endpoint.is_accounted() {
             return Ok(None);
         }
+        let now_ms = request.received_ms;
         let spent = [u64::from(entry.events), entry.bytes.len() as u64];
         self.quota.spend(game, spent, now_ms, || meter::spent(&*self.views.counters, game, now_ms))
     }

@@ -1,27 +1,34 @@
 //! The load monitor: what the server is asked, what becomes of it, and where its time goes.
 //!
-//! Requests are counted on the thread that answers them and added up when somebody looks. What came in event by event is
-//! in the accounting, which is kept for ever; this here is since the start.
+//! Requests are counted on the thread that answers them and added up when somebody looks. What is told here is since the
+//! start; what is kept are the minutes of requests ([`minutes`]), and what came in event by event: the accounting.
 
+mod asker;
 mod latency;
+mod minutes;
 mod process;
 mod requests;
 mod stores;
 
+pub use asker::{note_game, noting_game};
 pub use latency::Latency;
+pub(crate) use minutes::start;
 pub use requests::{Answered, Requests};
 pub use stores::{Clock, ClockedCounters, ClockedIds, Spent};
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use hyper::{Method, StatusCode};
 use log::Stats;
 use model::ports::ids::IdStats;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
+use minutes::Minute;
 use requests::{Outcomes, Route};
 
 use crate::live::meter::Counted;
@@ -36,6 +43,8 @@ pub struct Monitor {
     started: Instant,
     clocks: Clocks,
     threads: Mutex<Vec<Arc<Requests>>>,
+    /// Rung by the first request of a minute on each thread.
+    bell: Notify,
 }
 
 /// A clock for each store.
@@ -61,7 +70,7 @@ impl Clocks {
 impl Monitor {
     /// Begins now.
     pub fn new(clocks: Clocks) -> Monitor {
-        Monitor { started: Instant::now(), clocks, threads: Mutex::default() }
+        Monitor { started: Instant::now(), clocks, threads: Mutex::default(), bell: Notify::new() }
     }
 
     /// The counts of a thread that answers requests.
@@ -69,6 +78,31 @@ impl Monitor {
         let requests = Arc::new(Requests::default());
         self.threads.lock().push(Arc::clone(&requests));
         requests
+    }
+
+    /// Counts a request that was answered, among those of a thread.
+    pub fn answered(
+        &self,
+        requests: &Requests,
+        game: Option<u32>,
+        route: (&Method, &str),
+        answer: (StatusCode, Duration),
+    ) {
+        let ((method, path), (status, took)) = (route, answer);
+        if requests.answered(game, method, path, status, took) {
+            self.bell.notify_one();
+        }
+    }
+
+    fn uptime(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// What was asked since the last call.
+    fn take_minute(&self) -> Minute {
+        let mut all = Minute::new();
+        self.threads.lock().iter().for_each(|thread| thread.turn_minute(&mut all));
+        all
     }
 
     /// Everything as JSON: `{time, version, uptime_s, process, events, requests, stores, subscriptions, collectors}`. Of

@@ -169,7 +169,9 @@ pub(crate) fn fold(views: &Views, names: &Names, deltas: &mut Deltas, entry: &En
     deltas.entry(entry.offset);
     views.meter.count(&batch, entry.events, deltas, names);
     if entry.events > 0 {
-        views.inspector.accepted(batch.game, batch.endpoint, entry.events, batch.events());
+        if batch.endpoint.is_accounted() {
+            views.inspector.accepted(batch.game, batch.endpoint, entry.events, batch.events());
+        }
         let wanted = |event: &Stored<'_>, linked| {
             if LiveOps::is_wanted(event.name) {
                 views.liveops.event(batch.game, entry.offset, event);

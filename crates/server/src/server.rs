@@ -25,7 +25,7 @@ use crate::flows::{self, Flows};
 use crate::http::ConnectionLimits;
 use crate::line::{Claims, Duplicates, IdMasks, Line, QuotaSettings, Remembered, remember};
 use crate::live::Live;
-use crate::monitor::{Clocks, Monitor};
+use crate::monitor::{self, Clocks, Monitor};
 use crate::process::Processor;
 use crate::time::now_ms;
 use crate::views::Views;
@@ -173,6 +173,7 @@ impl Server {
         shared.collectors.declare_tags(&shared.catalog)?;
         let mut threads = drive::start(&shared, listeners)?;
         threads.push(flows::start(&shared)?);
+        threads.push(monitor::start(&shared)?);
         let processor = processor.start().context("starting a thread")?;
         shared.erasure.start().context("starting a thread")?;
         Ok(Server { address, shared, stop, threads, processor })

@@ -1,8 +1,11 @@
 //! What the server says of itself: requests, events, stores, the process.
 
-use serde_json::Value;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
 
 use crate::client::Request;
+use crate::socket::Socket;
 use crate::watch::Watch;
 use crate::world::{World, new_id};
 
@@ -40,6 +43,69 @@ fn requests_are_told_by_route_and_outcome_and_never_by_what_was_typed() {
     let events = row(&look, "requests", &[("path", "/v1/events")]);
     let (p50, p99) = (events["p50_us"].as_u64().unwrap(), events["p99_us"].as_u64().unwrap());
     assert!(0 < p50 && p50 <= p99);
+}
+
+#[test]
+fn a_method_over_a_socket_counts_as_a_request_of_its_route() {
+    let world = World::new();
+    let mut socket = Socket::open(&world, &world.secret_key);
+    socket.call("m", "put_variable", json!([{"name": "speed", "value": 1}]));
+    socket.call("n", "put_variable", json!([{"name": "speed"}]));
+    let look = look(&world);
+    let told = row(&look, "requests", &[("method", "PUT"), ("path", "/v1/vars/{name}")]);
+    assert_eq!((&told["ok"], &told["refused"]), (&json!(1), &json!(1)), "{told}");
+}
+
+/// What `GET /v1/load` says a game was asked: `METHOD path ok/refused/failed`.
+fn asked(world: &World, key: &str) -> Vec<String> {
+    let load = world.ask(&Request::get("/v1/load").key(key)).json();
+    let told = |row: &Value| {
+        let count = |outcome: &str| row[outcome].as_u64().unwrap_or(0);
+        let (method, path) = (row["method"].as_str().expect("a word"), row["path"].as_str().expect("a path"));
+        format!("{method} {path} {}/{}/{}", count("ok"), count("refused"), count("failed"))
+    };
+    load["requests"].as_array().expect("a list").iter().map(told).collect()
+}
+
+/// A measure of how many milliseconds it took to accept events.
+fn took(world: &World, measure: &str) -> f64 {
+    let metric = "$load.http.POST /v1/events.ok";
+    let query = json!({"metric": metric, "measure": measure, "last": "24h", "step": "all"});
+    world.query(&query).json()["series"][0]["total"].as_f64().expect("a number")
+}
+
+#[test]
+#[ignore = "waits for the end of a minute; `make torture` runs it"]
+fn the_requests_of_a_minute_are_kept_under_the_game_that_asked() {
+    let mut world = World::new();
+    world.command(&["games", "create", "other", "--json"]).json();
+    let made =
+        world.command(&["keys", "create", "--game", "other", "--scopes", "query,events:write", "--json"]);
+    let other = made.json()["secret_key"].as_str().expect("it is shown once").to_owned();
+    world.post(r#"{"event": "win"}"#);
+    world.post(r#"{"event": "win"}"#);
+    world.post_as("pm_pk_nobody", r#"{"event": "win"}"#);
+    world.post_as(&other, r#"{"event": "loss"}"#);
+    world.ask(&Request::get("/v1/boards/none").key(&other));
+    let deadline = Instant::now() + Duration::from_secs(150);
+    while asked(&world, &other).is_empty() {
+        assert!(Instant::now() < deadline, "{}", world.log_lines());
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    assert!(asked(&world, &world.secret_key).contains(&"POST /v1/events 2/1/0".to_owned()));
+    let told = asked(&world, &other);
+    assert!(told.contains(&"POST /v1/events 1/0/0".to_owned()), "{told:?}");
+    assert!(told.contains(&"GET /v1/boards/{table} 0/1/0".to_owned()), "{told:?}");
+    assert_eq!(took(&world, "count"), 2.0);
+    assert!(0.0 < took(&world, "min") && took(&world, "min") <= took(&world, "p99"));
+    let load = world.load();
+    assert_eq!(
+        load["totals"]["received"], 2,
+        "what the server tells of itself is nothing that came in: {load}"
+    );
+    assert_eq!(world.command(&["verify", "--json"]).json()["agrees"], true);
+    world.restart();
+    assert_eq!(took(&world, "count"), 2.0);
 }
 
 #[test]

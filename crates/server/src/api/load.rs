@@ -1,6 +1,8 @@
 //! `GET /v1/load`: what came in and what became of it.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, Query as Parameters, State};
@@ -8,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use hyper::header::HeaderMap;
 use hyper::{Uri, header};
 use model::Outcome;
+use model::admit::OWN_REQUESTS;
 use model::ports::counters::StoreError;
 use model::record::Endpoint;
 use serde::Deserialize;
@@ -15,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::auth;
 use crate::catalog::Game;
-use crate::live::meter::{Account, Names, accounts};
+use crate::live::meter::{self, Account, Names, accounts};
 use crate::problem::Problem;
 use crate::server::Shared;
 use crate::time::{now_ms, parse_time, rfc3339};
@@ -95,7 +98,7 @@ pub struct Asked {
         ("from" = Option<String>, Query, description = "RFC 3339 or milliseconds since 1970; midnight UTC by default."),
         ("to" = Option<String>, Query, description = "RFC 3339 or milliseconds since 1970; now by default."),
     ),
-    responses((status = 200, description = "received = accepted + duplicate + invalid + late + limited.", body = Object)),
+    responses((status = 200, description = "received = accepted + duplicate + invalid + late + limited. `requests`: how many of each outcome by route, of minutes that are over.", body = Object)),
 )]
 pub async fn get(
     State(shared): State<Arc<Shared>>,
@@ -117,10 +120,27 @@ pub async fn get(
         return Err(Problem::invalid(format!("at most {DAYS_MAX} days are answered at once")).field("from"));
     }
     let totals = Totals::of(&shared.views, &access.game, minutes.start, minutes.end);
-    let mut answer = totals.map_err(|failure| Problem::internal(failure.to_string()))?.json();
+    let internal = |failure: StoreError| Problem::internal(failure.to_string());
+    let mut answer = totals.map_err(internal)?.json();
+    answer["requests"] = requests(&shared.views, &access.game, minutes).map_err(internal)?;
     let position = shared.views.counters.applied_until();
     answer["as_of"] = json!({ "position": format!("0/{position}"), "time": rfc3339(now) });
     Ok(([(header::CONTENT_TYPE, "application/json")], answer.to_string()).into_response())
+}
+
+/// The game's requests of the minutes that are over: how many of each outcome, by method and route.
+fn requests(views: &Views, game: &Game, minutes: Range<i64>) -> Result<Value, StoreError> {
+    let minutes = minutes.start.max(0) as u32..minutes.end.max(0) as u32;
+    let mut routes: BTreeMap<String, Value> = BTreeMap::new();
+    for metric in views.counters.metrics(game.number, minutes.clone())? {
+        let told = metric.strip_prefix(OWN_REQUESTS).and_then(|rest| rest.rsplit_once('.'));
+        let Some((route, outcome)) = told else { continue };
+        let count = meter::sum(&*views.counters, game.number, &metric, minutes.clone())?;
+        let (method, path) = route.split_once(' ').unwrap_or((route, ""));
+        let row = routes.entry(route.to_owned()).or_insert_with(|| json!({ "method": method, "path": path }));
+        row[outcome] = count.into();
+    }
+    Ok(routes.into_values().collect())
 }
 
 fn time(field: &'static str, text: Option<&str>) -> Result<Option<i64>, Problem> {

@@ -3,11 +3,10 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::response::Response;
 
-use crate::ddp::{Credential, Session};
+use crate::ddp::{Credential, Routes, Session};
 use crate::problem::Problem;
 use crate::server::Shared;
 use crate::ws::{self, Upgrade};
@@ -18,7 +17,7 @@ pub struct Doors {
     /// The server.
     pub shared: Arc<Shared>,
     /// Every other route.
-    pub routes: Router,
+    pub routes: Routes,
 }
 
 /// Opens a socket.

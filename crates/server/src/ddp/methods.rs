@@ -6,7 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
+use std::time::Instant;
 
 use axum::Router;
 use axum::body::Body;
@@ -23,6 +24,7 @@ use super::ejson;
 use super::messages::Refusal;
 use crate::api::commands::from_json;
 use crate::api::openapi;
+use crate::monitor::{Requests, noting_game};
 use crate::problem::Problem;
 use crate::server::Shared;
 
@@ -44,8 +46,18 @@ struct Operation {
 static OPERATIONS: LazyLock<BTreeMap<String, Operation>> =
     LazyLock::new(|| operations(&serde_json::from_str(openapi::liveops()).expect("the description is JSON")));
 
+/// The routes of the HTTP door, and where it is counted what they are asked.
+#[derive(Clone)]
+pub struct Routes {
+    /// The routes.
+    pub router: Router,
+    /// Of the thread.
+    pub requests: Arc<Requests>,
+}
+
 /// What is called, checked and ready to be done.
 pub(super) struct Call {
+    operation: &'static Operation,
     request: Request<Body>,
 }
 
@@ -95,12 +107,16 @@ impl Call {
         }
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let request = request.body(Body::from(body)).map_err(|error| Problem::invalid(error.to_string()))?;
-        Ok(Call { request })
+        Ok(Call { operation, request })
     }
 
-    /// Does it.
-    pub(super) async fn answer(self, router: Router) -> Answer {
-        let response = router.oneshot(self.request).await.unwrap_or_else(|never| match never {});
+    /// Does it. It counts as a request of its route.
+    pub(super) async fn answer(self, shared: Arc<Shared>, routes: Routes) -> Answer {
+        let Routes { router, requests } = routes;
+        let (route, started) = ((&self.operation.method, &self.operation.path[..]), Instant::now());
+        let (game, response) = noting_game(router.oneshot(self.request)).await;
+        let response = response.unwrap_or_else(|never| match never {});
+        shared.monitor.answered(&requests, game, route, (response.status(), started.elapsed()));
         let status = response.status().as_u16();
         let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
         let body = body.map_err(|_| Problem::internal("the answer is too large"))?.to_bytes();

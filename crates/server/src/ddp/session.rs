@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use axum::Router;
 use bytes::Bytes;
 use decode::ddp::Inbound;
 use serde_json::value::RawValue;
@@ -16,7 +15,7 @@ use tracing::debug;
 
 use super::Credential;
 use super::messages::{self, Refusal};
-use super::methods::{Answer, Call};
+use super::methods::{Answer, Call, Routes};
 use super::publications::wanted;
 use super::subscriptions::{SUBSCRIPTIONS_MAX, Subscriptions};
 use crate::api::commands::from_json;
@@ -42,8 +41,8 @@ type UnderWay = (String, Pin<Box<dyn Future<Output = Answer> + Send>>);
 /// A connection that speaks DDP.
 pub struct Session {
     shared: Arc<Shared>,
-    /// The routes of the HTTP door.
-    router: Router,
+    /// What methods are requests to.
+    routes: Routes,
     credential: Credential,
     subscriptions: Subscriptions,
     methods: Vec<UnderWay>,
@@ -71,13 +70,13 @@ impl From<Gone> for End {
 }
 
 impl Session {
-    /// A session for somebody. Its methods are requests to `router`.
-    pub fn new(shared: Arc<Shared>, router: Router, credential: Credential) -> Session {
+    /// A session for somebody. Its methods are requests to `routes`.
+    pub fn new(shared: Arc<Shared>, routes: Routes, credential: Credential) -> Session {
         let now = Instant::now();
         let reviewed = shared.catalog.changes();
         Session {
             shared,
-            router,
+            routes,
             credential,
             subscriptions: Subscriptions::default(),
             methods: Vec::new(),
@@ -297,7 +296,7 @@ impl Session {
             Err(problem) => self.done(socket, &id, Err(problem.into())),
             Ok(call) => {
                 let mut answer: Pin<Box<dyn Future<Output = _> + Send>> =
-                    Box::pin(call.answer(self.router.clone()));
+                    Box::pin(call.answer(Arc::clone(&self.shared), self.routes.clone()));
                 // Up to where it waits: there it is in the log's queue, before those that come after.
                 match poll_fn(|context| Poll::Ready(answer.as_mut().poll(context))).await {
                     Poll::Ready(answer) => self.done(socket, &id, answer),

@@ -15,13 +15,13 @@ use decode::json::Decoded;
 use log::{Ack, Lane};
 use model::RawEvent;
 use model::flows::Flow;
-use model::record::{Endpoint, KeyClass};
+use model::record::Endpoint;
 use tokio::runtime::Builder;
 use tracing::{error, warn};
 
 use super::minutes::Minute;
 use super::summary::describe;
-use crate::catalog::{Access, Scopes};
+use crate::catalog::Access;
 use crate::line::{Claims, LineError, Request};
 use crate::server::Shared;
 use crate::time::now_ms;
@@ -160,7 +160,7 @@ impl Keeper {
     /// A game that is gone needs no events; what is over a quota is counted as limited, and not sent again.
     async fn send(&self, game: u32, events: Vec<RawEvent<'_>>) -> Result<(), LineError> {
         let Some(game) = self.shared.catalog.game_by_number(game) else { return Ok(()) };
-        let access = Access { game, class: KeyClass::Secret, scopes: Scopes::ALL, person: false, key: 0 };
+        let access = Access::own(game);
         let (endpoint, received_ms) = (Endpoint::Flows, now_ms());
         let request =
             Request { endpoint, received_ms, address: None, user_agent: "", ack: Ack::Disk, refused: &[] };

@@ -79,6 +79,9 @@ impl Account {
 impl Meter {
     /// Counts a batch of so many events: into the deltas of its minute, and for the eye. Samples count as they came in.
     pub fn count(&self, batch: &Batch<'_>, events: u32, deltas: &mut Deltas, names: &Names) {
+        if !batch.endpoint.is_accounted() {
+            return;
+        }
         let accepted = batch.taken(events);
         let minute = (batch.received_ms / 60_000).max(0) as u32;
         let mut refused = 0;
@@ -198,7 +201,7 @@ pub fn accounts(
 ) -> Result<Vec<(Endpoint, Account)>, StoreError> {
     let sum = |metric: &str| sum(counters, game, metric, minutes.clone());
     let mut accounts = Vec::new();
-    for endpoint in Endpoint::ALL {
+    for endpoint in Endpoint::ALL.into_iter().filter(|endpoint| endpoint.is_accounted()) {
         let mut account = Account::default();
         for outcome in Outcome::ALL {
             account.outcomes[outcome as usize] = sum(names.outcome(endpoint, outcome))?;
@@ -226,7 +229,8 @@ pub fn spent(counters: &dyn Counters, game: u32, now_ms: i64) -> [u64; 2] {
     [accepted.iter().sum(), sum(BYTES)]
 }
 
-fn sum(
+/// How many a metric counted in some minutes.
+pub fn sum(
     counters: &dyn Counters,
     game: u32,
     metric: &str,

@@ -50,6 +50,12 @@ impl Latency {
         self.total_us
     }
 
+    /// The buckets that are not empty: the most microseconds in each, and how many there are.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u32)> {
+        let counted = self.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
+        counted.map(|(bucket, count)| (upper_us(bucket), *count))
+    }
+
     /// Microseconds that this share did not exceed, to the upper end of its bucket. `None`: there were none.
     pub fn quantile_us(&self, share: f64) -> Option<u64> {
         let rank = ((share * self.count as f64).ceil() as u64).max(1);
