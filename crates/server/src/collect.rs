@@ -24,7 +24,7 @@ pub use decode::influx::Precision;
 pub use refusals::Refusals;
 pub use settings::{
     After, CollectorSettings, Decoder, DirSettings, Framing, StreamSettings, TcpClientSettings,
-    TcpServerSettings, Transport, UdpSettings,
+    TcpServerSettings, TlsFiles, Transport, UdpSettings,
 };
 pub use supervise::{State, Status, Wanted};
 pub use totals::Totals;
@@ -130,7 +130,10 @@ impl Collector {
         let game = game(&settings, catalog)?;
         let bound = match &settings.transport {
             Transport::Udp(udp) => Some(Bound::Udp(udp::bind(udp, udp.listen, sockets).context("listen")?)),
-            Transport::TcpServer(tcp) => Some(Bound::Tcp(tcp::bind(tcp.listen, sockets).context("listen")?)),
+            Transport::TcpServer(tcp) => {
+                tcp.tls.as_ref().map(tcp::acceptor).transpose()?;
+                Some(Bound::Tcp(tcp::bind(tcp.listen, sockets).context("listen")?))
+            }
             Transport::TcpClient(_) | Transport::Dir(_) => None,
         };
         Ok(Collector {

@@ -12,7 +12,7 @@ use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
 use server::collect::{
     After, CollectorSettings, Decoder, DirSettings, Field, Framing, Mapping, Others, Precision,
-    StreamSettings, Target, TcpClientSettings, TcpServerSettings, Transport, UdpSettings,
+    StreamSettings, Target, TcpClientSettings, TcpServerSettings, TlsFiles, Transport, UdpSettings,
 };
 
 /// Collectors of one server.
@@ -86,6 +86,10 @@ written! {
     connections_max: usize,
     /// From one address (IPv6: one /64).
     connections_per_address_max: usize,
+    /// A PEM file: the certificate that is shown to who connects, and those that lead to one that others trust.
+    tls_certificate: PathBuf,
+    /// A PEM file: its key.
+    tls_key: PathBuf,
     /// In which unit Influx points without a unit of their own tell the time.
     precision: String,
     /// Ticks a second of the timestamps in streams that RTCP tells of: 8,000 for G.711, 48,000 for Opus.
@@ -234,6 +238,7 @@ impl WrittenCollector {
             WrittenTransport::Udp => known.extend(["listen", "receive_buffer_bytes"]),
             WrittenTransport::TcpServer => {
                 known.extend(["listen", "connections_max", "connections_per_address_max"]);
+                known.extend(["tls_certificate", "tls_key"]);
                 known.extend(STREAM);
             }
             WrittenTransport::TcpClient => {
@@ -289,6 +294,7 @@ impl WrittenCollector {
                     1,
                     1_000_000,
                 )?,
+                tls: self.tls()?,
                 stream: self.stream()?,
             }),
             WrittenTransport::TcpClient => Transport::TcpClient(TcpClientSettings {
@@ -297,6 +303,16 @@ impl WrittenCollector {
             }),
             WrittenTransport::Dir => Transport::Dir(self.dir()?),
         })
+    }
+
+    /// Both files, or none.
+    fn tls(&self) -> anyhow::Result<Option<TlsFiles>> {
+        if self.tls_certificate.is_none() && self.tls_key.is_none() {
+            return Ok(None);
+        }
+        let certificate = missing(&self.tls_certificate, "tls_certificate", "the certificate of `tls_key`")?;
+        let key = missing(&self.tls_key, "tls_key", "the key of `tls_certificate`")?;
+        Ok(Some(TlsFiles { certificate, key }))
     }
 
     fn stream(&self) -> anyhow::Result<StreamSettings> {

@@ -5,6 +5,7 @@ mod flows;
 mod http;
 mod life;
 mod settings;
+mod tls;
 mod transports;
 
 use std::net::{SocketAddr, TcpStream, UdpSocket};

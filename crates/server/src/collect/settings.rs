@@ -54,8 +54,19 @@ pub struct TcpServerSettings {
     pub connections_max: usize,
     /// From one address (IPv6: one /64).
     pub connections_per_address_max: usize,
+    /// What it shows to who connects; `None`: there is no TLS.
+    pub tls: Option<TlsFiles>,
     /// What is read from each.
     pub stream: StreamSettings,
+}
+
+/// A certificate and its key, as PEM files.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// The certificate, and those that lead to one that others trust.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
 }
 
 /// Where to connect.

@@ -3,6 +3,9 @@
 //! A source that sends faster than the log takes is made to wait: its bytes stay in the kernel until there is room.
 
 mod frames;
+mod tls;
+
+pub(super) use tls::acceptor;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -14,6 +17,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
 use super::intake::{Desk, Intake};
@@ -57,6 +61,7 @@ pub(super) async fn serve(
         _ => bind(collector.address().unwrap_or(settings.listen), places.count())?,
     };
     collector.bound_to(listeners[0].local_addr()?, None);
+    let tls = settings.tls.as_ref().map(acceptor).transpose()?;
     let limits = ConnectionLimits {
         total: settings.connections_max,
         per_address: settings.connections_per_address_max,
@@ -65,17 +70,23 @@ pub(super) async fn serve(
     let (limits, mut crew) = (Connections::new(limits), Crew::new());
     for (listener, place) in listeners.into_iter().zip(places.all()) {
         let desk = Desk::new(&shared, place, &collector);
-        let limits = Arc::clone(&limits);
-        crew.start(place, |end| accept_and_write(listener, limits, settings.stream, desk, end));
+        let door = Door { limits: Arc::clone(&limits), tls: tls.clone(), stream: settings.stream };
+        crew.start(place, |end| accept_and_write(listener, door, desk, end));
     }
     collector.is_running();
     crew.work(stop).await
 }
 
+/// Who may come in, and how they are read.
+struct Door {
+    limits: Arc<Connections>,
+    tls: Option<TlsAcceptor>,
+    stream: StreamSettings,
+}
+
 async fn accept_and_write(
     listener: TcpListener,
-    limits: Arc<Connections>,
-    settings: StreamSettings,
+    door: Door,
     desk: Desk,
     mut end: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
@@ -84,7 +95,7 @@ async fn accept_and_write(
     let intake = Arc::new(Intake::new(desk));
     let accepting = async {
         tokio::select! {
-            () = accept(&listener, &limits, settings, &collector, &intake) => {}
+            () = accept(&listener, &door, &collector, &intake) => {}
             () = stopped(&mut end) => {}
         }
         intake.close();
@@ -96,8 +107,7 @@ async fn accept_and_write(
 /// Its connections end with it.
 async fn accept(
     listener: &tokio::net::TcpListener,
-    limits: &Arc<Connections>,
-    settings: StreamSettings,
+    door: &Door,
     collector: &Arc<Collector>,
     intake: &Arc<Intake>,
 ) {
@@ -112,7 +122,7 @@ async fn accept(
                 continue;
             }
         };
-        let (mut stream, peer) = match accepted {
+        let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(failure) => {
                 warn!(collector = collector.settings.name, %failure, "a connection could not be accepted");
@@ -120,18 +130,31 @@ async fn accept(
                 continue;
             }
         };
-        let Some(counted) = limits.admit(peer.ip()) else {
+        let Some(counted) = door.limits.admit(peer.ip()) else {
             collector.counters.connections_refused.add(1);
             continue;
         };
         let one = Open::count(collector);
-        let intake = Arc::clone(intake);
+        let (intake, tls, settings) = (Arc::clone(intake), door.tls.clone(), door.stream);
         open.spawn(async move {
             let _counted = counted;
-            if let Err(failure) = read(&mut stream, settings, &one.0, &intake).await {
-                debug!(%peer, %failure, "a connection was closed");
+            if let Err(failure) = agree_and_read(stream, tls, settings, &one.0, &intake).await {
+                debug!(%peer, failure = format!("{failure:#}"), "a connection was closed");
             }
         });
+    }
+}
+
+async fn agree_and_read(
+    mut stream: TcpStream,
+    tls: Option<TlsAcceptor>,
+    settings: StreamSettings,
+    collector: &Collector,
+    intake: &Intake,
+) -> anyhow::Result<()> {
+    match tls {
+        None => read(&mut stream, settings, collector, intake).await,
+        Some(tls) => read(&mut tls::agree(&tls, stream).await?, settings, collector, intake).await,
     }
 }
 

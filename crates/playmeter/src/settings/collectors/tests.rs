@@ -81,6 +81,19 @@ fn a_key_that_is_missing_or_has_no_use_is_named() {
         &format!("{udp}listen = '127.0.0.1:1'\nreceive_buffer_bytes = 1\n"),
         "collectors.a: receive_buffer_bytes: 1024 to 1073741824",
     );
+    let tcp = "[a]\ntransport = 'tcp_server'\ndecoder = 'statsd'\nlisten = '127.0.0.1:1'\n";
+    check(
+        &format!("{tcp}tls_certificate = 'cert.pem'\n"),
+        "collectors.a: tls_key: missing; the key of `tls_certificate`",
+    );
+    check(
+        &format!("{tcp}tls_key = 'key.pem'\n"),
+        "collectors.a: tls_certificate: missing; the certificate of `tls_key`",
+    );
+    check(
+        &format!("{udp}tls_key = 'key.pem'\n"),
+        "collectors.a: tls_key: this transport and decoder have no use for it",
+    );
     let both = "decoder: a folder takes json, csv or flow, connections take statsd, influx, json or flow, packets all but csv";
     check("[a]\ntransport = 'udp'\ndecoder = 'csv'\n", &format!("collectors.a: {both}"));
     check("[a]\ntransport = 'dir'\ndecoder = 'statsd'\n", &format!("collectors.a: {both}"));

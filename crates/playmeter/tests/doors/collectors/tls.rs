@@ -1,0 +1,107 @@
+//! Streams in TLS, from a real client.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use super::*;
+
+/// Makes `NAME.pem` and `NAME.key` for this machine. Whether there is an `openssl` to do it.
+fn certificate(folder: &Path, name: &str) -> bool {
+    let (certificate, key) = (format!("{name}.pem"), format!("{name}.key"));
+    let words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=playmeter \
+                 -addext subjectAltName=IP:127.0.0.1 -addext basicConstraints=critical,CA:FALSE";
+    let mut command = Command::new("openssl");
+    command.args(words.split_whitespace()).args(["-keyout", &key, "-out", &certificate]);
+    match command.current_dir(folder).output() {
+        Ok(made) => {
+            assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+            true
+        }
+        Err(_) => {
+            eprintln!("not tried: openssl is not installed");
+            false
+        }
+    }
+}
+
+const CONFIG: &str = "[collectors.one]\ntransport='tcp_server'\ndecoder='statsd'\nlisten='127.0.0.1:0'\n\
+     tls_certificate='one.pem'\ntls_key='one.key'\n";
+
+/// A folder with these settings and two certificates, if they can be made.
+fn folder(config: &str) -> Option<tempfile::TempDir> {
+    let root = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(root.path().join("playmeter.toml"), config).expect("a file");
+    let made = ["one", "other"].map(|name| certificate(root.path(), name));
+    made.into_iter().all(|made| made).then_some(root)
+}
+
+/// A client that trusts this certificate alone.
+fn agree(world: &World, trusted: &str) -> std::io::Result<StreamOwned<ClientConnection, TcpStream>> {
+    let certificate = CertificateDer::from_pem_file(world.root().join(trusted)).expect("a certificate");
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate).expect("a certificate");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = config.expect("the provider has them").with_root_certificates(roots).with_no_client_auth();
+    let name = ServerName::try_from("127.0.0.1").expect("an address");
+    let client = ClientConnection::new(Arc::new(config), name).expect("a configuration");
+    let mut stream = StreamOwned::new(client, connect(world, "one"));
+    stream.conn.complete_io(&mut stream.sock)?;
+    Ok(stream)
+}
+
+#[test]
+fn lines_come_through_tls_and_nothing_else_does() {
+    let Some(root) = folder(CONFIG) else { return };
+    let world = World::on(root, &[]);
+    let mut stream = agree(&world, "one.pem").expect("its certificate is trusted");
+    stream.write_all(b"hits:3|c\nhits:4|c\n").expect("it reads");
+    received(&world, "one", 2);
+    let failure = agree(&world, "other.pem").map(drop).expect_err("another certificate is trusted");
+    assert!(failure.to_string().contains("certificate"), "{failure}");
+    connect(&world, "one").write_all(b"hits:100|c\n").expect("it is sent");
+    stream.write_all(b"hits:5|c\n").expect("it reads");
+    received(&world, "one", 3);
+    stream.conn.send_close_notify();
+    stream.flush().expect("it reads");
+    wait_until(&world, "one", |now| now["counters"]["connections"] == 0);
+    assert_eq!(measured(&world, "hits", "sum"), 12.0, "what was not in TLS is nothing");
+}
+
+#[test]
+fn a_renewed_certificate_holds_after_a_restart_of_the_collector() {
+    let Some(root) = folder(CONFIG) else { return };
+    let world = World::on(root, &[]);
+    for ending in ["pem", "key"] {
+        let of = |name: &str| world.root().join(format!("{name}.{ending}"));
+        std::fs::copy(of("other"), of("one")).expect("a file");
+    }
+    assert_eq!(order(&world, "restart", "one")["state"], "running");
+    agree(&world, "other.pem").expect("it shows the new one");
+}
+
+#[test]
+fn files_that_are_no_certificate_and_key_stop_the_start_and_are_named() {
+    let starts = |config: &str, expected: &str| {
+        let Some(root) = folder(config) else { return };
+        let mut command = crate::world::playmeter(root.path());
+        let done = crate::world::run(command.args(["serve", "--data", "data", "--listen", "127.0.0.1:0"]));
+        assert!(done.code == 1 && done.err.contains(expected), "{expected}: {done:?}");
+    };
+    starts(&CONFIG.replace("one.pem", "none.pem"), "collectors.one: tls_certificate: reading none.pem");
+    starts(
+        &CONFIG.replace("one.pem", "one.key"),
+        "collectors.one: tls_certificate: no certificate in one.key",
+    );
+    starts(&CONFIG.replace("one.key", "one.pem"), "collectors.one: tls_key: reading one.pem");
+    starts(
+        &CONFIG.replace("one.key", "other.key"),
+        "collectors.one: tls_key: it does not fit to the certificate",
+    );
+}
