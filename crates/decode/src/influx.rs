@@ -12,7 +12,7 @@
 //! swallow what follows.
 //!
 //! `influxdb-line-protocol` 2.0 reads the same, into owned points and with fourteen more crates to build, a second `syn`
-//! among them; and it stops at a lost quote.
+//! among them.
 //!
 //! <https://docs.influxdata.com/influxdb/v2/reference/syntax/line-protocol/>
 

@@ -148,6 +148,38 @@ fn tags_that_are_named_become_dimensions() {
 }
 
 #[test]
+fn a_recount_agrees_after_samples_and_flows() {
+    let one = |name: &str, transport: &str, decoder: &str| {
+        format!(
+            "[collectors.{name}]\ntransport='{transport}'\ndecoder='{decoder}'\nlisten='127.0.0.1:0'\ntags=['host']\n"
+        )
+    };
+    let all = [one("a", "udp", "statsd"), one("b", "tcp_server", "influx"), one("c", "udp", "flow")];
+    let mut world = world(&all.concat());
+    packets(&world, "a").send(STATSD.as_bytes()).expect("it listens");
+    packets(&world, "a")
+        .send(b"hits:5|c|#host:x\nlevel:+2|g|#host:x\nusers:cy|s|#host:y")
+        .expect("it listens");
+    connect(&world, "b").write_all(INFLUX.as_bytes()).expect("it reads");
+    let flow =
+        "{\"from\":\"ann\",\"to\":\"bo\",\"seq\":1}\n{\"from\":\"ann\",\"to\":\"bo\",\"bye\":true}\nbad";
+    packets(&world, "c").send(flow.as_bytes()).expect("it listens");
+    for (name, count) in [("a", 12), ("b", 5), ("c", 3)] {
+        received(&world, name, count);
+    }
+    let deadline = Instant::now() + PATIENCE;
+    while measured(&world, "$flow", "count") < 1.0 {
+        assert!(Instant::now() < deadline, "the end of the flow is told\n{}", world.log_lines());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(measured(&world, "hits", "sum"), 27.0);
+    let agrees = |world: &World| world.command(&["verify", "--json"]).json()["agrees"].clone();
+    assert_eq!(agrees(&world), true, "while it runs");
+    world.stop();
+    assert_eq!(agrees(&world), true, "of what lies on the disk");
+}
+
+#[test]
 fn what_the_kernel_has_no_room_for_is_counted() {
     let mut world = world(
         "runtimes=1\n[collectors.one]\ntransport='udp'\ndecoder='statsd'\nlisten='127.0.0.1:0'\nreceive_buffer_bytes=4096\n",
