@@ -24,6 +24,7 @@ for (const [theme, device, viewport] of VIEWS) {
     await onPage(`/hosts?host=${HOST}`, { theme, viewport }, async (page) => {
       await page.getByRole('rowheader', { name: '/', exact: true }).waitFor()
       await page.getByRole('heading', { name: 'PostgreSQL', exact: true }).waitFor()
+      await page.getByText('The agent cannot read it').waitFor()
       await isWholeAndReadable(page, `host-${theme}-${device}`)
     })
   })
@@ -75,6 +76,7 @@ async function send(cpu, host = HOST) {
   const lines = Object.entries(whole).map(([name, value]) => `host.${name},host=${host} value=${value}`)
   lines.push(`mount.used,host_part=${host}// value=4e10`, `mount.total,host_part=${host}// value=1e11`)
   lines.push(`host.cpu_user,host=${host} value=${cpu}`, `postgres.commits,host=${host} value=12`)
+  lines.push(`agent.source_up,host_part=${host}/redis value=0`)
   const answer = await fetch(`${world.server.url}/v1/agent/readings`, {
     method: 'POST',
     headers: { Authorization: `Bearer ${world.server.secretKey}`, 'Content-Type': 'text/plain' },

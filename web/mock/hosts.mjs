@@ -101,6 +101,8 @@ export class Hosts {
     const slots = Array.from({ length }, (_, i) => newest - length + 1 + i)
     const asked = metrics.map(({ as, metric }) => ({ as, metric }))
     const series = by?.[0] === 'host_part' ? parts(asked) : lines(asked, { by, where, slots, stepMs })
+    // As the server: what is the only one needs no name.
+    if (metrics.length === 1) series.forEach((it) => delete it.name)
     const as_of = { time: new Date().toISOString(), position: '0/0' }
     return { as_of, step, tz: 'UTC', times: slots.map((slot) => new Date(slot * stepMs).toISOString()), series }
   }

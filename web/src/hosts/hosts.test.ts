@@ -69,6 +69,9 @@ test('the parts of a host are its own, greatest first', () => {
     ['sda', 9, 1],
   ])
   expect(partsOf(undefined, 'web-1', ['device.busy'])).toEqual([])
+  const unnamed = answer('host_part', 'web-1/redis - 0')
+  unnamed.series.forEach((series) => delete series.name)
+  expect(partsOf(unnamed, 'web-1', ['agent.source_up']).map(({ of }) => of('agent.source_up'))).toEqual([0])
 })
 
 test('no question has more figures, and no stream more questions, than the server takes', () => {

@@ -111,14 +111,15 @@ export interface Part {
 /** The parts of a host that have one of these metrics, in the order of the first of them, greatest first. */
 export function partsOf(answer: QueryAnswer | undefined, host: string, metrics: string[]): Part[] {
   const parts = new Map<string, Map<string, number>>()
-  for (const { name = '', key, values } of answer?.series ?? []) {
+  const [first = ''] = metrics
+  // An answer about one metric does not name it.
+  for (const { name = first, key, values } of answer?.series ?? []) {
     const part = key.host_part ?? ''
     const value = values.findLast((it) => it !== null)
     if (!part.startsWith(`${host}/`) || !metrics.includes(name) || value == null) continue
     const short = part.slice(host.length + 1)
     parts.set(short, (parts.get(short) ?? new Map<string, number>()).set(name, value))
   }
-  const [first = ''] = metrics
   return [...parts]
     .map(([name, values]) => ({ name, of: (metric: string) => values.get(metric) }))
     .sort((a, b) => (b.of(first) ?? -1) - (a.of(first) ?? -1) || a.name.localeCompare(b.name))

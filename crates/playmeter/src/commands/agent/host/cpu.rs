@@ -61,9 +61,9 @@ impl Cpu {
             self.times(&stats, reading);
         }
         if let Ok(load) = file::<LoadAverage>(proc, "loadavg") {
-            reading.add("host.load_1", f64::from(load.one));
-            reading.add("host.load_5", f64::from(load.five));
-            reading.add("host.load_15", f64::from(load.fifteen));
+            reading.add("host.load_1", hundredths(load.one));
+            reading.add("host.load_5", hundredths(load.five));
+            reading.add("host.load_15", hundredths(load.fifteen));
         }
         pressure(proc, reading);
         cores
@@ -86,12 +86,17 @@ impl Cpu {
 /// The share of the last ten seconds in which something had to wait, in percent.
 fn pressure(proc: &Path, reading: &mut Reading) {
     if let Ok(cpu) = file::<CpuPressure>(proc, "pressure/cpu") {
-        reading.add("host.pressure_cpu", f64::from(cpu.some.avg10));
+        reading.add("host.pressure_cpu", hundredths(cpu.some.avg10));
     }
     if let Ok(memory) = file::<MemoryPressure>(proc, "pressure/memory") {
-        reading.add("host.pressure_memory", f64::from(memory.some.avg10));
+        reading.add("host.pressure_memory", hundredths(memory.some.avg10));
     }
     if let Ok(io) = file::<IoPressure>(proc, "pressure/io") {
-        reading.add("host.pressure_io", f64::from(io.some.avg10));
+        reading.add("host.pressure_io", hundredths(io.some.avg10));
     }
+}
+
+/// The kernel writes two digits behind the point; 0.1 as `f32` is not 0.1 as `f64`.
+fn hundredths(value: f32) -> f64 {
+    (f64::from(value) * 100.0).round() / 100.0
 }

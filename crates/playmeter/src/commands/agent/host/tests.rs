@@ -11,7 +11,7 @@ const BEFORE: [(&str, &str); 10] = [
         cpu1 500 50 250 4000 100 15 10 75 20 0\nintr 1 2\nctxt 9\nbtime 1700000000\nprocesses 77\n\
         procs_running 2\nprocs_blocked 0\nsoftirq 1 2\n",
     ),
-    ("loadavg", "0.50 1.25 2.00 2/345 6789\n"),
+    ("loadavg", "0.10 1.25 2.00 2/345 6789\n"),
     (
         "meminfo",
         "MemTotal:        8000000 kB\nMemFree:         1000000 kB\nMemAvailable:    5000000 kB\n\
@@ -22,7 +22,7 @@ const BEFORE: [(&str, &str); 10] = [
     ),
     (
         "pressure/cpu",
-        "some avg10=1.50 avg60=0.80 avg300=0.20 total=1\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
+        "some avg10=1.57 avg60=0.80 avg300=0.20 total=1\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
     ),
     (
         "pressure/memory",
@@ -129,7 +129,7 @@ fn processor_time_is_told_by_what_it_was_spent_on() {
         ],
     );
     check("host.cores", &["host.cores 2"]);
-    check("host.load", &["host.load_1 0.5", "host.load_5 1.25", "host.load_15 2"]);
+    check("host.load", &["host.load_1 0.1", "host.load_5 1.25", "host.load_15 2"]);
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn memory_that_the_kernel_would_give_back_is_not_used() {
 
 #[test]
 fn what_the_kernel_does_not_show_is_left_out() {
-    check("host.pressure", &["host.pressure_cpu 1.5", "host.pressure_memory 0"]);
+    check("host.pressure", &["host.pressure_cpu 1.57", "host.pressure_memory 0"]);
     let words = second(&BEFORE[..1], &[]);
     assert_eq!(words, ["host.cores 2"], "no time has passed for the processors");
     for damaged in ["", "cpu\n", "cpu  x\n", "\u{0}"] {
