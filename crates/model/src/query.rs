@@ -80,6 +80,8 @@ pub enum Measure {
     Avg,
     /// Distinct players.
     Uniques,
+    /// One in ten values is not above it: how the worst do where more is better.
+    P10,
     /// Median of the values.
     P50,
     /// Nine in ten values are not above it.
@@ -92,13 +94,14 @@ pub enum Measure {
 
 impl Measure {
     /// All of them.
-    pub const ALL: [Measure; 10] = [
+    pub const ALL: [Measure; 11] = [
         Measure::Count,
         Measure::Sum,
         Measure::Min,
         Measure::Max,
         Measure::Avg,
         Measure::Uniques,
+        Measure::P10,
         Measure::P50,
         Measure::P90,
         Measure::P99,
@@ -107,7 +110,7 @@ impl Measure {
 
     /// The word in queries.
     pub fn label(self) -> &'static str {
-        ["count", "sum", "min", "max", "avg", "uniques", "p50", "p90", "p99", "last"][self as usize]
+        ["count", "sum", "min", "max", "avg", "uniques", "p10", "p50", "p90", "p99", "last"][self as usize]
     }
 
     /// The measure of this word.

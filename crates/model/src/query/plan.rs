@@ -427,6 +427,7 @@ fn of_values(measure: Measure) -> Measured {
         Measure::Max => Measured::Max,
         Measure::Avg => Measured::Avg,
         Measure::Uniques => Measured::Uniques,
+        Measure::P10 => Measured::Quantile(0.1),
         Measure::P50 => Measured::Quantile(0.5),
         Measure::P90 => Measured::Quantile(0.9),
         Measure::P99 => Measured::Quantile(0.99),

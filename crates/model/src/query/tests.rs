@@ -1088,6 +1088,7 @@ fn measure_of(facts: &[&Fact], measure: Measure) -> Option<f64> {
         Measure::Uniques => {
             Some(facts.iter().filter_map(|fact| fact.player.as_ref()).collect::<BTreeSet<_>>().len() as f64)
         }
+        Measure::P10 => share(0.1),
         Measure::P50 => share(0.5),
         Measure::P90 => share(0.9),
         Measure::P99 => share(0.99),

@@ -177,7 +177,7 @@ fn by(field: &str, name: &str, declared: &[Declared]) -> Result<By, QueryError> 
 }
 
 fn measure(field: &str, value: &Value) -> Result<Measure, QueryError> {
-    word(field, value, Measure::from_label, "count, sum, min, max, avg, uniques, p50, p90, p99 or last")
+    word(field, value, Measure::from_label, "count, sum, min, max, avg, uniques, p10, p50, p90, p99 or last")
 }
 
 fn time(field: &str, value: &Value) -> Result<i64, QueryError> {

@@ -71,7 +71,7 @@ pub struct NotAccepted {
 pub struct Query {
     /// An event's name, or `events`, `players`, `sessions`, `views`, `plays`, `play_time_s`, `online`.
     metric: Option<String>,
-    /// `count`, `sum`, `min`, `max`, `avg`, `uniques`, `p50`, `p90`, `p99` or `last`.
+    /// `count`, `sum`, `min`, `max`, `avg`, `uniques`, `p10`, `p50`, `p90`, `p99` or `last`.
     measure: Option<String>,
     /// Several at once, each with a name: `[{"as": "A", "metric": "plays"}]`.
     #[schema(value_type = Option<Vec<Object>>)]
