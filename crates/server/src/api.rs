@@ -87,6 +87,7 @@ fn routes(local: Local) -> Router {
         .route("/v1/monitor", get(monitor::get))
         .route("/v1/dimensions", get(dimensions::get))
         .route("/v1/flows", get(flows::list))
+        .route("/v1/flows/ended", get(flows::ended))
         .route("/v1/flows/packets", post(flows::take))
         .route("/v1/flows/{id}", get(flows::one))
         .route("/v1/import", get(import::get).post(import::post))

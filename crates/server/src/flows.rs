@@ -7,7 +7,9 @@
 //! is written there. What has ended, and each minute's quality, goes into the log as events (`tell`), and what runs is
 //! kept in a file (`file`).
 
+mod census;
 mod file;
+mod lately;
 mod lines;
 mod minutes;
 mod rtcp;
@@ -29,7 +31,10 @@ use tokio::sync::Notify;
 
 use crate::distribute::{By, distribute};
 use crate::time::now_ms;
+use lately::Lately;
 
+pub use census::Census;
+pub use lately::LATELY_MAX;
 pub use rtcp::{Datagram, Reported};
 pub use summary::describe;
 pub(crate) use tell::start;
@@ -44,6 +49,7 @@ pub struct Flows {
     trackers: Box<[Mutex<Tracker>]>,
     /// Sources of RTCP, by their own hash.
     senders: Box<[Mutex<Senders>]>,
+    lately: Lately,
     hasher: DefaultHashBuilder,
     since: Instant,
     /// Whether somebody looks after what is here; if not, the bell is rung.
@@ -137,6 +143,7 @@ impl Flows {
         Flows {
             trackers: each().map(|number| Mutex::new(tracker(number))).collect(),
             senders: each().map(|_| Mutex::new(Senders::new(SENDERS_MAX))).collect(),
+            lately: Lately::default(),
             hasher: DefaultHashBuilder::default(),
             since: Instant::now(),
             is_watched: AtomicBool::new(false),
@@ -181,30 +188,51 @@ impl Flows {
         }
     }
 
-    /// How many flows of a game run, and those of them that do worst now, the worst first.
-    pub fn worst(&self, game: u32, count: usize) -> (usize, Vec<Flow>) {
-        let mut ranked = Vec::new();
-        self.visit(game, |flow| ranked.push((flow.recent_quality().mos, flow.id)));
-        let running = ranked.len();
+    /// How all flows of a game do, and those of them that do worst now, the worst first.
+    pub fn census(&self, game: u32, count: usize) -> (Census, Vec<Flow>) {
+        let (mut census, mut ranked) = (Census::at(now_ms()), Vec::new());
+        self.visit(game, |flow| {
+            let recent = flow.recent_quality();
+            census.add(flow, &recent);
+            ranked.push((recent.mos, flow.id));
+        });
         let order =
             |one: &(f64, u64), other: &(f64, u64)| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1));
-        if count < running {
+        if count < ranked.len() {
             ranked.select_nth_unstable_by(count, order);
             ranked.truncate(count);
         }
         ranked.sort_unstable_by(order);
-        (running, ranked.into_iter().filter_map(|(_, id)| self.find(game, id)).collect())
+        (census, ranked.into_iter().filter_map(|(_, id)| self.find(game, id)).collect())
     }
 
     /// The running flow of this id.
     pub fn find(&self, game: u32, id: u64) -> Option<Flow> {
-        // It was opened by a tracker of this number, but after a restart its pair may belong to another.
-        let first = usize::from(Tracker::number_of(id));
-        let others = (0..SHARDS).filter(|shard| *shard != first);
-        std::iter::once(first).chain(others).find_map(|shard| {
-            let tracker = self.trackers.get(shard)?.lock();
-            tracker.flows().find(|flow| flow.id == id && flow.game == game).cloned()
+        self.trackers_of(id).find_map(|tracker| {
+            tracker.lock().flows().find(|flow| flow.id == id && flow.game == game).cloned()
         })
+    }
+
+    /// The flow of this id that ended lately.
+    pub fn find_ended(&self, game: u32, id: u64) -> Option<Flow> {
+        // A moment after its end it is still with its tracker.
+        let untold = self.trackers_of(id).find_map(|tracker| {
+            tracker.lock().ended().iter().find(|flow| flow.id == id && flow.game == game).cloned()
+        });
+        untold.or_else(|| self.lately.find(game, id))
+    }
+
+    /// The last [`LATELY_MAX`] flows of a game that ended, the last first. An end is here within two seconds.
+    pub fn ended(&self, game: u32) -> Vec<Flow> {
+        self.lately.of(game)
+    }
+
+    /// All trackers, the likeliest for this id first: the one of its number opened it, but after a restart its pair may
+    /// belong to another.
+    fn trackers_of(&self, id: u64) -> impl Iterator<Item = &Mutex<Tracker>> {
+        let first = usize::from(Tracker::number_of(id));
+        let others = (0..SHARDS).filter(move |shard| *shard != first);
+        std::iter::once(first).chain(others).filter_map(|shard| self.trackers.get(shard))
     }
 
     /// Figures for the operator.

@@ -185,7 +185,12 @@ impl Tracker {
         }
     }
 
-    /// Flows that have ended since the last call, with their last figures.
+    /// Flows that have ended and were not taken yet, with their last figures.
+    pub fn ended(&self) -> &[Flow] {
+        &self.ended
+    }
+
+    /// The same, which are taken with it.
     pub fn take_ended(&mut self) -> Vec<Flow> {
         std::mem::take(&mut self.ended)
     }

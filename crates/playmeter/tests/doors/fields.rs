@@ -63,7 +63,16 @@ fn state(
     made: &BTreeMap<String, String>,
 ) -> BTreeMap<String, String> {
     let reads = operations.iter().filter(|operation| {
-        let moves = ["/v1/watch", "/v1/load", "/v1/query", "/v1/flows", "/v1/monitor", "/metrics", "/v1/me"];
+        let moves = [
+            "/v1/watch",
+            "/v1/load",
+            "/v1/query",
+            "/v1/flows",
+            "/v1/flows/ended",
+            "/v1/monitor",
+            "/metrics",
+            "/v1/me",
+        ];
         operation.method == "get" && !moves.contains(&&*operation.path)
     });
     reads

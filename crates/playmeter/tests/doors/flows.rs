@@ -97,6 +97,59 @@ fn the_worst_flow_comes_first_and_filters_and_pages_cut() {
 }
 
 #[test]
+fn all_that_run_are_told_together() {
+    let world = World::new();
+    for (number, step) in [(1, 1), (2, 4), (3, 2)] {
+        let callee = format!("callee{number}");
+        let packets: Vec<Value> = (0..20).map(|at| packet("caller", &callee, at * step)).collect();
+        send(&world, &packets);
+    }
+    let page = ask(&world, "/v1/flows?per_page=1").json();
+    let now = &page["now"];
+    assert_eq!(
+        (&now["began"], &now["expected"], &now["lost"]),
+        (&json!(3), &json!(20 + 77 + 39), &json!(76))
+    );
+    assert_eq!(now["loss"], 0.558824);
+    assert_eq!(now["rtt_ms"], Value::Null, "nobody reported one");
+    let tenths: Vec<u64> =
+        now["mos_tenths"].as_array().expect("a list").iter().filter_map(Value::as_u64).collect();
+    let of_list = |flow: &Value| (flow["recent"]["mos"].as_f64().expect("a number") * 10.0) as usize - 10;
+    let all = ask(&world, "/v1/flows").json();
+    let mut expected = [0; 36];
+    all["flows"].as_array().expect("a list").iter().for_each(|flow| expected[of_list(flow)] += 1);
+    assert_eq!(tenths, expected);
+    let worst = all["flows"][0]["recent"]["mos"].as_f64().expect("a number");
+    let p10 = now["mos"]["p10"].as_f64().expect("a number");
+    assert!((p10 - worst).abs() <= 0.005, "{p10} of {worst}");
+}
+
+#[test]
+fn the_last_flows_to_end_can_be_looked_at() {
+    let world = World::new();
+    let ids = || -> Vec<String> {
+        let ended = ask(&world, "/v1/flows/ended").json();
+        let flows = ended["flows"].as_array().expect("a list");
+        flows.iter().map(|flow| flow["id"].as_str().expect("an id").to_owned()).collect()
+    };
+    assert!(ids().is_empty());
+    send(&world, &[packet("ann", "bo", 1), packet("ann", "bo", 3)]);
+    let id = ask(&world, "/v1/flows").json()["flows"][0]["id"].as_str().expect("an id").to_owned();
+    send(&world, &[json!({"from": "bo", "to": "ann", "bye": true})]);
+    // At no moment it is nowhere.
+    let one = ask(&world, &format!("/v1/flows/{id}")).json();
+    assert_eq!((&one["ended_by"], &one["sent"]["lost"]), (&json!("bye"), &json!(1)));
+    becomes(json!([id.clone()]), || json!(ids()));
+    for number in 0..101 {
+        let callee = format!("callee{number}");
+        send(&world, &[packet("caller", &callee, 1), json!({"from": "caller", "to": callee, "bye": true})]);
+    }
+    becomes(json!(false), || json!(ids().contains(&id)));
+    assert_eq!(ids().len(), 100);
+    assert_eq!(ask(&world, &format!("/v1/flows/{id}")).told(), "404 not_found");
+}
+
+#[test]
 fn the_end_of_a_flow_is_an_event_that_only_the_server_sends() {
     let world = World::new();
     let forged = world.post(r#"[{"event":"$flow","value":1},{"event":"$flow.mos","value":1}]"#);
@@ -170,5 +223,10 @@ fn flows_of_another_game_are_not_seen() {
     let key = key["secret_key"].as_str().expect("a key");
     let of_other = |target: &str| world.ask(&Request::get(target).key(key));
     assert_eq!(of_other("/v1/flows").json()["running"], 0);
+    assert_eq!(of_other("/v1/flows").json()["now"]["expected"], 0);
+    assert_eq!(of_other(&format!("/v1/flows/{id}")).told(), "404 not_found");
+    send(&world, &[json!({"from": "bo", "to": "ann", "bye": true})]);
+    becomes(json!(1), || json!(ask(&world, "/v1/flows/ended").json()["flows"].as_array().map(Vec::len)));
+    assert_eq!(of_other("/v1/flows/ended").json()["flows"], json!([]));
     assert_eq!(of_other(&format!("/v1/flows/{id}")).told(), "404 not_found");
 }

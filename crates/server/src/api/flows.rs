@@ -23,7 +23,7 @@ use crate::auth;
 use crate::body::{self, Limits};
 use crate::catalog::{Access, Scope};
 use crate::collect::Refusals;
-use crate::flows::{Flows, Taken, describe};
+use crate::flows::{Census, Flows, LATELY_MAX, Taken, describe};
 use crate::line;
 use crate::problem::Problem;
 use crate::server::Shared;
@@ -36,7 +36,8 @@ const BODY_BYTES_MAX: usize = 1 << 20;
 /// The flows of a game that run, worst first.
 ///
 /// What a flow is worth now is the quality of the minute that has begun, or of the one before as long as the new one
-/// has fewer than 50 packets: `recent`. `quality` is that of its whole life. The MOS is an estimate by the E-model
+/// has fewer than 50 packets: `recent`. `quality` is that of its whole life. `now` tells how all that run do: quantiles over
+/// flows, `mos_tenths` how many have a MOS of 1.0 to 1.1, 1.1 to 1.2 and so on, `began` how many began within a minute. The MOS is an estimate by the E-model
 /// (ITU-T G.107) for G.711: for comparing flows.
 #[utoipa::path(
     get, path = "/v1/flows", operation_id = "list_flows", tag = "flows",
@@ -53,7 +54,7 @@ const BODY_BYTES_MAX: usize = 1 << 20;
         ("page" = Option<u32>, Query, description = "From 1."),
         ("per_page" = Option<u32>, Query, example = 20, description = "1 to 1,000; 100 if not given."),
     ),
-    responses((status = 200, description = "`{flows, matched, running, page, per_page, as_of}`", body = Object)),
+    responses((status = 200, description = "`{flows, matched, running, now, page, per_page, as_of}`", body = Object)),
 )]
 pub async fn list(State(shared): State<Arc<Shared>>, uri: Uri, headers: HeaderMap) -> Answered {
     let access = auth::for_questions(&shared.catalog, &headers, uri.query(), now_s())?;
@@ -62,10 +63,10 @@ pub async fn list(State(shared): State<Arc<Shared>>, uri: Uri, headers: HeaderMa
 }
 
 fn page(flows: &Flows, game: u32, asked: &Asked) -> Value {
-    let (mut running, mut matched) = (0usize, Vec::new());
+    let (mut census, mut matched) = (Census::at(now_ms()), Vec::new());
     flows.visit(game, |flow| {
-        running += 1;
         let recent = flow.recent_quality();
+        census.add(flow, &recent);
         if asked.wants(flow, &recent) {
             matched.push((asked.rank(flow, &recent), flow.id));
         }
@@ -76,21 +77,37 @@ fn page(flows: &Flows, game: u32, asked: &Asked) -> Value {
     json!({
         "flows": page.map(|flow| describe(&flow)).collect::<Vec<_>>(),
         "matched": count,
-        "running": running,
+        "running": census.running,
+        "now": census.json(),
         "page": asked.page,
         "per_page": asked.per_page,
         "as_of": rfc3339(now_ms()),
     })
 }
 
-/// One flow that runs.
+/// The flows that ended last, the last first.
+///
+/// The last 100 of the game since the server was started. All that ended are in the events `$flow`.
+#[utoipa::path(
+    get, path = "/v1/flows/ended", operation_id = "list_ended_flows", tag = "flows",
+    security(("secret_key" = []), ("sign_in" = [])),
+    responses((status = 200, description = "`{flows, kept_max, as_of}`", body = Object)),
+)]
+pub async fn ended(State(shared): State<Arc<Shared>>, uri: Uri, headers: HeaderMap) -> Answered {
+    let access = auth::for_questions(&shared.catalog, &headers, uri.query(), now_s())?;
+    let ended = shared.flows.ended(access.game.number);
+    let flows: Vec<Value> = ended.iter().map(describe).collect();
+    answer(StatusCode::OK, &json!({ "flows": flows, "kept_max": LATELY_MAX, "as_of": rfc3339(now_ms()) }))
+}
+
+/// One flow: one that runs, or one of those that ended last, which have `ended` and `ended_by`.
 #[utoipa::path(
     get, path = "/v1/flows/{id}", operation_id = "flow", tag = "flows",
     security(("secret_key" = []), ("sign_in" = [])),
     params(("id" = String, Path, description = "As in the list.", example = "0000000000000000")),
     responses(
         (status = 200, description = "The flow.", body = Object),
-        (status = 404, description = "No flow of this id runs. What has ended is in the events `$flow`."),
+        (status = 404, description = "No flow of this id runs, or was among the last to end."),
     ),
 )]
 pub async fn one(
@@ -101,8 +118,9 @@ pub async fn one(
 ) -> Answered {
     let access = auth::for_questions(&shared.catalog, &headers, uri.query(), now_s())?;
     let id = u64::from_str_radix(&id, 16).ok().filter(|_| id.len() == 16);
-    let flow = id.and_then(|id| shared.flows.find(access.game.number, id));
-    let flow = flow.ok_or_else(|| Problem::not_found("no flow of this id runs"))?;
+    let (flows, game) = (&shared.flows, access.game.number);
+    let flow = id.and_then(|id| flows.find(game, id).or_else(|| flows.find_ended(game, id)));
+    let flow = flow.ok_or_else(|| Problem::not_found("no flow of this id runs, or ended lately"))?;
     answer(StatusCode::OK, &describe(&flow))
 }
 
@@ -201,5 +219,5 @@ fn answer(status: StatusCode, body: &Value) -> Answered {
 
 /// Described for `/openapi.json`.
 #[derive(utoipa::OpenApi)]
-#[openapi(paths(list, one, take))]
+#[openapi(paths(list, ended, one, take))]
 pub struct Docs;

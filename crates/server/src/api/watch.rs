@@ -50,7 +50,7 @@ pub(crate) const FEED_ITEMS: usize = 20;
         ("online" = Option<String>, Query, description = "`1`: players online.", example = "1"),
         ("events" = Option<String>, Query, description = "`1`: the last events with their outcomes."),
         ("load" = Option<String>, Query, description = "`1`: the accounting."),
-        ("flows" = Option<String>, Query, description = "`1`: how many flows run, and the 50 worst of them."),
+        ("flows" = Option<String>, Query, description = "`1`: how many flows run, how they do, and the 50 worst of them."),
         ("query" = Option<String>, Query, description = "A question as JSON; may be repeated."),
         ("vars" = Option<String>, Query,
             description = "`1`: the variables' values; for any key, with the parameters of `/v1/vars`."),

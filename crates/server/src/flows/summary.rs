@@ -62,6 +62,6 @@ fn quality(quality: &Quality) -> Value {
 }
 
 /// To a millionth: more digits say nothing.
-fn rounded(number: f64) -> f64 {
+pub(super) fn rounded(number: f64) -> f64 {
     (number * 1e6).round() / 1e6
 }

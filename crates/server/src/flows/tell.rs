@@ -113,7 +113,10 @@ impl Keeper {
         for tracker in &flows.trackers {
             let mut tracker = tracker.lock();
             tracker.advance(flows.now());
-            self.waiting.extend(tracker.take_ended());
+            let ended = tracker.take_ended();
+            // Under the tracker's lock, so that nobody finds a flow nowhere.
+            flows.lately.note(&ended);
+            self.waiting.extend(ended);
         }
         // Each shard once a minute: this looks at all sources.
         self.steps += 1;

@@ -1,4 +1,4 @@
-//! The flows of a game that do worst, and how many run.
+//! How the flows of a game do, and those that do worst.
 
 use std::sync::Arc;
 
@@ -19,18 +19,20 @@ const EVERY_MS: i64 = 1_000;
 pub(crate) struct Flows {
     list: List,
     moment: Moment,
-    running: usize,
+    running: u64,
+    /// How all of them do.
+    now: Value,
     /// Worst first.
     worst: Vec<Value>,
 }
 
 impl Flows {
     pub fn new(list: List) -> Flows {
-        Flows { list, moment: Moment::default(), running: 0, worst: Vec::new() }
+        Flows { list, moment: Moment::default(), running: 0, now: Value::Null, worst: Vec::new() }
     }
 
     fn message(&self) -> Value {
-        json!({ "as_of": self.moment.as_of(), "running": self.running, "flows": self.worst })
+        json!({ "as_of": self.moment.as_of(), "running": self.running, "now": self.now, "flows": self.worst })
     }
 }
 
@@ -41,12 +43,13 @@ impl Source for Flows {
         }
         let is_first = self.moment == Moment::default();
         self.moment = at.moment();
-        let (running, worst) = at.flows.worst(at.game.number, WORST);
+        let (census, worst) = at.flows.census(at.game.number, WORST);
+        let (running, now) = (census.running, census.json());
         let worst: Vec<Value> = worst.iter().map(describe).collect();
-        if !is_first && running == self.running && worst == self.worst {
+        if !is_first && running == self.running && now == self.now && worst == self.worst {
             return Update::Same;
         }
-        (self.running, self.worst) = (running, worst);
+        (self.running, self.now, self.worst) = (running, now, worst);
         Update::Whole(fields(&self.message()))
     }
 
@@ -59,7 +62,7 @@ impl Source for Flows {
     }
 
     fn documents(&mut self) -> Vec<Arc<Doc>> {
-        let totals = json!({ "as_of": self.moment.as_of(), "running": self.running });
+        let totals = json!({ "as_of": self.moment.as_of(), "running": self.running, "now": self.now });
         let flow = |flow: &Value| self.list.object(flow["id"].as_str().unwrap_or_default(), flow);
         std::iter::once(self.list.object("all", &totals)).chain(self.worst.iter().map(flow)).collect()
     }
