@@ -2,15 +2,18 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import { startMock } from '../mock/server.mjs'
-import { run, seedBoard, seedLevel, seedVars } from './seed.mjs'
-import { isWholeAndReadable, nothingIsHardToRead, onPage, PHONE, useWorld, VIEWS, world } from './world.mjs'
+import { packetsOf, run, seedBoard, seedLevel, seedVars, sendPackets } from './seed.mjs'
+import { ask, isWholeAndReadable, nothingIsHardToRead, onPage, PHONE, useWorld, VIEWS, world } from './world.mjs'
 
-const names = { variable: `speed-${run}`, board: `stars-${run}`, level: '' }
+const names = { variable: `speed-${run}`, board: `stars-${run}`, level: '', flow: '', end: `ann-${run}` }
 
 useWorld(async () => {
   await seedVars(names.variable)
   await seedBoard(names.board)
   names.level = await seedLevel(`Otter creek ${run}`)
+  const calls = Array.from({ length: 26 }, (_, i) => packetsOf(i ? `caller-${i}` : names.end, `room-${i % 7}`, 60, i % 9 ? 1 : 1 + i % 4))
+  await sendPackets(calls.flat())
+  names.flow = (await ask('GET', `/v1/flows?end=${names.end}`)).flows[0].id
 })
 
 const PAGES = {
@@ -22,6 +25,8 @@ const PAGES = {
   'board settings': () => `/boards?board=${names.board}&settings=1`,
   levels: () => '/levels',
   level: () => `/levels?level=${names.level}`,
+  flows: () => '/flows',
+  flow: () => `/flows?flow=${names.flow}`,
   api: () => '/api',
 }
 /** What a page shows once it has been read. */
@@ -31,6 +36,8 @@ const SEEN = {
   board: (page) => page.getByRole('cell', { name: '1,000 0' }),
   levels: (page) => page.getByRole('link', { name: `Otter creek ${run}` }).first(),
   level: (page) => page.getByRole('img', { name: /Picture of/ }),
+  flows: (page) => page.getByRole('link', { name: / → / }).first(),
+  flow: (page) => page.getByRole('heading', { level: 1, name: names.end }),
   api: (page) => page.locator('summary').first(),
 }
 
@@ -51,7 +58,7 @@ test('pages are reached by keyboard without loading anew, and say where one is',
   await onPage('/', {}, async (page) => {
     await page.evaluate(() => (globalThis.sameDocument = true))
     const nav = page.getByRole('navigation', { name: 'Pages' })
-    for (const name of ['Vars', 'Boards', 'Levels', 'Hosts', 'API', 'Live']) {
+    for (const name of ['Vars', 'Boards', 'Levels', 'Flows', 'Hosts', 'API', 'Live']) {
       await nav.getByRole('link', { name, exact: true }).press('Enter')
       await page.getByRole('heading', { level: 1, name, exact: true }).waitFor()
       assert.equal(await nav.locator('[aria-current="page"]').innerText(), name)
@@ -76,8 +83,9 @@ test('a link opened in a new tab is left to the browser', async () => {
 test('on a phone the pages are at the thumb, large enough to hit', async () => {
   await onPage('/vars', { viewport: PHONE }, async (page) => {
     const links = await page.getByRole('navigation', { name: 'Pages' }).getByRole('link').all()
-    assert.equal(links.length, 6)
+    assert.equal(links.length, 7)
     for (const link of links) {
+      await link.scrollIntoViewIfNeeded()
       const box = await link.boundingBox()
       assert.ok(box && box.height >= 44 && box.width >= 44 && box.y > 700 && box.x + box.width <= PHONE.width)
     }
@@ -110,6 +118,7 @@ describe('without anything made yet', () => {
     '/vars': 'No variables yet',
     '/boards': 'No boards yet',
     '/levels': 'No levels yet',
+    '/flows': 'No flow has been seen yet',
     '/hosts': 'No host yet',
   }
   let empty
@@ -136,6 +145,7 @@ for (const [path, api] of [
   ['/vars', '**/v1/vars:definitions*'],
   ['/boards', '**/v1/boards?*'],
   ['/levels', '**/v1/levels?*'],
+  ['/flows', '**/v1/flows/ended*'],
   ['/hosts', '**/v1/dimensions*'],
 ]) {
   test(`${path} says when the server fails, and tries again`, async () => {

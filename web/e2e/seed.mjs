@@ -71,3 +71,25 @@ export async function played(level, counts) {
   })
   if (!answer.ok) throw new Error(`events: ${answer.status}`)
 }
+
+/** Tells of packets of flows, a JSON object a line. */
+export async function sendPackets(packets) {
+  const answer = await fetch(`${world.server.url}/v1/flows/packets`, {
+    method: 'POST',
+    headers: { Authorization: `Bearer ${world.server.secretKey}`, 'Content-Type': 'application/x-ndjson' },
+    body: packets.map((packet) => JSON.stringify(packet)).join('\n'),
+  })
+  if (answer.status !== 202) throw new Error(`packets: ${answer.status} ${await answer.text()}`)
+  return answer.json()
+}
+
+/** A flow of `count` packets of which only one in `step` comes, 20 ms after each other. */
+export function packetsOf(from, to, count, step = 1) {
+  const at = Date.now() - 20 * count
+  return Array.from({ length: count }, (_, i) => ({ from, to, seq: 1 + i * step, ts: 20 * i, at: at + 20 * i }))
+}
+
+/** The BYE of a flow. */
+export function bye(from, to) {
+  return { from, to, bye: true }
+}

@@ -1,16 +1,19 @@
-/** The routes of live-ops in the mock, and the streams about them. */
+/** The routes of live-ops and flows in the mock, and the streams about them. */
 import { Boards } from './boards.mjs'
+import { Flows } from './flows.mjs'
 import { Levels } from './levels.mjs'
 import { Vars } from './vars.mjs'
 
-/** Streams about variables and boards: told whenever something is another. */
-export function follow({ vars, boards }) {
+/** Streams about variables, boards and flows: told whenever something is another. */
+export function follow({ vars, boards, flows }) {
   const map = new Map()
   let n = 0
-  const stateOf = (asked) =>
-    asked.vars
+  const stateOf = (asked) => {
+    if (asked.flows) return flows.message()
+    return asked.vars
       ? { sub: 'vars', topic: 'vars', version: vars.version, vars: vars.valuesOf(asked) }
       : { sub: 'board', topic: 'board', ...boards.leaf(asked.board, { ...asked, by: asked.newest && 'newest' }) }
+  }
   const say = (out, kind, asked) => {
     const as_of = { time: new Date().toISOString(), position: `0/${++n}` }
     out.write(`event: ${kind}\nid: 1.${n}\ndata: ${JSON.stringify({ ...stateOf(asked), as_of })}\n\n`)
@@ -20,6 +23,10 @@ export function follow({ vars, boards }) {
   boards.changed = (table) => changed((asked) => asked.board === table)
   return {
     map,
+    flowsGoOn() {
+      flows.play()
+      changed((asked) => asked.flows)
+    },
     add(out, asked) {
       out.writeHead(200, { 'Content-Type': 'text/event-stream', 'Cache-Control': 'no-store' })
       say(out, 'snapshot', asked)
@@ -29,12 +36,13 @@ export function follow({ vars, boards }) {
   }
 }
 
-/** What there is of live-ops in the invented game. */
+/** What there is beside events in the invented game. */
 export function invented(empty) {
-  return { vars: new Vars(empty), boards: new Boards(empty), levels: new Levels(empty) }
+  const [vars, boards, levels] = [new Vars(empty), new Boards(empty), new Levels(empty)]
+  return { vars, boards, levels, flows: new Flows(empty) }
 }
 
-/** Method and path of live-ops, and what each does with the parts of its path, its body and its query. */
+/** Method and path, and what each does with the parts of its path, its body and its query. */
 const ROUTES = [
   ['GET', /^\/v1\/vars$/, ({ vars }, _parts, _body, asked) => vars.valuesOf(asked)],
   ['PUT', /^\/v1\/vars$/, ({ vars }, _parts, body) => vars.putMany(body)],
@@ -59,6 +67,10 @@ const ROUTES = [
   ['POST', /^\/v1\/levels$/, ({ levels }, _parts, body) => levels.save(body)],
   ['POST', /^\/v1\/levels\/([^/]+)\/rating$/, ({ levels }, [id], body) => levels.rate(id, body)],
   ['POST', /^\/v1\/levels\/([^/]+)\/flags$/, ({ levels }, [id], body) => levels.flag(id, body)],
+  ['GET', /^\/v1\/flows$/, ({ flows }, _parts, _body, asked) => flows.list(asked)],
+  ['GET', /^\/v1\/flows\/ended$/, ({ flows }) => flows.ended()],
+  ['GET', /^\/v1\/flows\/([^/]+)$/, ({ flows }, [id]) => flows.one(id)],
+  ['GET', /^\/v1\/query$/, ({ flows }, _parts, _body, asked) => flows.query(asked)],
   ['GET', /^\/v1\/moderation$/, ({ levels }) => levels.queue()],
   ['POST', /^\/v1\/moderation\/([^/]+)$/, ({ levels }, [id], body) => levels.decide(id, body)],
 ]

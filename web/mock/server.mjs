@@ -21,10 +21,11 @@ const CSRF = 'mock-csrf'
 export const PUBLIC_KEY = 'pm_pk_mock0123456789'
 export const SECRET_KEY = 'pm_sk_mock0123456789'
 /** Addresses that are answered with the app, which finds its page by them. */
-const PAGES = ['/', '/vars', '/boards', '/levels', '/hosts', '/api']
+const PAGES = ['/', '/vars', '/boards', '/levels', '/flows', '/hosts', '/api']
 
 const CHANGES_EVERY_MS = 250
 const RANKINGS_EVERY = 4
+const FLOWS_EVERY = 4
 const HEARTBEAT_MS = 15_000
 const READINGS_EVERY_MS = 10_000
 
@@ -47,6 +48,7 @@ export async function startMock({ port = 0, rate = 14, empty = false } = {}) {
   let tick = 0
   const timer = setInterval(() => {
     game.play(1000 / CHANGES_EVERY_MS)
+    if (tick % FLOWS_EVERY === 0) followers.flowsGoOn()
     tick += 1
     for (const message of game.changes()) tell(watchers, 'change', message, `${epoch}.${tick}`)
     if (tick % RANKINGS_EVERY) return
@@ -106,12 +108,17 @@ const routes = {
   'GET /v1/watch'({ request, response, url, game, hosts, watchers, followers, id }) {
     if (!mayAsk(request, url, false)) return problem(response, 401, 'Sign in first.')
     const asked = Object.fromEntries(url.searchParams)
-    if (asked.vars || asked.board) return followers.add(response, asked)
+    if (asked.vars || asked.board || asked.flows) return followers.add(response, asked)
     response.writeHead(200, { 'Content-Type': 'text/event-stream', 'Cache-Control': 'no-store' })
     if (!asked.online) return tellOfHosts(response, hosts, url.searchParams.getAll('query').map((text) => JSON.parse(text)))
     for (const message of game.snapshots()) tell([response], 'snapshot', message, id)
     watchers.add(response)
     response.on('close', () => watchers.delete(response))
+  },
+
+  async 'POST /v1/flows/packets'({ request, response, url, liveops }) {
+    if (!mayAsk(request, url, true)) return problem(response, 401, 'Send a secret key.')
+    json(response, 202, liveops.flows.take(await textOf(request)))
   },
 
   async 'POST /v1/events'({ request, response, url, game, liveops }) {
@@ -175,11 +182,15 @@ function tell(watchers, kind, message, id) {
   for (const out of watchers) out.write(text)
 }
 
-async function parsed(request) {
+async function textOf(request) {
   const parts = []
   for await (const part of request) parts.push(part)
+  return Buffer.concat(parts).toString()
+}
+
+async function parsed(request) {
   try {
-    return JSON.parse(Buffer.concat(parts).toString() || 'null')
+    return JSON.parse((await textOf(request)) || 'null')
   } catch {
     return undefined
   }

@@ -71,6 +71,11 @@ export function dayAndMinute(time: string, tz: string): string {
   return formatter(tz, options).format(new Date(time))
 }
 
+/** `20 Nov`. */
+export function day(time: string | number, tz: string): string {
+  return formatter(tz, { day: 'numeric', month: 'short' }).format(new Date(time))
+}
+
 /** `FR` → `France`; what is no country says so in words. */
 export function countryName(code: string): string {
   if (code === OTHER) return 'Other countries'

@@ -25,6 +25,7 @@ export const pages: Record<Exclude<PageId, 'api'>, Page> = {
   vars: { name: 'Vars', icon: 'vars', load: () => import('./pages/VarsPage.svelte') },
   boards: { name: 'Boards', icon: 'boards', load: () => import('./pages/BoardsPage.svelte') },
   levels: { name: 'Levels', icon: 'levels', load: () => import('./pages/LevelsPage.svelte') },
+  flows: { name: 'Flows', icon: 'flows', load: () => import('./pages/FlowsPage.svelte') },
   hosts: { name: 'Hosts', icon: 'hosts', load: () => import('./pages/HostsPage.svelte') },
 }
 
