@@ -27,6 +27,7 @@ const PAGES = {
   level: () => `/levels?level=${names.level}`,
   flows: () => '/flows',
   flow: () => `/flows?flow=${names.flow}`,
+  collectors: () => '/collectors',
   api: () => '/api',
 }
 /** What a page shows once it has been read. */
@@ -38,6 +39,7 @@ const SEEN = {
   level: (page) => page.getByRole('img', { name: /Picture of/ }),
   flows: (page) => page.getByRole('link', { name: / → / }).first(),
   flow: (page) => page.getByRole('heading', { level: 1, name: names.end }),
+  collectors: (page) => page.getByText('statsd over UDP'),
   api: (page) => page.locator('summary').first(),
 }
 
@@ -58,7 +60,7 @@ test('pages are reached by keyboard without loading anew, and say where one is',
   await onPage('/', {}, async (page) => {
     await page.evaluate(() => (globalThis.sameDocument = true))
     const nav = page.getByRole('navigation', { name: 'Pages' })
-    for (const name of ['Vars', 'Boards', 'Levels', 'Flows', 'Hosts', 'API', 'Live']) {
+    for (const name of ['Vars', 'Boards', 'Levels', 'Flows', 'Collectors', 'Hosts', 'API', 'Live']) {
       await nav.getByRole('link', { name, exact: true }).press('Enter')
       await page.getByRole('heading', { level: 1, name, exact: true }).waitFor()
       assert.equal(await nav.locator('[aria-current="page"]').innerText(), name)
@@ -83,7 +85,7 @@ test('a link opened in a new tab is left to the browser', async () => {
 test('on a phone the pages are at the thumb, large enough to hit', async () => {
   await onPage('/vars', { viewport: PHONE }, async (page) => {
     const links = await page.getByRole('navigation', { name: 'Pages' }).getByRole('link').all()
-    assert.equal(links.length, 7)
+    assert.equal(links.length, 8)
     for (const link of links) {
       await link.scrollIntoViewIfNeeded()
       const box = await link.boundingBox()
@@ -119,6 +121,7 @@ describe('without anything made yet', () => {
     '/boards': 'No boards yet',
     '/levels': 'No levels yet',
     '/flows': 'No flow has been seen yet',
+    '/collectors': 'No collectors.',
     '/hosts': 'No host yet',
   }
   let empty
@@ -146,6 +149,7 @@ for (const [path, api] of [
   ['/boards', '**/v1/boards?*'],
   ['/levels', '**/v1/levels?*'],
   ['/flows', '**/v1/flows/ended*'],
+  ['/collectors', '**/v1/collectors*'],
   ['/hosts', '**/v1/dimensions*'],
 ]) {
   test(`${path} says when the server fails, and tries again`, async () => {

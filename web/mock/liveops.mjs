@@ -1,5 +1,6 @@
-/** The routes of live-ops and flows in the mock, and the streams about them. */
+/** The routes of live-ops, flows and collectors in the mock, and the streams about them. */
 import { Boards } from './boards.mjs'
+import { Collectors } from './collectors.mjs'
 import { Flows } from './flows.mjs'
 import { Levels } from './levels.mjs'
 import { Vars } from './vars.mjs'
@@ -39,7 +40,7 @@ export function follow({ vars, boards, flows }) {
 /** What there is beside events in the invented game. */
 export function invented(empty) {
   const [vars, boards, levels] = [new Vars(empty), new Boards(empty), new Levels(empty)]
-  return { vars, boards, levels, flows: new Flows(empty) }
+  return { vars, boards, levels, flows: new Flows(empty), collectors: new Collectors(empty) }
 }
 
 /** Method and path, and what each does with the parts of its path, its body and its query. */
@@ -71,6 +72,7 @@ const ROUTES = [
   ['GET', /^\/v1\/flows\/ended$/, ({ flows }) => flows.ended()],
   ['GET', /^\/v1\/flows\/([^/]+)$/, ({ flows }, [id]) => flows.one(id)],
   ['GET', /^\/v1\/query$/, ({ flows }, _parts, _body, asked) => flows.query(asked)],
+  ['GET', /^\/v1\/collectors$/, ({ collectors }) => collectors.list()],
   ['GET', /^\/v1\/moderation$/, ({ levels }) => levels.queue()],
   ['POST', /^\/v1\/moderation\/([^/]+)$/, ({ levels }, [id], body) => levels.decide(id, body)],
 ]

@@ -21,7 +21,7 @@ const CSRF = 'mock-csrf'
 export const PUBLIC_KEY = 'pm_pk_mock0123456789'
 export const SECRET_KEY = 'pm_sk_mock0123456789'
 /** Addresses that are answered with the app, which finds its page by them. */
-const PAGES = ['/', '/vars', '/boards', '/levels', '/flows', '/hosts', '/api']
+const PAGES = ['/', '/vars', '/boards', '/levels', '/flows', '/collectors', '/hosts', '/api']
 
 const CHANGES_EVERY_MS = 250
 const RANKINGS_EVERY = 4

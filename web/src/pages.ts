@@ -26,6 +26,11 @@ export const pages: Record<Exclude<PageId, 'api'>, Page> = {
   boards: { name: 'Boards', icon: 'boards', load: () => import('./pages/BoardsPage.svelte') },
   levels: { name: 'Levels', icon: 'levels', load: () => import('./pages/LevelsPage.svelte') },
   flows: { name: 'Flows', icon: 'flows', load: () => import('./pages/FlowsPage.svelte') },
+  collectors: {
+    name: 'Collectors',
+    icon: 'collectors',
+    load: () => import('./pages/CollectorsPage.svelte'),
+  },
   hosts: { name: 'Hosts', icon: 'hosts', load: () => import('./pages/HostsPage.svelte') },
 }
 

@@ -1,6 +1,6 @@
 /** Which page an address means. What is within a page stands in the query: the server knows pages only. */
 
-export const PAGES = ['live', 'vars', 'boards', 'levels', 'flows', 'hosts', 'api'] as const
+export const PAGES = ['live', 'vars', 'boards', 'levels', 'flows', 'collectors', 'hosts', 'api'] as const
 export type PageId = (typeof PAGES)[number]
 
 /** What opens another view of the same page, as opposed to another tab, filter or leaf of a view. */

@@ -40,7 +40,7 @@ pub async fn file(Path(path): Path<String>, headers: HeaderMap) -> Response {
 }
 
 /// The dashboard's pages beside `/`: the app finds its page by the address.
-const PAGES: [&str; 6] = ["vars", "boards", "levels", "flows", "hosts", "api"];
+const PAGES: [&str; 7] = ["vars", "boards", "levels", "flows", "collectors", "hosts", "api"];
 
 /// `GET /favicon.svg` and the like, and the dashboard's pages.
 pub async fn top(Path(path): Path<String>, headers: HeaderMap) -> Response {
