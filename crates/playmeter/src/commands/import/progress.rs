@@ -9,7 +9,11 @@ const AT_TERMINAL: Duration = Duration::from_millis(100);
 const ELSEWHERE: Duration = Duration::from_secs(5);
 /// The rate is that of about the last so many seconds.
 const RATE_OVER_S: f64 = 3.0;
-const BAR_CELLS: usize = 20;
+const BAR_CELLS: usize = 10;
+/// The width of a terminal that does not say it.
+const COLUMNS: usize = 80;
+/// So much of the end of a name is shown, so that there is room for the rest.
+const NAME_CHARS: usize = 24;
 
 /// Tells on standard error.
 pub struct Progress {
@@ -67,8 +71,9 @@ impl Progress {
         let mut stderr = std::io::stderr();
         // Whoever reads it may have gone; that is no reason to stop.
         let _ = if self.is_terminal {
-            let columns = size().map_or(80, |(columns, _)| usize::from(columns));
-            let shown: String = line.chars().take(columns.saturating_sub(1)).collect();
+            // Some terminals do not know how wide they are.
+            let columns = size().ok().map(|(columns, _)| usize::from(columns)).filter(|columns| *columns > 0);
+            let shown: String = line.chars().take(columns.unwrap_or(COLUMNS) - 1).collect();
             write!(stderr, "\r{shown}{}", Clear(ClearType::UntilNewLine)).and_then(|()| stderr.flush())
         } else {
             writeln!(stderr, "{line}")
@@ -91,7 +96,7 @@ fn left(elapsed: Duration, first: f64, part: f64) -> Option<Duration> {
 }
 
 fn line(name: &str, events: u64, rate: f64, part: Option<f64>, left: Option<Duration>) -> String {
-    let mut line = name.to_owned();
+    let mut line = end_of(name);
     if let Some(part) = part {
         let cells = (part * BAR_CELLS as f64) as usize;
         line += &format!("  [{:.<BAR_CELLS$}] {:3.0} %", "#".repeat(cells), part * 100.0);
@@ -101,6 +106,16 @@ fn line(name: &str, events: u64, rate: f64, part: Option<f64>, left: Option<Dura
         line += &format!("  {} left", clock(left));
     }
     line
+}
+
+/// `a/long/path/to.ndjson` is told by its end.
+fn end_of(name: &str) -> String {
+    let over = name.chars().count().saturating_sub(NAME_CHARS);
+    if over == 0 {
+        name.to_owned()
+    } else {
+        format!("…{}", name.chars().skip(over + 1).collect::<String>())
+    }
 }
 
 /// `1,234,567`.
@@ -130,8 +145,14 @@ mod tests {
     #[test]
     fn a_line_says_how_far_it_is_how_fast_and_how_long_it_takes() {
         let told = line("a.ndjson", 1_234_567, 98_765.4, Some(0.25), Some(Duration::from_secs(83)));
-        assert_eq!(told, "a.ndjson  [#####...............]  25 %  1,234,567 events  98,765/s  1:23 left");
+        assert_eq!(told, "a.ndjson  [##........]  25 %  1,234,567 events  98,765/s  1:23 left");
         assert_eq!(line("standard input", 0, 0.0, None, None), "standard input  0 events  0/s");
+    }
+
+    #[test]
+    fn a_long_name_is_told_by_its_end() {
+        assert_eq!(end_of("a.ndjson"), "a.ndjson");
+        assert_eq!(end_of("/srv/exports/2024/january/événements.ndjson"), "…nuary/événements.ndjson");
     }
 
     #[test]
