@@ -26,6 +26,8 @@ pub struct Counters {
     pub connections_total: Count,
     /// Connections that were one too many.
     pub connections_refused: Count,
+    /// Connections that did not agree on TLS.
+    pub handshakes_failed: Count,
     refused: Mutex<BTreeMap<Reject, u64>>,
 }
 
@@ -84,6 +86,7 @@ impl Counters {
             "connections": self.connections.get(),
             "connections_total": self.connections_total.get(),
             "connections_refused": self.connections_refused.get(),
+            "handshakes_failed": self.handshakes_failed.get(),
         })
     }
 }

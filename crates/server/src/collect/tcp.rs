@@ -154,7 +154,11 @@ async fn agree_and_read(
 ) -> anyhow::Result<()> {
     match tls {
         None => read(&mut stream, settings, collector, intake).await,
-        Some(tls) => read(&mut tls::agree(&tls, stream).await?, settings, collector, intake).await,
+        Some(tls) => {
+            let agreed = tls::agree(&tls, stream).await;
+            let mut stream = agreed.inspect_err(|_| collector.counters.handshakes_failed.add(1))?;
+            read(&mut stream, settings, collector, intake).await
+        }
     }
 }
 

@@ -72,6 +72,7 @@ fn lines_come_through_tls_and_nothing_else_does() {
     stream.flush().expect("it reads");
     wait_until(&world, "one", |now| now["counters"]["connections"] == 0);
     assert_eq!(measured(&world, "hits", "sum"), 12.0, "what was not in TLS is nothing");
+    wait_until(&world, "one", |now| now["counters"]["handshakes_failed"] == 2);
 }
 
 #[test]
