@@ -63,6 +63,23 @@ fn what_was_done_before_a_file_that_fails_is_told() {
 }
 
 #[test]
+fn a_quota_that_is_used_up_is_waited_for() {
+    let root = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(
+        root.path().join("playmeter.toml"),
+        "events_per_second = 400\n[quotas]\nplayer_events_per_second = 1\n",
+    )
+    .expect("a file");
+    let world = World::on(root, &[]);
+    file(&world, "a.ndjson", lines("win", 5_500));
+    let told = imported(&world, &["a.ndjson"]);
+    assert_eq!((&told["accepted"], &told["refused"]), (&json!(5_500), &json!(0)), "{told}");
+    let (accepted, reasons) = account(&world, "import");
+    assert_eq!(accepted, 5_500);
+    assert!(reasons["rate_limit"].as_u64() > Some(0), "whole requests were told to come again: {reasons}");
+}
+
+#[test]
 fn a_key_without_the_scope_is_refused() {
     let world = World::new();
     file(&world, "a.ndjson", lines("win", 3));
