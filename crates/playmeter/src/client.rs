@@ -1,8 +1,8 @@
 //! A client of a Playmeter server over HTTP and HTTPS, for the commands that run on another machine.
 //!
 //! `ureq`, because its callers do one thing after the other: a connection is kept and used again, and no runtime is
-//! needed. TLS is `rustls` with the certificates that the system trusts. Together they add about 2 MB to the program
-//! and 40 CPU-seconds to its build, three quarters of it for TLS: keys should not travel in the clear.
+//! needed. TLS is `rustls` with the certificates that the system trusts. Alone they make 2.8 MB of program and take 33
+//! CPU-seconds to build, without TLS 0.7 MB and 9: keys should not travel in the clear.
 
 #[cfg(test)]
 mod tests;

@@ -217,7 +217,11 @@ async fn send(
     }
     outbox.close();
     tokio::select! {
-        failed = &mut sender => ended(failed)?,
+        done = &mut sender => match done {
+            // It was told of when it began; that it is still so is no failure of ours.
+            Ok(Err(failure)) if failure.is_temporary() => {}
+            done => ended(done)?,
+        },
         () = end.came() => {}
         () = tokio::time::sleep(LAST) => {}
     }

@@ -159,6 +159,15 @@ fn readings_of_the_time_without_a_server_arrive_later() {
     assert_eq!(lost, 0.0);
 }
 
+#[test]
+fn an_agent_whose_server_is_away_ends_when_it_is_told_to() {
+    let mut world = World::new();
+    world.stop();
+    let agent = Agent::start(&world, &["--interval", "1", "--host", "web-1"]);
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(agent.end(), Some(0));
+}
+
 /// Takes requests and answers each with the next of these statuses; gives the bodies of those it took.
 fn scripted(statuses: &'static [u16]) -> (String, std::thread::JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
