@@ -157,9 +157,11 @@ impl Views {
         }
     }
 
+    /// Says that everything up to this position was applied, first of all to those who tell what is watched: whoever waits
+    /// for the position and then begins to watch is shown what it waited for.
     pub(crate) fn applied(&self, until: u64, deltas: &Deltas) {
-        self.applied.send_replace(until);
         self.touched.lock().iter().for_each(|callback| callback(deltas));
+        self.applied.send_replace(until);
     }
 }
 
@@ -210,5 +212,27 @@ impl Seeds {
             let digest = Sha256::digest(format!("{} player {game}", self.secret));
             u64::from_be_bytes(*digest.first_chunk().expect("SHA-256 has 32 bytes"))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::counters::{Disk, MemoryCounters};
+
+    use super::*;
+
+    #[test]
+    fn who_tells_what_is_watched_knows_before_those_who_wait_do() {
+        let counters = Arc::new(MemoryCounters::open(&Disk::default()));
+        let views =
+            Arc::new(Views::open(counters, "secret").expect("there is nothing that could be damaged"));
+        let (seen, looks) = (Arc::new(Mutex::new(None)), Arc::downgrade(&views));
+        let tells = Arc::clone(&seen);
+        views.on_applied(move |_| {
+            *tells.lock() = looks.upgrade().map(|views| views.is_caught_up(1));
+        });
+        views.applied(1, &Deltas::default());
+        assert_eq!(*seen.lock(), Some(false), "nobody could have begun to watch by then");
+        assert!(views.is_caught_up(1));
     }
 }
