@@ -163,7 +163,8 @@ fn the_end_of_a_flow_is_an_event_that_only_the_server_sends() {
     assert_eq!((&late["stragglers"], &late["opened"]), (&json!(1), &json!(0)));
     let load = world.load();
     let flows = load["endpoints"].as_array().expect("a list").iter().find(|row| row["endpoint"] == "flows");
-    assert_eq!(flows.expect("it is there")["accepted"], 1);
+    // Beside the end there are samples of its minute, if that is over.
+    assert!(flows.expect("it is there")["accepted"].as_u64().is_some_and(|accepted| accepted >= 1), "{load}");
     let done = world.command(&["verify", "--json"]).json();
     assert_eq!(done["agrees"], true, "{done}");
 }
