@@ -4,6 +4,7 @@ mod admin;
 mod cli;
 mod client;
 mod commands;
+mod count;
 mod files;
 mod open;
 mod settings;

@@ -23,8 +23,9 @@ use server::pace::Pacer;
 use sha2::{Digest, Sha256};
 
 use crate::client::ServerArgs;
+use crate::count::Count;
 use ledger::{Account, Ledger, Subject, hex};
-use progress::{Progress, thousands};
+use progress::Progress;
 use sender::Sender;
 use source::{Batch, Form, Source};
 
@@ -107,12 +108,7 @@ pub fn run(args: ImportArgs) -> anyhow::Result<()> {
     done?;
     let sum = |of: fn(&Account) -> u64| files.iter().map(|(_, account)| of(account)).sum();
     let (refused, received) = (sum(Account::refused_count), sum(|account| account.received));
-    ensure!(
-        refused == 0,
-        "{} of {} events were refused; the others are in",
-        thousands(refused),
-        thousands(received)
-    );
+    ensure!(refused == 0, "{} of {} events were refused; the others are in", Count(refused), Count(received));
     Ok(())
 }
 
@@ -267,7 +263,7 @@ fn refuse_changed(folder: &Path, subject: &Subject<'_>) -> anyhow::Result<()> {
     bail!(
         "it has changed since {} of its events were imported. Put what is new into a file of its own, or say --changed \
          to import it all; events without an id count again then",
-        thousands(account.received)
+        Count(account.received)
     )
 }
 
@@ -275,7 +271,7 @@ fn refuse_changed(folder: &Path, subject: &Subject<'_>) -> anyhow::Result<()> {
 fn with_so_far<T>(done: anyhow::Result<T>, account: &Account) -> anyhow::Result<T> {
     match account.accepted + account.duplicate {
         0 => done,
-        events => done.map_err(|failure| anyhow!("{failure:#}; {} events are in so far", thousands(events))),
+        events => done.map_err(|failure| anyhow!("{failure:#}; {} events are in so far", Count(events))),
     }
 }
 
@@ -304,17 +300,17 @@ fn print(name: &str, before: u64, account: &Account) {
     let was_there = match before {
         0 => String::new(),
         before if before == *received => ", all of them earlier".to_owned(),
-        before => format!(", {} of them earlier", thousands(before)),
+        before => format!(", {} of them earlier", Count(before)),
     };
-    println!("{name}: {} events{was_there}", thousands(*received));
+    println!("{name}: {} events{was_there}", Count(*received));
     println!(
         "  {} accepted, {} duplicate, {} refused",
-        thousands(*accepted),
-        thousands(*duplicate),
-        thousands(account.refused_count())
+        Count(*accepted),
+        Count(*duplicate),
+        Count(account.refused_count())
     );
     for (reason, count) in refused {
-        println!("  {} {reason}", thousands(*count));
+        println!("  {} {reason}", Count(*count));
     }
     for example in examples {
         println!("  line {}: {}", example.line, example.reason);

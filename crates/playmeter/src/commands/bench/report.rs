@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::cpu;
 use super::http::{Offer, Outcome};
 use super::requests::Ids;
+use crate::count::Count;
 
 /// Above this share of one core it is the generator that is being measured.
 const GENERATOR_CORES_MAX: f64 = 0.9;
@@ -340,18 +341,6 @@ impl Display for Step {
     }
 }
 
-/// A count with its thousands apart.
-pub struct Count(pub u64);
-
-impl Display for Count {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let digits = self.0.to_string();
-        let first = (digits.len() + 2) % 3 + 1;
-        f.write_str(&digits[..first.min(digits.len())])?;
-        (first..digits.len()).step_by(3).try_for_each(|at| write!(f, ",{}", &digits[at..at + 3]))
-    }
-}
-
 /// Microseconds in the unit that reads best.
 struct Time(f64);
 
@@ -372,14 +361,6 @@ mod tests {
     #[track_caller]
     fn check(shown: impl Display, expected: &str) {
         assert_eq!(shown.to_string(), expected);
-    }
-
-    #[test]
-    fn thousands_stand_apart() {
-        check(Count(0), "0");
-        check(Count(999), "999");
-        check(Count(1_000), "1,000");
-        check(Count(12_345_678), "12,345,678");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+use crate::count::Count;
 use crossterm::terminal::{Clear, ClearType, size};
 
 const AT_TERMINAL: Duration = Duration::from_millis(100);
@@ -101,7 +102,7 @@ fn line(name: &str, events: u64, rate: f64, part: Option<f64>, left: Option<Dura
         let cells = (part * BAR_CELLS as f64) as usize;
         line += &format!("  [{:.<BAR_CELLS$}] {:3.0} %", "#".repeat(cells), part * 100.0);
     }
-    line += &format!("  {} events  {}/s", thousands(events), thousands(rate as u64));
+    line += &format!("  {} events  {}/s", Count(events), Count(rate as u64));
     if let Some(left) = left {
         line += &format!("  {} left", clock(left));
     }
@@ -116,19 +117,6 @@ fn end_of(name: &str) -> String {
     } else {
         format!("…{}", name.chars().skip(over + 1).collect::<String>())
     }
-}
-
-/// `1,234,567`.
-pub fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// `1:02:03`, `2:03`.

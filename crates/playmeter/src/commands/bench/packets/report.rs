@@ -7,7 +7,8 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use super::{Load, PacketsArgs, cpu};
-use crate::commands::bench::report::{Count, Machine, Percentiles};
+use crate::commands::bench::report::{Machine, Percentiles};
+use crate::count::Count;
 
 /// Everything that was asked for and found in one run.
 #[derive(Debug, Serialize)]

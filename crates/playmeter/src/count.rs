@@ -1,0 +1,33 @@
+//! Counts as people read them.
+
+use std::fmt::{self, Display, Formatter};
+
+/// A count with its thousands apart.
+pub struct Count(pub u64);
+
+impl Display for Count {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let digits = self.0.to_string();
+        let first = (digits.len() + 2) % 3 + 1;
+        f.write_str(&digits[..first.min(digits.len())])?;
+        (first..digits.len()).step_by(3).try_for_each(|at| write!(f, ",{}", &digits[at..at + 3]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(count: u64, expected: &str) {
+        assert_eq!(Count(count).to_string(), expected);
+    }
+
+    #[test]
+    fn thousands_stand_apart() {
+        check(0, "0");
+        check(999, "999");
+        check(1_000, "1,000");
+        check(12_345_678, "12,345,678");
+    }
+}
