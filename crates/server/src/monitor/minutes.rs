@@ -150,9 +150,9 @@ mod tests {
             |(name, count, bytes)| {
                 let cell = Samples { taken: count, cell: &bytes }.cell().expect("it was encoded");
                 let values = cell.values.expect("there are some");
-                assert!(
-                    (values.min..=values.max).contains(&values.quantiles.quantile(0.5).expect("a value"))
-                );
+                let middle = values.quantiles.quantile(0.5).expect("a value");
+                // Quantiles are right to a hundredth.
+                assert!((values.min * 0.99..=values.max * 1.01).contains(&middle), "{middle}");
                 format!("{name}: {count}, {} ms, {:.1} to {:.1}", values.sum.value(), values.min, values.max)
             },
         );
