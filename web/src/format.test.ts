@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { clock, clockMs, count, countryName, dayAndMinute, headline, minute, rate, share, tick, words } from './format'
+import { clock, clockAndDay, clockMs, count, countryName, dayAndMinute, headline, minute, rate, share, tick, words } from './format'
 
 test('counts are exact, headlines fit', () => {
   expect(count(1234567)).toBe('1,234,567')
@@ -26,6 +26,15 @@ test('times are those of the zone asked for', () => {
   expect(clockMs(time, 'UTC')).toBe('23:30:05.123')
   expect(minute(time, 'Asia/Kolkata')).toBe('05:00')
   expect(dayAndMinute(time, 'Europe/Paris')).toBe('21 Nov, 00:30')
+})
+
+test('a time of another day says which', () => {
+  const time = '2026-11-20T23:30:05Z'
+  const at = (now: string, tz: string) => clockAndDay(time, Date.parse(now), tz)
+  expect(at('2026-11-20T23:59:59Z', 'UTC')).toBe('23:30:05')
+  expect(at('2026-11-21T00:00:01Z', 'UTC')).toBe('20 Nov, 23:30:05')
+  expect(at('2026-11-21T12:00:00Z', 'Europe/Paris')).toBe('00:30:05')
+  expect(at('2027-11-20T23:30:05Z', 'UTC')).toBe('20 Nov, 23:30:05')
 })
 
 test('a country is a name, and what is none says so', () => {

@@ -71,6 +71,17 @@ export function dayAndMinute(time: string, tz: string): string {
   return formatter(tz, options).format(new Date(time))
 }
 
+/** `11:02:45` of the day of `nowMs`, `20 Nov, 11:02:45` of another one. */
+export function clockAndDay(time: string, nowMs: number, tz: string): string {
+  const told = clock(time, tz)
+  return isSameDay(Date.parse(time), nowMs, tz) ? told : `${day(time, tz)}, ${told}`
+}
+
+function isSameDay(oneMs: number, otherMs: number, tz: string): boolean {
+  const date = formatter(tz, { day: 'numeric', month: 'numeric', year: 'numeric' })
+  return date.format(oneMs) === date.format(otherMs)
+}
+
 /** `20 Nov`. */
 export function day(time: string | number, tz: string): string {
   return formatter(tz, { day: 'numeric', month: 'short' }).format(new Date(time))
