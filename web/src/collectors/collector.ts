@@ -64,14 +64,6 @@ export function reasonsOf({ counters }: Collector): [string, number][] {
     .sort(([, a], [, b]) => b - a)
 }
 
-/** How much of a thing there is: `1.2 MB`. */
-export function bytes(value: number): string {
-  const steps = ['B', 'kB', 'MB', 'GB', 'TB']
-  const step = value < 1 ? 0 : Math.min(steps.length - 1, Math.floor(Math.log10(value) / 3))
-  const shown = value / 1000 ** step
-  return `${step === 0 ? shown : shown.toPrecision(3)} ${steps[step]}`
-}
-
 /** What is typed on the server's machine to tell a collector something. */
 export function commandOf(order: 'start' | 'stop' | 'restart', name: string): string {
   return `playmeter collectors ${order} ${name}`

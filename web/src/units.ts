@@ -1,4 +1,4 @@
-/** Figures of hosts as a person reads them. */
+/** Figures of machines as a person reads them. */
 
 const UNITS = ['B', 'kB', 'MB', 'GB', 'TB', 'PB']
 const digits = new Intl.NumberFormat('en', { maximumSignificantDigits: 3 })
