@@ -359,9 +359,10 @@ impl BatchBuilder {
         self.events += 1;
     }
 
-    /// The bytes and how many events they hold. `tallies` says how many events of the request were refused, and why.
+    /// The bytes and how many events they hold. `tallies` says how many events of the request were refused, and why:
+    /// each reason once.
     pub fn finish(mut self, tallies: &[(Reject, u32)]) -> (Vec<u8>, u32) {
-        self.bytes[3] = tallies.len() as u8;
+        self.bytes[3] = u8::try_from(tallies.len()).expect("there are fewer reasons than a byte can count");
         for (reject, count) in tallies {
             self.bytes.push(reject.code());
             self.bytes.extend_from_slice(&count.to_le_bytes());

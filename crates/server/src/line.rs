@@ -414,14 +414,17 @@ fn indexes_of(ordinals: &[u32], refused: &[(u32, Reject)]) -> Vec<u32> {
 }
 
 /// How much of what came in was refused, by reason: these events, and what was refused `before`.
+/// What was refused, here and before, each reason once: that is as many as there are reasons.
 fn tallies(decoded: &Decoded<'_>, refused: &[(u32, Reject)], before: &[(Reject, u32)]) -> Vec<(Reject, u32)> {
-    let mut tallies: Vec<(Reject, u32)> = before.to_vec();
-    for (index, reject) in refused {
+    let here = refused.iter().map(|(index, reject)| {
         let raw = decoded.events[*index as usize].as_ref().ok();
-        let taken = raw.and_then(|raw| raw.samples).map_or(1, |samples| samples.taken);
-        match tallies.iter_mut().find(|(other, _)| other == reject) {
-            Some((_, count)) => *count = count.saturating_add(taken),
-            None => tallies.push((*reject, taken)),
+        (*reject, raw.and_then(|raw| raw.samples).map_or(1, |samples| samples.taken))
+    });
+    let mut tallies: Vec<(Reject, u32)> = Vec::new();
+    for (reject, count) in before.iter().copied().chain(here) {
+        match tallies.iter_mut().find(|(other, _)| *other == reject) {
+            Some((_, sum)) => *sum = sum.saturating_add(count),
+            None => tallies.push((reject, count)),
         }
     }
     tallies
@@ -451,5 +454,17 @@ mod tests {
         ];
         assert_eq!(receipt.refused, expected);
         assert_eq!(receipt.outcomes, [1, 2, 1, 1, 0]);
+    }
+
+    #[test]
+    fn every_reason_is_told_once_however_often_it_was_given() {
+        let before = vec![(Reject::NotUtf8, 2); 300];
+        let told = tallies(&Decoded::default(), &[], &before);
+        assert_eq!(told, [(Reject::NotUtf8, 600)]);
+        let builder = BatchBuilder::new(Endpoint::Import, KeyClass::Secret, 1, 0, 0);
+        let (bytes, events) = builder.finish(&told);
+        let batch = model::record::Batch::read(&bytes).expect("it was just written");
+        assert_eq!((events, batch.tallies().collect::<Vec<_>>()), (0, told));
+        assert_eq!(batch.events().count(), 0);
     }
 }

@@ -33,6 +33,9 @@ use crate::line;
 use crate::problem::Problem;
 use crate::time::{now_ms, now_s};
 
+/// The number of an event in its file; as large as JSON can say exactly.
+const FROM_MAX: u64 = 1 << 53;
+
 #[derive(OpenApi)]
 #[openapi(paths(post, get))]
 pub(super) struct Docs;
@@ -160,13 +163,14 @@ impl Origin {
                 })?);
         }
         if let Some(from) = auth::parameter(query, "from") {
-            let from = from.parse().map_err(|_| Problem::invalid("it is a whole number").field("from"));
-            origin.from = from?;
+            let from = from.parse().ok().filter(|from| *from <= FROM_MAX);
+            origin.from =
+                from.ok_or_else(|| Problem::invalid("it is a whole number up to 2^53").field("from"))?;
         }
         if let Some(refused) = auth::parameter(query, "refused") {
             let refused: Option<Vec<_>> = refused.split(',').map(tally).collect();
-            origin.refused = refused.ok_or_else(|| {
-                let detail = format!("it is REASON:COUNT,..., each 1 to {EVENTS_PER_REQUEST_MAX}, with reasons of invalid events");
+            origin.refused = refused.filter(|refused| are_different(refused)).ok_or_else(|| {
+                let detail = format!("it is REASON:COUNT,..., each 1 to {EVENTS_PER_REQUEST_MAX}, with reasons of invalid events, each once");
                 Problem::invalid(detail).field("refused")
             })?;
         }
@@ -181,6 +185,10 @@ fn sha256(hex: &str) -> Option<[u8; 32]> {
         *byte = u8::from_str_radix(&hex[2 * place..2 * place + 2], 16).ok()?;
     }
     is_hex.then_some(bytes)
+}
+
+fn are_different(refused: &[(Reject, u32)]) -> bool {
+    (1..refused.len()).all(|place| refused[..place].iter().all(|(other, _)| *other != refused[place].0))
 }
 
 /// `malformed_line:2`.
@@ -218,6 +226,8 @@ mod tests {
             (&*format!("file={}", "é".repeat(32)), "file"),
             ("from=-1", "from"),
             ("from=", "from"),
+            ("from=18446744073709551615", "from"),
+            ("refused=not_utf8:1,not_utf8:1", "refused"),
             ("refused=", "refused"),
             ("refused=malformed_line", "refused"),
             ("refused=malformed_line:0", "refused"),
