@@ -8,6 +8,9 @@ import { isReal, isWholeAndReadable, onPage, until, useWorld, VIEWS, world } fro
 /** The host of the tests: sent to a real server as its agent would, invented by the mock. */
 const HOST = isReal ? `web-${run}` : 'db-1'
 
+/** Of a week on a wide screen, rounded up: an hour may end while a test runs. */
+const AN_HOUR_PX = 8
+
 useWorld(async () => {
   if (isReal) await send(37.5)
 })
@@ -55,6 +58,13 @@ test('how far back is chosen in the address, and every chart has its table and i
   })
 })
 
+test('a day begins on the axis where it does in the game, wherever the browser is', async () => {
+  const [west, east] = [await daysDrawn('America/Los_Angeles'), await daysDrawn('Asia/Tokyo')]
+  assert.ok(Object.keys(west).length >= 5, `few days: ${JSON.stringify(west)}`)
+  assert.deepEqual(Object.keys(west), Object.keys(east))
+  for (const day in west) assert.ok(Math.abs(west[day] - east[day]) < AN_HOUR_PX, `${day}: ${west[day]} and ${east[day]}`)
+})
+
 test('a reading is seen without loading anew', { skip: isReal ? false : 'the mock takes no readings' }, async () => {
   await onPage('/hosts', {}, async (page) => {
     await card(page).waitFor()
@@ -65,6 +75,33 @@ test('a reading is seen without loading anew', { skip: isReal ? false : 'the moc
     await card(page, fresh).getByText('93%').waitFor({ state: 'detached' })
   })
 })
+
+/** Where a chart of a week has the name of each day, in a browser of the zone. */
+async function daysDrawn(timezone) {
+  let days
+  await onPage(`/hosts?host=${HOST}&last=7d`, { timezone }, async (page) => {
+    await page.addInitScript(rememberTexts)
+    await page.reload()
+    const chart = page.getByRole('region', { name: 'Processors' }).locator('canvas')
+    const drawn = () => chart.evaluate((canvas) => globalThis.textsOf.get(canvas) ?? {})
+    const isDay = ([text]) => /^\d+ [A-Z]/.test(text)
+    await until(page, async () => {
+      days = Object.fromEntries(Object.entries(await drawn()).filter(isDay))
+      return Object.keys(days).length > 0
+    })
+  })
+  return days
+}
+
+/** In the page: where each canvas has which text. */
+function rememberTexts() {
+  globalThis.textsOf = new WeakMap()
+  const { fillText } = CanvasRenderingContext2D.prototype
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, ...more) {
+    globalThis.textsOf.set(this.canvas, { ...globalThis.textsOf.get(this.canvas), [text]: x })
+    return fillText.call(this, text, x, ...more)
+  }
+}
 
 function card(page, host = HOST) {
   return page.getByRole('article').filter({ hasText: host })

@@ -52,8 +52,9 @@ export function useWorld(prepare = async () => undefined) {
 }
 
 /** Opens a page signed in; whatever the browser complained of fails the test, but for answers that are expected. */
-export async function onPage(path, { theme = 'dark', viewport = DESKTOP, expected = [] }, check) {
-  const context = await world.browser.newContext({ viewport, colorScheme: theme, acceptDownloads: true })
+export async function onPage(path, { theme = 'dark', viewport = DESKTOP, timezone, expected = [] }, check) {
+  const seen = { viewport, colorScheme: theme, timezoneId: timezone }
+  const context = await world.browser.newContext({ ...seen, acceptDownloads: true })
   const page = await context.newPage()
   const complaints = []
   const isExpected = (text) => expected.some((status) => text.includes(`status of ${status}`))
