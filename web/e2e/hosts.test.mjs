@@ -65,6 +65,23 @@ test('a day begins on the axis where it does in the game, wherever the browser i
   for (const day in west) assert.ok(Math.abs(west[day] - east[day]) < AN_HOUR_PX, `${day}: ${west[day]} and ${east[day]}`)
 })
 
+test('a question that fails says why, and what was told before stays', async () => {
+  await onPage('/hosts', {}, async (page) => {
+    await card(page).waitFor()
+    const as_of = { time: new Date().toISOString(), position: '0/0' }
+    const key = { host: 'told-before' }
+    const values = [8e9]
+    const series = ['host.memory_total', 'host.memory_used'].map((name) => ({ name, key, values, total: 0 }))
+    const answer = { sub: 'query0', as_of, step: 'minute', tz: 'UTC', times: [as_of.time], series }
+    const said = [['snapshot', answer], ['reset', { sub: 'query0', as_of, error: 'a block is damaged' }]]
+    const body = said.map(([kind, message]) => `event: ${kind}\ndata: ${JSON.stringify(message)}\n\n`).join('')
+    await page.route('**/v1/watch*', (route) => route.fulfill({ contentType: 'text/event-stream', body }))
+    await page.reload()
+    await page.getByRole('alert').getByText('The server could not answer: a block is damaged').waitFor()
+    await card(page, 'told-before').waitFor()
+  })
+})
+
 test('a reading is seen without loading anew', { skip: isReal ? false : 'the mock takes no readings' }, async () => {
   await onPage('/hosts', {}, async (page) => {
     await card(page).waitFor()

@@ -1,22 +1,23 @@
 /** Questions that are kept answered over one connection, for components to read. */
 import type { Client } from '../client'
-import { applyChange } from '../live/answer'
-import type { Kind, QueryAnswer, QueryChange, QuerySnapshot } from '../live/protocol'
+import { failureOf, NOTHING_HEARD, withQuery } from '../live/answer'
+import type { Failure, Kind, QueryChange, QuerySnapshot } from '../live/protocol'
 import { Watch, type Status } from '../live/watch'
 import type { Question } from './questions'
+
+type Message = QuerySnapshot | QueryChange | Failure
 
 /** Readings come every few seconds; nothing has to be told sooner. */
 const MIN_INTERVAL_MS = 1_000
 const TICK_MS = 5_000
 
 export class Answers {
-  /** The answer to each question, in their order. */
-  all = $state.raw<readonly (QueryAnswer | undefined)[]>([])
+  #heard = $state.raw(NOTHING_HEARD)
   status = $state<Status>('connecting')
   /** The server's clock. */
   nowMs = $state(Date.now())
 
-  readonly #watch: Watch<QuerySnapshot | QueryChange>
+  readonly #watch: Watch<Message>
   readonly #ticker: ReturnType<typeof setInterval>
   #aheadMs = 0
 
@@ -24,11 +25,21 @@ export class Answers {
     const asked = new URLSearchParams({ min_interval: String(MIN_INTERVAL_MS) })
     for (const question of questions) asked.append('query', JSON.stringify(question))
     this.#watch = new Watch(`${client.url('/v1/watch')}&${asked}`, {
-      message: (kind, message) => this.#heard(kind, message),
+      message: (kind, message) => this.#hear(kind, message),
       status: (status) => (this.status = status),
       refused: stillSignedIn,
     })
     this.#ticker = setInterval(() => (this.nowMs = Date.now() + this.#aheadMs), TICK_MS)
+  }
+
+  /** The last answer to each question, in their order. */
+  get all() {
+    return this.#heard.queries
+  }
+
+  /** Why one of them is not newer than it is. */
+  get failure() {
+    return failureOf(this.#heard)
   }
 
   /** Until when the first of them has counted. */
@@ -41,14 +52,9 @@ export class Answers {
     clearInterval(this.#ticker)
   }
 
-  #heard(kind: Kind, message: QuerySnapshot | QueryChange): void {
-    const index = Number(message.sub.slice('query'.length))
-    const before = this.all[index]
-    const after =
-      kind === 'change' ? before && applyChange(before, message as QueryChange, null) : (message as QuerySnapshot)
-    const all = [...this.all]
-    all[index] = after
-    this.all = all
+  #hear(kind: Kind, message: Message): void {
+    // What a reading does not tell is unknown.
+    this.#heard = withQuery(this.#heard, kind, message, null)
     this.#aheadMs = Date.parse(message.as_of.time) - Date.now()
     this.nowMs = Date.parse(message.as_of.time)
   }

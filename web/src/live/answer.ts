@@ -1,11 +1,57 @@
 /** A query's answer that is kept current by changes, and the ways the page reads it. */
-import type { Key, QueryAnswer, QueryChange, Series } from './protocol'
+import type { Failure, Key, Kind, Message, QueryAnswer, QueryChange, QuerySnapshot, Series } from './protocol'
 
 /** A day of minutes: what an answer may grow to before the server resets it. */
 const TIMES_MAX = 1440
 
 /** What the server calls the row of everything beyond the top. */
 export const OTHER = '(other)'
+
+/** What is known of the questions of a stream. */
+export interface Heard {
+  /** The last answer to each question, in their order. */
+  queries: readonly (QueryAnswer | undefined)[]
+  /** Why there is nothing newer, by subscription. */
+  failures: Readonly<Record<string, string>>
+}
+
+export const NOTHING_HEARD: Heard = { queries: [], failures: {} }
+
+/** What is known after an answer, a change to one (see `applyChange`) or a failure, which leaves the answer before it. */
+export function withQuery<S extends Heard>(
+  state: S,
+  kind: Kind,
+  message: QuerySnapshot | QueryChange | Failure,
+  empty?: number | null,
+): S {
+  if ('error' in message) return withFailure(state, message)
+  const index = Number(message.sub.slice('query'.length))
+  if (!Number.isInteger(index)) return state
+  const before = state.queries[index]
+  const after =
+    kind === 'change'
+      ? before && applyChange(before, message as QueryChange, empty)
+      : (message as QuerySnapshot)
+  const queries = [...state.queries]
+  queries[index] = after
+  return { ...withoutFailure(state, message), queries }
+}
+
+export function withFailure<S extends Heard>(state: S, { sub, error }: Failure): S {
+  return { ...state, failures: { ...state.failures, [sub]: error } }
+}
+
+/** What was told of again does not fail any more. */
+export function withoutFailure<S extends Heard>(state: S, { sub }: Message): S {
+  if (!(sub in state.failures)) return state
+  const others = Object.entries(state.failures).filter(([failed]) => failed !== sub)
+  return { ...state, failures: Object.fromEntries(others) }
+}
+
+/** Why something is not newer than it is, if something is not; one reason is enough. */
+export function failureOf({ failures }: Heard): string | undefined {
+  return Object.values(failures)[0]
+}
 
 /** The answer after a change. `empty` is what stands where the server named nothing: no events are 0, no gauge is unknown. */
 export function applyChange(

@@ -115,6 +115,13 @@ export interface QueryChange {
   totals?: { name?: string; key: Key; total: number }[]
 }
 
+/** In the place of any of these: it could not be computed. What was told before holds as of its time. */
+export interface Failure {
+  sub: 'load' | `query${number}`
+  as_of: AsOf
+  error: string
+}
+
 export type Message =
   | OnlineMessage
   | EventsSnapshot
@@ -122,6 +129,7 @@ export type Message =
   | LoadMessage
   | QuerySnapshot
   | QueryChange
+  | Failure
 
 /** `reset` has the shape of a snapshot and replaces everything, as a snapshot does. */
 export type Kind = 'snapshot' | 'change' | 'reset'

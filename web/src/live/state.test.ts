@@ -33,7 +33,7 @@ test('a change to what has no snapshot yet says nothing', () => {
     ['change', load([1])],
     ['change', { sub: 'query0', as_of: AS_OF, points: [] }],
   )
-  expect(state).toEqual({ queries: [undefined] })
+  expect(state).toEqual({ queries: [undefined], failures: {} })
 })
 
 test('added events stand above those before them, each once', () => {
@@ -113,4 +113,19 @@ test('a game is untouched until anything was received', () => {
   expect(isUntouched(NOTHING_YET)).toBe(false)
   expect(isUntouched(after(['snapshot', events()], ['snapshot', load([0])]))).toBe(true)
   expect(isUntouched(after(['snapshot', events()], ['snapshot', load([1], { received: 1 })]))).toBe(false)
+})
+
+test('what failed keeps what was told before, until it is told again', () => {
+  const whole: Message = { sub: 'query0', as_of: AS_OF, step: 'minute', tz: 'UTC', times: [], series: [] }
+  const failed = (sub: 'load' | 'query0'): [Kind, Message] => ['reset', { sub, as_of: AS_OF, error: 'the disk is full' }]
+  const before = after(['snapshot', whole], ['snapshot', load([1])])
+  const broken = [failed('query0'), failed('load')].reduce((state, said) => reduce(state, ...said), before)
+  expect(broken).toEqual({ ...before, failures: { query0: 'the disk is full', load: 'the disk is full' } })
+  expect(reduce(broken, 'change', load([2])).failures).toEqual({ query0: 'the disk is full' })
+  expect(reduce(broken, 'reset', whole).failures).toEqual({ load: 'the disk is full' })
+})
+
+test('what fails from the start is said', () => {
+  const state = after(['snapshot', { sub: 'query0', as_of: AS_OF, error: 'there is no answer yet' }])
+  expect(state).toEqual({ queries: [], failures: { query0: 'there is no answer yet' } })
 })

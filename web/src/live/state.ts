@@ -1,5 +1,5 @@
 /** What the Live page knows, and how each message of the stream changes it. No clock, no browser. */
-import { applyChange } from './answer'
+import { NOTHING_HEARD, withFailure, withoutFailure, withQuery, type Heard } from './answer'
 import type {
   AsOf,
   EndpointTotals,
@@ -11,9 +11,6 @@ import type {
   Message,
   Minute,
   OnlineMessage,
-  QueryAnswer,
-  QueryChange,
-  QuerySnapshot,
   Totals,
 } from './protocol'
 import { merge, windowOf, type Window } from './seconds'
@@ -51,14 +48,13 @@ export interface Load {
   endpoints: EndpointTotals[]
 }
 
-export interface LiveState {
+export interface LiveState extends Heard {
   online?: Online
   events?: LastEvents
   load?: Load
-  queries: readonly (QueryAnswer | undefined)[]
 }
 
-export const NOTHING_YET: LiveState = { queries: [] }
+export const NOTHING_YET: LiveState = NOTHING_HEARD
 
 /** The state after `message`. A change to something that has no snapshot yet says nothing. */
 export function reduce(state: LiveState, kind: Kind, message: Message): LiveState {
@@ -68,7 +64,7 @@ export function reduce(state: LiveState, kind: Kind, message: Message): LiveStat
     case 'events':
       return 'added' in message ? withAdded(state, message) : withEvents(state, message)
     case 'load':
-      return withLoad(state, kind, message)
+      return 'error' in message ? withFailure(state, message) : withLoad(state, kind, message)
     default:
       return withQuery(state, kind, message)
   }
@@ -140,22 +136,5 @@ function withLoad(state: LiveState, kind: Kind, message: LoadMessage): LiveState
     reasons: message.reasons ?? before?.reasons ?? {},
     endpoints: message.endpoints ?? before?.endpoints ?? [],
   }
-  return { ...state, load }
-}
-
-function withQuery(
-  state: LiveState,
-  kind: Kind,
-  message: QuerySnapshot | QueryChange,
-): LiveState {
-  const index = Number(message.sub.slice('query'.length))
-  if (!Number.isInteger(index)) return state
-  const before = state.queries[index]
-  const after =
-    kind !== 'change'
-      ? (message as QuerySnapshot)
-      : before && applyChange(before, message as QueryChange)
-  const queries = [...state.queries]
-  queries[index] = after
-  return { ...state, queries }
+  return { ...withoutFailure(state, message), load }
 }
