@@ -68,17 +68,30 @@ test('a day begins on the axis where it does in the game, wherever the browser i
 test('a question that fails says why, and what was told before stays', async () => {
   await onPage('/hosts', {}, async (page) => {
     await card(page).waitFor()
-    const as_of = { time: new Date().toISOString(), position: '0/0' }
-    const key = { host: 'told-before' }
-    const values = [8e9]
-    const series = ['host.memory_total', 'host.memory_used'].map((name) => ({ name, key, values, total: 0 }))
-    const answer = { sub: 'query0', as_of, step: 'minute', tz: 'UTC', times: [as_of.time], series }
-    const said = [['snapshot', answer], ['reset', { sub: 'query0', as_of, error: 'a block is damaged' }]]
-    const body = said.map(([kind, message]) => `event: ${kind}\ndata: ${JSON.stringify(message)}\n\n`).join('')
+    const body = stream(['snapshot', answerOf('told-before')], ['reset', { ...sub, error: 'a block is damaged' }])
     await page.route('**/v1/watch*', (route) => route.fulfill({ contentType: 'text/event-stream', body }))
     await page.reload()
     await page.getByRole('alert').getByText('The server could not answer: a block is damaged').waitFor()
     await card(page, 'told-before').waitFor()
+  })
+})
+
+test('before the server has said anything, nothing is said to be missing', async () => {
+  await onPage('/hosts', {}, async (page) => {
+    await page.route('**/v1/watch*', () => undefined)
+    await page.goto(`${world.server.url}/hosts?host=${HOST}`)
+    await page.getByRole('region', { name: 'Disks' }).waitFor()
+    assert.equal(await page.getByText(/told of/).count(), 0)
+  })
+})
+
+test('more hosts than are told apart are said to be missing', async () => {
+  await onPage('/hosts', {}, async (page) => {
+    const body = stream(['snapshot', answerOf('told-before', '(other)')])
+    await page.route('**/v1/watch*', (route) => route.fulfill({ contentType: 'text/event-stream', body }))
+    await page.reload()
+    await card(page, 'told-before').waitFor()
+    await page.getByText('Some hosts are missing here').waitFor()
   })
 })
 
@@ -118,6 +131,22 @@ function rememberTexts() {
     globalThis.textsOf.set(this.canvas, { ...globalThis.textsOf.get(this.canvas), [text]: x })
     return fillText.call(this, text, x, ...more)
   }
+}
+
+const sub = { sub: 'query0', as_of: { time: new Date().toISOString(), position: '0/0' } }
+
+/** What the server would say of hosts with half of their memory in use. */
+function answerOf(...hosts) {
+  const metrics = { 'host.memory_total': 8e9, 'host.memory_used': 4e9 }
+  const series = hosts.flatMap((host) =>
+    Object.entries(metrics).map(([name, value]) => ({ name, key: { host }, values: [value], total: 0 })),
+  )
+  return { ...sub, step: 'minute', tz: 'UTC', times: [sub.as_of.time], series }
+}
+
+/** Server-sent events, each of a kind. */
+function stream(...messages) {
+  return messages.map(([kind, message]) => `event: ${kind}\ndata: ${JSON.stringify(message)}\n\n`).join('')
 }
 
 function card(page, host = HOST) {

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import type { QueryAnswer, Series } from '../live/protocol'
-import { hostsOf, linesOf, partsOf } from './hosts'
-import { OVERVIEW, questionsOf } from './questions'
+import { hostsOf, leavesOut, linesOf, partsOf } from './hosts'
+import { KIND_NAMES, KINDS, lineAnswers, OVERVIEW, partAnswer, questionsOf, RANGES } from './questions'
 
 const START = Date.parse('2026-11-20T10:00:00Z')
 
@@ -74,8 +74,29 @@ test('the parts of a host are its own, greatest first', () => {
   expect(partsOf(unnamed, 'web-1', ['agent.source_up']).map(({ of }) => of('agent.source_up'))).toEqual([0])
 })
 
-test('no question has more figures, and no stream more questions, than the server takes', () => {
+test('an answer with a row for the others leaves some out', () => {
+  expect(leavesOut(OF_TWO)).toBe(true)
+  expect(leavesOut(answer('host_part', '(other) mount.used 5'))).toBe(true)
+  expect(leavesOut(answer('host', 'web-2 host.cpu 5'))).toBe(false)
+  expect(leavesOut(undefined)).toBe(false)
+})
+
+test('each kind of part is asked for alone, and found among the answers', () => {
+  const questions = questionsOf('web-1', '60m')
+  for (const kind of KIND_NAMES) {
+    const found = partAnswer(questions, kind)
+    expect(found?.by).toEqual(['host_part'])
+    expect(found?.metrics.map(({ metric }) => metric)).toEqual(KINDS[kind])
+  }
+  expect(lineAnswers(questions).every(({ by, where }) => by === undefined && where?.host?.[0] === 'web-1')).toBe(true)
+  expect(lineAnswers(questions).length + KIND_NAMES.length).toBe(questions.length)
+})
+
+test('no question has more figures or points, and no stream more questions, than the server takes', () => {
   const all = [OVERVIEW, ...questionsOf('web-1', '7d')]
   expect(Math.max(...all.map(({ metrics }) => metrics.length))).toBeLessThanOrEqual(10)
   expect(all.length).toBeLessThanOrEqual(20)
+  const times = (last: string) => (last in RANGES ? RANGES[last as keyof typeof RANGES].count : 1)
+  const points = all.map(({ metrics, last, top = 0 }) => times(last) * metrics.length * (top + 1))
+  expect(Math.max(...points)).toBeLessThanOrEqual(1_000_000)
 })

@@ -29,23 +29,36 @@ export interface Host {
 
 /** All hosts of an answer by the minute, by name. */
 export function hostsOf(answer: QueryAnswer, nowMs: number): Host[] {
-  const names = new Set(answer.series.map(({ key }) => key.host ?? ''))
-  return [...names]
-    .filter((name) => name !== '' && name !== OTHER)
-    .map((name) => hostOf(answer, name, nowMs))
+  return [...linesByHost(answer)]
+    .map(([name, lines]) => hostOf(name, lines, answer.times, nowMs))
     .filter((host): host is Host => host !== undefined)
     .sort((one, other) => one.name.localeCompare(other.name, 'en', { numeric: true }))
 }
 
-function hostOf(answer: QueryAnswer, name: string, nowMs: number): Host | undefined {
-  const line = (metric: string) => lineOf(answer, metric, { host: name })
-  const total = line('host.memory_total')
+/** Whether there is more than is told apart: what is left out is in one row. */
+export function leavesOut(answer: QueryAnswer | undefined): boolean {
+  return answer?.series.some(({ key }) => Object.values(key).includes(OTHER)) ?? false
+}
+
+/** The values of each host, by metric. */
+function linesByHost({ series }: QueryAnswer): Map<string, Map<string, Line>> {
+  const hosts = new Map<string, Map<string, Line>>()
+  for (const { name = '', key, values } of series) {
+    const { host = '' } = key
+    if (host === '' || host === OTHER) continue
+    hosts.set(host, (hosts.get(host) ?? new Map<string, Line>()).set(name, values))
+  }
+  return hosts
+}
+
+function hostOf(name: string, lines: Map<string, Line>, times: string[], nowMs: number): Host | undefined {
+  const total = lines.get('host.memory_total') ?? []
   const at = total.findLastIndex((value) => value !== null)
   if (at < 0) return undefined
-  const newest = (metric: string) => line(metric)[at] ?? undefined
+  const newest = (metric: string) => lines.get(metric)?.[at] ?? undefined
   const used = newest('host.memory_used')
   const full = newest('host.disk_full')
-  const lastMs = Date.parse(answer.times[at] ?? '')
+  const lastMs = Date.parse(times[at] ?? '')
   return {
     name,
     cpu: newest('host.cpu'),
@@ -57,22 +70,8 @@ function hostOf(answer: QueryAnswer, name: string, nowMs: number): Host | undefi
     cores: newest('host.cores'),
     lastMs,
     isSilent: nowMs - lastMs > (SILENT_MINUTES + 1) * MINUTE_MS,
-    cpuLine: line('host.cpu'),
+    cpuLine: lines.get('host.cpu') ?? times.map(() => null),
   }
-}
-
-/** The values of a metric at the times of the answer; `null` where nothing is known. */
-export function lineOf(
-  answer: QueryAnswer | undefined,
-  metric: string,
-  key: Record<string, string> = {},
-): Line {
-  const found = answer?.series.find(
-    (series) =>
-      (series.name === undefined || series.name === metric) &&
-      Object.entries(key).every(([by, value]) => series.key[by] === value),
-  )
-  return (answer?.times ?? []).map((_, i) => found?.values[i] ?? null)
 }
 
 /** Lines by metric, at the same times. */
@@ -109,7 +108,7 @@ export interface Part {
 }
 
 /** The parts of a host that have one of these metrics, in the order of the first of them, greatest first. */
-export function partsOf(answer: QueryAnswer | undefined, host: string, metrics: string[]): Part[] {
+export function partsOf(answer: QueryAnswer | undefined, host: string, metrics: readonly string[]): Part[] {
   const parts = new Map<string, Map<string, number>>()
   const [first = ''] = metrics
   // An answer about one metric does not name it.

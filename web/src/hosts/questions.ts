@@ -26,10 +26,10 @@ const NEWEST = '5m'
 /** As many rows as a question may have. */
 const ROWS_MAX = 1_000
 
-const named = (measure: 'avg' | 'last', metrics: string[]) =>
+const named = (measure: 'avg' | 'last', metrics: readonly string[]) =>
   metrics.map((metric) => ({ as: metric, metric, measure }))
 
-/** How all hosts do, over the last hour. */
+/** How all hosts do, over the last hour: an hour of minutes leaves room for so many rows. */
 export const OVERVIEW: Question = {
   metrics: named('avg', [
     'host.cpu',
@@ -44,7 +44,7 @@ export const OVERVIEW: Question = {
   last: '60m',
   step: 'minute',
   by: ['host'],
-  top: 100,
+  top: ROWS_MAX,
 }
 
 const OF_A_HOST = [
@@ -56,20 +56,21 @@ const OF_A_HOST = [
   ['nginx.active', 'nginx.reading', 'nginx.writing', 'nginx.waiting', 'nginx.requests', 'nginx.dropped'],
 ]
 
-const OF_PARTS = [
-  'mount.used',
-  'mount.total',
-  'device.read',
-  'device.write',
-  'device.busy',
-  'interface.received',
-  'interface.sent',
-  'interface.errors',
-  'process.cpu',
-  'process.memory',
-]
+/**
+ * The figures of each kind of part. Each is a question of its own: its rows are ranked by the first of its figures, so
+ * among parts of other kinds those without it would be the first to be left out.
+ */
+export const KINDS = {
+  mount: ['mount.used', 'mount.total'],
+  device: ['device.busy', 'device.read', 'device.write'],
+  interface: ['interface.received', 'interface.sent', 'interface.errors'],
+  process: ['process.cpu', 'process.memory'],
+  source: ['agent.source_up'],
+} as const
+export type Kind = keyof typeof KINDS
+export const KIND_NAMES = Object.keys(KINDS) as Kind[]
 
-/** How one host does: its lines over the range, then its parts and its sources as they are now. */
+/** How one host does: its lines over the range, then its parts as they are now, kind by kind. */
 export function questionsOf(host: string, range: Range): Question[] {
   const { step } = RANGES[range]
   const lines = OF_A_HOST.map((metrics) => ({
@@ -78,10 +79,22 @@ export function questionsOf(host: string, range: Range): Question[] {
     step,
     where: { host: [host] },
   }))
-  const now = { last: NEWEST, step: 'all', by: ['host_part'], top: ROWS_MAX }
-  return [
-    ...lines,
-    { metrics: named('avg', OF_PARTS), ...now },
-    { metrics: named('last', ['agent.source_up']), ...now },
-  ]
+  const parts = KIND_NAMES.map((kind) => ({
+    metrics: named(kind === 'source' ? 'last' : 'avg', KINDS[kind]),
+    last: NEWEST,
+    step: 'all',
+    by: ['host_part'],
+    top: ROWS_MAX,
+  }))
+  return [...lines, ...parts]
+}
+
+/** Of the answers to `questionsOf`: those with the lines. */
+export function lineAnswers<A>(answers: readonly A[]): readonly A[] {
+  return answers.slice(0, OF_A_HOST.length)
+}
+
+/** Of the answers to `questionsOf`: the one with the parts of a kind. */
+export function partAnswer<A>(answers: readonly A[], kind: Kind): A | undefined {
+  return answers[OF_A_HOST.length + KIND_NAMES.indexOf(kind)]
 }
