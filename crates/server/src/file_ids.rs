@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 pub struct FileIds {
     /// SHA-256 that has taken in what the file is.
     identity: Sha256,
-    /// The number of the next event, refused ones included.
+    /// The number of the next event, refused ones included. After the highest comes 0.
     next: u64,
 }
 
@@ -23,7 +23,7 @@ impl FileIds {
             if let Ok(event) = event {
                 event.id = event.id.or_else(|| Some(self.id()));
             }
-            self.next += 1;
+            self.next = self.next.wrapping_add(1);
         }
     }
 
@@ -70,5 +70,14 @@ mod tests {
         let id = |place: usize| decoded.events[place].as_ref().ok().and_then(|event| event.id);
         assert_eq!(id(0), Some(7));
         assert_eq!(id(2), Some(FileIds::new(b"one", 2).id()));
+    }
+
+    #[test]
+    fn after_the_highest_number_comes_the_lowest() {
+        let events = (0..2).map(|_| Ok(RawEvent::default())).collect();
+        let mut decoded = Decoded { sent_at_ms: None, events };
+        FileIds::new(b"one", u64::MAX).give(&mut decoded);
+        let last = decoded.events[1].as_ref().ok().and_then(|event| event.id);
+        assert_eq!(last, given(b"one", 1, 1)[0]);
     }
 }
