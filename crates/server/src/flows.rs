@@ -253,8 +253,8 @@ impl Flows {
         figures
     }
 
-    /// Takes a flow back that was kept in the file.
-    fn restore(&self, flow: Flow, now: Moment) -> Took {
+    /// Takes a flow back that was kept in the file. Whether it was not there yet.
+    fn restore(&self, flow: Flow, now: Moment) -> bool {
         let (game, pair) = (flow.game, flow.pair());
         let hash = self.hash(game, &pair);
         if let (Some(low), Some(high)) = (as_ssrc(pair.low), as_ssrc(pair.high)) {

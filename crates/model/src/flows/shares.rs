@@ -31,6 +31,11 @@ impl Shares {
         has_room
     }
 
+    /// Counts a flow that was there before. It keeps its room, however little there is.
+    pub(super) fn take_back(&self, game: u32) {
+        *self.flows().entry(game).or_default() += 1;
+    }
+
     /// Gives the room of one flow back.
     pub(super) fn give_back(&self, game: u32) {
         let mut flows = self.flows();

@@ -64,7 +64,7 @@ pub struct Tracker {
 }
 
 impl Tracker {
-    /// A tracker of at most `limit` flows. Those of one installation have different numbers, below 64, and the same
+    /// A tracker that opens a flow while it has fewer than `limit`. Those of one installation have different numbers, below 64, and the same
     /// `shares`.
     pub fn new(number: u16, limit: usize, shares: Arc<Shares>) -> Tracker {
         Tracker {
@@ -226,14 +226,13 @@ impl Tracker {
     }
 
     /// Takes a flow back that was written. What timed out meanwhile ends now, with its last figures; what had ended
-    /// is told as ended once more, since nobody knows whether it was. Beyond the limit it is refused.
-    pub fn restore(&mut self, hash: u64, mut flow: Flow, now: Moment) -> Took {
+    /// is told as ended once more, since nobody knows whether it was. Limits are for new flows: it is taken whatever they
+    /// are. `false`: its pair has a flow already.
+    pub fn restore(&mut self, hash: u64, mut flow: Flow, now: Moment) -> bool {
         if self.find(hash, flow.game, &flow.pair()).is_some() {
-            return Took::Nothing;
+            return false;
         }
-        if !self.has_room(flow.game) {
-            return Took::Refused;
-        }
+        self.shares.take_back(flow.game);
         let (since_ms, patience_ms) = match flow.ended {
             Some((Cause::Bye, ended_ms)) => (ended_ms, STRAGGLERS_MS),
             Some((Cause::Silence, ended_ms)) => (ended_ms, 0),
@@ -245,7 +244,7 @@ impl Tracker {
             self.ended.push(flow.clone());
         }
         self.insert(flow);
-        Took::Opened
+        true
     }
 
     /// Takes room for a flow of this game, if there is some.

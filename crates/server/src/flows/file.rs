@@ -25,7 +25,7 @@ const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 16;
 
 impl Flows {
-    /// Takes back what the folder has, if it has. What timed out meanwhile has ended. A damaged file is set aside: what
+    /// Takes back what the folder has, if it has, be it more than a game may open now. What timed out meanwhile has ended. A damaged file is set aside: what
     /// it knew is seconds old, and new packets open the flows again.
     pub fn open(folder: &Path, per_game_max: u32) -> anyhow::Result<Flows> {
         let flows = Flows::new(per_game_max);
@@ -41,12 +41,10 @@ impl Flows {
                 return Ok(flows);
             }
         };
-        let (count, now) = (kept.len() as u64, flows.now());
-        for flow in kept {
-            flows.restore(flow, now);
-        }
-        info!(flows = count, "running flows were taken back");
-        flows.wake(count);
+        let now = flows.now();
+        let restored = kept.into_iter().map(|flow| u64::from(flows.restore(flow, now))).sum();
+        info!(flows = restored, "running flows were taken back");
+        flows.wake(restored);
         Ok(flows)
     }
 
@@ -125,6 +123,18 @@ mod tests {
         assert_eq!(flows_of(&again), flows_of(&flows));
         let taken = again.packets(1, &[packet("ann", "bo", 2), packet("cy", "dee", 1)]);
         assert_eq!((taken.opened, taken.counted), (0, 2));
+    }
+
+    #[test]
+    fn flows_above_a_limit_that_was_lowered_go_on_and_new_ones_wait_for_room() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let flows = Flows::new(3);
+        flows.packets(1, &[packet("a", "b", 1), packet("c", "d", 1), packet("e", "f", 1)]);
+        flows.keep(folder.path()).expect("written");
+        let again = Flows::open(folder.path(), 1).expect("kept");
+        assert_eq!(flows_of(&again), flows_of(&flows));
+        let taken = again.packets(1, &[packet("c", "d", 2), packet("g", "h", 1)]);
+        assert_eq!((taken.counted, taken.refused), (1, 1));
     }
 
     #[test]
