@@ -7,6 +7,7 @@ mod tls;
 
 pub(super) use tls::acceptor;
 
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
@@ -219,12 +220,17 @@ async fn connect_and_read(
 ) -> anyhow::Result<()> {
     let address = &settings.address;
     let connected = timeout(CONNECT_WAIT, TcpStream::connect(address)).await;
-    let stream = connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
+    let stream = connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
     let mut stream = stream.with_context(|| format!("connecting to {address}"))?;
     let _open = Open::count(collector);
     collector.is_running();
     read(&mut stream, settings.stream, collector, intake).await?;
     bail!("{address} has closed the connection")
+}
+
+/// A source that closes a connection without its goodbye of TLS has come to the end as one without TLS has.
+fn ended_or(read: io::Result<usize>) -> io::Result<usize> {
+    read.or_else(|failure| if failure.kind() == io::ErrorKind::UnexpectedEof { Ok(0) } else { Err(failure) })
 }
 
 /// Reads to the end.
@@ -237,8 +243,8 @@ async fn read(
     let mut frames = Frames::new(settings);
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
-        let read =
-            timeout(settings.idle_timeout, stream.read(&mut chunk)).await.context("it was silent")??;
+        let read = timeout(settings.idle_timeout, stream.read(&mut chunk)).await;
+        let read = ended_or(read.context("it was silent")?)?;
         collector.counters.bytes.add(read as u64);
         if read == 0 {
             frames.finish();

@@ -76,6 +76,18 @@ fn lines_come_through_tls_and_nothing_else_does() {
 }
 
 #[test]
+fn the_last_line_counts_also_of_a_source_that_says_no_goodbye() {
+    let Some(root) = folder(CONFIG) else { return };
+    let world = World::on(root, &[]);
+    let mut stream = agree(&world, "one.pem").expect("its certificate is trusted");
+    stream.write_all(b"hits:3|c\nhits:4|c").expect("it reads");
+    stream.flush().expect("it reads");
+    stream.sock.shutdown(std::net::Shutdown::Write).expect("it is open");
+    received(&world, "one", 2);
+    assert_eq!(measured(&world, "hits", "sum"), 7.0);
+}
+
+#[test]
 fn a_renewed_certificate_holds_after_a_restart_of_the_collector() {
     let Some(root) = folder(CONFIG) else { return };
     let world = World::on(root, &[]);
