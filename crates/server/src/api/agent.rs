@@ -17,7 +17,7 @@ use super::influx::points;
 use super::openapi::shapes;
 use crate::auth;
 use crate::body;
-use crate::catalog::{Access, Catalog, Scope, SettingsChange};
+use crate::catalog::{Access, Catalog, Refused, Scope, SettingsChange};
 use crate::problem::Problem;
 use crate::time::now_s;
 
@@ -42,6 +42,7 @@ pub const DIMENSIONS: [&str; 2] = ["host", "host_part"];
         (status = 400, description = "Nothing could be read.", body = shapes::Problem),
         (status = 401, description = "No key, or one that is not valid.", body = shapes::Problem),
         (status = 409, description = "The game has as many dimensions as it can have.", body = shapes::Problem),
+        (status = 503, description = "Cannot be made durable now; see Retry-After.", body = shapes::Problem),
     ),
 )]
 pub async fn write(
@@ -82,8 +83,33 @@ fn declared(catalog: &Catalog, mut access: Access) -> Result<Access, Problem> {
         let declare = DIMENSIONS.map(str::to_owned).to_vec();
         let change = SettingsChange { declare, ..SettingsChange::default() };
         let game = catalog.set_game(&access.game.id, change);
-        let why = |refused| format!("readings need the dimensions {}: {refused}", DIMENSIONS.join(" and "));
-        access.game = game.map_err(|refused| Problem::conflict(why(refused)))?.into();
+        access.game = game.map_err(|refused| problem(&refused))?.into();
     }
     Ok(access)
+}
+
+/// A game without room stays so; a disk without room is tried again.
+fn problem(refused: &Refused) -> Problem {
+    let why = format!("readings need the dimensions {}: {refused}", DIMENSIONS.join(" and "));
+    match refused {
+        Refused::NotWritten(_) => Problem::disk_full(why).retry_after_s(5),
+        _ => Problem::conflict(why),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_catalog_that_cannot_be_written_now_is_tried_again_and_a_full_game_is_not() {
+        let not_written = problem(&Refused::NotWritten("no space left".into())).into_response();
+        assert_eq!(not_written.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(
+            not_written.headers().get("retry-after").map(|seconds| seconds.as_bytes()),
+            Some(&b"5"[..])
+        );
+        let full = Refused::Invalid { field: "dimension", message: "there are 16".into() };
+        assert_eq!(problem(&full).into_response().status(), StatusCode::CONFLICT);
+    }
 }
