@@ -5,7 +5,8 @@
 //! game's: whose operator the installation is. Nothing is written for a minute in which nothing was asked.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -18,12 +19,14 @@ use model::admit::OWN_REQUESTS;
 use model::record::{Endpoint, Samples};
 use model::rollup::{Bucket, Cell};
 use tokio::runtime::Builder;
+use tokio::sync::Notify;
 use tokio::time::sleep;
-use tracing::error;
+use tracing::{error, warn};
 
 use super::latency::Latency;
 use super::requests::{Answered, Outcomes, Route, sum};
 use crate::catalog::{Access, Game};
+use crate::collect::is_passing;
 use crate::http::stopped;
 use crate::line::{Claims, LineError, Request};
 use crate::server::Shared;
@@ -34,6 +37,10 @@ pub(super) type Minute = BTreeMap<Option<u32>, BTreeMap<Route, Outcomes>>;
 
 /// A server tells nothing before it has run for so long: one that lives for seconds leaves nothing but what it was sent.
 const GROWN_UP: Duration = Duration::from_secs(60);
+/// A log without room is asked again after so long.
+const RETRY: Duration = Duration::from_millis(500);
+/// Minutes that wait for the log.
+const WAITING_MAX: usize = 60;
 
 /// Starts the thread. It sleeps until the first request of a minute, and then to the end of that minute.
 pub(crate) fn start(shared: &Arc<Shared>) -> anyhow::Result<JoinHandle<()>> {
@@ -43,34 +50,81 @@ pub(crate) fn start(shared: &Arc<Shared>) -> anyhow::Result<JoinHandle<()>> {
         runtime.block_on(async {
             let lane = shared.log.lane();
             tokio::spawn(lane.pump());
-            tell_minutes(&shared, &lane).await;
+            let (waiting, mut stopping) = (Waiting::default(), shared.stopping.clone());
+            tokio::select! {
+                () = count_minutes(&shared, &waiting) => {}
+                () = tell_minutes(&shared, &lane, &waiting) => {}
+                () = stopped(&mut stopping) => {}
+            }
         });
     };
     std::thread::Builder::new().name("load".into()).spawn(work).context("starting a thread")
 }
 
-/// What was asked in the minute that goes on when the server stops is not told.
-async fn tell_minutes(shared: &Shared, lane: &Lane<Claims>) {
-    let mut stopping = shared.stopping.clone();
-    let work = async {
-        loop {
-            shared.monitor.bell.notified().await;
-            let minute_ms = now_ms() / 60_000 * 60_000;
-            sleep(Duration::from_millis((minute_ms + 60_000 - now_ms()).max(0) as u64)).await;
-            let asked = shared.monitor.take_minute();
-            sleep(GROWN_UP.saturating_sub(shared.monitor.uptime())).await;
-            tell(shared, lane, minute_ms, asked).await;
-        }
-    };
-    tokio::select! { () = work => {}, () = stopped(&mut stopping) => {} }
+/// Minutes that are over and wait to be told, each with its beginning in milliseconds since 1970. At the stop they, and
+/// the minute that goes on, are not told.
+#[derive(Default)]
+struct Waiting {
+    minutes: RefCell<VecDeque<(i64, Minute)>>,
+    some: Notify,
 }
 
-async fn tell(shared: &Shared, lane: &Lane<Claims>, minute_ms: i64, asked: Minute) {
-    for (game, routes) in by_game(shared, asked) {
-        let cells: Vec<(String, u32, Vec<u8>)> = routes.iter().flat_map(cells).collect();
-        if let Err(failure) = write(shared, lane, game, minute_ms, &cells).await {
-            error!(%failure, "a minute of requests could not be told");
+impl Waiting {
+    /// Adds a minute. Of more than there is room for, the oldest is given up.
+    fn push(&self, minute_ms: i64, asked: Minute) {
+        let mut minutes = self.minutes.borrow_mut();
+        if minutes.len() >= WAITING_MAX {
+            minutes.pop_front();
+            error!("a minute of requests could not be told: too many wait for the log");
         }
+        minutes.push_back((minute_ms, asked));
+        self.some.notify_one();
+    }
+
+    async fn next(&self) -> (i64, Minute) {
+        loop {
+            let next = self.minutes.borrow_mut().pop_front();
+            match next {
+                Some(next) => return next,
+                None => self.some.notified().await,
+            }
+        }
+    }
+}
+
+/// Ends each minute on time, however long it takes to tell those before.
+async fn count_minutes(shared: &Shared, waiting: &Waiting) {
+    loop {
+        shared.monitor.bell.notified().await;
+        let minute_ms = now_ms() / 60_000 * 60_000;
+        sleep(Duration::from_millis((minute_ms + 60_000 - now_ms()).max(0) as u64)).await;
+        waiting.push(minute_ms, shared.monitor.take_minute());
+    }
+}
+
+async fn tell_minutes(shared: &Shared, lane: &Lane<Claims>, waiting: &Waiting) {
+    sleep(GROWN_UP.saturating_sub(shared.monitor.uptime())).await;
+    loop {
+        let (minute_ms, asked) = waiting.next().await;
+        for (game, routes) in by_game(shared, asked) {
+            let cells: Vec<(String, u32, Vec<u8>)> = routes.iter().flat_map(cells).collect();
+            until_taken(async || write(shared, lane, Arc::clone(&game), minute_ms, &cells).await).await;
+        }
+    }
+}
+
+/// Writes again and again while the log has no room.
+async fn until_taken(mut write: impl AsyncFnMut() -> Result<(), LineError>) {
+    let mut warned = false;
+    while let Err(failure) = write().await {
+        if !is_passing(&failure) {
+            error!(%failure, "a minute of requests could not be told");
+            return;
+        }
+        if !std::mem::replace(&mut warned, true) {
+            warn!(%failure, "a minute of requests waits for the log");
+        }
+        sleep(RETRY).await;
     }
 }
 
@@ -139,6 +193,7 @@ async fn write(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use log::LogError;
 
     /// What is told of a route whose requests took so many milliseconds: `name: count, sum, smallest to largest`.
     fn check(took_ms: [&[u64]; 3], expected: &[&str]) {
@@ -169,5 +224,36 @@ mod tests {
                 "$load.http.GET /v1/boards/{table}.failed: 1, 100 ms, 114.7 to 114.7",
             ],
         );
+    }
+
+    fn in_runtime(work: impl Future<Output = ()>) {
+        Builder::new_current_thread().enable_time().build().expect("a runtime").block_on(work);
+    }
+
+    #[test]
+    fn a_minute_is_written_again_while_the_log_has_no_room() {
+        let check = |failures: fn(usize) -> Option<LogError>, expected: usize| {
+            let mut tries = 0;
+            in_runtime(until_taken(async || {
+                tries += 1;
+                failures(tries).map_or(Ok(()), |failure| Err(failure.into()))
+            }));
+            assert_eq!(tries, expected);
+        };
+        check(|_| None, 1);
+        check(|tried| (tried <= 2).then_some(LogError::Full), 3);
+        check(|_| Some(LogError::Stopped), 1);
+    }
+
+    #[test]
+    fn minutes_that_wait_keep_their_times_and_the_oldest_goes_first() {
+        let waiting = Waiting::default();
+        (0..WAITING_MAX as i64 + 2).for_each(|minute| waiting.push(minute * 60_000, Minute::new()));
+        in_runtime(async {
+            for minute in 2..WAITING_MAX as i64 + 2 {
+                assert_eq!(waiting.next().await.0, minute * 60_000);
+            }
+        });
+        assert!(waiting.minutes.borrow().is_empty());
     }
 }
