@@ -98,7 +98,7 @@ pub enum LineError {
     /// The ids could not be looked up.
     #[error("event ids cannot be checked at the moment")]
     Ids,
-    /// More was sent than may be. The events are counted as limited.
+    /// More was sent than may be.
     #[error(transparent)]
     Limited(#[from] Over),
 }
@@ -123,13 +123,13 @@ impl Line {
         self.geo.country(address)
     }
 
-    /// How long live commits take at the moment: all but those of imports.
+    /// How long live commits take at the moment: all that somebody waits for.
     pub fn commits(&self) -> &Commits {
         &self.commits
     }
 
     /// Takes a request to the log. A refused event is an answer, not an error: it is counted and named in the receipt,
-    /// and the rest of the batch goes on.
+    /// and the rest of the batch goes on. What is over a quota is counted as limited.
     pub async fn take(
         &self,
         lane: &Lane<Claims>,
@@ -137,13 +137,42 @@ impl Line {
         request: &Request<'_>,
         decoded: &Decoded<'_>,
     ) -> Result<Receipt, LineError> {
+        // Nobody waits for what the server tells of itself.
+        let commits = (!request.endpoint.is_own()).then_some(&self.commits);
+        let taken = self.offer(lane, access, request, decoded, commits).await;
+        if let Err(LineError::Limited(over)) = &taken {
+            self.limit(lane, access, request, decoded, over.reject).await?;
+        }
+        taken
+    }
+
+    /// The same for work of the past, which comes again with what is over a quota until it is taken: that is counted
+    /// once, as what it becomes then. Its commits are none that anybody waits for.
+    pub async fn take_patiently(
+        &self,
+        lane: &Lane<Claims>,
+        access: &Access,
+        request: &Request<'_>,
+        decoded: &Decoded<'_>,
+    ) -> Result<Receipt, LineError> {
+        self.offer(lane, access, request, decoded, None).await
+    }
+
+    /// Takes a request to the log, if no quota is in the way. How long that took is told to `commits`.
+    async fn offer(
+        &self,
+        lane: &Lane<Claims>,
+        access: &Access,
+        request: &Request<'_>,
+        decoded: &Decoded<'_>,
+        commits: Option<&Commits>,
+    ) -> Result<Receipt, LineError> {
         let (game, received) = (access.game.number, decoded.events.len());
         // Doors that find out in their own ways whose request it is come here.
         note_game(game);
-        if request.endpoint.is_accounted()
-            && let Err(over) = self.quota.take(access, request.address, received, request.received_ms)
-        {
-            return self.limit(lane, access, request, decoded, over).await;
+        // Tallies alone are taken also of those who owe.
+        if received > 0 && request.endpoint.is_accounted() {
+            self.quota.take(access, request.address, received, request.received_ms)?;
         }
         self.know_links(decoded).await;
         let door = self.door(access, request, decoded.sent_at_ms);
@@ -151,15 +180,12 @@ impl Line {
         if entry.events == 0 && refused.is_empty() && request.refused.is_empty() {
             return Ok(Receipt::default());
         }
-        let used = match self.spend(game, &entry, request) {
-            Ok(used) => used,
-            Err(over) => return self.limit(lane, access, request, decoded, over).await,
-        };
+        let used = self.spend(game, &entry, request)?;
         self.show(access, request, decoded, &refused);
         let taken = entry.events;
-        let appended = self.append(lane, entry, request.endpoint).await;
-        let unused = appended.as_ref().map_or(taken as usize, |(_, removed)| removed.len());
-        self.quota.give_back(game, unused as u64);
+        let appended = self.append(lane, entry, commits).await;
+        let removed = appended.as_ref().ok().map(|(_, removed)| removed.len());
+        self.quota.give_back(game, unused(request.endpoint, taken, removed));
         let (position, removed) = appended?;
         self.hurry_if_watched(game, position, decoded);
         Ok(Receipt { used, ..Receipt::of(taken, position, &removed, refused) })
@@ -178,12 +204,12 @@ impl Line {
         &self,
         lane: &Lane<Claims>,
         entry: Entry<Claims>,
-        endpoint: Endpoint,
+        commits: Option<&Commits>,
     ) -> Result<(u64, Vec<u32>), LineError> {
         let begun = Instant::now();
         let Some(committed) = lane.append(entry)?.await? else { return Ok((0, Vec::new())) };
-        if endpoint != Endpoint::Import {
-            self.commits.took(begun, Instant::now());
+        if let Some(commits) = commits {
+            commits.took(begun, Instant::now());
         }
         if committed.extra.failed {
             return Err(LineError::Ids);
@@ -223,16 +249,15 @@ impl Line {
         access: &Access,
         request: &Request<'_>,
         decoded: &Decoded<'_>,
-        over: Over,
-    ) -> Result<Receipt, LineError> {
+        reject: Reject,
+    ) -> Result<(), LineError> {
         let batch =
             BatchBuilder::new(request.endpoint, access.class, access.game.number, request.received_ms, 16);
-        let all: Vec<(u32, Reject)> =
-            (0..decoded.events.len() as u32).map(|index| (index, over.reject)).collect();
+        let all: Vec<(u32, Reject)> = (0..decoded.events.len() as u32).map(|index| (index, reject)).collect();
         let (bytes, events) = batch.finish(&tallies(decoded, &all, request.refused));
         let entry = Entry { kind: BATCH, events, bytes, ack: request.ack, extra: Claims::default() };
         lane.append(entry)?.await?;
-        Err(over.into())
+        Ok(())
     }
 
     fn door<'a>(&self, access: &Access, request: &Request<'a>, sent_at_ms: Option<i64>) -> OwnDoor {
@@ -413,6 +438,12 @@ fn indexes_of(ordinals: &[u32], refused: &[(u32, Reject)]) -> Vec<u32> {
     ordinals.iter().map(index_of).collect()
 }
 
+/// How many events of the day's quota were spent in vain: duplicates, or all if nothing was written (`removed` is `None`).
+fn unused(endpoint: Endpoint, taken: u32, removed: Option<usize>) -> u64 {
+    let unused = removed.map_or(u64::from(taken), |removed| removed as u64);
+    if endpoint.is_accounted() { unused } else { 0 }
+}
+
 /// How much of what came in was refused, by reason: these events, and what was refused `before`.
 /// What was refused, here and before, each reason once: that is as many as there are reasons.
 fn tallies(decoded: &Decoded<'_>, refused: &[(u32, Reject)], before: &[(Reject, u32)]) -> Vec<(Reject, u32)> {
@@ -440,6 +471,13 @@ fn text<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_not_written_is_given_back_if_it_was_spent() {
+        assert_eq!(unused(Endpoint::Events, 7, Some(2)), 2);
+        assert_eq!(unused(Endpoint::Events, 7, None), 7);
+        assert_eq!(unused(Endpoint::Monitor, 7, None), 0);
+    }
 
     #[test]
     fn duplicates_are_named_by_their_place_in_the_request() {

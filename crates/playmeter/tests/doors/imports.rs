@@ -67,8 +67,13 @@ fn stored(world: &World, event: &str) -> (f64, f64) {
 
 /// How many requests a route has answered.
 fn requests(world: &World, method: &str, path: &str) -> u64 {
+    answered(world, method, path, "ok")
+}
+
+/// How many it has answered so.
+fn answered(world: &World, method: &str, path: &str, answer: &str) -> u64 {
     let look = world.ask(&Request::get("/v1/monitor").key(&world.secret_key)).json();
     let rows = look["requests"].as_array().expect("a list").iter();
     let mut rows = rows.filter(|row| row["method"] == method && row["path"] == path);
-    rows.next().and_then(|row| row["ok"].as_u64()).unwrap_or_default()
+    rows.next().and_then(|row| row[answer].as_u64()).unwrap_or_default()
 }

@@ -128,7 +128,7 @@ async fn take(local: &Local, head: &Parts, incoming: &mut Body) -> Result<Vec<u8
         ack: Ack::Disk,
         refused: &origin.refused,
     };
-    let receipt = local.shared.line.take(&local.lane, &access, &request, &decoded).await;
+    let receipt = local.shared.line.take_patiently(&local.lane, &access, &request, &decoded).await;
     let receipt = receipt.map_err(events::refused)?;
     let mut answer = events::answer(&receipt, &decoded);
     answer.pop();

@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep};
 use tracing::{error, warn};
 
 use super::samples::{Dimensions, Table};
-use super::settings::Decoder;
+use super::settings::{Decoder, Transport};
 use super::{Collector, Place, Refusals};
 use crate::catalog::{Access, Game};
 use crate::http::stopped;
@@ -270,7 +270,13 @@ impl Desk {
             let received_ms = now_ms();
             let ack = Ack::Disk;
             let request = Request { endpoint, received_ms, address: None, user_agent: "", ack, refused };
-            let failure = match self.shared.line.take(&self.lane, access, &request, decoded).await {
+            let line = &self.shared.line;
+            // Who reads files comes again; whoever else is over a quota does not.
+            let taken = match self.collector.settings.transport {
+                Transport::Dir(_) => line.take_patiently(&self.lane, access, &request, decoded).await,
+                _ => line.take(&self.lane, access, &request, decoded).await,
+            };
+            let failure = match taken {
                 Err(failure) if is_passing(&failure) => failure,
                 taken => return taken,
             };

@@ -79,6 +79,19 @@ fn a_file_that_cannot_be_read_is_put_aside_with_the_reason() {
 }
 
 #[test]
+fn a_file_that_waits_for_a_quota_counts_once_and_nobody_waits_for_it() {
+    let (world, inbox) = world_with_folder("json", "import=true\n[quotas]\nkey_events_per_second=1000\n");
+    // More than may be sent at once.
+    let text = ["bad\n", &"{\"event\":\"win\"}\n".repeat(12_000)].concat();
+    std::fs::write(inbox.join("one.json"), text).expect("a file");
+    wait_for(&inbox.join("archive/one.json"), &world);
+    let target = world.ask(&Request::get("/v1/import").key(&world.secret_key)).json();
+    assert_eq!(target["commit_ms"], Value::Null, "the commits of a file of the past delay nobody");
+    assert_eq!(account(&world, "json"), (12_000, json!({"malformed_json": 1})));
+    assert_eq!(received(&world, "one", 12_001)["counters"]["received"], 12_001);
+}
+
+#[test]
 fn a_file_that_was_interrupted_counts_once() {
     let (mut world, inbox) = world_with_folder("json", "");
     const LINES: u64 = 60_000;

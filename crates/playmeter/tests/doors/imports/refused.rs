@@ -71,12 +71,19 @@ fn a_quota_that_is_used_up_is_waited_for() {
     )
     .expect("a file");
     let world = World::on(root, &[]);
-    file(&world, "a.ndjson", lines("win", 5_500));
-    let told = imported(&world, &["a.ndjson"]);
-    assert_eq!((&told["accepted"], &told["refused"]), (&json!(5_500), &json!(0)), "{told}");
+    // As much as may be sent at once: what the import sends first has to wait.
+    let burst = json!(vec![json!({"event": "hit"}); 4_000]).to_string();
+    assert_eq!(world.post(burst).told(), "4000 accepted");
+    file(&world, "a.ndjson", ["bad\n".into(), lines("win", 1_500)].concat());
+    let done = import(&world, &["a.ndjson", "--json"]);
+    let told: Value = serde_json::from_str(&done.out).expect("one object");
+    assert_eq!((&told["accepted"], &told["refused"]), (&json!(1_500), &json!(1)), "{told}");
+    // What came again is counted once.
     let (accepted, reasons) = account(&world, "import");
-    assert_eq!(accepted, 5_500);
-    assert!(reasons["rate_limit"].as_u64() > Some(0), "whole requests were told to come again: {reasons}");
+    assert_eq!((accepted, reasons.as_object().map(serde_json::Map::len)), (1_500, Some(1)), "{reasons}");
+    assert_eq!(reasons["malformed_json"], 1, "{reasons}");
+    let limited = answered(&world, "POST", "/v1/import", "refused");
+    assert!(limited > 0, "whole requests were told to come again");
 }
 
 #[test]
