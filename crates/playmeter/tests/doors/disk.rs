@@ -85,6 +85,9 @@ fn a_full_disk_refuses_events_answers_questions_and_recovers_by_itself() {
     assert_eq!(world.ask(&Request::get("/healthz")).status, 200);
     assert_eq!(world.ask(&Request::get("/readyz")).told(), "503 disk_full");
     assert!(world.ask(&Request::get("/metrics")).text().contains("\nplaymeter_log_full 1\n"));
+    let packets = "{\"from\":\"ann\",\"to\":\"bo\",\"seq\":1}\nbad\n";
+    let packets = Request::new("POST", "/v1/flows/packets").key(&world.secret_key).body(packets);
+    assert_eq!(world.ask(&packets).status, 202, "a packet that was counted is not asked for again");
     std::fs::remove_file(&ballast).expect("it can be removed");
     let freed = Instant::now();
     while send(&world, &mut acknowledged) != "1 accepted" {

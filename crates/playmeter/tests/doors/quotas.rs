@@ -102,6 +102,18 @@ fn repeated_events_use_up_nothing() {
 }
 
 #[test]
+fn packets_that_were_counted_are_not_asked_for_again_by_one_who_owes() {
+    let world = world("[quotas]\nkey_events_per_second = 1\n", &[]);
+    assert_eq!(world.post_as(&world.secret_key, hits(1_000, "ann")).told(), "1000 accepted");
+    assert!(world.post_as(&world.secret_key, hits(1, "ann")).told().starts_with("429"), "it owes");
+    let lines = "{\"from\":\"ann\",\"to\":\"bo\",\"seq\":1}\nbad\n";
+    let answer = world.ask(&Request::new("POST", "/v1/flows/packets").key(&world.secret_key).body(lines));
+    assert_eq!(answer.status, 202, "{}", answer.text());
+    assert_eq!((&answer.json()["counted"], &answer.json()["invalid"]), (&json!(1), &json!(1)));
+    assert_eq!(crate::collectors::account(&world, "flows"), (0, json!({"malformed_json": 1})));
+}
+
+#[test]
 fn bytes_of_a_day_are_those_of_the_log() {
     let mut world = world("[quotas]\nbytes_per_day = 20000\n", &[]);
     let large = |bytes: usize| json!({"event": "hit", "props": {"a": "x".repeat(1000), "b": vec!["x".repeat(1000); bytes / 1000 - 1]}});

@@ -16,6 +16,7 @@ use hyper::{HeaderMap, Request, StatusCode, Uri};
 use log::Ack;
 use model::record::Endpoint;
 use serde_json::{Value, json};
+use tracing::warn;
 
 use super::commands::{Answered, Local};
 use super::events;
@@ -87,7 +88,7 @@ fn page(flows: &Flows, game: u32, asked: &Asked) -> Value {
 
 /// The flows that ended last, the last first.
 ///
-/// The last 100 of the game since the server was started. All that ended are in the events `$flow`.
+/// The last 100 of the game since the server was started, which tells ends of the last seconds before once more. All that ended are in the events `$flow`.
 #[utoipa::path(
     get, path = "/v1/flows/ended", operation_id = "list_ended_flows", tag = "flows",
     security(("secret_key" = []), ("sign_in" = [])),
@@ -149,7 +150,7 @@ pub async fn take(
 ) -> Answered {
     let (head, mut incoming) = request.into_parts();
     match read(&local.shared, &head, &mut incoming, peer).await {
-        Ok((access, bytes)) => answer(StatusCode::ACCEPTED, &taken(&local, &access, &bytes).await?),
+        Ok((access, bytes)) => answer(StatusCode::ACCEPTED, &taken(&local, &access, &bytes).await),
         Err(problem) => {
             body::discard(&head.headers, incoming, &problem);
             Err(problem)
@@ -174,8 +175,9 @@ async fn read(
     Ok((access, body::read(&head.headers, incoming, limits).await?))
 }
 
-/// Hands the packets on, and counts what was refused in the accounting of the game.
-async fn taken(local: &Local, access: &Access, bytes: &[u8]) -> Result<Value, Problem> {
+/// Hands the packets on, and counts what was refused in the accounting of the game. From there on the answer tells what
+/// became of them, whatever the log says: who sent them again would have them counted twice.
+async fn taken(local: &Local, access: &Access, bytes: &[u8]) -> Value {
     let (shared, game) = (&local.shared, access.game.number);
     let mut refusals = Refusals::default();
     let taken = shared.flows.lines(game, bytes, &mut refusals);
@@ -190,9 +192,12 @@ async fn taken(local: &Local, access: &Access, bytes: &[u8]) -> Result<Value, Pr
             refused: refusals.counts(),
         };
         let counted = shared.line.take(&local.lane, access, &request, &Decoded::default()).await;
-        counted.map_err(events::refused)?;
+        if let Err(failure) = counted {
+            let (game, refused) = (&access.game.id, refusals.count());
+            warn!(game, refused, %failure, "refused packets of flows are not in the accounting");
+        }
     }
-    Ok(outcomes(taken, &refusals))
+    outcomes(taken, &refusals)
 }
 
 fn outcomes(taken: Taken, refusals: &Refusals) -> Value {
