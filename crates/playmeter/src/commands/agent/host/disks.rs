@@ -20,6 +20,8 @@ const NOT_DISKS: [&str; 8] = ["loop", "ram", "zram", "sr", "fd", "dm-", "md", "n
 /// File systems that stand on no device of their own and still hold data of this host. Those of other hosts are left
 /// out: asking for their size may wait for ever.
 const WITHOUT_DEVICE: [&str; 2] = ["zfs", "btrfs"];
+/// File systems that are made full and stay as they are: there is nothing to run out of.
+const MADE_FULL: [&str; 4] = ["iso9660", "udf", "squashfs", "erofs"];
 
 /// Remembers the totals of the last reading.
 #[derive(Default)]
@@ -84,7 +86,9 @@ impl Disks {
 fn is_disk(disk: &DiskStat, all: &[DiskStat]) -> bool {
     let is_part_of = |whole: &DiskStat| {
         let rest = disk.name.strip_prefix(&whole.name).unwrap_or_default();
-        let digits = rest.strip_prefix('p').unwrap_or(rest);
+        // The kernel puts a `p` between a disk's name that ends with a digit and the number of the partition.
+        let ends_with_digit = whole.name.ends_with(|character: char| character.is_ascii_digit());
+        let digits = if ends_with_digit { rest.strip_prefix('p').unwrap_or_default() } else { rest };
         !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
     };
     let was_used = disk.reads + disk.writes > 0;
@@ -129,7 +133,9 @@ fn holds_data(mount: &MountInfo) -> bool {
     let source = mount.mount_source.as_deref().unwrap_or_default();
     let is_on_device = source.starts_with("/dev/") && !source.starts_with("/dev/loop");
     let is_root_of_container = mount.fs_type == "overlay" && mount.mount_point == Path::new("/");
-    is_on_device || is_root_of_container || WITHOUT_DEVICE.contains(&mount.fs_type.as_str())
+    let fs_type = mount.fs_type.as_str();
+    let may_fill = !MADE_FULL.contains(&fs_type);
+    may_fill && (is_on_device || is_root_of_container || WITHOUT_DEVICE.contains(&fs_type))
 }
 
 /// As `df` counts: what is reserved for the administrator is neither used nor room.

@@ -171,6 +171,44 @@ fn a_disk_counts_once_whatever_is_on_it() {
     check("host.disk_", &["host.disk_read 102400", "host.disk_write 1024000"]);
 }
 
+/// The disks that are told of, of those that the kernel tells of.
+fn check_disks(all: &[&str], expected: &[&str]) {
+    let line = |name: &&str| format!("   8       0 {name} 1 0 2 1 5 0 1 2 0 5 3 0 0 0 0 0 0\n");
+    let stats: String = all.iter().map(line).collect();
+    let words = second(&[BEFORE[0], ("diskstats", &stats)], &[]);
+    let told: Vec<&str> = words.iter().filter_map(|word| word.strip_prefix("device.busy ")).collect();
+    assert_eq!(told, expected, "of {all:?}");
+}
+
+#[test]
+fn a_partition_is_told_from_a_disk_whose_name_begins_as_another_one() {
+    check_disks(&["rbd1", "rbd10", "rbd1p1", "rbd10p12"], &["rbd1 0", "rbd10 0"]);
+    check_disks(&["nvme0n1", "nvme0n10", "nvme0n1p2"], &["nvme0n1 0", "nvme0n10 0"]);
+    check_disks(&["sda", "sda1", "sda10", "sdaa", "sdaa2"], &["sda 0", "sdaa 0"]);
+    check_disks(&["mmcblk0", "mmcblk0boot0", "mmcblk0p1"], &["mmcblk0 0", "mmcblk0boot0 0"]);
+}
+
+/// Whether a file system of this type and from this source is told of.
+fn check_mount(fs_type: &str, source: &str, is_told: bool) {
+    let mount = format!("22 1 8:1 / / ro,relatime shared:1 - {fs_type} {source} ro\n");
+    let words = second(&[BEFORE[0], ("self/mountinfo", &mount)], &[]);
+    for metric in ["host.disk_full ", "mount.used / ", "mount.total / "] {
+        let is_there = words.iter().any(|word| word.starts_with(metric));
+        assert_eq!(is_there, is_told, "{metric}of {fs_type} {source} in {words:#?}");
+    }
+}
+
+#[test]
+fn what_is_made_full_says_nothing_about_room() {
+    check_mount("ext4", "/dev/sda1", true);
+    check_mount("overlay", "overlay", true);
+    check_mount("zfs", "tank/root", true);
+    for fs_type in ["iso9660", "udf", "squashfs", "erofs"] {
+        check_mount(fs_type, "/dev/sr0", false);
+    }
+    check_mount("nfs4", "host:/files", false);
+}
+
 #[test]
 fn traffic_inside_the_host_is_no_traffic() {
     check(
