@@ -31,6 +31,7 @@ use sources::{Source, SourceArgs};
 
 /// Where Linux tells of itself.
 const PROC: &str = "/proc";
+const SYS: &str = "/sys";
 /// Rates need two looks; the first reading comes after so long.
 const FIRST: Duration = Duration::from_secs(1);
 /// What waits at the end is sent within this time, or let go.
@@ -67,7 +68,7 @@ pub struct AgentArgs {
 pub fn run(args: AgentArgs) -> anyhow::Result<()> {
     let name = host_name(args.host.as_deref())?;
     let client = if args.print { None } else { Some(args.server.client()?) };
-    let reader = Reader { host: Host::open(PROC.into())?, sources: args.sources.open()? };
+    let reader = Reader { host: Host::open(PROC.into(), SYS.into())?, sources: args.sources.open()? };
     log_lines();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("starting a runtime")?;

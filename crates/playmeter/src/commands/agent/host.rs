@@ -1,4 +1,4 @@
-//! What Linux tells of a host in `/proc`.
+//! What Linux tells of a host in `/proc`, and of its network interfaces in `/sys`.
 //!
 //! Parsed by `procfs-core`, which takes the files' text from anywhere and knows the modes of the processors and pressure;
 //! it costs 5 CPU-seconds of building and 0.1 MB. `sysinfo` reads more systems but neither of these two, nor how busy a
@@ -23,6 +23,7 @@ use super::reading::Reading;
 /// Reads a host, and remembers what it read last for what is told by the second.
 pub struct Host {
     proc: PathBuf,
+    sys: PathBuf,
     cpu: cpu::Cpu,
     disks: disks::Disks,
     network: network::Network,
@@ -30,13 +31,14 @@ pub struct Host {
 }
 
 impl Host {
-    /// The host whose `/proc` is this folder.
-    pub fn open(proc: PathBuf) -> anyhow::Result<Host> {
+    /// The host whose `/proc` and `/sys` are these folders.
+    pub fn open(proc: PathBuf, sys: PathBuf) -> anyhow::Result<Host> {
         let stat = proc.join("stat");
         std::fs::metadata(&stat)
             .with_context(|| format!("the agent reads Linux hosts, and cannot read {}", stat.display()))?;
         Ok(Host {
             proc,
+            sys,
             cpu: cpu::Cpu::default(),
             disks: disks::Disks::default(),
             network: network::Network::default(),
@@ -52,7 +54,7 @@ impl Host {
         let cores = self.cpu.read(&self.proc, reading);
         memory::read(&self.proc, reading);
         self.disks.read(&self.proc, reading, at);
-        self.network.read(&self.proc, reading, at);
+        self.network.read(&self.proc, &self.sys, reading, at);
         self.processes.read(&self.proc, reading, at, cores);
     }
 }

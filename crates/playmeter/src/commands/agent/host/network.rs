@@ -9,7 +9,7 @@ use super::file;
 use crate::commands::agent::rate::Meters;
 use crate::commands::agent::reading::{Parts, Reading};
 
-/// Interfaces inside the host, whose traffic others carry or nobody sees.
+/// Interfaces inside the host, of which nothing is told.
 const INSIDE: [&str; 13] = [
     "lo", "veth", "docker", "br-", "virbr", "cni", "cali", "flannel", "ifb", "dummy", "sit", "ip6tnl", "tunl",
 ];
@@ -22,14 +22,15 @@ pub(super) struct Network {
 }
 
 impl Network {
-    pub(super) fn read(&mut self, proc: &Path, reading: &mut Reading, at: Instant) {
+    pub(super) fn read(&mut self, proc: &Path, sys: &Path, reading: &mut Reading, at: Instant) {
         let Ok(InterfaceDeviceStatus(all)) = file(proc, "self/net/dev") else { return };
         let mut all: Vec<DeviceStatus> = all.into_values().filter(is_outside).collect();
         all.sort_by(|one, other| one.name.cmp(&other.name));
+        let counts = counted(&all, sys);
         let mut sum: Option<[f64; 3]> = None;
-        for interface in &all {
+        for (interface, counts) in all.iter().zip(counts) {
             let rates = self.rates(interface, at);
-            if let [Some(received), Some(sent), Some(errors)] = rates {
+            if counts && let [Some(received), Some(sent), Some(errors)] = rates {
                 let sum = sum.get_or_insert_default();
                 *sum = [sum[0] + received, sum[1] + sent, sum[2] + errors];
             }
@@ -55,6 +56,16 @@ impl Network {
         ]
         .map(|(what, total)| self.meters.per_second(&format!("{} {what}", interface.name), total as f64, at))
     }
+}
+
+/// Which of them count in the sum: those of hardware. What goes through a bond, a bridge, a VLAN or a tunnel goes through
+/// one of these as well. A container has none, and all count.
+fn counted(all: &[DeviceStatus], sys: &Path) -> Vec<bool> {
+    let class = sys.join("class/net");
+    let counts: Vec<bool> =
+        all.iter().map(|interface| class.join(&interface.name).join("device").exists()).collect();
+    let is_any = counts.contains(&true);
+    counts.into_iter().map(|counts| counts || !is_any).collect()
 }
 
 fn is_outside(interface: &DeviceStatus) -> bool {

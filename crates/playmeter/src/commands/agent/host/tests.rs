@@ -99,11 +99,16 @@ fn write(folder: &Path, files: &[(&str, &str)]) {
     }
 }
 
+/// A host with both folders in one.
+fn open(folder: &Path) -> Host {
+    Host::open(folder.to_owned(), folder.to_owned()).expect("it has a stat")
+}
+
 /// The second reading, ten seconds after the first, in words.
 fn second(before: &[(&str, &str)], after: &[(&str, &str)]) -> Vec<String> {
     let folder = tempfile::tempdir().expect("a folder");
     write(folder.path(), before);
-    let mut host = Host::open(folder.path().to_owned()).expect("it has a stat");
+    let mut host = open(folder.path());
     let at = Instant::now();
     host.read(&mut Reading::new(0), at);
     write(folder.path(), after);
@@ -218,6 +223,39 @@ fn traffic_inside_the_host_is_no_traffic() {
     check("host.network", &["host.network_received 2000", "host.network_sent 50", "host.network_errors 0.5"]);
 }
 
+/// What a host receives by the second whose interfaces received so many bytes, of which these are of hardware.
+fn check_received(interfaces: &[(&str, u64)], hardware: &[&str], expected: &str) {
+    let dev = |times: u64| -> String {
+        let line = |(name, bytes): &(&str, u64)| {
+            format!("{name}: {} 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n", bytes * times)
+        };
+        let lines: String = interfaces.iter().map(line).collect();
+        format!("Inter-|\n face |\n{lines}")
+    };
+    let devices: Vec<String> =
+        hardware.iter().map(|name| format!("class/net/{name}/device/vendor")).collect();
+    let (first, then) = (dev(1), dev(2));
+    let mut before = vec![BEFORE[0], ("self/net/dev", &first)];
+    before.extend(devices.iter().map(|path| (path.as_str(), "0x8086\n")));
+    let words = second(&before, &[("self/net/dev", &then)]);
+    let told: Vec<&str> =
+        words.iter().filter_map(|word| word.strip_prefix("host.network_received ")).collect();
+    assert_eq!(told, [expected], "of {interfaces:?}");
+    let parts = words.iter().filter(|word| word.starts_with("interface.received ")).count();
+    assert_eq!(parts, interfaces.len(), "each is told of: {words:#?}");
+}
+
+#[test]
+fn traffic_counts_once_whatever_it_goes_through() {
+    check_received(&[("eth0", 100), ("eth1", 200), ("bond0", 300)], &["eth0", "eth1"], "30");
+    check_received(
+        &[("enp1s0", 100), ("enp1s0.7", 50), ("wg0", 20), ("bridge", 90)],
+        &["enp1s0", "wlan0"],
+        "10",
+    );
+    check_received(&[("eth0", 100), ("eth1", 200)], &[], "30");
+}
+
 #[test]
 fn processes_of_one_name_are_told_of_together() {
     check(
@@ -241,7 +279,7 @@ fn processes_of_one_name_are_told_of_together() {
 fn names_that_come_and_go_are_told_of_up_to_a_number_a_day() {
     let folder = tempfile::tempdir().expect("a folder");
     write(folder.path(), &BEFORE[..1]);
-    let mut host = Host::open(folder.path().to_owned()).expect("it has a stat");
+    let mut host = open(folder.path());
     let mut names = std::collections::HashSet::new();
     for round in 0..100 {
         let stat = BEFORE[7].1.replace("game server", &format!("job{round}"));
@@ -256,13 +294,14 @@ fn names_that_come_and_go_are_told_of_up_to_a_number_a_day() {
 #[test]
 fn a_system_without_proc_is_told_so() {
     let folder = tempfile::tempdir().expect("a folder");
-    let told = Host::open(folder.path().join("proc")).err().expect("there is none").to_string();
+    let told =
+        Host::open(folder.path().join("proc"), "/sys".into()).err().expect("there is none").to_string();
     assert!(told.starts_with("the agent reads Linux hosts, and cannot read"), "{told}");
 }
 
 #[test]
 fn this_host_is_read() {
-    let mut host = Host::open("/proc".into()).expect("tests run on Linux");
+    let mut host = Host::open("/proc".into(), "/sys".into()).expect("tests run on Linux");
     host.read(&mut Reading::new(0), Instant::now());
     std::thread::sleep(Duration::from_millis(200));
     let mut reading = Reading::new(0);
