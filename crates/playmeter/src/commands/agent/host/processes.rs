@@ -1,9 +1,9 @@
 //! Processes: how many, in which state, and the largest by processor time and by memory.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use procfs_core::FromRead;
 use procfs_core::process::Stat;
@@ -14,12 +14,16 @@ use crate::commands::agent::reading::{Parts, Reading};
 
 /// Names that are told of by each of the two.
 const TOP: usize = 5;
+/// A name that was among them is told of for so long: a mean over these minutes has its small values as well.
+const TOLD_FOR: Duration = Duration::from_secs(5 * 60);
 
 /// Remembers the totals of the last reading.
 #[derive(Default)]
 pub(super) struct Processes {
     meters: Meters,
     names: Parts,
+    /// Names that are told of, no more than `names` has room for, and when they were last among the largest.
+    told: BTreeMap<String, Instant>,
 }
 
 /// All processes of one name. Pages that they share are counted for each.
@@ -39,12 +43,22 @@ impl Processes {
         states(&all, reading);
         let named = self.by_name(&all, at, cores);
         self.meters.keep(at);
-        for name in largest(&named) {
-            if self.names.admit(name, reading.at_ms) {
-                reading.add_part("process.cpu", name, named[name].cpu);
-                reading.add_part("process.memory", name, named[name].memory);
-            }
+        self.remember(largest(&named), reading.at_ms, at);
+        for name in self.told.keys() {
+            let (cpu, memory) = named.get(name.as_str()).map_or((0.0, 0.0), |of| (of.cpu, of.memory));
+            reading.add_part("process.cpu", name, cpu);
+            reading.add_part("process.memory", name, memory);
         }
+    }
+
+    fn remember(&mut self, largest: BTreeSet<&str>, at_ms: i64, at: Instant) {
+        for name in largest.into_iter().filter(|name| self.names.admit(name, at_ms)) {
+            self.told.insert(name.to_owned(), at);
+        }
+        // Another day has room for other names: those of yesterday ask again.
+        self.told.retain(|name, last| {
+            at.saturating_duration_since(*last) < TOLD_FOR && self.names.admit(name, at_ms)
+        });
     }
 
     fn by_name<'a>(&mut self, all: &'a [Stat], at: Instant, cores: usize) -> HashMap<&'a str, Named> {

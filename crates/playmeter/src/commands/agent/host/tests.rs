@@ -276,6 +276,34 @@ fn processes_of_one_name_are_told_of_together() {
 }
 
 #[test]
+fn a_process_that_was_large_is_told_of_for_five_minutes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    write(folder.path(), &BEFORE[..1]);
+    let (mut host, start) = (open(folder.path()), Instant::now());
+    let mut check = |seconds: u64, pages: &[(&str, u64)], expected: &[(&str, u64)]| {
+        for (pid, (name, pages)) in (1..).zip(pages) {
+            let stat = format!("{pid} ({name}) S 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 3 0 {pid} 1 {pages}");
+            write(folder.path(), &[(&format!("{pid}/stat"), &format!("{stat}{}\n", " 0".repeat(28)))]);
+        }
+        let mut reading = Reading::new(seconds as i64 * 1_000);
+        host.read(&mut reading, start + Duration::from_secs(seconds));
+        let page = rustix::param::page_size() as u64;
+        let expected: Vec<String> =
+            expected.iter().map(|(name, pages)| format!("process.memory {name} {}", pages * page)).collect();
+        let words = reading.words().into_iter();
+        let told: Vec<String> = words.filter(|word| word.starts_with("process.memory ")).collect();
+        assert_eq!(told, expected, "after {seconds} s");
+    };
+    let large = [("a", 9), ("b", 9), ("c", 9), ("d", 9), ("e", 9), ("f", 1)];
+    check(0, &large, &large[..5]);
+    let then = [("gone", 0), ("b", 9), ("c", 9), ("d", 9), ("e", 2), ("f", 3), ("g", 4)];
+    let both = [("a", 0), ("b", 9), ("c", 9), ("d", 9), ("e", 2), ("f", 3), ("g", 4)];
+    check(10, &then, &both);
+    check(299, &then, &both);
+    check(300, &then, &[("b", 9), ("c", 9), ("d", 9), ("f", 3), ("g", 4)]);
+}
+
+#[test]
 fn names_that_come_and_go_are_told_of_up_to_a_number_a_day() {
     let folder = tempfile::tempdir().expect("a folder");
     write(folder.path(), &BEFORE[..1]);
@@ -286,7 +314,10 @@ fn names_that_come_and_go_are_told_of_up_to_a_number_a_day() {
         write(folder.path(), &[("7/stat", &stat)]);
         let mut reading = Reading::new(round * 10_000);
         host.read(&mut reading, Instant::now());
-        names.extend(reading.words().into_iter().filter(|word| word.starts_with("process.memory")));
+        let words = reading.words().into_iter();
+        let told = words
+            .filter_map(|word| word.strip_prefix("process.memory ")?.split(' ').next().map(str::to_owned));
+        names.extend(told);
     }
     assert_eq!(names.len(), 64);
 }
