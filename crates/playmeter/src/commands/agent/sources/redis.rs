@@ -84,21 +84,28 @@ async fn ask<'a>(
     connection: &mut BufReader<TcpStream>,
     words: impl Iterator<Item = &'a str>,
 ) -> Result<String, Failed> {
-    let mut command = String::new();
     let words: Vec<&str> = words.collect();
-    command += &format!("*{}\r\n", words.len());
+    let mut command = format!("*{}\r\n", words.len());
     words.iter().for_each(|word| command += &format!("${}\r\n{word}\r\n", word.len()));
-    let words = |error: std::io::Error| error.to_string();
-    connection.get_mut().write_all(command.as_bytes()).await.map_err(words)?;
+    let told = |error: std::io::Error| error.to_string();
+    connection.get_mut().write_all(command.as_bytes()).await.map_err(told)?;
     let mut line = Vec::new();
-    connection.take(LINE_BYTES_MAX).read_until(b'\n', &mut line).await.map_err(words)?;
+    connection.take(LINE_BYTES_MAX).read_until(b'\n', &mut line).await.map_err(told)?;
     let line = String::from_utf8_lossy(&line);
     let Some(line) = line.strip_suffix("\r\n") else { return Err("it does not speak RESP".to_owned()) };
     match line.split_at_checked(1) {
         Some(("+", _)) => Ok(String::new()),
-        Some(("-", why)) => Err(why.to_owned()),
+        Some(("-", why)) => Err(refusal(&words, why)),
         Some(("$", length)) => bulk(connection, length).await,
         _ => Err("it does not speak RESP".to_owned()),
+    }
+}
+
+/// A server may repeat what it does not take, and that is a password after `AUTH`: then only the kind is told.
+fn refusal(command: &[&str], why: &str) -> Failed {
+    match command {
+        ["AUTH", ..] => format!("it answers AUTH with {}", why.split(' ').next().unwrap_or_default()),
+        _ => why.to_owned(),
     }
 }
 
@@ -187,6 +194,17 @@ mod tests {
         for other in ["", "PONG", "used_memory:x\r\nconnected_clients:1\r\n"] {
             assert!(values(other, &mut meters, &mut Reading::new(0), start).is_err(), "{other}");
         }
+    }
+
+    #[test]
+    fn a_password_that_a_server_repeats_is_not_told() {
+        let check = |command: &[&str], why: &str, expected: &str| {
+            assert_eq!(refusal(command, why), expected, "{why}");
+        };
+        let repeated = "ERR unknown command `AUTH`, with args beginning with: `secret`, ";
+        check(&["AUTH", "secret"], repeated, "it answers AUTH with ERR");
+        check(&["AUTH", "me", "secret"], "WRONGPASS invalid", "it answers AUTH with WRONGPASS");
+        check(&["INFO"], "NOAUTH Authentication required.", "NOAUTH Authentication required.");
     }
 
     #[test]
