@@ -102,6 +102,9 @@ pub enum BadServer {
     /// It is no URL of a server.
     #[error("--to {0}: it is http:// or https://, a host and perhaps a port, as in https://play.example.com")]
     Url(String),
+    /// It may have a password in it, and is not repeated.
+    #[error("--to: it has no user, no password and no @; the key is named with PLAYMETER_KEY or --key")]
+    User,
     /// It cannot be sent.
     #[error("--key: it is empty, or has characters that no key has")]
     Key,
@@ -153,12 +156,14 @@ impl Failure {
 impl Client {
     /// A client of the server at this URL. Nothing is sent yet.
     pub fn new(url: &str, key: &str) -> Result<Client, BadServer> {
+        if url.contains('@') {
+            return Err(BadServer::User);
+        }
         let bad_url = || BadServer::Url(url.to_owned());
         let uri: Uri = url.parse().map_err(|_| bad_url())?;
         let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(bad_url)?;
         let is_web = matches!(uri.scheme_str(), Some("http" | "https"));
-        let has_user = uri.authority().is_some_and(|authority| authority.as_str().contains('@'));
-        if !is_web || has_user || uri.query().is_some() {
+        if !is_web || uri.query().is_some() {
             return Err(bad_url());
         }
         if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {

@@ -117,8 +117,15 @@ fn a_server_that_does_not_answer_to_the_end_has_not_answered() {
 
 #[test]
 fn what_is_no_server_is_refused() {
-    for url in ["", "play.example.com", "ftp://a", "http://", "http://a b", "http://u:p@a", "http://a/?x=1"] {
+    for url in ["", "play.example.com", "ftp://a", "http://", "http://a b", "http://a/?x=1"] {
         assert_eq!(Client::new(url, "sk_1").err(), Some(BadServer::Url(url.to_owned())), "{url}");
+    }
+    for url in
+        ["http://u:s3cret@a", "http://u:s3/cret@a", "https://u:s3cret@", "u:s3cret@a", "http://u/s3cret@a"]
+    {
+        let told = Client::new(url, "sk_1").err();
+        assert_eq!(told, Some(BadServer::User), "{url}");
+        assert!(told.is_some_and(|told| !told.to_string().contains("s3")), "{url} is repeated");
     }
     for key in ["", "sk 1", "sk\n1", "schlüssel"] {
         assert_eq!(Client::new("http://a", key).err(), Some(BadServer::Key), "{key}");
