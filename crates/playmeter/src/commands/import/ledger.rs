@@ -114,8 +114,14 @@ impl Ledger {
         let name = Sha256::new_with_prefix(subject.sha256).chain_update(subject.reading).finalize();
         let path = folder.join(format!("{}.json", hex(&name[..16])));
         let lock = lock(&path.with_extension("lock"))?;
-        let account = read(&path)?.unwrap_or_else(|| Account::new(subject.path, subject.sha256));
-        Ok((Ledger { path, synced: Instant::now(), _lock: lock }, account))
+        let mut account = read(&path)?.unwrap_or_else(|| Account::new(subject.path, subject.sha256));
+        let mut ledger = Ledger { path, synced: Instant::now(), _lock: lock };
+        if account.path != subject.path {
+            // It was moved, and from now on it is there that it must not change.
+            subject.path.clone_into(&mut account.path);
+            ledger.keep(&account)?;
+        }
+        Ok((ledger, account))
     }
 
     /// Keeps the account: a process that is killed afterwards leaves it as it is now, a machine that loses power as it

@@ -166,7 +166,8 @@ fn an_account_is_found_again_by_the_content_and_the_way_of_reading() {
     let second = open(&one).err().expect("it is locked").to_string();
     assert!(second.contains("another process"), "{second}");
     drop(ledger);
-    assert_eq!(open(&subject("/moved", &[1; 32], "csv")).expect("it is there").1, account);
+    let moved = open(&subject("/moved", &[1; 32], "csv")).expect("it is there").1;
+    assert_eq!(moved.received, account.received);
     assert_eq!(open(&subject("/a", &[1; 32], "tsv")).expect("a new account").1.received, 0);
     assert_eq!(open(&subject("/a", &[2; 32], "csv")).expect("a new account").1.received, 0);
 }
@@ -203,4 +204,8 @@ fn a_file_that_has_changed_is_noticed() {
     assert!(!changed("/a", [1; 32]));
     assert!(changed("/a", [2; 32]));
     assert!(!changed("/b", [2; 32]));
+    drop(ledger);
+    Ledger::open(folder.path(), &subject("/b", &[1; 32], "csv")).expect("it was moved");
+    assert!(changed("/b", [2; 32]));
+    assert!(!changed("/a", [2; 32]), "what comes where it was is another file");
 }

@@ -119,6 +119,18 @@ fn a_file_that_has_changed_is_not_taken_again_by_itself() {
 }
 
 #[test]
+fn a_file_that_was_moved_and_then_changed_is_not_taken_again_either() {
+    let world = World::new();
+    file(&world, "a.ndjson", lines("win", 100));
+    assert_eq!(imported(&world, &["a.ndjson"])["accepted"], 100);
+    std::fs::rename(world.root().join("a.ndjson"), world.root().join("b.ndjson")).expect("it is there");
+    check(&world, &["b.ndjson"], 0, "");
+    file(&world, "b.ndjson", lines("win", 101));
+    check(&world, &["b.ndjson"], 1, "it has changed since 100 of its events were imported");
+    assert_eq!(stored(&world, "win"), worth(100));
+}
+
+#[test]
 fn the_route_names_the_parameter_that_is_wrong() {
     let world = World::new();
     let ask = |query: &str, body: &str| {
