@@ -20,7 +20,7 @@ use super::source::Batch;
 const VERSION: u32 = 1;
 /// Refused lines that are named.
 const EXAMPLES_MAX: usize = 10;
-/// What is written is made durable at most so often, and in the end.
+/// That an account is replaced is made durable at most so often, and in the end.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 
 /// What was acknowledged of one file.
@@ -133,10 +133,10 @@ impl Ledger {
         let write = || -> io::Result<()> {
             let mut file = File::create(&unfinished)?;
             file.write_all(&text)?;
-            if is_due {
-                file.sync_data()?;
-            }
-            fs::rename(&unfinished, &self.path)
+            // Before the name: a machine that loses power leaves the one or the other, but none that is empty or half.
+            file.sync_data()?;
+            fs::rename(&unfinished, &self.path)?;
+            if is_due { sync_folder_of(&self.path) } else { Ok(()) }
         };
         write().with_context(|| format!("keeping {}", self.path.display()))?;
         if is_due {
@@ -183,16 +183,17 @@ fn read(path: &Path) -> anyhow::Result<Option<Account>> {
         Err(failure) if failure.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(failure) => return Err(failure).with_context(|| format!("reading {}", path.display())),
     };
-    if text.is_empty() {
-        // The machine lost power before its first second: the ids see to it that nothing counts twice.
-        return Ok(None);
-    }
     let account: Account = serde_json::from_slice(&text)
         .with_context(|| format!("{} is no account of an import; move it away", path.display()))?;
     if account.version != VERSION {
         bail!("{} is of a newer playmeter", path.display());
     }
     Ok(Some(account))
+}
+
+/// Makes the name of a file durable.
+fn sync_folder_of(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
 fn lock(path: &Path) -> anyhow::Result<File> {
