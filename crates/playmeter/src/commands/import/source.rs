@@ -21,6 +21,8 @@ use model::{RawEvent, Reject};
 const BATCH_BYTES: usize = 4 << 20;
 /// So much of a file is read at once.
 const CHUNK_BYTES: usize = 256 << 10;
+/// May stand before a text in UTF-8, and is no part of it.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// How a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -213,6 +215,7 @@ fn guess(name: Option<&str>, input: &mut dyn BufRead) -> anyhow::Result<Form> {
         _ => {}
     }
     let start = input.fill_buf().context("reading it")?;
+    let start = start.strip_prefix(BYTE_ORDER_MARK).unwrap_or(start);
     match start.trim_ascii_start().first() {
         Some(b'{') => Ok(Form::Ndjson),
         Some(b'[') => bail!("it is an array of JSON; write one object a line"),

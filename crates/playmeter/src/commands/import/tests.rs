@@ -73,6 +73,18 @@ fn lines_are_sent_as_they_are_and_blank_ones_are_none() {
 }
 
 #[test]
+fn a_byte_order_mark_is_no_part_of_the_first_line() {
+    let read = LINES_READ.map(|line| line.trim_end());
+    let marked = ["\u{feff}", LINES].concat();
+    for name in ["a.ndjson", "unnamed"] {
+        check(name, marked.as_bytes(), &Mapping::default(), &read);
+        check(name, &gzip(marked.as_bytes()), &Mapping::default(), &read);
+    }
+    check("a.ndjson", "\u{feff}\n{}\n".as_bytes(), &Mapping::default(), &["2 {}"]);
+    check("a.ndjson", "{}\n\u{feff}{}\n".as_bytes(), &Mapping::default(), &["1 {}", "2 \u{feff}{}"]);
+}
+
+#[test]
 fn what_is_compressed_is_read_as_what_is_not() {
     let read = LINES_READ.map(|line| line.trim_end());
     check("a.ndjson.gz", &gzip(LINES.as_bytes()), &Mapping::default(), &read);

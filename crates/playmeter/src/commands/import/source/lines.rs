@@ -7,7 +7,7 @@ use decode::lines::{self, Piece};
 use model::Reject;
 use model::limits::EVENT_BYTES_MAX;
 
-use super::{Batch, Rows};
+use super::{BYTE_ORDER_MARK, Batch, Rows};
 
 /// A file of lines.
 pub struct Lines {
@@ -53,8 +53,9 @@ impl Rows for Lines {
     }
 }
 
-/// A blank line is no event, as everywhere.
+/// A blank line is no event, as everywhere, and a byte order mark before the first line no part of it.
 fn add(batch: &mut Batch, line: u64, bytes: &[u8]) {
+    let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).filter(|_| line == 1).unwrap_or(bytes);
     let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     if bytes.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r')) {
         return;
