@@ -128,10 +128,16 @@ impl ImportArgs {
         mapping.delimiter(self.delimiter).context("--delimiter")
     }
 
-    /// What decides about how a file is read: with other flags it is another import.
-    fn reading(&self) -> String {
-        let ImportArgs { format, columns, fixed, others, delimiter, .. } = self;
-        format!("{:?}", (format, columns, fixed, others, delimiter))
+    /// What decides about how a file of this form is read: read otherwise it is another import, not so when the same is
+    /// written otherwise.
+    fn reading(&self, form: Form) -> String {
+        let ImportArgs { others, delimiter, .. } = self;
+        let [mut columns, mut fixed] = [self.columns.clone(), self.fixed.clone()];
+        for pairs in [&mut columns, &mut fixed] {
+            // Those of one name keep their order, which may say something.
+            pairs.sort_by(|one, other| one.0.cmp(&other.0));
+        }
+        format!("{:?}", (form, columns, fixed, others, delimiter))
     }
 }
 
@@ -182,7 +188,8 @@ impl Import<'_> {
         let path = path.canonicalize().context("finding it")?;
         let (sha256, seen) = sha256(&path)?;
         let text = path.to_string_lossy();
-        let subject = Subject { path: &text, sha256: &sha256, reading: &self.args.reading() };
+        let form = self.args.format.map_or_else(|| Form::of(&path), Ok)?;
+        let subject = Subject { path: &text, sha256: &sha256, reading: &self.args.reading(form) };
         let folder = match &self.args.state {
             Some(folder) => folder.clone(),
             None => ledger::default_folder()?,
@@ -196,7 +203,7 @@ impl Import<'_> {
         if account.is_done {
             return Ok((before, account));
         }
-        let mut source = Source::open(&path, self.args.format, &self.mapping, before)?;
+        let mut source = Source::open(&path, form, &self.mapping, before)?;
         self.rest(name, &hex(&sha256), &mut source, &mut account, |account| ledger.keep(account))?;
         let now = path.metadata().context("looking at it")?;
         with_so_far(ensure_same(&seen, &now), &account)?;

@@ -35,6 +35,18 @@ pub enum Form {
     Parquet,
 }
 
+impl Form {
+    /// That of a file which nobody named: by its first bytes and by its name. Compression is told by its first bytes.
+    pub fn of(path: &Path) -> anyhow::Result<Form> {
+        let file = File::open(path).context("opening it")?;
+        if starts(&file, &mut [0; 4])? == b"PAR1" {
+            return Ok(Form::Parquet);
+        }
+        let mut input = inflated(Counted { input: Box::new(file), read: Arc::default() })?;
+        guess(path.to_str(), &mut input)
+    }
+}
+
 /// Events that were read and are to be sent.
 #[derive(Default)]
 pub struct Batch {
@@ -110,21 +122,17 @@ pub struct Source {
 }
 
 impl Source {
-    /// Opens a file that is read from its row `skip` on, counted from 0. Compression is told by its first bytes; its form
-    /// too, and by its name.
-    pub fn open(path: &Path, form: Option<Form>, mapping: &Mapping, skip: u64) -> anyhow::Result<Source> {
+    /// Opens a file that is read from its row `skip` on, counted from 0. Compression is told by its first bytes.
+    pub fn open(path: &Path, form: Form, mapping: &Mapping, skip: u64) -> anyhow::Result<Source> {
         let file = File::open(path).context("opening it")?;
         let bytes = file.metadata().context("looking at it")?.len();
-        let mut first = [0; 4];
-        let is_parquet =
-            form == Some(Form::Parquet) || form.is_none() && starts(&file, &mut first)? == b"PAR1";
-        if is_parquet {
+        if form == Form::Parquet {
             let (rows, skipped) = columns::Columns::open(path, mapping, skip)?;
             let mut source = Source { rows: Box::new(rows), read: Arc::default(), bytes };
             source.skip(skip - skipped)?;
             return Ok(source);
         }
-        let mut source = Source::stream(Box::new(file), path.to_str(), form, mapping)?;
+        let mut source = Source::stream(Box::new(file), Some(form), mapping)?;
         source.bytes = bytes;
         source.skip(skip)?;
         Ok(source)
@@ -135,18 +143,13 @@ impl Source {
         if form == Some(Form::Parquet) {
             bail!("a Parquet file is read from its end; name the file instead of `-`");
         }
-        Source::stream(Box::new(io::stdin()), None, form, mapping)
+        Source::stream(Box::new(io::stdin()), form, mapping)
     }
 
-    fn stream(
-        input: Box<dyn Read>,
-        name: Option<&str>,
-        form: Option<Form>,
-        mapping: &Mapping,
-    ) -> anyhow::Result<Source> {
+    fn stream(input: Box<dyn Read>, form: Option<Form>, mapping: &Mapping) -> anyhow::Result<Source> {
         let read = Arc::new(AtomicU64::new(0));
         let mut input = inflated(Counted { input, read: Arc::clone(&read) })?;
-        let rows: Box<dyn Rows> = match form.map_or_else(|| guess(name, &mut input), Ok)? {
+        let rows: Box<dyn Rows> = match form.map_or_else(|| guess(None, &mut input), Ok)? {
             Form::Ndjson => Box::new(lines::Lines::new(input)),
             Form::Csv => Box::new(table::Table::new(input, mapping.clone())),
             Form::Parquet => bail!("a Parquet file is not compressed as a whole"),

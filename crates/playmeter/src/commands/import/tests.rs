@@ -3,8 +3,10 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use clap::FromArgMatches;
 use decode::csv::{Field, Mapping, Target};
 
+use super::ImportArgs;
 use super::ledger::{self, Account, Example, Ledger, Subject};
 use super::sender::{NotAccepted, Receipt};
 use super::source::{Batch, Form, Source};
@@ -17,9 +19,16 @@ fn file(name: &str, bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
+/// A file of this form, or of the one that is told by itself.
+fn open(path: &Path, form: Option<Form>, mapping: &Mapping, from: u64) -> anyhow::Result<Source> {
+    let form = form.map_or_else(|| Form::of(path), Ok)?;
+    Source::open(path, form, mapping, from)
+}
+
 /// What is read of a file from a row on: events as `LINE TEXT`, refused lines as `LINE !REASON`.
 fn read(path: &Path, form: Option<Form>, mapping: &Mapping, from: u64, rows_max: usize) -> Vec<String> {
-    let mut source = Source::open(path, form, mapping, from).unwrap_or_else(|failure| panic!("{failure:#}"));
+    let source = open(path, form, mapping, from);
+    let mut source = source.unwrap_or_else(|failure| panic!("{failure:#}"));
     let (mut batch, mut told) = (Batch::default(), Vec::new());
     loop {
         batch.clear();
@@ -117,7 +126,7 @@ fn what_cannot_be_read_says_why() {
     let why = |name: &str, bytes: &[u8], form| {
         let (_folder, path) = file(name, bytes);
         let mut batch = Batch::default();
-        let read = Source::open(&path, form, &Mapping::default(), 0);
+        let read = open(&path, form, &Mapping::default(), 0);
         let failure = read.and_then(|mut source| source.fill(10, &mut batch)).expect_err("it cannot be read");
         format!("{failure:#}")
     };
@@ -182,6 +191,30 @@ fn an_account_is_found_again_by_the_content_and_the_way_of_reading() {
     assert_eq!(moved.received, account.received);
     assert_eq!(open(&subject("/a", &[1; 32], "tsv")).expect("a new account").1.received, 0);
     assert_eq!(open(&subject("/a", &[2; 32], "csv")).expect("a new account").1.received, 0);
+}
+
+/// How a file of this form is read with these flags.
+fn reading(form: Form, flags: &str) -> String {
+    let words = ["import", "a.csv"].into_iter().chain(flags.split_whitespace());
+    let command = <ImportArgs as clap::Args>::augment_args(clap::Command::new("import"));
+    let matches = command.try_get_matches_from(words).expect("they are flags");
+    ImportArgs::from_arg_matches(&matches).expect("they are flags").reading(form)
+}
+
+#[test]
+fn the_same_import_written_otherwise_has_the_same_account() {
+    let check = |one: &str, other: &str, is_same: bool| {
+        assert_eq!(reading(Form::Csv, one) == reading(Form::Csv, other), is_same, "{one:?} and {other:?}");
+    };
+    check("", "--format csv --others props --delimiter , --json --unpaced", true);
+    check("--columns a=ts --columns b=value", "--columns b=value --columns a=ts", true);
+    check("--fixed event=a --fixed platform=b", "--fixed platform=b --fixed event=a", true);
+    check("--columns a=ts --columns b=value", "--columns a=value --columns b=ts", false);
+    check("--columns a=ts --columns a=value", "--columns a=value --columns a=ts", false);
+    check("--columns event=ignore", "--fixed event=ignore", false);
+    check("", "--others ignore", false);
+    check("", "--delimiter ;", false);
+    assert_ne!(reading(Form::Csv, ""), reading(Form::Ndjson, ""));
 }
 
 #[test]

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use super::super::Source;
+use super::super::{Form, Source};
 use super::*;
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
 fn read(path: &Path, mapping: &Mapping, from: u64) -> Vec<String> {
-    let mut source = Source::open(path, None, mapping, from).unwrap_or_else(|failure| panic!("{failure:#}"));
+    let mut source =
+        Source::open(path, Form::Parquet, mapping, from).unwrap_or_else(|failure| panic!("{failure:#}"));
     let (mut batch, mut told) = (Batch::default(), Vec::new());
     loop {
         batch.clear();
@@ -130,7 +131,7 @@ fn columns_go_where_the_mapping_says_from_whatever_row_on() {
 fn a_nested_column_cannot_be_a_field() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/doors/imports/duckdb.parquet");
     let mapping = Mapping::default().column("pair", Target::parse("level").expect("a field"));
-    let failure = Source::open(&path, None, &mapping, 0).err().expect("it is refused").to_string();
+    let failure = Source::open(&path, Form::Parquet, &mapping, 0).err().expect("it is refused").to_string();
     assert!(failure.contains("\"pair\" is nested"), "{failure}");
 }
 
@@ -143,7 +144,7 @@ fn damaged_files_end_in_an_error_and_nothing_else() {
         let (_folder, path) = file(&damaged);
         let mut batch = Batch::default();
         // What reads as something is right as well: not all bytes are checked.
-        if let Ok(mut source) = Source::open(&path, None, &mapping(), 0) {
+        if let Ok(mut source) = Source::open(&path, Form::Parquet, &mapping(), 0) {
             while source.fill(10, &mut batch).is_ok() && batch.rows() > 0 {
                 batch.clear();
             }
