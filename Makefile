@@ -69,7 +69,7 @@ test-torture: | $(BINARY)
 	python3 torture/kill.py --binary $(BINARY) --cycles 20 --seconds-max 1.0
 	python3 torture/watch.py --binary $(BINARY) --subscribers 500 --seconds 5
 	python3 torture/loss.py --binary $(BINARY) --packets 4000
-	python3 torture/plants.py
+	python3 torture/fault_injection.py
 
 $(ECHO):
 	$(CARGO) build --release --locked --workspace --example echo
@@ -121,7 +121,7 @@ torture: build ## The long versions of the crash tests, of the models and of the
 	python3 torture/kill.py --binary $(BINARY) --cycles 1000
 	python3 torture/watch.py --binary $(BINARY) --subscribers 10000 --seconds 60
 	python3 torture/loss.py --binary $(BINARY) --packets 100000
-	python3 torture/plants.py
+	python3 torture/fault_injection.py
 
 clean: ## Remove what was built, not the data.
 	$(CARGO) clean

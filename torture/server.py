@@ -27,8 +27,8 @@ class Server:
     def start(self, **settings):
         """Starts the process without waiting. Settings are the variables without their prefix."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PLAYMETER_")}
-        plant = os.environ.get("PLAYMETER_PLANT")
-        environment |= {"PLAYMETER_PLANT": plant} if plant else {}
+        fault = os.environ.get("PLAYMETER_INJECTED_FAULT")
+        environment |= {"PLAYMETER_INJECTED_FAULT": fault} if fault else {}
         environment |= {f"PLAYMETER_{name}": str(value) for name, value in settings.items()}
         command = [self.binary, "serve", "--data", str(self.data), "--listen", "127.0.0.1:0"]
         with open(self.log_path, "ab") as log:

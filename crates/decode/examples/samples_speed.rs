@@ -5,8 +5,8 @@
 //! Every round goes through packets that all differ, so that the processor cannot learn by heart how long each name is.
 //! The fastest round is the one that other work on the machine disturbed least.
 
-use playmeter_decode::sample::{Measured, Taken};
-use playmeter_decode::{influx, statsd};
+use decode::sample::{Measured, Taken};
+use decode::{influx, statsd};
 use std::hint::black_box;
 use std::time::Instant;
 

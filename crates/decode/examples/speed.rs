@@ -5,7 +5,7 @@
 //! Every round goes through bodies that all differ, so that the processor cannot learn by heart how
 //! long each string is. The fastest round is the one that other work on the machine disturbed least.
 
-use playmeter_decode::json::{Decoded, Form, decode};
+use decode::json::{Decoded, Form, decode};
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::hint::black_box;

@@ -5,14 +5,14 @@
 mod samples;
 mod support;
 
+use decode::capture::{Translated, Untranslatable, gameanalytics, posthog, segment};
+use decode::csv::{BadMapping, Mapping, Rows};
+use decode::flow;
+use decode::influx::{self, Precision};
+use decode::otlp::{Encoding, Metrics, Series};
+use decode::sample::Refused;
+use decode::statsd;
 use expect_test::expect_file;
-use playmeter_decode::capture::{Translated, Untranslatable, gameanalytics, posthog, segment};
-use playmeter_decode::csv::{BadMapping, Mapping, Rows};
-use playmeter_decode::flow;
-use playmeter_decode::influx::{self, Precision};
-use playmeter_decode::otlp::{Encoding, Metrics, Series};
-use playmeter_decode::sample::Refused;
-use playmeter_decode::statsd;
 use std::path::{Path, PathBuf};
 
 #[track_caller]

@@ -2,8 +2,8 @@
 
 mod support;
 
+use decode::csv::{BadMapping, Field, Mapping, Others, Rows, Target};
 use expect_test::{Expect, expect};
-use playmeter_decode::csv::{BadMapping, Field, Mapping, Others, Rows, Target};
 use proptest::prelude::*;
 use support::line;
 

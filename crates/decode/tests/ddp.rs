@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use decode::ddp::Inbound;
 use expect_test::expect_file;
-use playmeter_decode::ddp::Inbound;
 use proptest::prelude::*;
 use serde::de::IgnoredAny;
 use serde_json::json;

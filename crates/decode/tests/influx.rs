@@ -3,9 +3,9 @@
 #[path = "support/samples.rs"]
 mod samples;
 
+use decode::influx::{Precision, decode};
+use decode::sample::Measured;
 use expect_test::{Expect, expect};
-use playmeter_decode::influx::{Precision, decode};
-use playmeter_decode::sample::Measured;
 use proptest::prelude::*;
 
 fn describe(body: &[u8], precision: Precision) -> String {

@@ -2,9 +2,9 @@
 
 mod support;
 
+use decode::json::{Decoded, Form, decode};
 use expect_test::{Expect, expect};
 use model::Reject;
-use playmeter_decode::json::{Decoded, Form, decode};
 use support::describe;
 
 #[track_caller]

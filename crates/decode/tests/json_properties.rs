@@ -1,7 +1,7 @@
 //! What holds for every body, and where serde_json must come to the same conclusion.
 
+use decode::json::{Decoded, Form, Malformed, decode};
 use model::{RawEvent, Reject};
-use playmeter_decode::json::{Decoded, Form, Malformed, decode};
 use proptest::prelude::*;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 mod support;
 
-use playmeter_decode::json::Form;
+use decode::json::Form;
 use std::path::{Path, PathBuf};
 use support::describe;
 

@@ -1,6 +1,6 @@
 //! Streams cut into lines.
 
-use playmeter_decode::lines::{Lines, Piece};
+use decode::lines::{Lines, Piece};
 use proptest::prelude::*;
 
 /// All pieces of a stream that comes in chunks of this size: the number of the first line, and the lines.

@@ -3,9 +3,9 @@
 #[path = "support/samples.rs"]
 mod samples;
 
+use decode::otlp::{Encoding, Malformed, Metrics, Series, answer, problem};
+use decode::sample::Measured;
 use expect_test::{Expect, expect};
-use playmeter_decode::otlp::{Encoding, Malformed, Metrics, Series, answer, problem};
-use playmeter_decode::sample::Measured;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

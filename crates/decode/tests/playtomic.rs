@@ -1,8 +1,8 @@
 //! What games with Playtomic's SDKs send, and what is made of it.
 
+use decode::playtomic::{BadForm, form, parameter, tracker};
 use expect_test::{Expect, expect};
 use model::{Dimension, RawEvent};
-use playmeter_decode::playtomic::{BadForm, form, parameter, tracker};
 
 /// The events of a query string, a line for each.
 #[track_caller]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use decode::playtomic::{form, parameter, tracker};
 use model::Reject;
-use playmeter_decode::playtomic::{form, parameter, tracker};
 use proptest::prelude::*;
 use serde_json::Value;
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use playmeter_decode::rtcp::{Compound, Malformed, Packet};
+use decode::rtcp::{Compound, Malformed, Packet};
 use proptest::prelude::*;
 use rtcp_types::prelude::*;
 use rtcp_types::{App, Bye, ReceiverReport, ReportBlock, Sdes, SdesChunk, SdesItem, SenderReport, Xr};

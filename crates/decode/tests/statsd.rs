@@ -3,9 +3,9 @@
 #[path = "support/samples.rs"]
 mod samples;
 
+use decode::sample::Measured;
+use decode::statsd::decode;
 use expect_test::{Expect, expect};
-use playmeter_decode::sample::Measured;
-use playmeter_decode::statsd::decode;
 use proptest::prelude::*;
 
 fn describe(packet: &[u8]) -> String {

@@ -11,12 +11,12 @@
 use std::fs;
 use std::path::Path;
 
+use embedded::counters::{Counters, Store, StoreOptions};
 use model::Dimension;
 use model::deltas::Deltas;
 use model::ports::counters::{Counters as Port, Kept};
 use model::record::Stored;
 use model::rollup::hash_player;
-use playmeter_embedded::counters::{Counters, Store, StoreOptions};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Events in one set of additions: 50 ms of 400,000 a second.

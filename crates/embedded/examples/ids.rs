@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Instant;
 
+use embedded::ids::{EmbeddedIds, IdsOptions};
 use model::ports::ids::{Claim, IdMask, Ids};
-use playmeter_embedded::ids::{EmbeddedIds, IdsOptions};
 
 const START_MS: u64 = 1_800_000_000_000;
 /// Claims for each millisecond of the invented clock: a day of 700 million events.

@@ -59,8 +59,8 @@ pub struct IdsOptions {
     /// Memory for the filters and directories of runs; the oldest runs' are read from their files beyond it.
     pub filter_bytes_max: u64,
     /// A bug to show that a harness finds it.
-    #[cfg(feature = "plants")]
-    pub plant: Option<crate::Plant>,
+    #[cfg(feature = "fault-injection")]
+    pub injected_fault: Option<crate::InjectedFault>,
 }
 
 impl Default for IdsOptions {
@@ -70,8 +70,8 @@ impl Default for IdsOptions {
             keys_per_run: 512 << 10,
             run_age_ms: 60_000,
             filter_bytes_max: 64 << 20,
-            #[cfg(feature = "plants")]
-            plant: None,
+            #[cfg(feature = "fault-injection")]
+            injected_fault: None,
         }
     }
 }
@@ -282,10 +282,10 @@ impl EmbeddedIds {
     }
 }
 
-#[cfg(feature = "plants")]
+#[cfg(feature = "fault-injection")]
 impl EmbeddedIds {
-    fn forget_if_planted(&mut self, claims: &[Claim], fresh: &[bool]) {
-        if self.options.plant == Some(crate::Plant::ForgetIdInsert) {
+    fn forget_if_injected(&mut self, claims: &[Claim], fresh: &[bool]) {
+        if self.options.injected_fault == Some(crate::InjectedFault::ForgetIdInsert) {
             let new = claims.iter().zip(fresh).filter(|(_, new)| **new);
             new.for_each(|(claim, _)| take_back(&mut self.active, claim));
         }
@@ -311,14 +311,14 @@ impl Ids for EmbeddedIds {
             claimed.for_each(|(claim, _)| take_back(&mut self.active, claim));
             folder::set_aside_if_corrupt(error, &self.runs);
         }
-        #[cfg(feature = "plants")]
-        self.forget_if_planted(claims, &fresh[before..]);
+        #[cfg(feature = "fault-injection")]
+        self.forget_if_injected(claims, &fresh[before..]);
         answer
     }
 
     fn release(&mut self, claims: &[Claim]) {
-        #[cfg(feature = "plants")]
-        if self.options.plant == Some(crate::Plant::ForgetIdInsert) {
+        #[cfg(feature = "fault-injection")]
+        if self.options.injected_fault == Some(crate::InjectedFault::ForgetIdInsert) {
             return;
         }
         claims.iter().for_each(|claim| take_back(&mut self.active, claim));

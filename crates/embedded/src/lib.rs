@@ -1,8 +1,8 @@
 //! embedded
 pub mod counters;
 pub mod ids;
-#[cfg(feature = "plants")]
-mod plant;
+#[cfg(feature = "fault-injection")]
+mod injected_fault;
 
-#[cfg(feature = "plants")]
-pub use plant::Plant;
+#[cfg(feature = "fault-injection")]
+pub use injected_fault::InjectedFault;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use embedded::counters::{Counters, Store, StoreOptions};
 use model::ports::counters::Counters as Port;
-use playmeter_embedded::counters::{Counters, Store, StoreOptions};
 use proptest::prelude::*;
 use tempfile::TempDir;
 use testkit::conformance::counters::{

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use embedded::counters::{Counters, Store, StoreOptions};
 use model::ports::counters::{Counters as Port, Kept, Rows};
-use playmeter_embedded::counters::{Counters, Store, StoreOptions};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use testkit::counters::{Disk, MemoryCounters};

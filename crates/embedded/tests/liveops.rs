@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use embedded::counters::{Counters, Store, StoreOptions};
 use liveops::{By, Caller, Command, CommandRef, LiveOps, encode};
 use model::deltas::Deltas;
 use model::ports::counters::{Counters as Port, Kept};
 use model::ports::records::Records;
-use playmeter_embedded::counters::{Counters, Store, StoreOptions};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::counters::{Disk, MemoryCounters};

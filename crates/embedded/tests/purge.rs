@@ -4,10 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use embedded::counters::{Counters, Store, StoreOptions};
 use model::deltas::Deltas;
 use model::ports::counters::{Counters as _, Kept};
 use model::ports::records::{Records, Write};
-use playmeter_embedded::counters::{Counters, Store, StoreOptions};
 
 /// Random enough that a compressed file has it as it is.
 const CANARY: &str = "x7Qp2-canary-9fKd04LmZe81VtBw";

@@ -10,9 +10,9 @@ use std::fs;
 use std::hint::black_box;
 use std::time::Instant;
 
+use liveops::Changes;
+use liveops::boards::{Arrival, Board, Config, Keep, Mode, Run, Window};
 use model::ports::records::Write;
-use playmeter_liveops::Changes;
-use playmeter_liveops::boards::{Arrival, Board, Config, Keep, Mode, Run, Window};
 
 /// Scores and ranks that are measured.
 const OPERATIONS: u64 = 3_000_000;

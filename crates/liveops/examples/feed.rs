@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use playmeter_liveops as liveops;
+use liveops;
 
 use liveops::feed::{self, Cursor, Feed, Mode};
 use liveops::{At, By, Caller, Command, CommandRef, LiveOps};

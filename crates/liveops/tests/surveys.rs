@@ -5,7 +5,7 @@ mod world;
 use std::collections::BTreeMap;
 
 use expect_test::expect;
-use playmeter_liveops as liveops;
+use liveops;
 
 use liveops::surveys::{Command, TEXTS_MAX};
 use liveops::vars::Who;

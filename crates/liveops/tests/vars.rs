@@ -3,7 +3,7 @@
 mod world;
 
 use expect_test::expect;
-use playmeter_liveops as liveops;
+use liveops;
 
 use liveops::vars::{Command, Definition, VARIANTS_BYTES_MAX, VARS_MAX, Who};
 use liveops::{Answer, Kind, Refusal};

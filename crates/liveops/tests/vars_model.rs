@@ -4,7 +4,7 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use playmeter_liveops as liveops;
+use liveops;
 
 use liveops::Kind;
 use liveops::vars::{CHANGES_MAX, Command, Moment, Who, place};

@@ -5,7 +5,7 @@ mod world;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use playmeter_liveops as liveops;
+use liveops;
 
 use liveops::vars::{Command, Definition, Who};
 use world::World;

@@ -5,7 +5,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use playmeter_model::rollup::{
+use model::rollup::{
     Block, Bucket, Cell, DayBlock, Distinct, ExactSum, HourBlock, Quantiles, StoredBlock, hash_player,
 };
 

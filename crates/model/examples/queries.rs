@@ -6,13 +6,13 @@ use std::hint::black_box;
 use std::ops::Range;
 use std::time::Instant;
 
-use playmeter_model::Dimension;
-use playmeter_model::deltas::Deltas;
-use playmeter_model::ports::counters::{self, Checkpoint, Counters, Kept, Select, StoreError};
-use playmeter_model::ports::records::Records;
-use playmeter_model::query::{By, Measure, MetricQuery, Query, Step, run};
-use playmeter_model::rollup::{Cell, hash_player};
-use playmeter_model::series::Level;
+use model::Dimension;
+use model::deltas::Deltas;
+use model::ports::counters::{self, Checkpoint, Counters, Kept, Select, StoreError};
+use model::ports::records::Records;
+use model::query::{By, Measure, MetricQuery, Query, Step, run};
+use model::rollup::{Cell, hash_player};
+use model::series::Level;
 
 const NOW_MIN: u32 = 29_750_400;
 

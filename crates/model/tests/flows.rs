@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use playmeter_model::flows::{
+use model::flows::{
     self, Cause, End, Figures, Flow, FlowPacket, Moment, Pair, Report, SILENCE_MS, STRAGGLERS_MS, Shares,
     Took, Tracker, What,
 };

@@ -7,7 +7,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
-use log::{Log, RealDisk};
 use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
 use server::admin::{Admin, Command};
@@ -16,6 +15,7 @@ use server::control::{self, Reply};
 use server::line::Claims;
 use server::server::{Followed, follow};
 use server::time::now_s;
+use wal::{RealDisk, Wal};
 
 use crate::cli::FolderArgs;
 use crate::open;
@@ -91,7 +91,7 @@ fn alone(folder: &Path, command: Command) -> anyhow::Result<Value> {
     let (catalog, _) = Catalog::open(folder, now_s())?;
     let engine = open::engine(folder)?;
     let scratch = engine.scratch;
-    let opened = Log::<Claims>::open(Arc::new(RealDisk), &folder.join("log"), log::Options::default())?;
+    let opened = Wal::<Claims>::open(Arc::new(RealDisk), &folder.join("log"), wal::Options::default())?;
     let Followed { log, views, processor, .. } = follow(opened, engine, &catalog)?;
     drop(processor);
     let admin = Admin { folder, catalog: &catalog, views: &views, log: &log, scratch };

@@ -32,34 +32,35 @@ fn open_ids(folder: &Path, log_end: u64) -> anyhow::Result<Box<dyn Ids>> {
     Ok(Box::new(ids))
 }
 
-#[cfg(not(feature = "plants"))]
+#[cfg(not(feature = "fault-injection"))]
 fn store_options() -> StoreOptions {
     StoreOptions::default()
 }
 
-#[cfg(not(feature = "plants"))]
+#[cfg(not(feature = "fault-injection"))]
 fn ids_options() -> IdsOptions {
     IdsOptions::default()
 }
 
-#[cfg(feature = "plants")]
+#[cfg(feature = "fault-injection")]
 fn store_options() -> StoreOptions {
-    let plant = plants::chosen("drop_checkpoint", embedded::Plant::DropCheckpointPosition);
-    StoreOptions { plant, ..StoreOptions::default() }
+    let injected_fault =
+        injected_fault::chosen("drop_checkpoint", embedded::InjectedFault::DropCheckpointPosition);
+    StoreOptions { injected_fault, ..StoreOptions::default() }
 }
 
-#[cfg(feature = "plants")]
+#[cfg(feature = "fault-injection")]
 fn ids_options() -> IdsOptions {
-    let plant = plants::chosen("forget_id_insert", embedded::Plant::ForgetIdInsert);
-    IdsOptions { plant, ..IdsOptions::default() }
+    let injected_fault = injected_fault::chosen("forget_id_insert", embedded::InjectedFault::ForgetIdInsert);
+    IdsOptions { injected_fault, ..IdsOptions::default() }
 }
 
-/// Bugs planted on purpose, to show that the harnesses find them. In no build of the product.
-#[cfg(feature = "plants")]
-pub mod plants {
-    /// The bug, if `PLAYMETER_PLANT` names it.
-    pub fn chosen<P>(name: &str, plant: P) -> Option<P> {
-        std::env::var("PLAYMETER_PLANT").is_ok_and(|chosen| chosen == name).then_some(plant)
+/// Faults injected on purpose, to show that the harnesses find them. In no build of the product.
+#[cfg(feature = "fault-injection")]
+pub mod injected_fault {
+    /// The bug, if `PLAYMETER_INJECTED_FAULT` names it.
+    pub fn chosen<P>(name: &str, injected_fault: P) -> Option<P> {
+        std::env::var("PLAYMETER_INJECTED_FAULT").is_ok_and(|chosen| chosen == name).then_some(injected_fault)
     }
 }
 

@@ -36,7 +36,7 @@ const NOT_SETTINGS: [&str; 12] = [
     "SIGN_IN_URL",
     "PUBLIC_KEY",
     "SHOTS",
-    "PLANT",
+    "INJECTED_FAULT",
     "LOG_LEVEL",
 ];
 
@@ -136,7 +136,7 @@ pub struct WrittenConnections {
 
 impl Default for Written {
     fn default() -> Written {
-        let log = log::Options::default();
+        let log = wal::Options::default();
         Written {
             data: DATA.into(),
             listen: ([127, 0, 0, 1], 8080).into(),
@@ -330,21 +330,24 @@ fn flows_per_game(written: u32) -> anyhow::Result<u32> {
 }
 
 impl WrittenLog {
-    fn resolve(self) -> log::Options {
+    fn resolve(self) -> wal::Options {
         let bound = |value: u64| (value > 0).then_some(value);
         let day_ms = Duration::from_secs(24 * 3600).as_millis() as u64;
-        log::Options {
+        wal::Options {
             segment_bytes: self.segment_bytes,
             commit_interval: Duration::from_micros(self.commit_interval_us),
             queue_bytes_max: self.queue_bytes_max,
             free_bytes_min: self.free_bytes_min,
-            retention: log::Retention {
+            retention: wal::Retention {
                 bytes_max: bound(self.retention_bytes),
                 age_ms_max: bound(self.retention_days).map(|days| days.saturating_mul(day_ms)),
             },
-            #[cfg(feature = "plants")]
-            plant: crate::open::plants::chosen("ack_before_sync", log::Plant::AckBeforeSync),
-            ..log::Options::default()
+            #[cfg(feature = "fault-injection")]
+            injected_fault: crate::open::injected_fault::chosen(
+                "ack_before_sync",
+                wal::InjectedFault::AckBeforeSync,
+            ),
+            ..wal::Options::default()
         }
     }
 }

@@ -12,8 +12,8 @@ use axum::extract::Request;
 use axum::response::Response;
 use axum::routing::get;
 use hyper::body::Incoming;
-use playmeter_server::http::{self, ConnectionLimits, Connections, Handler};
-use playmeter_server::ws::{self, Socket, Upgrade};
+use server::http::{self, ConnectionLimits, Connections, Handler};
+use server::ws::{self, Socket, Upgrade};
 use tokio::sync::watch;
 use tower::ServiceExt;
 

@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use model::flows::{End, FlowPacket, What};
-use playmeter_server::flows::{Datagram, Flows};
 use rustix::time::{ClockId, clock_gettime};
+use server::flows::{Datagram, Flows};
 
 const GAME: u32 = 1;
 /// What one `recvmmsg` gives.

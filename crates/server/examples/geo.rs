@@ -9,8 +9,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use maxminddb::{PathElement, Reader};
-use playmeter_server::enrich::agent::device;
-use playmeter_server::enrich::geo::{Geo, parse_address};
+use server::enrich::agent::device;
+use server::enrich::geo::{Geo, parse_address};
 
 const ROUNDS: usize = 9;
 const ADDRESSES: usize = 1 << 20;

@@ -7,10 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use log::Log;
 use model::ports::counters::Counters;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use wal::Wal;
 
 use crate::bootstrap;
 use crate::catalog::{BadCidr, Catalog, Cidr, Game, KeyRecord, Scopes, SettingsChange};
@@ -129,7 +129,7 @@ pub struct Admin<'a> {
     /// What is derived from the log.
     pub views: &'a Views,
     /// The log.
-    pub log: &'a Log<Claims>,
+    pub log: &'a Wal<Claims>,
     /// Makes empty rollups in memory.
     pub scratch: fn() -> Arc<dyn Counters>,
 }

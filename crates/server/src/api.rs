@@ -46,8 +46,8 @@ use axum::routing::{any, delete, get, post, put};
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response};
-use log::Lane;
 use tower::ServiceExt;
+use wal::Lane;
 
 use crate::auth;
 use crate::ddp::Routes;

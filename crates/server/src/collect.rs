@@ -37,13 +37,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use log::Lane;
 use model::Dimension;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use wal::Lane;
 
 use crate::catalog::{Access, Catalog, Game, SettingsChange};
 use crate::distribute::{By, distribute};

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use decode::json::Decoded;
-use log::{Ack, Lane};
 use model::record::{Endpoint, KeyClass};
 use model::{Dimension, RawEvent};
 use tracing::warn;
+use wal::{Ack, Lane};
 
 use crate::api::commands::Local;
 use crate::catalog::{Access, Scopes};

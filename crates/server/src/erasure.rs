@@ -20,10 +20,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use liveops::players::{Command as Players, Found, Stage};
 use liveops::{By, Caller, Command, CommandRef, Touched};
-use log::{Ack, Entry, Log};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::Semaphore;
 use tracing::{error, info};
+use wal::{Ack, Entry, Wal};
 
 use crate::line::{COMMAND, Claims, IdMasks, Remembered};
 use crate::process::{checkpoint_now, give_way};
@@ -69,7 +69,7 @@ struct State {
 }
 
 struct Work {
-    log: Log<Claims>,
+    log: Wal<Claims>,
     views: Arc<Views>,
     remembered: Remembered,
     masks: IdMasks,
@@ -82,7 +82,7 @@ struct Stopping;
 
 impl Erasure {
     /// Ready to be started.
-    pub fn new(log: Log<Claims>, views: Arc<Views>, remembered: Remembered, secret: &str) -> Arc<Erasure> {
+    pub fn new(log: Wal<Claims>, views: Arc<Views>, remembered: Remembered, secret: &str) -> Arc<Erasure> {
         let masks = IdMasks::new(secret);
         let work = Work { log, views, remembered, masks };
         let exports = Arc::new(Semaphore::new(EXPORTS_MAX));

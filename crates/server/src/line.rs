@@ -14,11 +14,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use decode::json::Decoded;
-use log::{Ack, Entry, Lane, Log, LogError};
 use model::admit::{Door, admit};
 use model::ports::ids::Claim;
 use model::record::{BatchBuilder, Declared, Endpoint, KeyClass, Stored};
 use model::{Outcome, RawEvent, Reject};
+use wal::{Ack, Entry, Lane, Wal, WalError};
 
 use crate::catalog::{Access, Catalog, DeclaredDimension, Scope};
 use crate::enrich::agent;
@@ -55,7 +55,7 @@ pub struct Line {
     inspector: Arc<Inspector>,
     quota: Quota,
     views: Arc<Views>,
-    log: Log<Claims>,
+    log: Wal<Claims>,
     commits: Commits,
 }
 
@@ -94,7 +94,7 @@ pub struct Receipt {
 pub enum LineError {
     /// The log says no.
     #[error(transparent)]
-    Log(#[from] LogError),
+    Wal(#[from] WalError),
     /// The ids could not be looked up.
     #[error("event ids cannot be checked at the moment")]
     Ids,
@@ -109,7 +109,7 @@ impl Line {
         geo: Arc<Geo>,
         catalog: &Catalog,
         views: Arc<Views>,
-        log: Log<Claims>,
+        log: Wal<Claims>,
         quotas: QuotaSettings,
     ) -> Line {
         let masks = IdMasks::new(&catalog.id_secret());

@@ -22,11 +22,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hyper::{Method, StatusCode};
-use log::Stats;
 use model::ports::ids::IdStats;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
+use wal::Stats;
 
 use minutes::Minute;
 use requests::{Outcomes, Route};

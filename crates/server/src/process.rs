@@ -13,12 +13,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use liveops::LiveOps;
-use log::{EntryRef, Log, LogError};
 use model::deltas::Deltas;
 use model::identity::Identities;
 use model::record::{Batch, Stored};
 use model::sessions::{PLAY_TIME, SESSION, Sessions, Sign};
 use tracing::{error, warn};
+use wal::{EntryRef, Wal, WalError};
 
 use crate::line::{BATCH, COMMAND, Claims, ERASED};
 use crate::live::meter::Names;
@@ -41,7 +41,7 @@ pub const SESSIONS: &str = "sessions";
 
 /// The thread that applies the log.
 pub struct Processor {
-    log: Log<Claims>,
+    log: Wal<Claims>,
     views: Arc<Views>,
     names: &'static Names,
     deltas: Deltas,
@@ -54,7 +54,7 @@ pub struct Processor {
 
 impl Processor {
     /// A processor that goes on where the views stand. `ids_remembered` is how far the ids need no log.
-    pub fn new(log: Log<Claims>, views: Arc<Views>, ids_remembered: Arc<AtomicU64>) -> Processor {
+    pub fn new(log: Wal<Claims>, views: Arc<Views>, ids_remembered: Arc<AtomicU64>) -> Processor {
         let at = views.counters.applied_until();
         let checkpoints = Checkpoints::new(Arc::clone(&views), log.clone(), ids_remembered, at);
         Processor { log, views, names: Names::get(), deltas: Deltas::default(), from: at, at, checkpoints }
@@ -82,7 +82,7 @@ impl Processor {
                     self.cycle(self.log.durable_until());
                 }
                 Ok(_) => {}
-                Err(LogError::Closed) => break,
+                Err(WalError::Closed) => break,
                 Err(failure) => {
                     error!(%failure, "the views stop following the log");
                     return;
@@ -113,7 +113,7 @@ impl Processor {
     fn read(&mut self) {
         let batch = match self.log.read(self.at, READ_BYTES) {
             Ok(batch) => batch,
-            Err(LogError::Trimmed { first }) => {
+            Err(WalError::Trimmed { first }) => {
                 error!(from = self.at, until = first, "this part of the log is gone before it was applied");
                 self.at = first;
                 return;

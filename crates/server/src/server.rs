@@ -9,11 +9,11 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use anyhow::Context;
-use log::{Log, Opened, Options, RealDisk};
 use model::ports::counters::Counters;
 use model::ports::ids::Ids;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
+use wal::{Opened, Options, RealDisk, Wal};
 
 use crate::api::health::Requests;
 use crate::bootstrap;
@@ -90,7 +90,7 @@ pub struct Shared {
     /// Forgets players behind the log.
     pub erasure: Arc<Erasure>,
     /// The log.
-    pub log: Log<Claims>,
+    pub log: Wal<Claims>,
     /// What comes in beside requests.
     pub collectors: Collectors,
     /// Whole requests that were refused.
@@ -123,11 +123,11 @@ impl Server {
         catalog: Arc<Catalog>,
         made: Option<Made>,
         engine: Engine,
-        on_fatal: Arc<dyn Fn(&log::LogError) + Send + Sync>,
+        on_fatal: Arc<dyn Fn(&wal::WalError) + Send + Sync>,
     ) -> anyhow::Result<Server> {
         let folder = settings.data.join("log");
         let options = Options { on_fatal, ..settings.log.clone() };
-        let opened = Log::<Claims>::open(Arc::new(RealDisk), &folder, options).context("opening the log")?;
+        let opened = Wal::<Claims>::open(Arc::new(RealDisk), &folder, options).context("opening the log")?;
         report(opened.report());
         let scratch = engine.scratch;
         let clocks = Clocks::default();
@@ -202,7 +202,7 @@ impl Server {
 /// A log that runs and the views brought up to it.
 pub struct Followed {
     /// Takes entries.
-    pub log: Log<Claims>,
+    pub log: Wal<Claims>,
     /// Contain everything that was in the log.
     pub views: Arc<Views>,
     /// To be started, or dropped when nothing will be appended.
@@ -218,7 +218,7 @@ pub fn follow(opened: Opened, engine: Engine, catalog: &Catalog) -> anyhow::Resu
     remember(&opened, &mut *ids, &IdMasks::new(&secret)).context("remembering event ids")?;
     let remembered: Remembered = Arc::new(AtomicU64::new(ids.remembered_until()));
     let duplicates = Duplicates::new(ids, Arc::clone(&remembered));
-    let log = Log::start(opened, Box::new(duplicates)).context("starting the log")?;
+    let log = Wal::start(opened, Box::new(duplicates)).context("starting the log")?;
     let views = Arc::new(Views::open(engine.counters, &secret).context("opening the views")?);
     let mut processor = Processor::new(log.clone(), Arc::clone(&views), Arc::clone(&remembered));
     processor.catch_up();
@@ -227,7 +227,7 @@ pub fn follow(opened: Opened, engine: Engine, catalog: &Catalog) -> anyhow::Resu
     Ok(Followed { log, views, processor, remembered })
 }
 
-fn report(report: &log::Report) {
+fn report(report: &wal::Report) {
     if report.torn_bytes > 0 {
         warn!(
             bytes = report.torn_bytes,

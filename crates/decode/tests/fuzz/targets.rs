@@ -1,17 +1,17 @@
 //! The decoders, each with what its inputs are made of.
 
 use super::samples;
+use decode::capture::{Translated, Untranslatable, gameanalytics, posthog, segment};
+use decode::csv::{Mapping, Rows};
+use decode::ddp::Inbound;
+use decode::influx::Precision;
+use decode::json::{Decoded, Form, Malformed, decode};
+use decode::lines::{Lines, Piece};
+use decode::otlp::{Encoding, Metrics, Series};
+use decode::sample::{Measured, Refused, Taken};
+use decode::{flow, rtcp};
+use decode::{influx, playtomic, statsd};
 use model::{RawEvent, Reject};
-use playmeter_decode::capture::{Translated, Untranslatable, gameanalytics, posthog, segment};
-use playmeter_decode::csv::{Mapping, Rows};
-use playmeter_decode::ddp::Inbound;
-use playmeter_decode::influx::Precision;
-use playmeter_decode::json::{Decoded, Form, Malformed, decode};
-use playmeter_decode::lines::{Lines, Piece};
-use playmeter_decode::otlp::{Encoding, Metrics, Series};
-use playmeter_decode::sample::{Measured, Refused, Taken};
-use playmeter_decode::{flow, rtcp};
-use playmeter_decode::{influx, playtomic, statsd};
 use std::cell::RefCell;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;

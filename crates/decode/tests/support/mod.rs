@@ -1,7 +1,7 @@
 //! A decoded body in words, for tests to compare.
 
+use decode::json::{Decoded, Form, decode};
 use model::{Dimension, RawEvent, Reject};
-use playmeter_decode::json::{Decoded, Form, decode};
 
 /// A line for each event, or why there are none.
 #[allow(dead_code, reason = "not every test reads JSON")]

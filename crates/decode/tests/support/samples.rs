@@ -1,6 +1,6 @@
 //! Samples in words, for tests to compare, and what is true of every one of them.
 
-use playmeter_decode::sample::{Measured, Sample, Taken};
+use decode::sample::{Measured, Sample, Taken};
 
 /// A line for each sample and for each refusal.
 #[allow(dead_code, reason = "not every test prints samples")]

@@ -32,8 +32,8 @@ pub struct StoreOptions {
     /// Blocks of files that were read are kept in so much memory.
     pub cache_bytes: u64,
     /// A bug to show that a harness finds it.
-    #[cfg(feature = "plants")]
-    pub plant: Option<crate::Plant>,
+    #[cfg(feature = "fault-injection")]
+    pub injected_fault: Option<crate::InjectedFault>,
 }
 
 impl Default for StoreOptions {
@@ -41,8 +41,8 @@ impl Default for StoreOptions {
         StoreOptions {
             memtable_bytes: 64 << 20,
             cache_bytes: 32 << 20,
-            #[cfg(feature = "plants")]
-            plant: None,
+            #[cfg(feature = "fault-injection")]
+            injected_fault: None,
         }
     }
 }
@@ -57,8 +57,8 @@ pub struct Store {
     durable_until: AtomicU64,
     /// No row of a later hour is on disk.
     newest_hour: AtomicU64,
-    #[cfg(feature = "plants")]
-    plant: Option<crate::Plant>,
+    #[cfg(feature = "fault-injection")]
+    injected_fault: Option<crate::InjectedFault>,
 }
 
 impl Store {
@@ -104,8 +104,8 @@ impl Store {
             meta,
             durable_until: AtomicU64::new(0),
             newest_hour: AtomicU64::new(0),
-            #[cfg(feature = "plants")]
-            plant: options.plant,
+            #[cfg(feature = "fault-injection")]
+            injected_fault: options.injected_fault,
         };
         store.check_format()?;
         store.durable_until.store(store.number(POSITION)?, Ordering::Release);
@@ -255,14 +255,14 @@ impl Store {
         Ok(())
     }
 
-    #[cfg(not(feature = "plants"))]
+    #[cfg(not(feature = "fault-injection"))]
     fn writes_positions(&self) -> bool {
         true
     }
 
-    #[cfg(feature = "plants")]
+    #[cfg(feature = "fault-injection")]
     fn writes_positions(&self) -> bool {
-        self.plant != Some(crate::Plant::DropCheckpointPosition)
+        self.injected_fault != Some(crate::InjectedFault::DropCheckpointPosition)
     }
 
     fn number(&self, name: &str) -> Result<u64, StoreError> {

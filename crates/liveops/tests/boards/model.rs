@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
-use playmeter_liveops::boards::{Change, Command, Page, Query, Score, Window};
+use liveops::boards::{Change, Command, Page, Query, Score, Window};
 
 use crate::world::{Random, TZ, World};
 
-pub use playmeter_liveops::boards::Keep;
+pub use liveops::boards::Keep;
 
 const DAY_MS: i64 = 86_400_000;
 

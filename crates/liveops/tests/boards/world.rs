@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use ::model::ports::counters::StoreError;
 use ::model::ports::records::Records;
-use playmeter_liveops::boards::{self, Asks, Page, Query};
-use playmeter_liveops::{Answer, By, Caller, Command, CommandRef, LiveOps, Refusal, encode};
+use liveops::boards::{self, Asks, Page, Query};
+use liveops::{Answer, By, Caller, Command, CommandRef, LiveOps, Refusal, encode};
 
 /// The game of the tests.
 const GAME: u32 = 7;

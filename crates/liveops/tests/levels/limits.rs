@@ -1,10 +1,10 @@
 //! Each limit with its exact refusal.
 
+use liveops;
 use liveops::levels::{
     Command, DATA_BYTES_MAX, List, Mode, PAGE_BYTES_MAX, PLAYER_DATA_BYTES_MAX, PLAYER_LEVELS_MAX, Packed,
     Save, THUMB_BYTES_MAX, Viewer,
 };
-use playmeter_liveops as liveops;
 
 use super::world::{World, level, server};
 

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
+use liveops;
 use liveops::levels::{Command, Decision, List, Mode, Packed, Row, Save, State, Viewer};
-use playmeter_liveops as liveops;
 use serde_json::{Value, json};
 
 use super::world::{World, server};

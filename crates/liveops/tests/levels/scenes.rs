@@ -1,8 +1,8 @@
 //! Short scenes: what players and moderators do, and what is seen of it.
 
+use liveops;
 use liveops::levels::{Command, List, Mode, Packed, Viewer};
 use liveops::{Answer, By, Caller, Refusal};
-use playmeter_liveops as liveops;
 use serde_json::Value;
 
 use super::world::{World, decision, level, server, state};

@@ -3,8 +3,8 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use liveops;
 use liveops::levels::{Command, List, Mode};
-use playmeter_liveops as liveops;
 
 use super::world::{World, level, server};
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use liveops;
 use liveops::levels::{Command, Decision, List, Packed, Page, Row, Save, State, Viewer};
 use liveops::{Answer, By, Caller, CommandRef, Game, LiveOps, Refusal, Signed, encode, players};
 use model::event::Dimension;
@@ -10,7 +11,6 @@ use model::ports::counters::StoreError;
 use model::ports::records::{Records, Write};
 use model::record::Stored;
 use parking_lot::{Mutex, RwLock};
-use playmeter_liveops as liveops;
 
 pub const GAME: u32 = 7;
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use playmeter_liveops as liveops;
+use liveops;
 
 use liveops::{Answer, By, Caller, Command, CommandRef, Game, LiveOps, Refusal};
 use model::ports::counters::StoreError;

@@ -56,7 +56,7 @@ fn greet(settings: &Settings, server: &Server) -> anyhow::Result<()> {
 }
 
 /// Every event that was acknowledged is on disk; nothing more can be promised.
-fn fatal(failure: &log::LogError) {
+fn fatal(failure: &wal::WalError) {
     error!(%failure, "the disk failed; stopping so that nothing is acknowledged that is not safe");
     eprintln!("playmeter: the disk failed ({failure}); check it, then start again");
     std::process::exit(1);

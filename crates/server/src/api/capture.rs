@@ -16,8 +16,8 @@ use decode::json::{Decoded, Form};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, USER_AGENT};
 use hyper::http::request::Parts;
-use log::Ack;
 use model::record::Endpoint;
+use wal::Ack;
 
 use super::commands::Local;
 use super::events;

@@ -14,11 +14,11 @@ use hyper::header::{CONTENT_TYPE, HeaderMap};
 use hyper::http::request::Parts;
 use hyper::{Request, StatusCode};
 use liveops::{Answer, By, Caller, Command, CommandRef, Idempotency, Kind, Refusal};
-use log::{Ack, Entry, Lane};
 use model::limits::JSON_DEPTH_MAX;
 use model::record::KeyClass;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
+use wal::{Ack, Entry, Lane};
 
 use super::events::refused;
 use crate::auth;
@@ -187,7 +187,7 @@ impl Local {
         let (game, tz) = (access.game.number, access.game.tz.clone());
         let bytes = liveops::encode(&CommandRef { game, received_ms, by, tz, idempotency, command, blob });
         let entry = Entry { kind: COMMAND, events: 0, bytes, ack: Ack::Disk, extra: Claims::default() };
-        let fails = |failure| refused(LineError::Log(failure));
+        let fails = |failure| refused(LineError::Wal(failure));
         let begun = Instant::now();
         let committed = self.lane.append(entry).map_err(fails)?.await.map_err(fails)?;
         self.shared.line.commits().took(begun, Instant::now());

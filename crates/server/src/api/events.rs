@@ -11,9 +11,9 @@ use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
-use log::{Ack, Lane, LogError};
 use model::record::Endpoint;
 use model::{Outcome, Reject};
+use wal::{Ack, Lane, WalError};
 
 use super::openapi::shapes;
 use super::{allow_any_origin, unless_post};
@@ -163,12 +163,12 @@ pub(super) fn malformed(malformed: Malformed) -> Problem {
 pub(super) fn refused(error: LineError) -> Problem {
     let detail = error.to_string();
     match error {
-        LineError::Log(LogError::Full) => Problem::disk_full(detail).retry_after_s(5),
-        LineError::Log(LogError::Overloaded { .. }) => Problem::overloaded(detail).retry_after_s(1),
-        LineError::Log(LogError::TooLarge { .. }) => Problem::too_large(detail),
+        LineError::Wal(WalError::Full) => Problem::disk_full(detail).retry_after_s(5),
+        LineError::Wal(WalError::Overloaded { .. }) => Problem::overloaded(detail).retry_after_s(1),
+        LineError::Wal(WalError::TooLarge { .. }) => Problem::too_large(detail),
         LineError::Ids => Problem::overloaded(detail).retry_after_s(5),
         LineError::Limited(over) => Problem::too_many(detail).field(over.quota).retry_after_s(over.retry_s),
-        LineError::Log(_) => Problem::stopping(detail).retry_after_s(5),
+        LineError::Wal(_) => Problem::stopping(detail).retry_after_s(5),
     }
 }
 

@@ -13,10 +13,10 @@ use decode::json::Decoded;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Request, StatusCode, Uri};
-use log::Ack;
 use model::record::Endpoint;
 use serde_json::{Value, json};
 use tracing::warn;
+use wal::Ack;
 
 use super::commands::{Answered, Local};
 use super::events;

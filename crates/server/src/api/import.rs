@@ -14,13 +14,13 @@ use decode::json::{Decoded, decode};
 use hyper::header::{CONTENT_TYPE, HeaderMap};
 use hyper::http::request::Parts;
 use hyper::{Request, StatusCode, Uri};
-use log::Ack;
 use model::limits::EVENTS_PER_REQUEST_MAX;
 use model::record::{Endpoint, KeyClass};
 use model::{Outcome, Reject};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use utoipa::OpenApi;
+use wal::Ack;
 
 use super::commands::Local;
 use super::events;

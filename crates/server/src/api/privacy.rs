@@ -191,7 +191,7 @@ pub async fn export(
 async fn receipt_of_export(local: &Local, access: &Access) -> Result<String, Problem> {
     let receipt = random::token(16);
     let entry = erasure::entry(access.game.number, Players::Exported { receipt: receipt.clone() });
-    let fails = |failure| refused(LineError::Log(failure));
+    let fails = |failure| refused(LineError::Wal(failure));
     local.lane.append(entry).map_err(fails)?.await.map_err(fails)?;
     Ok(receipt)
 }

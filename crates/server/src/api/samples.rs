@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use decode::json::Decoded;
 use decode::sample::Taken;
-use log::{Ack, Lane};
 use model::Reject;
 use model::record::Endpoint;
+use wal::{Ack, Lane};
 
 use crate::catalog::Access;
 use crate::collect::Refusals;

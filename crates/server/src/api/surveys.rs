@@ -13,12 +13,12 @@ use hyper::{Request, Uri};
 use liveops::surveys::{self, AnswerEvent};
 use liveops::vars::{self, Json, Moment};
 use liveops::{Command, Kind};
-use log::Ack;
 use model::record::{Endpoint, KeyClass};
 use model::{Dimension, RawEvent};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::{OpenApi, ToSchema};
+use wal::Ack;
 
 use super::commands::{self, Answered, Asked, BODY_BYTES_MAX, Local, Rights};
 use super::events::{address, refused, text};

@@ -13,12 +13,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use decode::json::{self, Decoded, Form};
-use log::{Ack, Lane, LogError};
 use model::Reject;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 use tracing::{error, warn};
+use wal::{Ack, Lane, WalError};
 
 use super::samples::{Dimensions, Table};
 use super::settings::{Decoder, Transport};
@@ -293,5 +293,5 @@ impl Desk {
 
 /// Whether the same may be tried again.
 pub(crate) fn is_passing(failure: &LineError) -> bool {
-    matches!(failure, LineError::Ids | LineError::Log(LogError::Full | LogError::Overloaded { .. }))
+    matches!(failure, LineError::Ids | LineError::Wal(WalError::Full | WalError::Overloaded { .. }))
 }

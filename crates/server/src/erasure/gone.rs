@@ -2,8 +2,8 @@
 
 use hashbrown::HashMap;
 use liveops::players::{Found, Traces, game_of};
-use log::{EntryRef, Replaced, Rewrite};
 use model::record::{Batch, Gone, Stored};
+use wal::{EntryRef, Replaced, Rewrite};
 
 use crate::line::{BATCH, COMMAND, ERASED, IdMasks};
 use crate::views::Seeds;

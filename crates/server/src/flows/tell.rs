@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use decode::json::Decoded;
-use log::{Ack, Lane};
 use model::RawEvent;
 use model::flows::Flow;
 use model::record::Endpoint;
 use tokio::runtime::Builder;
 use tracing::{error, warn};
+use wal::{Ack, Lane};
 
 use super::minutes::Minute;
 use super::summary::describe;

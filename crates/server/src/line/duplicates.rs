@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use log::{Opened, Pending, Sequencer};
 use model::ports::ids::{Claim, IdMask, Ids};
 use model::record::{Batch, KeyClass, Stored};
 use parking_lot::RwLock;
 use sha2::{Digest, Sha256};
 use tracing::error;
+use wal::{Opened, Pending, Sequencer};
 
 use super::BATCH;
 

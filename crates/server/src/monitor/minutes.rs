@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use decode::json::Decoded;
-use log::{Ack, Lane};
 use model::RawEvent;
 use model::admit::OWN_REQUESTS;
 use model::record::{Endpoint, Samples};
@@ -22,6 +21,7 @@ use tokio::runtime::Builder;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 use tracing::{error, warn};
+use wal::{Ack, Lane};
 
 use super::latency::Latency;
 use super::requests::{Answered, Outcomes, Route, sum};
@@ -193,7 +193,7 @@ async fn write(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use log::LogError;
+    use wal::WalError;
 
     /// What is told of a route whose requests took so many milliseconds: `name: count, sum, smallest to largest`.
     fn check(took_ms: [&[u64]; 3], expected: &[&str]) {
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_minute_is_written_again_while_the_log_has_no_room() {
-        let check = |failures: fn(usize) -> Option<LogError>, expected: usize| {
+        let check = |failures: fn(usize) -> Option<WalError>, expected: usize| {
             let mut tries = 0;
             in_runtime(until_taken(async || {
                 tries += 1;
@@ -241,8 +241,8 @@ mod tests {
             assert_eq!(tries, expected);
         };
         check(|_| None, 1);
-        check(|tried| (tried <= 2).then_some(LogError::Full), 3);
-        check(|_| Some(LogError::Stopped), 1);
+        check(|tried| (tried <= 2).then_some(WalError::Full), 3);
+        check(|_| Some(WalError::Stopped), 1);
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use log::Log;
 use model::ports::counters::Checkpoint;
 use tracing::{error, warn};
+use wal::Wal;
 
 use super::give_way;
 use crate::line::Claims;
@@ -25,7 +25,7 @@ const BUSY_POLL: Duration = Duration::from_millis(10);
 const LAST_TRIES: u32 = 5;
 
 /// Makes everything that is applied durable, beside the checkpoints that are due. Blocks.
-pub(crate) fn checkpoint_now(views: &Views, log: &Log<Claims>, ids_remembered: &AtomicU64) {
+pub(crate) fn checkpoint_now(views: &Views, log: &Wal<Claims>, ids_remembered: &AtomicU64) {
     let checkpoint = loop {
         let applying = views.applying.lock();
         if !views.committing.swap(true, Ordering::AcqRel) {
@@ -38,7 +38,7 @@ pub(crate) fn checkpoint_now(views: &Views, log: &Log<Claims>, ids_remembered: &
 }
 
 /// What was frozen is in no other place: it is tried until it is written.
-fn commit(views: &Views, log: &Log<Claims>, ids_remembered: &AtomicU64, mut checkpoint: Box<dyn Checkpoint>) {
+fn commit(views: &Views, log: &Wal<Claims>, ids_remembered: &AtomicU64, mut checkpoint: Box<dyn Checkpoint>) {
     while let Err(failure) = checkpoint.commit() {
         error!(%failure, "a checkpoint could not be written; trying again");
         std::thread::sleep(RETRY);
@@ -50,7 +50,7 @@ fn commit(views: &Views, log: &Log<Claims>, ids_remembered: &AtomicU64, mut chec
 /// Freezes on the processor's thread, commits on one of its own.
 pub(super) struct Checkpoints {
     views: Arc<Views>,
-    log: Log<Claims>,
+    log: Wal<Claims>,
     ids_remembered: Arc<AtomicU64>,
     frozen_until: u64,
     since: Instant,
@@ -61,7 +61,7 @@ pub(super) struct Checkpoints {
 impl Checkpoints {
     pub(super) fn new(
         views: Arc<Views>,
-        log: Log<Claims>,
+        log: Wal<Claims>,
         ids_remembered: Arc<AtomicU64>,
         frozen_until: u64,
     ) -> Checkpoints {

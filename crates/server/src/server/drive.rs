@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use anyhow::{Context, bail};
-use log::Lane;
 use tokio::runtime::{Builder, Runtime};
+use wal::Lane;
 
 use super::{Settings, Shared};
 use crate::api::App;

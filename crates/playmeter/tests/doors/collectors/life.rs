@@ -98,14 +98,14 @@ fn others_get_everything_while_two_fail_fifty_times_each() {
     others.check(&world);
 }
 
-#[cfg(feature = "plants")]
+#[cfg(feature = "fault-injection")]
 #[test]
 fn others_get_everything_while_one_panics_fifty_times() {
     let failing = "[collectors.one]\ntransport='udp'\ndecoder='statsd'\nlisten='127.0.0.1:0'\n";
     let mut world = world(&[failing, OTHERS].concat());
     world.stop();
     let mut command = world.serve();
-    command.env("PLAYMETER_PLANT", "collector_panics");
+    command.env("PLAYMETER_INJECTED_FAULT", "collector_panics");
     world.start_as(command);
     let mut others = Others::of(&world);
     for round in 1..=FAILURES {

@@ -9,8 +9,8 @@ use decode::playtomic::{TrackerError, parameter};
 use hyper::header::{HOST, USER_AGENT};
 use hyper::http::request::Parts;
 use hyper::{Method, Request};
-use log::Ack;
 use model::record::Endpoint;
+use wal::Ack;
 
 use super::super::commands::Local;
 use super::super::{allow_any_origin, events, preflight};

@@ -9,7 +9,6 @@ use axum::body::Body;
 use bytes::Bytes;
 use http_body_util::StreamBody;
 use hyper::body::Frame;
-use log::LogError;
 use model::Dimension;
 use model::record::{Batch, Stored};
 use model::series::STAMPED;
@@ -17,6 +16,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tracing::error;
+use wal::WalError;
 
 use crate::catalog::Game;
 use crate::line::BATCH;
@@ -105,7 +105,7 @@ impl Export {
                 return Err(std::io::Error::other("the server is stopping").into());
             }
             let batch = match shared.log.read(at, READ_BYTES) {
-                Err(LogError::Trimmed { first }) => {
+                Err(WalError::Trimmed { first }) => {
                     at = first;
                     continue;
                 }

@@ -42,8 +42,8 @@ impl Batch {
     /// Takes whole lines, or a packet of them.
     #[inline]
     pub fn take(&mut self, decoder: &Decoder, bytes: &[u8], now_ms: i64) {
-        #[cfg(feature = "plants")]
-        planted(bytes);
+        #[cfg(feature = "fault-injection")]
+        inject_panic(bytes);
         match decoder {
             Decoder::Statsd => statsd::decode(bytes, |taken| self.sample(taken, now_ms)),
             Decoder::Influx(precision) => {
@@ -127,8 +127,9 @@ impl Batch {
 }
 
 /// A decoder that panics at some bytes, if that bug was chosen.
-#[cfg(feature = "plants")]
-fn planted(bytes: &[u8]) {
-    let is_chosen = std::env::var_os("PLAYMETER_PLANT").is_some_and(|plant| plant == "collector_panics");
+#[cfg(feature = "fault-injection")]
+fn inject_panic(bytes: &[u8]) {
+    let is_chosen = std::env::var_os("PLAYMETER_INJECTED_FAULT")
+        .is_some_and(|injected_fault| injected_fault == "collector_panics");
     assert!(!is_chosen || bytes != b"panic!", "on purpose");
 }

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use liveops::{By, Caller, Command, CommandRef};
-use log::EntryRef;
 use model::deltas::Deltas;
 use model::record::{BatchBuilder, Endpoint, KeyClass, Stored};
 use serde_json::{Value, json};
 use testkit::counters::{Disk, MemoryCounters};
 use tokio::sync::Notify;
+use wal::EntryRef;
 
 use crate::catalog::Game;
 use crate::flows::Flows;

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use crate::commit::{Committer, Sequencer};
 use crate::disk::Disk;
-use crate::error::{Damage, LogError};
+use crate::error::{Damage, WalError};
 use crate::folder::Active;
 use crate::housekeep::Housekeeper;
 use crate::lane::{Lane, Wakes};
@@ -31,16 +31,16 @@ const ROLL_POLL: Duration = Duration::from_millis(2);
 /// The durable log. A cheap handle; the last one to be dropped closes the log.
 ///
 /// `X` is what callers give along with an entry for the sequencer to read and to fill.
-pub struct Log<X> {
+pub struct Wal<X> {
     core: Arc<Core>,
     queue: Arc<Queue<X>>,
     threads: Arc<Threads<X>>,
 }
 
-impl<X> Clone for Log<X> {
-    fn clone(&self) -> Log<X> {
+impl<X> Clone for Wal<X> {
+    fn clone(&self) -> Wal<X> {
         let (core, queue, threads) = (&self.core, &self.queue, &self.threads);
-        Log { core: Arc::clone(core), queue: Arc::clone(queue), threads: Arc::clone(threads) }
+        Wal { core: Arc::clone(core), queue: Arc::clone(queue), threads: Arc::clone(threads) }
     }
 }
 
@@ -52,7 +52,7 @@ struct Threads<X> {
 
 impl<X> Drop for Threads<X> {
     fn drop(&mut self) {
-        self.queue.close(LogError::Closed);
+        self.queue.close(WalError::Closed);
     }
 }
 
@@ -85,7 +85,7 @@ impl Opened {
     }
 
     /// As `Log::read`.
-    pub fn read(&self, from: u64, limit_bytes: usize) -> Result<Batch, LogError> {
+    pub fn read(&self, from: u64, limit_bytes: usize) -> Result<Batch, WalError> {
         self.core.read(from, limit_bytes)
     }
 
@@ -93,20 +93,20 @@ impl Opened {
     pub fn by_hand<X: Default + Send + 'static>(
         self,
         sequencer: Box<dyn Sequencer<X>>,
-    ) -> (Log<X>, Committer<X>, Housekeeper) {
+    ) -> (Wal<X>, Committer<X>, Housekeeper) {
         let Opened { core, active, report } = self;
         let queue = Arc::new(Queue::new(core.options.queue_bytes_max));
         let threads = Threads { queue: Arc::clone(&queue), handles: Mutex::default() };
         let committer = Committer::new(Arc::clone(&core), Arc::clone(&queue), sequencer, active, report.next);
         let housekeeper = Housekeeper::new(Arc::clone(&core));
-        (Log { core, queue, threads: Arc::new(threads) }, committer, housekeeper)
+        (Wal { core, queue, threads: Arc::new(threads) }, committer, housekeeper)
     }
 }
 
-impl<X: Default + Send + 'static> Log<X> {
+impl<X: Default + Send + 'static> Wal<X> {
     /// Opens a folder, or makes it. Cuts what a power cut has torn, leaves damage where it is, and
     /// returns when everything found is durable. Takes memory for one block, whatever the size.
-    pub fn open(disk: Arc<dyn Disk>, folder: &Path, options: Options) -> Result<Opened, LogError> {
+    pub fn open(disk: Arc<dyn Disk>, folder: &Path, options: Options) -> Result<Opened, WalError> {
         let Recovered { folder, segments, active, next, torn_bytes, spare } =
             recover(disk, folder, &options)?;
         let damage = segments.damage();
@@ -121,11 +121,11 @@ impl<X: Default + Send + 'static> Log<X> {
     }
 
     /// Starts the writer and the housekeeper, each on a thread of its own.
-    pub fn start(opened: Opened, sequencer: Box<dyn Sequencer<X>>) -> Result<Log<X>, LogError> {
+    pub fn start(opened: Opened, sequencer: Box<dyn Sequencer<X>>) -> Result<Wal<X>, WalError> {
         let (log, committer, housekeeper) = opened.by_hand(sequencer);
         let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
             let thread = thread::Builder::new().name(name.to_owned()).spawn(work);
-            thread.map_err(LogError::io("starting a thread for", &log.core.folder.path))
+            thread.map_err(WalError::io("starting a thread for", &log.core.folder.path))
         };
         let housekeeper = spawn("log-keeper", Box::new(move || housekeeper.run()))?;
         let writer = spawn("log-writer", Box::new(move || committer.run()))?;
@@ -138,13 +138,13 @@ impl<X: Default + Send + 'static> Log<X> {
     /// # Errors
     /// `Overloaded` and `Full`: nothing was kept, the entry may be sent again. `TooLarge`, `Stopped`,
     /// `Closed`: nothing was kept.
-    pub fn append(&self, entry: Entry<X>) -> Result<Receipt<X>, LogError> {
+    pub fn append(&self, entry: Entry<X>) -> Result<Receipt<X>, WalError> {
         self.append_from(0, entry)
     }
 
-    pub(crate) fn append_from(&self, lane: u32, entry: Entry<X>) -> Result<Receipt<X>, LogError> {
+    pub(crate) fn append_from(&self, lane: u32, entry: Entry<X>) -> Result<Receipt<X>, WalError> {
         if !self.core.full.lets_through(&self.core.options) {
-            return Err(LogError::Full);
+            return Err(WalError::Full);
         }
         self.queue.push(lane, entry)
     }
@@ -162,25 +162,25 @@ impl<X: Default + Send + 'static> Log<X> {
     ///
     /// # Errors
     /// `Stopped`: the disk had failed, and not everything that was queued is durable.
-    pub fn close(&self) -> Result<(), LogError> {
-        self.queue.close(LogError::Closed);
+    pub fn close(&self) -> Result<(), WalError> {
+        self.queue.close(WalError::Closed);
         let handles = std::mem::take(&mut *self.threads.handles.lock());
         let panicked = handles.into_iter().map(JoinHandle::join).filter(Result::is_err).count();
         match self.core.tail.ended() {
-            Some(LogError::Stopped) => Err(LogError::Stopped),
-            _ if panicked > 0 => Err(LogError::Stopped),
+            Some(WalError::Stopped) => Err(WalError::Stopped),
+            _ if panicked > 0 => Err(WalError::Stopped),
             _ => Ok(()),
         }
     }
 }
 
-impl<X> Log<X> {
+impl<X> Wal<X> {
     /// Reads durable entries from `from` on: about `limit_bytes` of them, one chunk at least if there
     /// is one. Blocks for the disk if they are no longer in memory.
     ///
     /// # Errors
     /// `Trimmed` when `from` is before the first offset. `Io` when the disk does not read.
-    pub fn read(&self, from: u64, limit_bytes: usize) -> Result<Batch, LogError> {
+    pub fn read(&self, from: u64, limit_bytes: usize) -> Result<Batch, WalError> {
         self.core.read(from, limit_bytes)
     }
 
@@ -198,7 +198,7 @@ impl<X> Log<X> {
     ///
     /// # Errors
     /// `Stopped` or `Closed` when nothing will come.
-    pub fn wait(&self, from: u64, timeout: Duration) -> Result<u64, LogError> {
+    pub fn wait(&self, from: u64, timeout: Duration) -> Result<u64, WalError> {
         self.core.tail.wait(from, timeout)
     }
 
@@ -214,7 +214,7 @@ impl<X> Log<X> {
     }
 
     /// Gives back the space of the closed segments that lie wholly before `until`. Blocks.
-    pub fn trim(&self, until: u64) -> Result<(), LogError> {
+    pub fn trim(&self, until: u64) -> Result<(), WalError> {
         self.core.trim(until)
     }
 
@@ -223,7 +223,7 @@ impl<X> Log<X> {
     ///
     /// # Errors
     /// `Full` when there was no room or no time for it. `Stopped` or `Closed` when nothing will be written any more.
-    pub fn roll(&self, timeout: Duration) -> Result<u64, LogError> {
+    pub fn roll(&self, timeout: Duration) -> Result<u64, WalError> {
         let (until, deadline) = (self.durable_until(), Instant::now() + timeout);
         self.queue.want_roll();
         loop {
@@ -235,7 +235,7 @@ impl<X> Log<X> {
                 return Err(why);
             }
             if Instant::now() >= deadline {
-                return Err(LogError::Full);
+                return Err(WalError::Full);
             }
             thread::sleep(ROLL_POLL);
         }
@@ -256,12 +256,12 @@ impl<X> Log<X> {
     /// # Errors
     /// `Full`: there is no room for a copy. `Unreadable`: its header is damaged. `Io`: the disk failed. `Stopped`: it
     /// failed in a way that leaves open which of the two files a power cut would leave; a start finds out.
-    pub fn rewrite(&self, first: u64, rewrite: &mut dyn Rewrite) -> Result<Option<Rewritten>, LogError> {
+    pub fn rewrite(&self, first: u64, rewrite: &mut dyn Rewrite) -> Result<Option<Rewritten>, WalError> {
         self.core.rewrite(first, rewrite)
     }
 
     /// Reads everything that is durable and compares it with its checksums. Blocks; memory for one block.
-    pub fn verify(&self) -> Result<Verified, LogError> {
+    pub fn verify(&self) -> Result<Verified, WalError> {
         self.core.verify()
     }
 

@@ -11,14 +11,14 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 
-use crate::error::LogError;
-use crate::log::Log;
+use crate::error::WalError;
 use crate::queue::Entry;
 use crate::receipt::Receipt;
+use crate::wal::Wal;
 
 /// Appends on behalf of one runtime. Without a running pump it works too, one wake-up at a time.
 pub struct Lane<X> {
-    log: Log<X>,
+    log: Wal<X>,
     number: u32,
     wakes: Arc<Wakes>,
 }
@@ -30,12 +30,12 @@ impl<X> Clone for Lane<X> {
 }
 
 impl<X: Default + Send + 'static> Lane<X> {
-    pub(crate) fn new(log: Log<X>, number: u32, wakes: Arc<Wakes>) -> Lane<X> {
+    pub(crate) fn new(log: Wal<X>, number: u32, wakes: Arc<Wakes>) -> Lane<X> {
         Lane { log, number, wakes }
     }
 
     /// As `Log::append`; the receipt is to be awaited on the runtime that runs the pump.
-    pub fn append(&self, entry: Entry<X>) -> Result<Receipt<X>, LogError> {
+    pub fn append(&self, entry: Entry<X>) -> Result<Receipt<X>, WalError> {
         self.log.append_from(self.number, entry)
     }
 
@@ -45,7 +45,7 @@ impl<X: Default + Send + 'static> Lane<X> {
     }
 
     /// The log behind the lane.
-    pub fn log(&self) -> &Log<X> {
+    pub fn log(&self) -> &Wal<X> {
         &self.log
     }
 }

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use playmeter_log::sim::{Random, SimDisk};
-use playmeter_log::*;
 use proptest::prelude::*;
+use wal::sim::{Random, SimDisk};
+use wal::*;
 
 const FOLDER: &str = "log";
 
@@ -28,14 +28,14 @@ fn small() -> Options {
 /// A log whose time the test decides.
 struct Bench {
     disk: SimDisk,
-    log: Log<Vec<u32>>,
+    log: Wal<Vec<u32>>,
     committer: Committer<Vec<u32>>,
     housekeeper: Housekeeper,
     report: Report,
 }
 
 fn open_on(disk: &SimDisk, options: Options) -> Bench {
-    let opened = Log::<Vec<u32>>::open(Arc::new(disk.clone()), Path::new(FOLDER), options).expect("it opens");
+    let opened = Wal::<Vec<u32>>::open(Arc::new(disk.clone()), Path::new(FOLDER), options).expect("it opens");
     let report = opened.report().clone();
     let (log, committer, housekeeper) = opened.by_hand(Box::new(TakeAll));
     Bench { disk: disk.clone(), log, committer, housekeeper, report }
@@ -79,7 +79,7 @@ impl Bench {
 
 type Read = (u64, u32, Vec<u8>);
 
-fn all_of(log: &Log<Vec<u32>>, mut from: u64, limit_bytes: usize) -> (Vec<Read>, Vec<Damage>) {
+fn all_of(log: &Wal<Vec<u32>>, mut from: u64, limit_bytes: usize) -> (Vec<Read>, Vec<Damage>) {
     let (mut entries, mut damage) = (Vec::new(), Vec::new());
     loop {
         let batch = log.read(from, limit_bytes).expect("it reads");
@@ -180,7 +180,7 @@ fn what_was_trimmed_is_gone_and_says_so() {
     let first = bench.log.first();
     assert!(first > 0 && first <= 100, "{first}");
     let refused = bench.log.read(first - 1, 1000);
-    assert!(matches!(refused, Err(LogError::Trimmed { first: from }) if from == first));
+    assert!(matches!(refused, Err(WalError::Trimmed { first: from }) if from == first));
     let kept = bench.all();
     assert_eq!(kept.0.first().map(|entry| entry.0), Some(first));
     assert_eq!(bench.reopen().all(), kept);
@@ -311,7 +311,7 @@ fn whatever_happens_to_the_bytes_nothing_false_is_read_and_nothing_is_missing_in
         let mut content = image.content(path).expect("it is there");
         spoil(&mut content, &mut random);
         image.set_content(path, content);
-        let opened = Log::<Vec<u32>>::open(Arc::new(image.clone()), Path::new(FOLDER), small());
+        let opened = Wal::<Vec<u32>>::open(Arc::new(image.clone()), Path::new(FOLDER), small());
         let Ok(opened) = opened else {
             assert_eq!(path, &last, "seed {seed}: only the newest segment is needed to go on");
             continue;
@@ -365,8 +365,8 @@ fn a_segment_of_a_newer_format_is_refused_and_left_alone() {
     let sum = crc32c::crc32c_append(crc32c::crc32c(&content[..12]), &content[16..64]);
     content[12..16].copy_from_slice(&sum.to_le_bytes());
     disk.set_content(&path, content.clone());
-    let refused = Log::<Vec<u32>>::open(Arc::new(disk.clone()), Path::new(FOLDER), small());
-    assert!(matches!(refused, Err(LogError::Version { found: 2, known: 1, .. })));
+    let refused = Wal::<Vec<u32>>::open(Arc::new(disk.clone()), Path::new(FOLDER), small());
+    assert!(matches!(refused, Err(WalError::Version { found: 2, known: 1, .. })));
     assert_eq!(disk.content(&path), Some(content));
 }
 
@@ -386,7 +386,7 @@ fn the_queue_takes_so_many_bytes_and_then_refuses() {
     let mut bench = open_on(&SimDisk::new(1), Options { queue_bytes_max: 10_000, ..small() });
     // One larger than the bound is taken when nothing else waits.
     bench.log.append(entry(1, &[1; 20_000])).expect("nothing waits");
-    assert!(matches!(bench.log.append(entry(1, &[1])), Err(LogError::Overloaded { .. })));
+    assert!(matches!(bench.log.append(entry(1, &[1])), Err(WalError::Overloaded { .. })));
     bench.committer.step(0);
     for _ in 0..4 {
         bench.log.append(entry(1, &[1; 2000])).expect("there is room");
@@ -441,7 +441,7 @@ impl Sequencer<Vec<u32>> for Once {
 #[test]
 fn the_sequencer_decides_in_log_order_and_its_word_comes_back() {
     let opened =
-        Log::<Vec<u32>>::open(Arc::new(SimDisk::new(1)), Path::new(FOLDER), small()).expect("it opens");
+        Wal::<Vec<u32>>::open(Arc::new(SimDisk::new(1)), Path::new(FOLDER), small()).expect("it opens");
     let (log, mut committer, _) = opened.by_hand(Box::new(Once::default()));
     let receipts: Vec<_> =
         b"aba".iter().map(|byte| log.append(entry(2, &[*byte])).expect("queued")).collect();
@@ -455,16 +455,16 @@ fn the_sequencer_decides_in_log_order_and_its_word_comes_back() {
 fn a_full_disk_refuses_takes_back_what_was_decided_and_resumes() {
     let disk = SimDisk::new(1);
     let options = Options { full_retry: Duration::from_millis(50), ..small() };
-    let opened = Log::<Vec<u32>>::open(Arc::new(disk.clone()), Path::new(FOLDER), options).expect("it opens");
+    let opened = Wal::<Vec<u32>>::open(Arc::new(disk.clone()), Path::new(FOLDER), options).expect("it opens");
     let (log, mut committer, _) = opened.by_hand(Box::new(Once::default()));
     disk.set_room(0);
     let first = log.append(entry(1, &[b'a'; 9000])).expect("queued");
     let second = log.append(entry(1, b"b")).expect("queued");
     committer.step(0);
-    assert!(matches!(first.wait(), Err(LogError::Full)));
-    assert!(matches!(second.wait(), Err(LogError::Full)));
+    assert!(matches!(first.wait(), Err(WalError::Full)));
+    assert!(matches!(second.wait(), Err(WalError::Full)));
     // The disk is not asked again so soon, and the refusal is immediate.
-    assert!(matches!(log.append(entry(1, b"b")), Err(LogError::Full)));
+    assert!(matches!(log.append(entry(1, b"b")), Err(WalError::Full)));
     assert!(log.stats().full && log.read(0, 100).is_ok());
     disk.set_room(1 << 30);
     std::thread::sleep(Duration::from_millis(60));
@@ -480,15 +480,15 @@ fn after_a_failed_sync_nobody_gets_an_answer_that_is_not_an_error() {
     let disk = SimDisk::new(1);
     let told = Arc::new(std::sync::Mutex::new(Vec::new()));
     let tell = Arc::clone(&told);
-    let on_fatal = Arc::new(move |error: &LogError| tell.lock().expect("no panic").push(error.to_string()));
+    let on_fatal = Arc::new(move |error: &WalError| tell.lock().expect("no panic").push(error.to_string()));
     let mut bench = open_on(&disk, Options { on_fatal, ..small() });
     bench.append(entries(2));
     let waiting = bench.log.append(entry(1, b"lost")).expect("queued");
     disk.fail(sim::Fault { at: disk.operations() + 2, kind: sim::FaultKind::Broken, for_good: false });
     bench.committer.step(0);
-    assert!(matches!(waiting.wait(), Err(LogError::Stopped)));
-    assert!(matches!(bench.log.append(entry(1, b"later")), Err(LogError::Stopped)));
-    assert!(matches!(bench.log.wait(99, Duration::ZERO), Err(LogError::Stopped)));
+    assert!(matches!(waiting.wait(), Err(WalError::Stopped)));
+    assert!(matches!(bench.log.append(entry(1, b"later")), Err(WalError::Stopped)));
+    assert!(matches!(bench.log.wait(99, Duration::ZERO), Err(WalError::Stopped)));
     assert!(told.lock().expect("no panic")[0].starts_with("syncing log/00000000000000000000.log"));
     let marker = Path::new(FOLDER).join("00000000000000000000.suspect");
     assert!(disk.content(&marker).is_some());
@@ -554,7 +554,7 @@ fn a_follower_is_woken_when_something_is_durable_and_when_nothing_will_come() {
     let mut follow = bench.log.follow(1);
     assert!(task.poll(&mut follow).is_pending());
     bench.committer.close();
-    assert!(matches!(task.poll(&mut follow), std::task::Poll::Ready(Err(LogError::Closed))));
+    assert!(matches!(task.poll(&mut follow), std::task::Poll::Ready(Err(WalError::Closed))));
 }
 
 #[test]
@@ -562,8 +562,8 @@ fn threads_on_a_real_disk_each_get_their_own_answers() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let options = Options { segment_bytes: 256 << 10, first_segment_bytes: 16 << 10, ..Options::default() };
     let open =
-        || Log::<Vec<u32>>::open(Arc::new(RealDisk), folder.path(), options.clone()).expect("it opens");
-    let log = Log::start(open(), Box::new(TakeAll)).expect("threads start");
+        || Wal::<Vec<u32>>::open(Arc::new(RealDisk), folder.path(), options.clone()).expect("it opens");
+    let log = Wal::start(open(), Box::new(TakeAll)).expect("threads start");
     let appender = |thread: u64| {
         let log = log.clone();
         move || {
@@ -579,7 +579,7 @@ fn threads_on_a_real_disk_each_get_their_own_answers() {
     acked.sort_unstable();
     assert_eq!(log.wait(0, Duration::from_secs(1)).ok(), Some(3600));
     log.close().expect("the disk works");
-    assert!(matches!(log.append(entry(1, b"x")), Err(LogError::Closed)));
+    assert!(matches!(log.append(entry(1, b"x")), Err(WalError::Closed)));
     let opened = open();
     assert_eq!((opened.report().next, opened.report().torn_bytes), (3600, 0));
     let (log, _committer, _) = opened.by_hand(Box::new(TakeAll));
@@ -592,8 +592,8 @@ fn threads_on_a_real_disk_each_get_their_own_answers() {
 fn what_was_written_for_os_is_synced_soon_even_if_nothing_else_comes() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let opened =
-        Log::<Vec<u32>>::open(Arc::new(RealDisk), folder.path(), Options::default()).expect("it opens");
-    let log = Log::start(opened, Box::new(TakeAll)).expect("threads start");
+        Wal::<Vec<u32>>::open(Arc::new(RealDisk), folder.path(), Options::default()).expect("it opens");
+    let log = Wal::start(opened, Box::new(TakeAll)).expect("threads start");
     let receipt = log.append(Entry { ack: Ack::Os, ..entry(1, b"x") }).expect("queued");
     receipt.wait().expect("it works");
     assert_eq!(log.wait(0, Duration::from_millis(200)).ok(), Some(1));

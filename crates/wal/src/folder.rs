@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::disk::{Disk, DiskFile, read_full, write_all, write_zeros};
-use crate::error::{Damage, LogError};
+use crate::error::{Damage, WalError};
 use crate::format::{FRAMES_FROM, SegmentHeader};
 
 /// A spare that is being made; removed at the next start if it was not finished.
@@ -120,10 +120,10 @@ impl Folder {
     }
 
     /// The header of a segment; `None` when both copies are damaged.
-    pub(crate) fn header(&self, file: &dyn DiskFile, first: u64) -> Result<Option<SegmentHeader>, LogError> {
+    pub(crate) fn header(&self, file: &dyn DiskFile, first: u64) -> Result<Option<SegmentHeader>, WalError> {
         let path = self.segment_path(first);
         let mut block = vec![0; FRAMES_FROM as usize];
-        let read = read_full(file, &mut block, 0).map_err(LogError::io("reading", &path))?;
+        let read = read_full(file, &mut block, 0).map_err(WalError::io("reading", &path))?;
         let header = SegmentHeader::decode(&block[..read], &path)?;
         Ok(header.filter(|header| header.first == first))
     }

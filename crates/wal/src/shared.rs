@@ -7,7 +7,7 @@ use std::time::Instant;
 use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::disk::DiskFile;
-use crate::error::LogError;
+use crate::error::WalError;
 use crate::folder::{Folder, Segments, Spare};
 use crate::lane::Wakes;
 use crate::options::Options;
@@ -243,7 +243,7 @@ pub(crate) fn count(counter: &AtomicU64, add: u64) {
 }
 
 /// Reports the first disk failure to whoever asked for it.
-pub(crate) fn report_fatal(core: &Core, error: &LogError) {
+pub(crate) fn report_fatal(core: &Core, error: &WalError) {
     tracing::error!(%error, "the log's disk has failed: nothing is acknowledged any more");
     (core.options.on_fatal)(error);
 }

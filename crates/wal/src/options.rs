@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::error::LogError;
+use crate::error::WalError;
 
 /// How a log behaves. The defaults are those of the product; tests take smaller ones.
 #[derive(Clone)]
@@ -31,10 +31,10 @@ pub struct Options {
     /// The wall clock in milliseconds since 1970, as the writer thread sees it.
     pub clock: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// Called once, from the thread that found it, when the disk has failed.
-    pub on_fatal: Arc<dyn Fn(&LogError) + Send + Sync>,
+    pub on_fatal: Arc<dyn Fn(&WalError) + Send + Sync>,
     /// A bug to show that a harness finds it.
-    #[cfg(feature = "plants")]
-    pub plant: Option<Plant>,
+    #[cfg(feature = "fault-injection")]
+    pub injected_fault: Option<InjectedFault>,
 }
 
 impl Default for Options {
@@ -52,8 +52,8 @@ impl Default for Options {
             full_retry: Duration::from_millis(100),
             clock: Arc::new(wall_clock_ms),
             on_fatal: Arc::new(|_| ()),
-            #[cfg(feature = "plants")]
-            plant: None,
+            #[cfg(feature = "fault-injection")]
+            injected_fault: None,
         }
     }
 }
@@ -72,10 +72,10 @@ pub struct Retention {
     pub age_ms_max: Option<u64>,
 }
 
-/// A bug planted on purpose.
-#[cfg(feature = "plants")]
+/// A fault injected on purpose.
+#[cfg(feature = "fault-injection")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plant {
+pub enum InjectedFault {
     /// Answers before `fdatasync` instead of after it.
     AckBeforeSync,
     /// Gives a segment that was written again its name before it is synced.

@@ -1,6 +1,6 @@
 //! What an append costs: processor time of the whole process, and how long answers took.
 //!
-//! `cargo run --release -p playmeter-log --example appends [FOLDER]`. Appenders wait for each batch of
+//! `cargo run --release -p playmeter-wal --example appends [FOLDER]`. Appenders wait for each batch of
 //! theirs before they send the next, so the rate follows from the commit interval.
 
 use std::path::PathBuf;
@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use playmeter_log::{Ack, Entry, Log, LogError, Options, Pending, RealDisk, Sequencer};
 use rustix::time::{ClockId, clock_gettime};
+use wal::{Ack, Entry, Options, Pending, RealDisk, Sequencer, Wal, WalError};
 
 const ENTRY_BYTES: usize = 120;
 
@@ -35,7 +35,7 @@ fn entry(ack: Ack) -> Entry<Vec<u32>> {
 }
 
 /// Appends `batch` entries, waits for all, and so on; prints one line.
-fn measure(log: &Log<Vec<u32>>, batch: usize, ack: Ack) -> Result<(), LogError> {
+fn measure(log: &Wal<Vec<u32>>, batch: usize, ack: Ack) -> Result<(), WalError> {
     let before = log.stats();
     let (cpu, started) = (cpu_ns(ClockId::ProcessCPUTime), Instant::now());
     let (mut appends, mut appending_ns, mut waits) = (0, 0.0, Vec::new());
@@ -73,14 +73,14 @@ fn measure(log: &Log<Vec<u32>>, batch: usize, ack: Ack) -> Result<(), LogError> 
     Ok(())
 }
 
-fn main() -> Result<(), LogError> {
+fn main() -> Result<(), WalError> {
     let folder = std::env::args_os().nth(1).map_or_else(
         || std::env::temp_dir().join(format!("playmeter-appends-{}", std::process::id())),
         PathBuf::from,
     );
     let started = Instant::now();
-    let opened = Log::<Vec<u32>>::open(Arc::new(RealDisk), &folder, Options::default())?;
-    let log = Log::start(opened, Box::new(Look(Arc::default())))?;
+    let opened = Wal::<Vec<u32>>::open(Arc::new(RealDisk), &folder, Options::default())?;
+    let log = Wal::start(opened, Box::new(Look(Arc::default())))?;
     log.append(entry(Ack::Disk))?.wait()?;
     println!("first durable append {:?} after the start", started.elapsed());
     for batch in [1, 20, 200, 2000] {
@@ -93,7 +93,7 @@ fn main() -> Result<(), LogError> {
     println!("idle for a second: {:.0} us of cpu", (cpu_ns(ClockId::ProcessCPUTime) - cpu) / 1e3);
     log.close()?;
     let started = Instant::now();
-    let log = Log::<Vec<u32>>::open(Arc::new(RealDisk), &folder, Options::default())?;
+    let log = Wal::<Vec<u32>>::open(Arc::new(RealDisk), &folder, Options::default())?;
     println!("opened again in {:?}: {} offsets", started.elapsed(), log.report().next);
     let (log, _committer, _) = log.by_hand(Box::new(Look(Arc::default())));
     let started = Instant::now();

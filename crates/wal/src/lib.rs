@@ -19,7 +19,6 @@ mod folder;
 mod format;
 mod housekeep;
 mod lane;
-mod log;
 mod queue;
 mod read;
 mod receipt;
@@ -29,6 +28,7 @@ mod scan;
 mod shared;
 mod tail;
 mod verify;
+mod wal;
 
 pub mod disk;
 pub mod sim;
@@ -36,13 +36,12 @@ pub mod sim;
 pub use chunk::{Chunk, Entries, EntryRef};
 pub use commit::{Committer, Pending, Sequencer, TakeAll};
 pub use disk::{Disk, DiskFile, RealDisk};
-pub use error::{Damage, LogError};
+pub use error::{Damage, WalError};
 pub use format::ENTRY_BYTES_MAX;
 pub use housekeep::Housekeeper;
 pub use lane::{Lane, Pump};
-pub use log::{Log, Opened, Report};
-#[cfg(feature = "plants")]
-pub use options::Plant;
+#[cfg(feature = "fault-injection")]
+pub use options::InjectedFault;
 pub use options::{Options, Retention};
 pub use queue::{Ack, Entry};
 pub use read::Batch;
@@ -51,3 +50,4 @@ pub use rewrite::{Replaced, Rewrite, Rewritten};
 pub use shared::Stats;
 pub use tail::Follow;
 pub use verify::{Verified, verify_folder};
+pub use wal::{Opened, Report, Wal};

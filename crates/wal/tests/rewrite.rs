@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use playmeter_log::disk::Disk;
-use playmeter_log::sim::{Fault, FaultKind, SimDisk};
-use playmeter_log::*;
+use wal::disk::Disk;
+use wal::sim::{Fault, FaultKind, SimDisk};
+use wal::*;
 
 const FOLDER: &str = "log";
 
@@ -47,13 +47,13 @@ impl Rewrite for Player {
 
 struct Bench {
     disk: SimDisk,
-    log: Log<()>,
+    log: Wal<()>,
     committer: Committer<()>,
     housekeeper: Housekeeper,
 }
 
 fn open_on(disk: SimDisk) -> Bench {
-    let opened = Log::<()>::open(Arc::new(disk.clone()), Path::new(FOLDER), small()).expect("it opens");
+    let opened = Wal::<()>::open(Arc::new(disk.clone()), Path::new(FOLDER), small()).expect("it opens");
     let (log, committer, housekeeper) = opened.by_hand(Box::new(TakeAll));
     Bench { disk, log, committer, housekeeper }
 }
@@ -79,7 +79,7 @@ impl Bench {
         receipt.wait().expect("the disk works");
     }
 
-    fn erase(&self, player: u64) -> Result<u64, LogError> {
+    fn erase(&self, player: u64) -> Result<u64, WalError> {
         let closed = self.log.closed();
         let rewritten = closed.iter().map(|closed| self.log.rewrite(closed.start, &mut Player(player)));
         rewritten.map(|done| Ok(done?.map_or(0, |done| done.entries))).sum()
@@ -217,7 +217,7 @@ fn a_disk_without_room_leaves_everything_as_it_was() {
     let bench = with_entries(100);
     let names = bench.disk.paths();
     bench.disk.set_room(0);
-    assert!(matches!(bench.erase(3), Err(LogError::Full)));
+    assert!(matches!(bench.erase(3), Err(WalError::Full)));
     assert_eq!((bench.disk.paths(), bench.read(0, 1000).0), (names, without(100, &[])));
     bench.disk.set_room(1 << 30);
     assert_eq!(bench.erase(3).expect("there is room"), 10);
@@ -229,8 +229,8 @@ fn after_a_change_of_names_that_may_not_be_durable_nothing_more_is_tried() {
     let first = bench.log.closed()[0].start;
     // Making, writing, syncing, renaming, syncing the folder.
     bench.disk.fail(Fault { at: bench.disk.operations() + 5, kind: FaultKind::Broken, for_good: false });
-    assert!(matches!(bench.log.rewrite(first, &mut Player(3)), Err(LogError::Io { action: "syncing", .. })));
-    assert!(matches!(bench.erase(3), Err(LogError::Stopped)));
+    assert!(matches!(bench.log.rewrite(first, &mut Player(3)), Err(WalError::Io { action: "syncing", .. })));
+    assert!(matches!(bench.erase(3), Err(WalError::Stopped)));
     assert_eq!(bench.read(0, 1000).1, vec![]);
     let again = open_on(bench.disk.after_power_cut(1));
     again.erase(3).expect("a start finds out");
@@ -250,8 +250,8 @@ fn an_empty_segment_is_not_left_for_another() {
 fn readers_writers_and_trims_go_on_while_segments_are_written_again() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let options = Options { segment_bytes: 64 << 10, first_segment_bytes: 16 << 10, ..small() };
-    let opened = Log::<()>::open(Arc::new(RealDisk), folder.path(), options).expect("it opens");
-    let log = Log::start(opened, Box::new(TakeAll)).expect("threads start");
+    let opened = Wal::<()>::open(Arc::new(RealDisk), folder.path(), options).expect("it opens");
+    let log = Wal::start(opened, Box::new(TakeAll)).expect("threads start");
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let reader = || {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// Why the log did not do what it was asked.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum LogError {
+pub enum WalError {
     /// The disk has no room. Nothing of the entry was kept; the same entry may be sent again later.
     #[error("the disk is full: the log takes entries again when there is room")]
     Full,
@@ -72,16 +72,16 @@ pub enum LogError {
     },
 }
 
-impl LogError {
+impl WalError {
     /// For `map_err`: names the action and the file.
-    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> LogError {
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> WalError {
         let path = path.to_path_buf();
-        move |source| LogError::Io { action, path, source: Arc::new(source) }
+        move |source| WalError::Io { action, path, source: Arc::new(source) }
     }
 
     /// True when sending the same entry again, later, can succeed.
     pub fn is_temporary(&self) -> bool {
-        matches!(self, LogError::Full | LogError::Overloaded { .. })
+        matches!(self, WalError::Full | WalError::Overloaded { .. })
     }
 }
 

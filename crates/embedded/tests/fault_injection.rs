@@ -1,31 +1,31 @@
-//! Each planted bug is found by the promises of its port: a test that cannot fail proves nothing.
-#![cfg(feature = "plants")]
+//! Each injected fault is found by the promises of its port: a test that cannot fail proves nothing.
+#![cfg(feature = "fault-injection")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use embedded::InjectedFault;
+use embedded::counters::{Counters, Store, StoreOptions};
+use embedded::ids::{EmbeddedIds, IdsOptions};
 use model::ports::counters::Counters as CountersPort;
 use model::ports::ids::Ids;
-use playmeter_embedded::Plant;
-use playmeter_embedded::counters::{Counters, Store, StoreOptions};
-use playmeter_embedded::ids::{EmbeddedIds, IdsOptions};
 use tempfile::TempDir;
 use testkit::conformance::counters::counters_conform;
 use testkit::conformance::ids::ids_conform;
 
-fn rollups(plant: Option<Plant>) -> impl Fn() -> Arc<dyn CountersPort> {
+fn rollups(injected_fault: Option<InjectedFault>) -> impl Fn() -> Arc<dyn CountersPort> {
     let folder = TempDir::new().expect("a folder");
     move || {
-        let options = StoreOptions { plant, ..StoreOptions::default() };
+        let options = StoreOptions { injected_fault, ..StoreOptions::default() };
         let store = Store::open(folder.path(), &options).expect("the store opens");
         Arc::new(Counters::open(store).expect("the rollups open"))
     }
 }
 
-fn ids(plant: Option<Plant>) -> impl Fn(u64) -> Box<dyn Ids> {
+fn ids(injected_fault: Option<InjectedFault>) -> impl Fn(u64) -> Box<dyn Ids> {
     let folder = TempDir::new().expect("a folder");
     move |log_end| {
-        let options = IdsOptions { plant, ..IdsOptions::default() };
+        let options = IdsOptions { injected_fault, ..IdsOptions::default() };
         Box::new(EmbeddedIds::open(folder.path(), options, log_end).expect("the ids open").0)
     }
 }
@@ -36,12 +36,12 @@ fn is_found(check: impl Fn()) -> bool {
 
 #[test]
 fn a_checkpoint_without_its_position_is_found() {
-    assert!(is_found(|| counters_conform(|| rollups(Some(Plant::DropCheckpointPosition)))));
+    assert!(is_found(|| counters_conform(|| rollups(Some(InjectedFault::DropCheckpointPosition)))));
     assert!(!is_found(|| counters_conform(|| rollups(None))));
 }
 
 #[test]
 fn a_forgotten_id_is_found() {
-    assert!(is_found(|| ids_conform(|| ids(Some(Plant::ForgetIdInsert)))));
+    assert!(is_found(|| ids_conform(|| ids(Some(InjectedFault::ForgetIdInsert)))));
     assert!(!is_found(|| ids_conform(|| ids(None))));
 }

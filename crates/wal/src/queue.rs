@@ -6,7 +6,7 @@ use std::time::Instant;
 use parking_lot::{Condvar, Mutex};
 
 use crate::commit::Pending;
-use crate::error::LogError;
+use crate::error::WalError;
 use crate::format::{ENTRY_BYTES_MAX, ENTRY_HEADER_BYTES};
 use crate::receipt::Receipt;
 
@@ -52,7 +52,7 @@ struct Inner<X> {
     asleep: bool,
     /// The next segment is to be begun.
     roll: bool,
-    closed: Option<LogError>,
+    closed: Option<WalError>,
 }
 
 /// Why the writer was woken.
@@ -75,10 +75,10 @@ impl<X> Queue<X> {
     }
 
     /// Queues an entry. Only the first after a silence pays for a wake-up.
-    pub(crate) fn push(&self, lane: u32, entry: Entry<X>) -> Result<Receipt<X>, LogError> {
+    pub(crate) fn push(&self, lane: u32, entry: Entry<X>) -> Result<Receipt<X>, WalError> {
         let bytes = entry.bytes.len();
         if bytes > ENTRY_BYTES_MAX {
-            return Err(LogError::TooLarge { bytes, limit_bytes: ENTRY_BYTES_MAX });
+            return Err(WalError::TooLarge { bytes, limit_bytes: ENTRY_BYTES_MAX });
         }
         let cost = cost_of(bytes);
         let (receipt, slot) = match entry.ack {
@@ -104,12 +104,12 @@ impl<X> Queue<X> {
         Ok(receipt)
     }
 
-    fn refusal(&self, inner: &Inner<X>, cost: usize) -> Option<LogError> {
+    fn refusal(&self, inner: &Inner<X>, cost: usize) -> Option<WalError> {
         if let Some(closed) = &inner.closed {
             return Some(closed.clone());
         }
         let over = inner.bytes > 0 && inner.bytes + cost > self.limit_bytes;
-        over.then_some(LogError::Overloaded { queued_bytes: inner.bytes, limit_bytes: self.limit_bytes })
+        over.then_some(WalError::Overloaded { queued_bytes: inner.bytes, limit_bytes: self.limit_bytes })
     }
 
     /// Everything that waits, in the order it came; `into` is empty and gives its room in exchange.
@@ -160,7 +160,7 @@ impl<X> Queue<X> {
     }
 
     /// Takes no more; `why` is what later appends are told. The first reason stays.
-    pub(crate) fn close(&self, why: LogError) {
+    pub(crate) fn close(&self, why: WalError) {
         self.inner.lock().closed.get_or_insert(why);
         self.bell.notify_all();
     }

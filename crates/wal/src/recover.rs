@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::disk::{Disk, DiskFile, read_full, write_all, write_zeros};
-use crate::error::{Damage, LogError, is_no_space};
+use crate::error::{Damage, WalError, is_no_space};
 use crate::folder::{
     Active, Folder, Name, Publish, REWRITTEN, Segment, Segments, Spare, UNFINISHED, URGENT, parse_name,
 };
@@ -29,8 +29,8 @@ pub(crate) struct Recovered {
     pub(crate) spare: Option<Spare>,
 }
 
-pub(crate) fn recover(disk: Arc<dyn Disk>, path: &Path, options: &Options) -> Result<Recovered, LogError> {
-    disk.create_folder(path).map_err(LogError::io("making", path))?;
+pub(crate) fn recover(disk: Arc<dyn Disk>, path: &Path, options: &Options) -> Result<Recovered, WalError> {
+    disk.create_folder(path).map_err(WalError::io("making", path))?;
     let folder = Folder { disk, path: path.to_path_buf() };
     let names = names(&folder)?;
     remove_unfinished(&folder, &names)?;
@@ -46,8 +46,8 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, path: &Path, options: &Options) -> Re
     Ok(end.recovered(folder, list, spare))
 }
 
-fn names(folder: &Folder) -> Result<Vec<Name>, LogError> {
-    let names = folder.disk.list(&folder.path).map_err(LogError::io("listing", &folder.path))?;
+fn names(folder: &Folder) -> Result<Vec<Name>, WalError> {
+    let names = folder.disk.list(&folder.path).map_err(WalError::io("listing", &folder.path))?;
     Ok(names.iter().filter_map(|name| parse_name(name)).collect())
 }
 
@@ -59,11 +59,11 @@ pub(crate) fn segments_of(names: &[Name]) -> Vec<u64> {
     firsts
 }
 
-pub(crate) fn segments_in(folder: &Folder) -> Result<Vec<u64>, LogError> {
+pub(crate) fn segments_in(folder: &Folder) -> Result<Vec<u64>, WalError> {
     Ok(segments_of(&names(folder)?))
 }
 
-fn remove_unfinished(folder: &Folder, names: &[Name]) -> Result<(), LogError> {
+fn remove_unfinished(folder: &Folder, names: &[Name]) -> Result<(), WalError> {
     if !names.contains(&Name::Unfinished) {
         return Ok(());
     }
@@ -71,7 +71,7 @@ fn remove_unfinished(folder: &Folder, names: &[Name]) -> Result<(), LogError> {
         let path = folder.path.join(name);
         match folder.disk.remove(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(LogError::io("removing", &path)(error));
+                return Err(WalError::io("removing", &path)(error));
             }
             _ => {}
         }
@@ -79,26 +79,26 @@ fn remove_unfinished(folder: &Folder, names: &[Name]) -> Result<(), LogError> {
     Ok(())
 }
 
-fn begin(folder: Folder, spare: Option<Spare>, options: &Options) -> Result<Recovered, LogError> {
+fn begin(folder: Folder, spare: Option<Spare>, options: &Options) -> Result<Recovered, WalError> {
     let path = folder.segment_path(0);
     let made_ms = (options.clock)();
     let prepared = folder.prepare(URGENT, options.first_segment_bytes.max(FRAMES_FROM));
-    let prepared = prepared.map_err(LogError::io("making", &path))?;
+    let prepared = prepared.map_err(WalError::io("making", &path))?;
     let active = folder.publish(prepared, 0, made_ms).map_err(|failure| match failure {
-        Publish::NotMade(error) | Publish::Unknown(error) => LogError::io("making", &path)(error),
+        Publish::NotMade(error) | Publish::Unknown(error) => WalError::io("making", &path)(error),
     })?;
     let segments = Segments::new(VecDeque::from([Segment::active(&active, made_ms)]), active.at);
     Ok(Recovered { folder, segments, active, next: 0, torn_bytes: 0, spare })
 }
 
-fn open(folder: &Folder, first: u64) -> Result<(Arc<dyn DiskFile>, u64), LogError> {
+fn open(folder: &Folder, first: u64) -> Result<(Arc<dyn DiskFile>, u64), WalError> {
     let path = folder.segment_path(first);
-    let file = folder.disk.open(&path).map_err(LogError::io("opening", &path))?;
-    let bytes = file.bytes().map_err(LogError::io("measuring", &path))?;
+    let file = folder.disk.open(&path).map_err(WalError::io("opening", &path))?;
+    let bytes = file.bytes().map_err(WalError::io("measuring", &path))?;
     Ok((file, bytes))
 }
 
-fn closed_segment(folder: &Folder, first: u64) -> Result<Segment, LogError> {
+fn closed_segment(folder: &Folder, first: u64) -> Result<Segment, WalError> {
     let (file, bytes) = open(folder, first)?;
     Ok(Segment::new(first, folder.header(&*file, first)?, bytes))
 }
@@ -140,33 +140,33 @@ struct Ending {
 }
 
 impl Ending {
-    fn find(folder: &Folder, first: u64) -> Result<Ending, LogError> {
+    fn find(folder: &Folder, first: u64) -> Result<Ending, WalError> {
         let (file, bytes) = open(folder, first)?;
         let path = folder.segment_path(first);
         let Some(header) = folder.header(&*file, first)? else {
-            return Err(LogError::Unreadable { path, reason: "both copies of its header are damaged" });
+            return Err(WalError::Unreadable { path, reason: "both copies of its header are damaged" });
         };
         let mut segment = Segment::new(first, Some(header), bytes);
         let walked =
-            walk(&*file, &mut segment, header.salt, bytes).map_err(LogError::io("reading", &path))?;
+            walk(&*file, &mut segment, header.salt, bytes).map_err(WalError::io("reading", &path))?;
         let active = Active { file, first, salt: header.salt, at: walked.torn.start, prepared: bytes };
         Ok(Ending { active, segment, walked })
     }
 
     /// Cuts what is torn, and makes durable what an earlier run may have left to the system: from here
     /// on whatever is found counts as durable. If it fails, the next start finds what this one found.
-    fn settle(&mut self, folder: &Folder, suspect: bool) -> Result<(), LogError> {
+    fn settle(&mut self, folder: &Folder, suspect: bool) -> Result<(), WalError> {
         let path = folder.segment_path(self.active.first);
         if suspect || !self.walked.torn.is_empty() {
-            self.move_to_new_file(folder).map_err(LogError::io("rewriting", &path))?;
+            self.move_to_new_file(folder).map_err(WalError::io("rewriting", &path))?;
         }
         let (file, unconfirmed) = (&*self.active.file, self.walked.unconfirmed..self.active.at);
-        copy(file, file, unconfirmed).map_err(LogError::io("writing", &path))?;
-        file.sync().map_err(LogError::io("syncing", &path))?;
-        folder.disk.sync_folder(&folder.path).map_err(LogError::io("syncing", &folder.path))?;
+        copy(file, file, unconfirmed).map_err(WalError::io("writing", &path))?;
+        file.sync().map_err(WalError::io("syncing", &path))?;
+        folder.disk.sync_folder(&folder.path).map_err(WalError::io("syncing", &folder.path))?;
         if suspect {
             let marker = folder.suspect_path(self.active.first);
-            folder.disk.remove(&marker).map_err(LogError::io("removing", &marker))?;
+            folder.disk.remove(&marker).map_err(WalError::io("removing", &marker))?;
         }
         Ok(())
     }

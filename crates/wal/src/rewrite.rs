@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use crate::chunk::{Chunk, EntryRef};
 use crate::disk::{DiskFile, write_all};
-use crate::error::{LogError, is_no_space};
+use crate::error::{WalError, is_no_space};
 use crate::folder::{REWRITTEN, Segment};
 use crate::format::{ENTRY_HEADER_BYTES, FRAMES_FROM, FrameBuilder, FrameHeader, Salt, SegmentHeader};
 use crate::read::Readable;
@@ -60,21 +60,21 @@ impl Core {
         &self,
         first: u64,
         rewrite: &mut dyn Rewrite,
-    ) -> Result<Option<Rewritten>, LogError> {
+    ) -> Result<Option<Rewritten>, WalError> {
         let mut rewriting = self.rewriting.lock();
         if rewriting.failed {
-            return Err(LogError::Stopped);
+            return Err(WalError::Stopped);
         }
         if !self.closed().iter().any(|closed| closed.start == first) {
             return Ok(None);
         }
         let old = match self.readable(first) {
-            Err(LogError::Trimmed { .. }) => return Ok(None),
+            Err(WalError::Trimmed { .. }) => return Ok(None),
             found => found?,
         };
         let Some(salt) = old.salt else {
             let path = self.folder.segment_path(first);
-            return Err(LogError::Unreadable { path, reason: "both copies of its header are damaged" });
+            return Err(WalError::Unreadable { path, reason: "both copies of its header are damaged" });
         };
         if !self.is_concerned(&old, salt, rewrite)? {
             return Ok(None);
@@ -88,7 +88,7 @@ impl Core {
     }
 
     /// Whether the segment has something that has to go, or something that cannot be read.
-    fn is_concerned(&self, old: &Readable, salt: u64, rewrite: &mut dyn Rewrite) -> Result<bool, LogError> {
+    fn is_concerned(&self, old: &Readable, salt: u64, rewrite: &mut dyn Rewrite) -> Result<bool, WalError> {
         let mut scanner = Scanner::new(&*old.file, salt, FRAMES_FROM, old.bytes, old.first);
         loop {
             match self.step(&mut scanner, old)? {
@@ -104,9 +104,9 @@ impl Core {
         }
     }
 
-    fn step(&self, scanner: &mut Scanner<'_>, old: &Readable) -> Result<Step, LogError> {
+    fn step(&self, scanner: &mut Scanner<'_>, old: &Readable) -> Result<Step, WalError> {
         let step = scanner.step(Payload::KeepFrom(old.first));
-        step.map_err(|error| LogError::io("reading", &self.folder.segment_path(old.first))(error))
+        step.map_err(|error| WalError::io("reading", &self.folder.segment_path(old.first))(error))
     }
 
     fn replace(
@@ -115,11 +115,11 @@ impl Core {
         salt: u64,
         rewrite: &mut dyn Rewrite,
         rewriting: &mut Rewriting,
-    ) -> Result<Option<Rewritten>, LogError> {
+    ) -> Result<Option<Rewritten>, WalError> {
         let path = self.folder.path.join(REWRITTEN);
         let io = |action| {
-            let named = LogError::io(action, &path);
-            move |error: std::io::Error| if is_no_space(&error) { LogError::Full } else { named(error) }
+            let named = WalError::io(action, &path);
+            move |error: std::io::Error| if is_no_space(&error) { WalError::Full } else { named(error) }
         };
         self.check_free(old)?;
         // Left over from an attempt that failed.
@@ -148,26 +148,30 @@ impl Core {
         Ok(Some(Rewritten { entries, bytes_before: old.bytes, bytes_after }))
     }
 
-    #[cfg(not(feature = "plants"))]
+    #[cfg(not(feature = "fault-injection"))]
     fn sync_copy(&self, file: &dyn DiskFile) -> std::io::Result<()> {
         file.sync()
     }
 
-    #[cfg(feature = "plants")]
+    #[cfg(feature = "fault-injection")]
     fn sync_copy(&self, file: &dyn DiskFile) -> std::io::Result<()> {
-        if self.options.plant == Some(crate::Plant::NameBeforeSync) { Ok(()) } else { file.sync() }
+        if self.options.injected_fault == Some(crate::InjectedFault::NameBeforeSync) {
+            Ok(())
+        } else {
+            file.sync()
+        }
     }
 
-    fn check_free(&self, old: &Readable) -> Result<(), LogError> {
+    fn check_free(&self, old: &Readable) -> Result<(), WalError> {
         match self.folder.disk.free_bytes(&self.folder.path) {
-            Ok(free) if free < old.bytes.saturating_add(self.options.free_bytes_min) => Err(LogError::Full),
+            Ok(free) if free < old.bytes.saturating_add(self.options.free_bytes_min) => Err(WalError::Full),
             // Not knowing is no reason to refuse: the writes themselves will tell.
             _ => Ok(()),
         }
     }
 
     /// Puts the new file in the place of the old one, durably. False: the old one was given back meanwhile.
-    fn exchange(&self, segment: Segment, salt: u64, rewriting: &mut Rewriting) -> Result<bool, LogError> {
+    fn exchange(&self, segment: Segment, salt: u64, rewriting: &mut Rewriting) -> Result<bool, WalError> {
         let (folder, first) = (&self.folder, segment.first);
         let (from, to) = (folder.path.join(REWRITTEN), folder.segment_path(first));
         let _trimming = self.trimming.lock();
@@ -177,13 +181,13 @@ impl Core {
             let Some(known) = segments.of(first).filter(|known| known.salt == Some(salt)) else {
                 return Ok(false);
             };
-            folder.disk.rename(&from, &to).map_err(LogError::io("renaming", &from))?;
+            folder.disk.rename(&from, &to).map_err(WalError::io("renaming", &from))?;
             *known = segment;
         }
         self.cursors.lock().retain(|cursor| cursor.segment != first);
         let synced = folder.disk.sync_folder(&folder.path);
         rewriting.failed = synced.is_err();
-        synced.map_err(LogError::io("syncing", &folder.path))?;
+        synced.map_err(WalError::io("syncing", &folder.path))?;
         Ok(true)
     }
 }

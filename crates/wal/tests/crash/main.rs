@@ -4,9 +4,9 @@
 mod harness;
 
 use harness::{Plan, run};
-#[cfg(feature = "plants")]
-use playmeter_log::Plant;
-use playmeter_log::sim::{Fault, FaultKind, Random};
+#[cfg(feature = "fault-injection")]
+use wal::InjectedFault;
+use wal::sim::{Fault, FaultKind, Random};
 
 /// Runs plans by seed until so many images were checked, and says which seed failed.
 fn check(images: u64, plan: impl Fn(u64) -> Plan) {
@@ -57,22 +57,24 @@ fn whichever_operation_fails_nothing_is_acknowledged_that_is_not_durable() {
     assert_eq!(kinds["Some(Interrupted)"].1 + kinds["Some(Interrupted)"].0, 0, "{kinds:?}");
 }
 
-#[cfg(feature = "plants")]
+#[cfg(feature = "fault-injection")]
 #[test]
 fn an_answer_before_the_sync_is_found_out() {
-    let failures = with_plant(Plant::AckBeforeSync);
+    let failures = with_injected_fault(InjectedFault::AckBeforeSync);
     assert!(failures.len() >= 15, "only {} of 20 runs noticed", failures.len());
     assert!(failures.iter().all(|failure| failure.contains("acknowledged")), "{failures:?}");
 }
 
-#[cfg(feature = "plants")]
+#[cfg(feature = "fault-injection")]
 #[test]
 fn a_segment_that_is_named_before_it_is_synced_is_found_out() {
-    let failures = with_plant(Plant::NameBeforeSync);
+    let failures = with_injected_fault(InjectedFault::NameBeforeSync);
     assert!(failures.len() >= 5, "only {} of 20 runs noticed", failures.len());
 }
 
-#[cfg(feature = "plants")]
-fn with_plant(plant: Plant) -> Vec<String> {
-    (0..20).filter_map(|seed| run(&Plan { plant: Some(plant), ..Plan::new(seed) }).failure).collect()
+#[cfg(feature = "fault-injection")]
+fn with_injected_fault(injected_fault: InjectedFault) -> Vec<String> {
+    (0..20)
+        .filter_map(|seed| run(&Plan { injected_fault: Some(injected_fault), ..Plan::new(seed) }).failure)
+        .collect()
 }

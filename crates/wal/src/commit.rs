@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::chunk::Chunk;
 use crate::disk::{write_all, write_zeros};
-use crate::error::{LogError, is_no_space};
+use crate::error::{WalError, is_no_space};
 use crate::folder::{Active, Publish, Segment, URGENT};
 use crate::format::{
     ENTRY_HEADER_BYTES, FRAME_ALIGN, FRAME_HEADER_BYTES, FRAMES_FROM, FrameBuilder, FrameHeader, Salt,
@@ -85,7 +85,7 @@ impl<X> Drop for Pending<X> {
     /// Nobody waits for ever, even for a writer that panicked.
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take()
-            && let Some(waker) = slot.put(Err(LogError::Stopped))
+            && let Some(waker) = slot.put(Err(WalError::Stopped))
         {
             waker.wake();
         }
@@ -121,13 +121,13 @@ struct Unsynced {
 /// How a commit ended when it did not succeed.
 enum Failure {
     Full,
-    Fatal(LogError),
+    Fatal(WalError),
 }
 
 impl Failure {
     /// A write that found no room leaves nothing behind; any other failure ends the log.
     fn of_write(error: std::io::Error, action: &'static str, path: &Path) -> Failure {
-        if is_no_space(&error) { Failure::Full } else { Failure::Fatal(LogError::io(action, path)(error)) }
+        if is_no_space(&error) { Failure::Full } else { Failure::Fatal(WalError::io(action, path)(error)) }
     }
 }
 
@@ -212,10 +212,10 @@ impl<X: Default + Send + 'static> Committer<X> {
 
     /// Commits what waits, syncs and ends the log.
     pub fn close(mut self) {
-        self.queue.close(LogError::Closed);
+        self.queue.close(WalError::Closed);
         self.step((self.core.options.clock)());
         self.sync();
-        self.end(LogError::Closed);
+        self.end(WalError::Closed);
     }
 
     /// How many of these share a frame.
@@ -244,7 +244,7 @@ impl<X: Default + Send + 'static> Committer<X> {
             }
         }
         self.answer(group, now_ms, |ack| ack != Ack::Disk);
-        self.plant_early_answer(group, now_ms);
+        self.inject_early_answer(group, now_ms);
         if group.iter().any(|pending| pending.ack == Ack::Disk) || self.is_sync_due() {
             if let Err(error) = self.make_durable() {
                 self.stop(error);
@@ -257,15 +257,15 @@ impl<X: Default + Send + 'static> Committer<X> {
         false
     }
 
-    #[cfg(feature = "plants")]
-    fn plant_early_answer(&mut self, group: &mut [Pending<X>], now_ms: u64) {
-        if self.core.options.plant == Some(crate::Plant::AckBeforeSync) {
+    #[cfg(feature = "fault-injection")]
+    fn inject_early_answer(&mut self, group: &mut [Pending<X>], now_ms: u64) {
+        if self.core.options.injected_fault == Some(crate::InjectedFault::AckBeforeSync) {
             self.answer(group, now_ms, |ack| ack == Ack::Disk);
         }
     }
 
-    #[cfg(not(feature = "plants"))]
-    fn plant_early_answer(&mut self, _: &mut [Pending<X>], _: u64) {}
+    #[cfg(not(feature = "fault-injection"))]
+    fn inject_early_answer(&mut self, _: &mut [Pending<X>], _: u64) {}
 
     fn is_sync_due(&self) -> bool {
         self.unsynced.bytes > self.core.options.frame_bytes_max
@@ -359,7 +359,7 @@ impl<X: Default + Send + 'static> Committer<X> {
         let made_ms = (core.options.clock)();
         let active = folder.publish(spare, self.next, made_ms).map_err(|failure| match failure {
             Publish::NotMade(error) => Failure::of_write(error, "making", &path),
-            Publish::Unknown(error) => Failure::Fatal(LogError::io("syncing the folder of", &path)(error)),
+            Publish::Unknown(error) => Failure::Fatal(WalError::io("syncing the folder of", &path)(error)),
         })?;
         self.turn_to(active, made_ms);
         Ok(())
@@ -388,12 +388,12 @@ impl<X: Default + Send + 'static> Committer<X> {
     }
 
     /// Syncs and shows readers what is durable now. After an error nothing is ever synced again.
-    fn make_durable(&mut self) -> Result<(), LogError> {
+    fn make_durable(&mut self) -> Result<(), WalError> {
         if self.unsynced.chunks.is_empty() {
             return Ok(());
         }
         let started = Instant::now();
-        self.active.file.sync().map_err(LogError::io("syncing", &self.active_path()))?;
+        self.active.file.sync().map_err(WalError::io("syncing", &self.active_path()))?;
         count(&self.core.counts.syncs, 1);
         count(&self.core.counts.sync_ns, started.elapsed().as_nanos() as u64);
         let mut segments = self.core.segments.lock();
@@ -426,7 +426,7 @@ impl<X: Default + Send + 'static> Committer<X> {
         count(&self.core.counts.lost_memory, memory);
         for pending in &mut *group {
             let Some(slot) = pending.slot.take() else { continue };
-            self.wakers.add(pending.lane, slot.put(Err(LogError::Full)));
+            self.wakers.add(pending.lane, slot.put(Err(WalError::Full)));
         }
         self.wakers.wake(&self.core);
         self.queue.give_back(group.iter().map(|pending| pending.cost).sum());
@@ -439,20 +439,20 @@ impl<X: Default + Send + 'static> Committer<X> {
     }
 
     /// The disk has failed: marks the segment, answers nobody any more, says so.
-    fn stop(&mut self, error: LogError) {
+    fn stop(&mut self, error: WalError) {
         let folder = &self.core.folder;
         let marked = folder.disk.create(&folder.suspect_path(self.active.first));
         let _ = marked.and_then(|_| folder.disk.sync_folder(&folder.path));
         // Nothing may sync these again and take the success of that for theirs.
         self.unsynced = Unsynced::default();
-        self.end(LogError::Stopped);
+        self.end(WalError::Stopped);
         report_fatal(&self.core, &error);
     }
 }
 
 impl<X> Committer<X> {
     /// Ends appending, following and housekeeping; whoever still waits is told why.
-    fn end(&mut self, why: LogError) {
+    fn end(&mut self, why: WalError) {
         if std::mem::replace(&mut self.ended, true) {
             return;
         }
@@ -467,9 +467,9 @@ impl<X> Committer<X> {
 impl<X> Drop for Committer<X> {
     fn drop(&mut self) {
         if !self.ended && std::thread::panicking() {
-            report_fatal(&self.core, &LogError::Stopped);
+            report_fatal(&self.core, &WalError::Stopped);
         }
-        self.end(LogError::Stopped);
+        self.end(WalError::Stopped);
     }
 }
 

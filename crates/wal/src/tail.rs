@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use crate::chunk::Chunk;
-use crate::error::LogError;
+use crate::error::WalError;
 
 /// What is durable, and its newest part.
 pub(crate) struct Tail {
@@ -25,7 +25,7 @@ struct Inner {
     chunks: VecDeque<Arc<Chunk>>,
     bytes: usize,
     wakers: Vec<Waker>,
-    ended: Option<LogError>,
+    ended: Option<WalError>,
 }
 
 impl Tail {
@@ -67,7 +67,7 @@ impl Tail {
     }
 
     /// Tells everyone who waits that nothing will come.
-    pub(crate) fn end(&self, why: LogError) {
+    pub(crate) fn end(&self, why: WalError) {
         let wakers = {
             let mut inner = self.inner.lock();
             inner.ended.get_or_insert(why);
@@ -78,7 +78,7 @@ impl Tail {
     }
 
     /// Why nothing will come, if so.
-    pub(crate) fn ended(&self) -> Option<LogError> {
+    pub(crate) fn ended(&self) -> Option<WalError> {
         self.inner.lock().ended.clone()
     }
 
@@ -100,7 +100,7 @@ impl Tail {
     }
 
     /// Blocks until something at or after `from` is durable, or the time is over. Gives what is durable.
-    pub(crate) fn wait(&self, from: u64, timeout: Duration) -> Result<u64, LogError> {
+    pub(crate) fn wait(&self, from: u64, timeout: Duration) -> Result<u64, WalError> {
         let deadline = Instant::now() + timeout;
         let mut inner = self.inner.lock();
         loop {
@@ -117,7 +117,7 @@ impl Tail {
         }
     }
 
-    fn poll(&self, from: u64, context: &Context<'_>) -> Poll<Result<u64, LogError>> {
+    fn poll(&self, from: u64, context: &Context<'_>) -> Poll<Result<u64, WalError>> {
         let durable_until = self.durable_until();
         if durable_until > from {
             return Poll::Ready(Ok(durable_until));
@@ -144,7 +144,7 @@ pub struct Follow {
 }
 
 impl Future for Follow {
-    type Output = Result<u64, LogError>;
+    type Output = Result<u64, WalError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.tail.poll(self.from, context)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::error::LogError;
+use crate::error::WalError;
 use crate::folder::{Segment, UNFINISHED};
 use crate::options::Retention;
 use crate::shared::{Chore, Core};
@@ -91,7 +91,7 @@ impl Core {
 
     /// Removes the segments that lie wholly before `until`, oldest first, each durably before the
     /// next: after a power cut the log still has no hole.
-    pub(crate) fn trim(&self, until: u64) -> Result<(), LogError> {
+    pub(crate) fn trim(&self, until: u64) -> Result<(), WalError> {
         let _one_at_a_time = self.trimming.lock();
         let until = until.min(self.tail.durable_until());
         loop {
@@ -103,10 +103,10 @@ impl Core {
                 }
             };
             let path = self.folder.segment_path(first);
-            self.folder.disk.remove(&path).map_err(LogError::io("removing", &path))?;
+            self.folder.disk.remove(&path).map_err(WalError::io("removing", &path))?;
             self.segments.lock().list.pop_front();
             let synced = self.folder.disk.sync_folder(&self.folder.path);
-            synced.map_err(LogError::io("syncing", &self.folder.path))?;
+            synced.map_err(WalError::io("syncing", &self.folder.path))?;
         }
     }
 }

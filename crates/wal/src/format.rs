@@ -26,7 +26,7 @@
 //! The salt is a random number and the start of every checksum in the segment. Neither bytes left over
 //! from another file nor a frame that somebody sent as an event can be taken for a frame.
 
-use crate::error::LogError;
+use crate::error::WalError;
 use std::path::Path;
 
 /// Where the frames begin.
@@ -71,7 +71,7 @@ impl SegmentHeader {
     }
 
     /// Reads either copy. `None`: both are damaged.
-    pub(crate) fn decode(block: &[u8], path: &Path) -> Result<Option<SegmentHeader>, LogError> {
+    pub(crate) fn decode(block: &[u8], path: &Path) -> Result<Option<SegmentHeader>, WalError> {
         for at in [0, SECOND_HEADER_AT] {
             let copy = block.get(at..at + HEADER_BYTES).filter(|copy| is_header(copy));
             if let Some(copy) = copy {
@@ -81,10 +81,10 @@ impl SegmentHeader {
         Ok(None)
     }
 
-    fn decode_copy(copy: &[u8], path: &Path) -> Result<SegmentHeader, LogError> {
+    fn decode_copy(copy: &[u8], path: &Path) -> Result<SegmentHeader, WalError> {
         let found = u32_at(copy, 8);
         if found > VERSION {
-            return Err(LogError::Version { path: path.to_path_buf(), found, known: VERSION });
+            return Err(WalError::Version { path: path.to_path_buf(), found, known: VERSION });
         }
         Ok(SegmentHeader { first: u64_at(copy, 16), salt: u64_at(copy, 24), made_ms: u64_at(copy, 32) })
     }
@@ -276,6 +276,6 @@ mod tests {
         let sum = header_sum(&block[..HEADER_BYTES]);
         block[12..16].copy_from_slice(&sum.to_le_bytes());
         let refused = SegmentHeader::decode(&block, Path::new("5.log"));
-        assert!(matches!(refused, Err(LogError::Version { found: 9, known: 1, .. })));
+        assert!(matches!(refused, Err(WalError::Version { found: 9, known: 1, .. })));
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::disk::{Disk, DiskFile};
-use crate::error::{Damage, LogError};
+use crate::error::{Damage, WalError};
 use crate::folder::{Folder, Segment};
 use crate::format::FRAMES_FROM;
 use crate::read::Readable;
@@ -44,12 +44,12 @@ struct Check {
 
 impl Core {
     /// Segments that are given back meanwhile are left out; those that are written again are checked as they are then.
-    pub(crate) fn verify(&self) -> Result<Verified, LogError> {
+    pub(crate) fn verify(&self) -> Result<Verified, WalError> {
         let firsts: Vec<u64> = self.segments.lock().list.iter().map(|segment| segment.first).collect();
         let mut verified = Verified::default();
         for first in firsts {
             let Readable { file, salt, bytes, until, .. } = match self.readable(first) {
-                Err(LogError::Trimmed { .. }) => continue,
+                Err(WalError::Trimmed { .. }) => continue,
                 found => found?,
             };
             if verified.segments == 0 {
@@ -64,26 +64,26 @@ impl Core {
 }
 
 /// Checks a folder that nobody writes to, and changes nothing in it.
-pub fn verify_folder(disk: Arc<dyn Disk>, path: &Path) -> Result<Verified, LogError> {
+pub fn verify_folder(disk: Arc<dyn Disk>, path: &Path) -> Result<Verified, WalError> {
     let folder = Folder { disk, path: path.to_path_buf() };
     let firsts = segments_in(&folder)?;
     let mut verified = Verified { first: firsts.first().copied().unwrap_or(0), ..Verified::default() };
     for (index, first) in firsts.iter().enumerate() {
         let path = folder.segment_path(*first);
-        let file = folder.disk.open(&path).map_err(LogError::io("opening", &path))?;
-        let bytes = file.bytes().map_err(LogError::io("measuring", &path))?;
+        let file = folder.disk.open(&path).map_err(WalError::io("opening", &path))?;
+        let bytes = file.bytes().map_err(WalError::io("measuring", &path))?;
         let salt = folder.header(&*file, *first)?.map(|header| header.salt);
         let (until, bytes) = match (firsts.get(index + 1), salt) {
             (Some(next), _) => (*next, bytes),
             (None, Some(salt)) => {
                 let mut segment = Segment::new(*first, None, bytes);
                 let walked = walk(&*file, &mut segment, salt, bytes);
-                let walked = walked.map_err(LogError::io("reading", &path))?;
+                let walked = walked.map_err(WalError::io("reading", &path))?;
                 verified.torn_bytes = walked.torn.end - walked.torn.start;
                 (walked.next, walked.torn.start)
             }
             (None, None) => {
-                return Err(LogError::Unreadable { path, reason: "both copies of its header are damaged" });
+                return Err(WalError::Unreadable { path, reason: "both copies of its header are damaged" });
             }
         };
         verified.segment(&folder, &Check { file, first: *first, salt, bytes, until })?;
@@ -93,7 +93,7 @@ pub fn verify_folder(disk: Arc<dyn Disk>, path: &Path) -> Result<Verified, LogEr
 }
 
 impl Verified {
-    fn segment(&mut self, folder: &Folder, check: &Check) -> Result<(), LogError> {
+    fn segment(&mut self, folder: &Folder, check: &Check) -> Result<(), WalError> {
         self.segments += 1;
         self.bytes += check.bytes;
         let path = folder.segment_path(check.first);
@@ -103,7 +103,7 @@ impl Verified {
         };
         let mut scanner = Scanner::new(&*check.file, salt, FRAMES_FROM, check.bytes, check.first);
         loop {
-            match scanner.step(Payload::Check).map_err(LogError::io("reading", &path))? {
+            match scanner.step(Payload::Check).map_err(WalError::io("reading", &path))? {
                 Step::Frame { header, .. } => {
                     self.frames += 1;
                     self.entries += u64::from(header.entries);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::chunk::Chunk;
 use crate::disk::DiskFile;
-use crate::error::{Damage, LogError};
+use crate::error::{Damage, WalError};
 use crate::format::FRAMES_FROM;
 use crate::recover::damage_of;
 use crate::scan::{Payload, Scanner, Step};
@@ -39,14 +39,14 @@ pub(crate) struct Readable {
 
 impl Core {
     /// Reads from `from` about `limit_bytes`, one chunk at least.
-    pub(crate) fn read(&self, from: u64, limit_bytes: usize) -> Result<Batch, LogError> {
+    pub(crate) fn read(&self, from: u64, limit_bytes: usize) -> Result<Batch, WalError> {
         let mut batch = Batch { next: from, ..Batch::default() };
         if from >= self.tail.durable_until() {
             return Ok(batch);
         }
         let first = self.first();
         if from < first {
-            return Err(LogError::Trimmed { first });
+            return Err(WalError::Trimmed { first });
         }
         if let Some(chunks) = self.tail.read(from, limit_bytes) {
             batch.next = chunks.last().map_or(from, |chunk| chunk.until());
@@ -70,11 +70,11 @@ impl Core {
 
     /// The segment that holds an offset. Its file is opened under the lock: what is known of the segment, its salt and
     /// its size, belongs to this file and not to the one that takes its place when it is written again.
-    pub(crate) fn readable(&self, offset: u64) -> Result<Readable, LogError> {
+    pub(crate) fn readable(&self, offset: u64) -> Result<Readable, WalError> {
         let segments = self.segments.lock();
         let after = segments.list.partition_point(|segment| segment.first <= offset);
         let Some(index) = after.checked_sub(1) else {
-            return Err(LogError::Trimmed {
+            return Err(WalError::Trimmed {
                 first: segments.list.front().map_or(offset, |oldest| oldest.first),
             });
         };
@@ -105,7 +105,7 @@ impl Core {
         Some(cursors.swap_remove(index))
     }
 
-    fn read_segment(&self, segment: &Readable, batch: &mut Batch, room: &mut usize) -> Result<(), LogError> {
+    fn read_segment(&self, segment: &Readable, batch: &mut Batch, room: &mut usize) -> Result<(), WalError> {
         let Some(salt) = segment.salt else {
             self.skip_rest(segment, (FRAMES_FROM, batch.next), batch);
             return Ok(());
@@ -115,7 +115,7 @@ impl Core {
         let path = || self.folder.segment_path(segment.first);
         loop {
             let step = scanner.step(Payload::KeepFrom(batch.next));
-            match step.map_err(|error| LogError::io("reading", &path())(error))? {
+            match step.map_err(|error| WalError::io("reading", &path())(error))? {
                 Step::Frame { header, at, .. } if header.until() <= batch.next => {
                     self.learn((segment.first, salt), header.first, at)
                 }
@@ -157,13 +157,13 @@ impl Core {
     }
 
     /// A segment that was removed just now was trimmed; any other that cannot be opened is an error.
-    fn why_not_open(&self, error: std::io::Error, first: u64) -> LogError {
+    fn why_not_open(&self, error: std::io::Error, first: u64) -> WalError {
         let _trimming = self.trimming.lock();
         let oldest = self.first();
         if error.kind() == ErrorKind::NotFound && oldest > first {
-            return LogError::Trimmed { first: oldest };
+            return WalError::Trimmed { first: oldest };
         }
-        LogError::io("opening", &self.folder.segment_path(first))(error)
+        WalError::io("opening", &self.folder.segment_path(first))(error)
     }
 
     fn keep_cursor(&self, cursor: Cursor) {

@@ -9,7 +9,7 @@ use std::thread::{self, Thread};
 
 use parking_lot::Mutex;
 
-use crate::error::LogError;
+use crate::error::WalError;
 
 /// What became of an entry.
 #[derive(Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub struct Committed<X> {
 pub struct Receipt<X>(Option<Arc<Slot<X>>>);
 
 /// What a receipt resolves to.
-pub type Answer<X> = Result<Option<Committed<X>>, LogError>;
+pub type Answer<X> = Result<Option<Committed<X>>, WalError>;
 
 impl<X> Receipt<X> {
     /// A receipt and the place where its answer is put.
@@ -98,20 +98,20 @@ pub(crate) struct Slot<X> {
 #[derive(Debug)]
 enum State<X> {
     Waiting(Option<Waker>),
-    Done(Result<Committed<X>, LogError>),
+    Done(Result<Committed<X>, WalError>),
     Taken,
 }
 
 impl<X> Slot<X> {
     /// Puts the answer in; the waker of whoever waits is the caller's to wake.
-    pub(crate) fn put(&self, done: Result<Committed<X>, LogError>) -> Option<Waker> {
+    pub(crate) fn put(&self, done: Result<Committed<X>, WalError>) -> Option<Waker> {
         match std::mem::replace(&mut *self.state.lock(), State::Done(done)) {
             State::Waiting(waker) => waker,
             State::Done(_) | State::Taken => None,
         }
     }
 
-    fn take(&self, waker: Option<&Waker>) -> Option<Result<Committed<X>, LogError>> {
+    fn take(&self, waker: Option<&Waker>) -> Option<Result<Committed<X>, WalError>> {
         let mut state = self.state.lock();
         if let State::Waiting(held) = &mut *state {
             match (waker, &held) {

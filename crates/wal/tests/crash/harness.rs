@@ -9,11 +9,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use playmeter_log::disk::Disk;
-use playmeter_log::sim::{Fault, Random, SimDisk};
-use playmeter_log::{
-    Ack, Committer, Entry, EntryRef, Housekeeper, Log, LogError, Options, Receipt, Replaced, Retention,
-    Rewrite, TakeAll,
+use wal::disk::Disk;
+use wal::sim::{Fault, Random, SimDisk};
+use wal::{
+    Ack, Committer, Entry, EntryRef, Housekeeper, Options, Receipt, Replaced, Retention, Rewrite, TakeAll,
+    Wal, WalError,
 };
 
 const FOLDER: &str = "log";
@@ -25,8 +25,8 @@ pub struct Plan {
     pub steps: u64,
     pub images_per_operation: u64,
     pub fault: Option<Fault>,
-    #[cfg(feature = "plants")]
-    pub plant: Option<playmeter_log::Plant>,
+    #[cfg(feature = "fault-injection")]
+    pub injected_fault: Option<wal::InjectedFault>,
 }
 
 impl Plan {
@@ -36,8 +36,8 @@ impl Plan {
             steps: 50,
             images_per_operation: 1,
             fault: None,
-            #[cfg(feature = "plants")]
-            plant: None,
+            #[cfg(feature = "fault-injection")]
+            injected_fault: None,
         }
     }
 
@@ -53,8 +53,8 @@ impl Plan {
             tail_bytes: 4 << 10,
             retention: Retention { bytes_max: Some(64 << 10), age_ms_max: None },
             clock: Arc::new(|| 1),
-            #[cfg(feature = "plants")]
-            plant: self.plant,
+            #[cfg(feature = "fault-injection")]
+            injected_fault: self.injected_fault,
             ..Options::default()
         }
     }
@@ -162,7 +162,7 @@ impl Ledger {
                 None => continue,
                 Some(Ok(Some(committed))) if sent.ack == Ack::Disk => Fate::Acked(committed.offsets),
                 Some(Ok(_)) => Fate::Unknown,
-                Some(Err(LogError::Full)) => Fate::Refused,
+                Some(Err(WalError::Full)) => Fate::Refused,
                 Some(Err(_)) => Fate::Unknown,
             };
             self.refused |= matches!(sent.fate, Fate::Refused);
@@ -171,7 +171,7 @@ impl Ledger {
 
     /// Compares an image with what is known. Gives what it holds.
     fn compare(&self, disk: &SimDisk, options: &Options) -> Result<Vec<(u64, Vec<u8>)>, String> {
-        let opened = Log::<()>::open(Arc::new(disk.clone()), Path::new(FOLDER), options.clone());
+        let opened = Wal::<()>::open(Arc::new(disk.clone()), Path::new(FOLDER), options.clone());
         let opened = opened.map_err(|error| format!("it does not open: {error}"))?;
         let report = opened.report().clone();
         if !report.damage.is_empty() {
@@ -300,7 +300,7 @@ struct Run<'a> {
     random: Random,
     disk: SimDisk,
     ledger: Shared,
-    log: Log<()>,
+    log: Wal<()>,
     committer: Committer<()>,
     housekeeper: Housekeeper,
     numbers: u64,
@@ -330,10 +330,10 @@ pub fn run(plan: &Plan) -> Outcome {
     run.end()
 }
 
-type Parts = (Log<()>, Committer<()>, Housekeeper);
+type Parts = (Wal<()>, Committer<()>, Housekeeper);
 
 fn open(disk: &SimDisk, plan: &Plan) -> Option<Parts> {
-    let opened = Log::<()>::open(Arc::new(disk.clone()), Path::new(FOLDER), plan.options());
+    let opened = Wal::<()>::open(Arc::new(disk.clone()), Path::new(FOLDER), plan.options());
     opened.ok().map(|opened| opened.by_hand(Box::new(TakeAll)))
 }
 
@@ -445,7 +445,7 @@ impl Run<'_> {
 
     /// The process ends, and starts again on what is left.
     fn restart(&mut self, left: impl FnOnce(&SimDisk) -> SimDisk) {
-        self.stopped |= matches!(self.log.close(), Err(LogError::Stopped));
+        self.stopped |= matches!(self.log.close(), Err(WalError::Stopped));
         self.ledger.lock().expect("no look fails by panicking").settle();
         let disk = left(&self.disk);
         if let Some(fault) = self.plan.fault.filter(|fault| fault.for_good) {
