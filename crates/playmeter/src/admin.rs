@@ -7,14 +7,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
+use pipeline::catalog::Catalog;
+use pipeline::ingest::Claims;
+use pipeline::open::{Followed, follow};
+use pipeline::time::now_s;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
 use server::admin::{Admin, Command};
-use server::catalog::Catalog;
 use server::control::{self, Reply};
-use server::line::Claims;
-use server::server::{Followed, follow};
-use server::time::now_s;
 use wal::{RealDisk, Wal};
 
 use crate::cli::FolderArgs;

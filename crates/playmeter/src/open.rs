@@ -8,7 +8,7 @@ use embedded::counters::{Store, StoreOptions};
 use embedded::ids::{EmbeddedIds, IdsOptions};
 use model::ports::counters::Counters;
 use model::ports::ids::Ids;
-use server::server::Engine;
+use pipeline::engine::Engine;
 use tracing::warn;
 
 /// Opens the engine of a data folder.

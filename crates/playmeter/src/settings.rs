@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use collect::net::ConnectionLimits;
 use figment::providers::{Env, Format, Serialized, Toml};
 use figment::{Figment, Metadata};
 use model::limits::{FLOWS_MAX, FLOWS_PER_GAME};
+use pipeline::ingest::QuotaSettings;
 use serde::{Deserialize, Serialize};
-use server::http::ConnectionLimits;
-use server::line::QuotaSettings;
-use server::server::Settings;
+use server::Settings;
 
 use crate::cli::ServeArgs;
 use collectors::WrittenCollectors;

@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 use wal::Wal;
 
 use crate::bootstrap;
-use crate::catalog::{BadCidr, Catalog, Cidr, Game, KeyRecord, Scopes, SettingsChange};
-use crate::collect::Order;
-use crate::line::Claims;
-use crate::time::now_s;
-use crate::views::Views;
+use collect::Order;
+use pipeline::catalog::{BadCidr, Catalog, Cidr, Game, KeyRecord, Scopes, SettingsChange};
+use pipeline::ingest::Claims;
+use pipeline::time::now_s;
+use pipeline::views::Views;
 
 /// What can be asked of a data folder, whether a server runs on it or not.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -106,7 +106,7 @@ pub enum Command {
         /// What.
         order: Order,
     },
-    /// What the running server does: see [`crate::monitor::Monitor::look`].
+    /// What the running server does: see [`http::monitor::Monitor::look`].
     Monitor,
     /// Derives rollups again from the log and compares.
     Verify {

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Context;
 use serde_json::{Value, json};
 
-use crate::catalog::{Made, read_private, replace};
+use pipeline::catalog::{Made, read_private, replace};
 
 const NAME: &str = "bootstrap.json";
 

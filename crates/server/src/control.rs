@@ -15,7 +15,8 @@ use tokio::net::{UnixListener, UnixStream};
 use tracing::warn;
 
 use crate::admin::{self, Admin, Command};
-use crate::server::Shared;
+use http::AppState;
+use model::ports::counters::Counters;
 
 const NAME: &str = "control.sock";
 /// A command's line.
@@ -53,34 +54,38 @@ fn try_bind(path: &Path) -> anyhow::Result<std::os::unix::net::UnixListener> {
 }
 
 /// Answers on the socket until the server stops.
-pub fn start(listener: std::os::unix::net::UnixListener, shared: &Arc<Shared>) {
+pub fn start(
+    listener: std::os::unix::net::UnixListener,
+    state: &Arc<AppState>,
+    scratch: fn() -> Arc<dyn Counters>,
+) {
     match UnixListener::from_std(listener) {
-        Ok(listener) => drop(tokio::spawn(accept(listener, Arc::clone(shared)))),
+        Ok(listener) => drop(tokio::spawn(accept(listener, Arc::clone(state), scratch))),
         Err(failure) => warn!(%failure, "commands cannot reach this server"),
     }
 }
 
-async fn accept(listener: UnixListener, shared: Arc<Shared>) {
-    let mut stopping = shared.stopping.clone();
+async fn accept(listener: UnixListener, state: Arc<AppState>, scratch: fn() -> Arc<dyn Counters>) {
+    let mut stopping = state.stopping.clone();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => drop(tokio::spawn(answer(stream, Arc::clone(&shared)))),
+                Ok((stream, _)) => drop(tokio::spawn(answer(stream, Arc::clone(&state), scratch))),
                 Err(failure) => warn!(%failure, "a command could not be accepted"),
             },
             _ = stopping.wait_for(|stopping| *stopping) => break,
         }
     }
-    let _ = std::fs::remove_file(path(&shared.settings.data));
+    let _ = std::fs::remove_file(path(&state.settings.data));
 }
 
-async fn answer(stream: UnixStream, shared: Arc<Shared>) {
+async fn answer(stream: UnixStream, state: Arc<AppState>, scratch: fn() -> Arc<dyn Counters>) {
     let (read, mut write) = stream.into_split();
     let mut line = String::new();
     if BufReader::new(read).take(LINE_BYTES_MAX).read_line(&mut line).await.is_err() {
         return;
     }
-    let work = move || reply(&line, &shared);
+    let work = move || reply(&line, &state, scratch);
     let reply = tokio::task::spawn_blocking(work).await;
     let reply = reply.unwrap_or_else(|_| Reply::Refused("the command failed inside the server".into()));
     let mut text = serde_json::to_vec(&reply).unwrap_or_default();
@@ -88,20 +93,20 @@ async fn answer(stream: UnixStream, shared: Arc<Shared>) {
     let _ = write.write_all(&text).await;
 }
 
-fn reply(line: &str, shared: &Shared) -> Reply {
+fn reply(line: &str, state: &AppState, scratch: fn() -> Arc<dyn Counters>) -> Reply {
     let command: Command = match serde_json::from_str(line) {
         Ok(command) => command,
         Err(failure) => return Reply::Refused(format!("the command is not understood: {failure}")),
     };
-    if let Some(reply) = of_running(&command, shared) {
+    if let Some(reply) = of_running(&command, state) {
         return reply;
     }
     let admin = Admin {
-        folder: &shared.settings.data,
-        catalog: &shared.catalog,
-        views: &shared.views,
-        log: &shared.log,
-        scratch: shared.scratch,
+        folder: &state.settings.data,
+        catalog: &state.catalog,
+        views: &state.views,
+        log: &state.log,
+        scratch,
     };
     match admin::run(&admin, command) {
         Ok(done) => Reply::Done(done),
@@ -110,11 +115,11 @@ fn reply(line: &str, shared: &Shared) -> Reply {
 }
 
 /// The answer to a command about what runs here and not about the folder.
-fn of_running(command: &Command, shared: &Shared) -> Option<Reply> {
-    let collectors = &shared.collectors;
+fn of_running(command: &Command, state: &AppState) -> Option<Reply> {
+    let collectors = &state.collectors;
     Some(match command {
-        Command::Monitor => Reply::Done(shared.monitor.look(shared, None)),
-        Command::ListCollectors => Reply::Done(collectors.list(&shared.catalog, None).into()),
+        Command::Monitor => Reply::Done(state.monitor.look(state, None)),
+        Command::ListCollectors => Reply::Done(collectors.list(&state.catalog, None).into()),
         Command::OrderCollector { name, order } => match collectors.order(name, *order) {
             Ok(done) => Reply::Done(done),
             Err(failure) => Reply::Refused(format!("{failure:#}")),

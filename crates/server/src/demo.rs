@@ -14,11 +14,11 @@ use model::{Dimension, RawEvent};
 use tracing::warn;
 use wal::{Ack, Lane};
 
-use crate::api::commands::Local;
-use crate::catalog::{Access, Scopes};
-use crate::line::{Claims, Request};
-use crate::server::Shared;
-use crate::time::now_ms;
+use http::AppState;
+use http::api::commands::Local;
+use pipeline::catalog::{Access, Scopes};
+use pipeline::ingest::{Claims, ClientInfo, IngestRequest};
+use pipeline::time::now_ms;
 
 /// Players who are there in a quiet and in a busy minute.
 const CROWD: (u32, u32) = (14, 30);
@@ -36,7 +36,7 @@ const VERSIONS: [&str; 3] = ["1.4.2", "1.4.2", "1.4.1"];
 const SOURCES: [&str; 4] = ["direct", "friends", "portal", "ad"];
 
 /// Plays until the server stops.
-pub async fn play(shared: Arc<Shared>, lane: Lane<Claims>) {
+pub async fn play(shared: Arc<AppState>, lane: Lane<Claims>) {
     let Some(game) = shared.catalog.game("demo") else { return };
     let access = Access { game, class: KeyClass::Secret, scopes: Scopes::ALL, person: false, key: 0 };
     let is_new = shared.log.durable_until() == 0;
@@ -68,7 +68,7 @@ pub async fn play(shared: Arc<Shared>, lane: Lane<Claims>) {
 }
 
 async fn send(
-    shared: &Shared,
+    shared: &AppState,
     lane: &Lane<Claims>,
     access: &Access,
     received_ms: i64,
@@ -78,15 +78,14 @@ async fn send(
         return;
     }
     let decoded = Decoded { sent_at_ms: None, events: events.into_iter().map(Ok).collect() };
-    let request = Request {
+    let request = IngestRequest {
         endpoint: Endpoint::Demo,
         received_ms,
-        address: None,
-        user_agent: "",
+        client: ClientInfo::default(),
         ack: Ack::Disk,
         refused: &[],
     };
-    if let Err(failure) = shared.line.take(lane, access, &request, &decoded).await {
+    if let Err(failure) = shared.ingest.submit(lane, access, &request, &decoded).await {
         warn!(%failure, "the simulated players could not be heard");
         tokio::time::sleep(Duration::from_secs(5)).await;
     }

@@ -1,9 +1,9 @@
 //! `playmeter collectors`: how the collectors of the running server are doing, and what they are told.
 
 use clap::{Args, Subcommand};
+use collect::Order;
 use serde_json::Value;
 use server::admin::Command;
-use server::collect::Order;
 
 use crate::admin;
 use crate::cli::FolderArgs;

@@ -1,9 +1,9 @@
 //! `playmeter games`: make, list and set up games.
 
 use clap::{Args, Subcommand};
+use pipeline::catalog::SettingsChange;
 use serde_json::Value;
 use server::admin::Command;
-use server::catalog::SettingsChange;
 
 use crate::admin;
 use crate::cli::FolderArgs;

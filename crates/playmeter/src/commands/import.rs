@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow, bail, ensure};
 use clap::{Args, ValueEnum};
 use decode::csv::{Field, Mapping, Others, Target};
+use pipeline::pacer::Pacer;
 use serde_json::{Value, json};
-use server::pace::Pacer;
 use sha2::{Digest, Sha256};
 
 use crate::client::ServerArgs;
@@ -99,7 +99,8 @@ pub fn run(args: ImportArgs) -> anyhow::Result<()> {
     if let Some(wanted) = args.game.as_ref().filter(|wanted| **wanted != game) {
         bail!("--game {wanted}: the key is of the game {game}; give one of {wanted} with --key");
     }
-    let mut import = Import { args: &args, mapping, sender, pace: (!args.unpaced).then(Pace::default) };
+    let mut import =
+        Import { args: &args, mapping, sender, pace: (!args.unpaced).then(ApplyThrottle::default) };
     let mut files = Vec::new();
     let done = args.files.iter().try_for_each(|path| import.one(path, &mut files));
     if args.json {
@@ -150,18 +151,18 @@ struct Import<'a> {
     args: &'a ImportArgs,
     mapping: Mapping,
     sender: Sender,
-    pace: Option<Pace>,
+    pace: Option<ApplyThrottle>,
 }
 
 /// The pacer and its clock.
-struct Pace {
+struct ApplyThrottle {
     start: Instant,
     pacer: Pacer,
 }
 
-impl Default for Pace {
-    fn default() -> Pace {
-        Pace { start: Instant::now(), pacer: Pacer::default() }
+impl Default for ApplyThrottle {
+    fn default() -> ApplyThrottle {
+        ApplyThrottle { start: Instant::now(), pacer: Pacer::default() }
     }
 }
 

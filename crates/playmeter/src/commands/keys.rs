@@ -1,9 +1,9 @@
 //! `playmeter keys`: make, list, rotate and revoke keys.
 
 use clap::{Args, Subcommand};
+use pipeline::time::{now_s, rfc3339};
 use serde_json::Value;
 use server::admin::Command;
-use server::time::{now_s, rfc3339};
 
 use crate::admin;
 use crate::cli::FolderArgs;

@@ -4,10 +4,10 @@ use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
 use anyhow::Context;
+use pipeline::catalog::Catalog;
+use pipeline::time::now_s;
 use server::bootstrap;
-use server::catalog::Catalog;
-use server::server::{Server, Settings};
-use server::time::now_s;
+use server::{Server, Settings};
 use tracing::{error, warn};
 
 use crate::admin::Lock;

@@ -2,9 +2,9 @@
 
 use anyhow::{Context, bail};
 use clap::Args;
+use pipeline::time::parse_time;
 use serde_json::Value;
 use server::admin::Command;
-use server::time::parse_time;
 
 use crate::admin;
 use crate::cli::FolderArgs;

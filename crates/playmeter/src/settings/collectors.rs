@@ -9,11 +9,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use serde::{Deserialize, Serialize};
-use server::collect::{
+use collect::{
     After, CollectorSettings, Decoder, DirSettings, Field, Framing, Mapping, Others, Precision,
     StreamSettings, Target, TcpClientSettings, TcpServerSettings, TlsFiles, Transport, UdpSettings,
 };
+use serde::{Deserialize, Serialize};
 
 /// Collectors of one server.
 const COLLECTORS_MAX: usize = 64;

@@ -5,6 +5,7 @@
 
 mod client;
 mod player;
+mod route_table;
 mod socket;
 mod world;
 

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::client::Request;
+use crate::route_table;
 use crate::world::World;
 
 /// All routes of the program, in its own words.
-const ROUTES: &str = include_str!("../../../server/src/api.rs");
 /// Routes for browsers and for clients of other services, which are described elsewhere.
 const NOT_DESCRIBED: &[&str] = &[
     "/",
@@ -179,12 +179,12 @@ pub fn description(world: &World) -> Value {
 /// `put /v1/vars/{name}` and the like: every method of every route that is to be described.
 fn routes() -> BTreeSet<String> {
     let mut routes = BTreeSet::from(["post /v1/events".to_owned()]);
-    for route in ROUTES.split(".route(\"").skip(1) {
-        let (path, handlers) = route.split_once('"').expect("a path ends");
+    for (path, handlers) in route_table::routes() {
         let has = |method: &str| {
-            handlers.contains(&format!(" {method}(")) || handlers.contains(&format!(".{method}("))
+            handlers.contains(&format!("::{method}(")) || handlers.contains(&format!(".{method}("))
         };
-        let methods = ORDER.into_iter().filter(|method| has(method) && !NOT_DESCRIBED.contains(&path));
+        let methods =
+            ORDER.into_iter().filter(|method| has(method) && !NOT_DESCRIBED.contains(&path.as_str()));
         routes.extend(methods.map(|method| format!("{method} {path}")));
     }
     routes

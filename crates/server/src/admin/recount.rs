@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use model::deltas::Deltas;
@@ -13,9 +11,9 @@ use model::sessions::Sessions;
 use serde_json::{Value, json};
 
 use super::Admin;
-use crate::line::BATCH;
-use crate::live::meter::{Meter, Names};
-use crate::process::{People, fold_events};
+use pipeline::accounting::{Meter, Names};
+use pipeline::applier::{People, fold_events};
+use pipeline::ingest::BATCH;
 
 /// What is read from the log at a time.
 const READ_BYTES: usize = 8 << 20;
@@ -60,8 +58,7 @@ pub(super) fn rebuild(admin: &Admin<'_>, hours: Option<Range<u32>>) -> anyhow::R
         "the log starts at offset {first}: older rollups cannot be derived again; name the hours with --from and --to"
     );
     admin.views.wait_caught_up(admin.log.durable_until());
-    let _applying = admin.views.applying.lock();
-    checkpoint(admin)?;
+    let _paused = admin.views.pause_at_checkpoint().context("writing a checkpoint")?;
     let until = admin.views.counters.applied_until();
     let derived = derive(admin, until)?;
     let (_, rows) = derived.export(&hours).context("reading the derived rollups")?;
@@ -70,14 +67,6 @@ pub(super) fn rebuild(admin: &Admin<'_>, hours: Option<Range<u32>>) -> anyhow::R
     }
     admin.views.counters.replace(&hours, &rows).context("replacing the rollups")?;
     Ok(json!({ "position": format!("0/{until}"), "rows": rows.len() }))
-}
-
-/// Nothing may wait for the disk while rows are replaced: at a crash it would be applied twice.
-fn checkpoint(admin: &Admin<'_>) -> anyhow::Result<()> {
-    while admin.views.committing.load(Ordering::Acquire) {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    admin.views.freeze().commit().context("writing a checkpoint")
 }
 
 /// Applies the log from its start up to `until` to empty rollups, exactly as the processor does.

@@ -8,9 +8,9 @@ use liveops::{By, Caller, Command};
 use serde_json::json;
 use tracing::warn;
 
-use crate::api::commands::{Asked, Local};
-use crate::catalog::Access;
-use crate::time::now_ms;
+use http::api::commands::{Asked, Local};
+use pipeline::catalog::Access;
+use pipeline::time::now_ms;
 
 const ACHIEVEMENTS: [(&str, &str, &str); 3] = [
     ("first-run", "First run", "Played a whole run."),

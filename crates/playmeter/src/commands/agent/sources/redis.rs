@@ -73,7 +73,7 @@ impl Redis {
 
 /// Passwords in URLs are percent-encoded where they have to be.
 fn decoded(word: &str) -> String {
-    server::wire::pairs(&format!("word={}", word.replace('+', "%2B")))
+    http::query_string::pairs(&format!("word={}", word.replace('+', "%2B")))
         .ok()
         .and_then(|pairs| pairs.into_iter().next())
         .map_or_else(|| word.to_owned(), |(_, word)| word)

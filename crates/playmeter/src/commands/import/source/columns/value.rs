@@ -5,8 +5,8 @@ use std::fmt::Write;
 use decode::json::push_string;
 use model::Reject;
 use parquet::record::Field;
+use pipeline::time::rfc3339;
 use serde_json::{Map, Value};
-use server::time::rfc3339;
 
 use super::{Kind, is_absent};
 

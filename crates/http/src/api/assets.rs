@@ -1,0 +1,127 @@
+//! The dashboard and the demo game: files that the build compressed into the binary.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use hyper::StatusCode;
+use hyper::header::{
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue,
+    IF_NONE_MATCH, VARY,
+};
+
+use serde_json::json;
+
+use crate::AppState;
+use crate::api::commands::Local;
+use crate::problem::Problem;
+use axum::{Router, routing};
+
+/// Returns the routes of this module.
+pub fn routes() -> Router<Local> {
+    Router::new()
+        .route("/", routing::get(index))
+        .route("/assets/{*path}", routing::get(file))
+        .route("/play", routing::get(async || axum::response::Redirect::permanent("/play/")))
+        .route("/play/", routing::get(play_index))
+        .route("/play/config.json", routing::get(play_config))
+        .route("/play/{*path}", routing::get(play))
+        .route("/{file}", routing::get(top))
+}
+
+struct Asset {
+    path: &'static str,
+    etag: &'static str,
+    gzip: &'static [u8],
+}
+
+static ASSETS: &[Asset] = &include!(concat!(env!("OUT_DIR"), "/assets.rs"));
+
+/// `GET /`.
+pub async fn index(headers: HeaderMap) -> Response {
+    if ASSETS.is_empty() {
+        return "This build has no dashboard: run `make web` and build again. The API works.\n"
+            .into_response();
+    }
+    serve("index.html", &headers)
+}
+
+/// `GET /assets/...`: names with a hash in them, so a browser may keep them.
+pub async fn file(Path(path): Path<String>, headers: HeaderMap) -> Response {
+    serve(&format!("assets/{path}"), &headers)
+}
+
+/// The dashboard's pages beside `/`: the app finds its page by the address.
+const PAGES: [&str; 7] = ["vars", "boards", "levels", "flows", "collectors", "hosts", "api"];
+
+/// `GET /favicon.svg` and the like, and the dashboard's pages.
+pub async fn top(Path(path): Path<String>, headers: HeaderMap) -> Response {
+    if PAGES.contains(&path.as_str()) {
+        return index(headers).await;
+    }
+    serve(&path, &headers)
+}
+
+/// `GET /play/...`: the demo game.
+pub async fn play(Path(path): Path<String>, headers: HeaderMap) -> Response {
+    serve(&format!("play/{path}"), &headers)
+}
+
+/// `GET /play/`.
+pub async fn play_index(headers: HeaderMap) -> Response {
+    serve("play/index.html", &headers)
+}
+
+/// `GET /play/config.json`: with which key the demo game plays. A public key is in every client.
+pub async fn play_config(State(shared): State<Arc<AppState>>) -> Response {
+    let Some(game) = shared.catalog.game("demo") else {
+        return Problem::not_found("the game `demo` is not there").into_response();
+    };
+    let config = json!({ "url": "", "game": game.id, "public_key": game.public_key });
+    ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], config.to_string()).into_response()
+}
+
+fn serve(path: &str, headers: &HeaderMap) -> Response {
+    let Some(asset) = ASSETS.iter().find(|asset| asset.path == path) else {
+        return Problem::not_found("there is nothing on this path").into_response();
+    };
+    let text =
+        |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or_default();
+    let mut response = if text(IF_NONE_MATCH) == asset.etag {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else if text(ACCEPT_ENCODING).contains("gzip") {
+        ([(CONTENT_ENCODING, "gzip")], Bytes::from_static(asset.gzip)).into_response()
+    } else {
+        inflate(asset.gzip).into_response()
+    };
+    let kept = if path.contains("assets/") { "public, max-age=31536000, immutable" } else { "no-cache" };
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type(path)));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static(kept));
+    headers.insert(ETAG, HeaderValue::from_static(asset.etag));
+    headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+    response
+}
+
+fn inflate(gzip: &[u8]) -> Vec<u8> {
+    let mut content = Vec::new();
+    flate2::read::GzDecoder::new(gzip).read_to_end(&mut content).expect("the build compressed it");
+    content
+}
+
+fn content_type(path: &str) -> &'static str {
+    match path.rsplit('.').next().unwrap_or_default() {
+        "html" => "text/html; charset=utf-8",
+        "js" => "text/javascript; charset=utf-8",
+        "css" => "text/css; charset=utf-8",
+        "svg" => "image/svg+xml",
+        "png" => "image/png",
+        "ico" => "image/x-icon",
+        "woff2" => "font/woff2",
+        "json" | "webmanifest" => "application/json",
+        "txt" => "text/plain; charset=utf-8",
+        _ => "application/octet-stream",
+    }
+}

@@ -1,0 +1,185 @@
+//! What a page of a board is asked with.
+
+use liveops::boards::{FRIENDS_MAX, PER_PAGE_MAX, Query, SOURCE, Window};
+
+use crate::problem::Problem;
+use pipeline::time::parse_time;
+
+/// Filters of one question: as many as a board can declare.
+const FILTERS_MAX: usize = 4;
+/// Before a player whose follows are the friends.
+const FOLLOWS: &str = "follows:";
+
+/// Which page, and of what.
+#[derive(Debug, Default)]
+pub struct Asked {
+    /// The page.
+    pub query: Query,
+    /// The friends are those whom this player follows.
+    pub followed_by: Option<String>,
+    /// The code of a private board.
+    pub code: Option<String>,
+}
+
+/// Reads the query string of a list.
+pub fn list(query: &str) -> Result<Asked, Problem> {
+    let mut asked = Asked::default();
+    for (name, value) in crate::query_string::pairs(query)? {
+        asked.take(&name, value).map_err(|problem| problem.field(name))?;
+    }
+    Ok(asked)
+}
+
+/// Reads the query string of a request that has nothing to say but the code of a private board.
+pub fn code(query: &str) -> Result<Option<String>, Problem> {
+    let mut code = None;
+    for (name, value) in crate::query_string::pairs(query)? {
+        match name.as_str() {
+            "code" => code = some(value),
+            "key" | "game" => {}
+            _ => return Err(Problem::invalid("there is `code`").field(name)),
+        }
+    }
+    Ok(code)
+}
+
+impl Asked {
+    fn take(&mut self, name: &str, value: String) -> Result<(), Problem> {
+        let query = &mut self.query;
+        match name {
+            "window" => query.window = Some(window(&value)?),
+            "at" => query.at_ms = Some(time(&value)?),
+            "season" => query.season = Some(number(&value, u32::MAX)?),
+            "page" => query.page = number(&value, u32::MAX)?,
+            "per_page" => query.per_page = number(&value, PER_PAGE_MAX)?,
+            "by" | "mode" => query.newest = is_newest(&value)?,
+            "highest" => query.highest = Some(flag(&value)?),
+            "around" => query.around = some(value),
+            "player" => query.player = some(value),
+            "code" => self.code = some(value),
+            "source" => query.filter.extend(some(value).map(|value| (SOURCE.to_owned(), value))),
+            "friends" => self.friends(value)?,
+            // The credential and the game it is for have been read.
+            "key" | "game" => {}
+            name => self.filter(name, value)?,
+        }
+        Ok(())
+    }
+
+    fn friends(&mut self, value: String) -> Result<(), Problem> {
+        if let Some(player) = value.strip_prefix(FOLLOWS) {
+            self.followed_by = Some(player.to_owned());
+            return Ok(());
+        }
+        let friends = value.split(',').filter(|friend| !friend.is_empty()).map(str::to_owned);
+        let friends: Vec<String> = friends.collect();
+        if friends.len() > FRIENDS_MAX {
+            return Err(Problem::invalid(format!("it names at most {FRIENDS_MAX} players")));
+        }
+        self.query.friends = Some(friends);
+        Ok(())
+    }
+
+    fn filter(&mut self, name: &str, value: String) -> Result<(), Problem> {
+        let Some(field) = name.strip_prefix("filter.").filter(|field| liveops::is_key(field)) else {
+            let detail = "there are `window`, `at`, `season`, `page`, `per_page`, `by`, `highest`, `around`, `player`, \
+                          `friends`, `filter.FIELD`, `source` and `code`";
+            return Err(Problem::invalid(detail));
+        };
+        if self.query.filter.len() > FILTERS_MAX {
+            return Err(Problem::invalid(format!("there are at most {FILTERS_MAX} filters")));
+        }
+        self.query.filter.insert(field.to_owned(), value);
+        Ok(())
+    }
+}
+
+fn some(value: String) -> Option<String> {
+    (!value.is_empty()).then_some(value)
+}
+
+fn window(value: &str) -> Result<Window, Problem> {
+    let detail = "it is day, week, month, season, all, 24h, 7d or 30d";
+    Window::from_label(value).ok_or_else(|| Problem::invalid(detail))
+}
+
+fn is_newest(value: &str) -> Result<bool, Problem> {
+    match value {
+        "score" => Ok(false),
+        "newest" => Ok(true),
+        _ => Err(Problem::invalid("it is score or newest")),
+    }
+}
+
+fn number(value: &str, max: u32) -> Result<u32, Problem> {
+    let number = value.parse().ok().filter(|number| (1..=max).contains(number));
+    number.ok_or_else(|| match max {
+        u32::MAX => Problem::invalid("it is a whole number from 1"),
+        max => Problem::invalid(format!("it is a whole number from 1 to {max}")),
+    })
+}
+
+fn time(value: &str) -> Result<i64, Problem> {
+    parse_time(value).ok_or_else(|| Problem::invalid("it is RFC 3339 or milliseconds since 1970"))
+}
+
+fn flag(value: &str) -> Result<bool, Problem> {
+    match value {
+        "0" | "false" => Ok(false),
+        "1" | "true" => Ok(true),
+        _ => Err(Problem::invalid("it is true or false")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(query: &str, expected: &str) {
+        let told = match list(query) {
+            Ok(Asked { query, followed_by, code }) => {
+                let Query { window, filter, page, per_page, newest, highest, friends, season, at_ms, .. } =
+                    query;
+                let window = window.map_or("-", Window::label);
+                let friends = friends.or(followed_by.map(|player| vec![format!("of {player}")]));
+                format!("{window} {filter:?} {page}/{per_page} {newest} {highest:?} {friends:?} {season:?} {at_ms:?} {code:?}")
+                    .replace('"', "")
+            }
+            Err(problem) => problem.brief(),
+        };
+        assert_eq!(told, expected, "{query}");
+    }
+
+    #[test]
+    fn a_question_is_read_from_its_query_string() {
+        check("", "- {} 0/0 false None None None None None");
+        check(
+            "window=7d&page=2&per_page=50&filter.car=red&source=web&key=k",
+            "7d {:source: web, car: red} 2/50 false None None None None None",
+        );
+        check("by=newest&highest=true&code=c", "- {} 0/0 true Some(true) None None None Some(c)");
+        check("mode=newest&friends=a,b,", "- {} 0/0 true None Some([a, b]) None None None");
+        check("friends=follows:bo&season=3", "- {} 0/0 false None Some([of bo]) Some(3) None None");
+        check("at=2026-11-20T00:00:00Z", "- {} 0/0 false None None None Some(1795132800000) None");
+    }
+
+    #[test]
+    fn what_cannot_be_asked_is_refused_by_its_name() {
+        for (query, field) in [
+            ("window=year", "window"),
+            ("page=0", "page"),
+            ("page=x", "page"),
+            ("per_page=1001", "per_page"),
+            ("by=votes", "by"),
+            ("highest=maybe", "highest"),
+            ("at=yesterday", "at"),
+            ("season=0", "season"),
+            ("filter.a+b=1", "filter.a b"),
+            ("table=other", "table"),
+        ] {
+            check(query, &format!("400 invalid_field ({field})"));
+        }
+        let friends = vec!["f"; FRIENDS_MAX + 1].join(",");
+        check(&format!("friends={friends}"), "400 invalid_field (friends)");
+    }
+}

@@ -1,0 +1,77 @@
+//! `GET /v1/dimensions`: what a game's events can be told apart by, and which of them has more values than are kept.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use hyper::Uri;
+use hyper::header::{self, HeaderMap};
+use model::Dimension;
+use model::ports::counters::{Select, StoreError};
+use model::series::{Cut, EVENTS, Level, OTHER, STAMPED};
+use serde_json::{Value, json};
+
+use crate::AppState;
+use crate::api::commands::Local;
+use crate::auth;
+use crate::problem::Problem;
+use axum::{Router, routing};
+use pipeline::catalog::Game;
+use pipeline::time::{now_ms, rfc3339};
+use pipeline::views::Views;
+
+/// Returns the routes of this module.
+pub fn routes() -> Router<Local> {
+    Router::new().route("/v1/dimensions", routing::get(get))
+}
+
+const DAY_MS: i64 = 24 * 3_600_000;
+
+/// The dimensions of the game's events, and the limits under which events are admitted and counted.
+///
+/// `overflowed` says that today, in UTC, some values had no room and are counted in `(other)`.
+#[utoipa::path(
+    get, path = "/v1/dimensions", operation_id = "list_dimensions", tag = "analytics",
+    security(("secret_key" = []), ("sign_in" = [])),
+    responses((status = 200, description = "Built-in and declared dimensions.", body = Object)),
+)]
+pub async fn get(
+    State(shared): State<Arc<AppState>>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let now = now_ms();
+    let access = auth::for_questions(&shared.catalog, &headers, uri.query(), now as u64 / 1000)?;
+    shared.views.caught_up(shared.log.durable_until()).await;
+    let answer = answer(&access.game, &shared.views, now);
+    let answer = answer.map_err(|failure| Problem::internal(failure.to_string()))?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], answer.to_string()).into_response())
+}
+
+fn answer(game: &Game, views: &Views, now_ms: i64) -> Result<Value, StoreError> {
+    let built_in = Dimension::ALL.map(|dimension| (dimension.label(), Cut::By(dimension), false));
+    let stamped = STAMPED.map(|(number, name)| (name, Cut::Declared(number), false));
+    let declared = game.settings.dimensions.iter();
+    let declared = declared.map(|dimension| (&dimension.name[..], Cut::Declared(dimension.number), true));
+    let mut dimensions = Vec::new();
+    for (name, cut, declared) in built_in.into_iter().chain(stamped).chain(declared) {
+        let overflowed = is_overflowed(game, views, cut, now_ms)?;
+        dimensions.push(json!({ "name": name, "declared": declared, "overflowed": overflowed }));
+    }
+    Ok(json!({
+        "dimensions": dimensions,
+        "values_max": game.settings.values_max,
+        "late_days": game.settings.late_days,
+        "since": rfc3339(now_ms - now_ms.rem_euclid(DAY_MS)),
+    }))
+}
+
+/// All events together have every value that one of them has, so they overflow first.
+fn is_overflowed(game: &Game, views: &Views, cut: Cut, now_ms: i64) -> Result<bool, StoreError> {
+    let midnight = (now_ms.div_euclid(DAY_MS) * 24 * 60).max(0) as u32;
+    let select =
+        Select { game: game.number, metric: EVENTS, cut, values: Some(&[OTHER]), level: Level::Hour };
+    let mut is_overflowed = false;
+    views.counters.visit(select, midnight..midnight + 24 * 60, &mut |_, _, _| is_overflowed = true)?;
+    Ok(is_overflowed)
+}

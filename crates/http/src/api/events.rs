@@ -1,0 +1,263 @@
+//! `POST /v1/events`: bytes to receipts.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::response::IntoResponse;
+use bytes::Bytes;
+use decode::json::{Decoded, Form, Malformed, decode};
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{Request, Response, StatusCode};
+use model::record::Endpoint;
+use model::{Outcome, Reject};
+use wal::{Ack, Lane, WalError};
+
+use super::openapi::shapes;
+use crate::AppState;
+use crate::auth;
+use crate::body;
+use crate::cors::{allow_any_origin, unless_post};
+use crate::problem::Problem;
+use pipeline::catalog::Scope;
+use pipeline::ingest::{self, Claims, IngestError, Receipt, Used};
+use pipeline::time::now_ms;
+
+/// Says how much of a quota of the day is used, from four fifths on.
+const QUOTA_USED: header::HeaderName = header::HeaderName::from_static("playmeter-quota-used");
+
+/// Sends events: one, an array, NDJSON, or `{"sent_at": ..., "events": [...]}`.
+///
+/// The answer comes when every accepted event is durable. A 4xx other than 408 and 429 means: do not send this again.
+/// 408, 429 and 5xx mean: send it again, with the same ids.
+#[utoipa::path(
+    post, path = "/v1/events", operation_id = "send_events", tag = "events",
+    security(("public_key" = []), ("secret_key" = [])),
+    params(
+        ("ack" = Option<String>, Query, description = "When to answer: `disk` (default), `os` or `memory`."),
+        ("key" = Option<String>, Query, description = "A public key, for beacons, which have no headers."),
+    ),
+    request_body(
+        content = shapes::Event,
+        example = json!({
+            "sent_at": "2026-11-20T12:00:00Z",
+            "events": [
+                {"event": "level_up", "player": "bo", "value": 3, "level": "castle", "props": {"lives": 2}},
+                {"event": "$ping", "player": "bo", "session": "s1"},
+            ],
+        }),
+    ),
+    responses(
+        (status = 202, description = "What became of each event.", body = shapes::Receipt),
+        (status = 413, description = "Too large; nothing was taken.", body = shapes::Problem),
+        (status = 429, description = "More than the game may send; see Retry-After.", body = shapes::Problem),
+        (status = 503, description = "Cannot be made durable now; see Retry-After.", body = shapes::Problem),
+    ),
+)]
+pub async fn handle(
+    shared: &Arc<AppState>,
+    lane: &Lane<Claims>,
+    request: Request<Incoming>,
+    peer: SocketAddr,
+) -> Response<Body> {
+    if let Some(answer) = unless_post(request.method()) {
+        return answer;
+    }
+    let (head, mut incoming) = request.into_parts();
+    let mut response = match take(shared, lane, &head, &mut incoming, peer).await {
+        Ok((answer, used)) => accepted(answer, used),
+        Err(problem) => {
+            shared.requests.refused(&problem);
+            body::discard(&head.headers, incoming, &problem);
+            problem.into_response()
+        }
+    };
+    allow_any_origin(response.headers_mut());
+    response
+}
+
+async fn take(
+    shared: &AppState,
+    lane: &Lane<Claims>,
+    head: &Parts,
+    incoming: &mut Incoming,
+    peer: SocketAddr,
+) -> Result<(Vec<u8>, Option<Used>), Problem> {
+    let received_ms = now_ms();
+    let query = head.uri.query();
+    let address = address(shared, &head.headers, peer);
+    let access =
+        auth::by_key_from(&shared.catalog, &head.headers, query, address, received_ms as u64 / 1000)?;
+    let access = access
+        .ok_or_else(|| Problem::key("send `Authorization: Bearer KEY`, or `?key=` with a public key"))?;
+    let access = auth::allow(access, Scope::EventsWrite)?;
+    let (form, ack) = (form(&head.headers)?, ack(query)?);
+    let bytes = body::read(&head.headers, incoming, body::Limits::EVENTS).await?;
+    let mut decoded = Decoded::default();
+    decode(&bytes, form, &mut decoded).map_err(malformed)?;
+    let request = ingest::IngestRequest {
+        endpoint: Endpoint::Events,
+        received_ms,
+        client: ingest::ClientInfo { address, user_agent: text(&head.headers, header::USER_AGENT) },
+        ack,
+        refused: &[],
+    };
+    let receipt = shared.ingest.submit(lane, &access, &request, &decoded).await.map_err(refused)?;
+    Ok((answer(&receipt, &decoded), receipt.used))
+}
+
+/// A header as text; empty if there is none.
+pub(crate) fn text(headers: &HeaderMap, name: header::HeaderName) -> &str {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+/// The client's address: the peer's, or what the proxy in front says.
+pub(crate) fn address(shared: &AppState, headers: &HeaderMap, peer: SocketAddr) -> Option<IpAddr> {
+    if !shared.settings.behind_proxy {
+        return Some(peer.ip());
+    }
+    let forwarded = headers.get("x-forwarded-for")?.to_str().ok()?;
+    forwarded.rsplit(',').next()?.trim().parse().ok()
+}
+
+/// How the body is written, as `Content-Type` says.
+pub(crate) fn form(headers: &HeaderMap) -> Result<Form, Problem> {
+    let content_type = text(headers, header::CONTENT_TYPE);
+    let kind = content_type.split(';').next().unwrap_or_default().trim();
+    let is = |name: &str| kind.eq_ignore_ascii_case(name);
+    if kind.is_empty() || is("application/json") || is("text/plain") {
+        return Ok(Form::Json);
+    }
+    if is("application/x-ndjson") || is("application/ndjson") {
+        return Ok(Form::Lines);
+    }
+    let detail = format!("`{kind}`; send application/json, text/plain or application/x-ndjson");
+    Err(Problem::unsupported(detail).field("Content-Type"))
+}
+
+fn ack(query: Option<&str>) -> Result<Ack, Problem> {
+    let mut parameters = query.unwrap_or_default().split('&');
+    match parameters.find_map(|pair| pair.strip_prefix("ack=")) {
+        None | Some("disk") => Ok(Ack::Disk),
+        Some("os") => Ok(Ack::Os),
+        Some("memory") => Ok(Ack::Memory),
+        Some(_) => Err(Problem::invalid("it is `disk`, `os` or `memory`").field("ack")),
+    }
+}
+
+pub(crate) fn malformed(malformed: Malformed) -> Problem {
+    let detail = malformed.to_string();
+    match malformed {
+        Malformed::TooManyEvents => Problem::too_large(detail).field("events"),
+        Malformed::UnknownField { name } => Problem::invalid(detail).field(name),
+        Malformed::SentAt => Problem::invalid(detail).field("sent_at"),
+        Malformed::EventsNotAnArray => Problem::invalid(detail).field("events"),
+        _ => Problem::malformed(detail),
+    }
+}
+
+/// A request that the line could not take, as its client is told.
+pub(crate) fn refused(error: IngestError) -> Problem {
+    let detail = error.to_string();
+    match error {
+        IngestError::Wal(WalError::Full) => Problem::disk_full(detail).retry_after_s(5),
+        IngestError::Wal(WalError::Overloaded { .. }) => Problem::overloaded(detail).retry_after_s(1),
+        IngestError::Wal(WalError::TooLarge { .. }) => Problem::too_large(detail),
+        IngestError::Ids => Problem::overloaded(detail).retry_after_s(5),
+        IngestError::Limited(over) => Problem::too_many(detail).field(over.quota).retry_after_s(over.retry_s),
+        IngestError::Wal(_) => Problem::stopping(detail).retry_after_s(5),
+    }
+}
+
+fn accepted(answer: Vec<u8>, used: Option<Used>) -> Response<Body> {
+    let mut response = Response::new(Body::from(Bytes::from(answer)));
+    *response.status_mut() = StatusCode::ACCEPTED;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let used = used.and_then(|used| HeaderValue::from_str(&format!("{}={}%", used.quota, used.percent)).ok());
+    if let Some(used) = used {
+        response.headers_mut().insert(QUOTA_USED, used);
+    }
+    response
+}
+
+/// The receipt as JSON. Written by hand: every label is a word without quotes or escapes.
+pub(crate) fn answer(receipt: &Receipt, decoded: &Decoded<'_>) -> Vec<u8> {
+    let mut json = Vec::with_capacity(128 + receipt.refused.len() * 120);
+    let mut number = itoa::Buffer::new();
+    json.push(b'{');
+    for outcome in [Outcome::Accepted, Outcome::Duplicate, Outcome::Late, Outcome::Limited, Outcome::Invalid]
+    {
+        json.extend_from_slice(b"\"");
+        json.extend_from_slice(outcome.label().as_bytes());
+        json.extend_from_slice(b"\":");
+        json.extend_from_slice(number.format(receipt.outcomes[outcome as usize]).as_bytes());
+        json.push(b',');
+    }
+    json.extend_from_slice(b"\"position\":\"0/");
+    json.extend_from_slice(number.format(receipt.position).as_bytes());
+    json.extend_from_slice(b"\",\"results\":[");
+    for (place, (index, reject)) in receipt.refused.iter().enumerate() {
+        if place > 0 {
+            json.push(b',');
+        }
+        let event = decoded.events.get(*index as usize).and_then(|event| event.as_ref().ok());
+        result(&mut json, number.format(*index), event.and_then(|event| event.id), *reject);
+    }
+    json.extend_from_slice(b"]}");
+    json
+}
+
+/// One event that was not accepted. Its id is named if the event could be read that far.
+fn result(json: &mut Vec<u8>, index: &str, id: Option<u128>, reject: Reject) {
+    let id = id.map_or_else(String::new, |id| format!(",\"id\":\"{}\"", uuid(id)));
+    for part in [
+        "{\"i\":",
+        index,
+        &id,
+        ",\"outcome\":\"",
+        reject.outcome().label(),
+        "\",\"reason\":\"",
+        reject.label(),
+        "\"}",
+    ] {
+        json.extend_from_slice(part.as_bytes());
+    }
+}
+
+fn uuid(id: u128) -> String {
+    let (a, b, c) = (id >> 96, (id >> 80) as u16, (id >> 64) as u16);
+    let (d, e) = ((id >> 48) as u16, id & 0xffff_ffff_ffff);
+    format!("{a:08x}-{b:04x}-{c:04x}-{d:04x}-{e:012x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::RawEvent;
+
+    #[test]
+    fn a_receipt_names_what_was_not_accepted() {
+        let receipt = Receipt {
+            outcomes: [97, 1, 2, 0, 0],
+            position: 1_048_576,
+            refused: vec![(0, Reject::EventNameTooLong), (1, Reject::SeenBefore)],
+            used: None,
+        };
+        let id = Some(0x0190c1f2_0003_7004_8005_000000000006);
+        let repeated = RawEvent { id, ..RawEvent::default() };
+        let decoded = Decoded { sent_at_ms: None, events: vec![Err(Reject::EventNameTooLong), Ok(repeated)] };
+        let expected = r#"{"accepted":97,"duplicate":1,"late":0,"limited":0,"invalid":2,"position":"0/1048576","results":[{"i":0,"outcome":"invalid","reason":"event_name_too_long"},{"i":1,"id":"0190c1f2-0003-7004-8005-000000000006","outcome":"duplicate","reason":"seen_before"}]}"#;
+        assert_eq!(String::from_utf8(answer(&receipt, &decoded)).unwrap(), expected);
+    }
+
+    #[test]
+    fn every_label_is_a_plain_word() {
+        let labels = Reject::ALL.iter().map(|reject| reject.label()).chain(Outcome::ALL.map(Outcome::label));
+        for label in labels {
+            let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+            assert!(label.bytes().all(is_plain), "{label}");
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! One player's data as a stream: what live-ops know, then every event that the log has.
+//!
+//! The log is read from its beginning in constant memory, on a thread that may block; a slow client makes it wait.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use axum::body::Body;
+use bytes::Bytes;
+use http_body_util::StreamBody;
+use hyper::body::Frame;
+use model::Dimension;
+use model::record::{Batch, Stored};
+use model::series::STAMPED;
+use serde_json::{Map, Value, json};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tracing::error;
+use wal::WalError;
+
+use crate::AppState;
+use pipeline::catalog::Game;
+use pipeline::ingest::BATCH;
+use pipeline::time::rfc3339;
+
+/// What is read from the log at a time.
+const READ_BYTES: usize = 1 << 20;
+/// So much is gathered before it is sent.
+const CHUNK_BYTES: usize = 64 << 10;
+/// Chunks that may wait for the client.
+const CHUNKS: usize = 4;
+
+/// What is to be given out.
+pub(super) struct Export {
+    pub(super) receipt: String,
+    pub(super) player: String,
+    /// All of the player's.
+    pub(super) ids: Vec<String>,
+    pub(super) game: Arc<Game>,
+    pub(super) asked_ms: i64,
+    /// Where the log ended when it was asked for.
+    pub(super) until: u64,
+}
+
+type Chunk = Result<Frame<Bytes>, std::io::Error>;
+
+impl Export {
+    /// The document. One that is cut short is not JSON, and its connection is closed.
+    pub(super) fn stream(self, shared: Arc<AppState>, permit: OwnedSemaphorePermit) -> Body {
+        let (sender, receiver) = channel(CHUNKS);
+        tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            let mut out = Out { sender, buffer: Vec::new() };
+            if let Err(failure) = self.write(&shared, &mut out)
+                && !failure.is::<Gone>()
+            {
+                error!(failure = format!("{failure:#}"), "a player could not be exported");
+                out.fail();
+            }
+        });
+        let next = async |mut receiver: Receiver<Chunk>| Some((receiver.recv().await?, receiver));
+        Body::new(StreamBody::new(futures_util::stream::unfold(receiver, next)))
+    }
+
+    fn write(&self, shared: &AppState, out: &mut Out) -> anyhow::Result<()> {
+        let mut head = json!({
+            "receipt": self.receipt,
+            "player": self.player,
+            "ids": self.ids,
+            "game": self.game.id,
+            "exported_at": rfc3339(self.asked_ms),
+            "known": self.known(shared)?,
+        })
+        .to_string();
+        head.pop();
+        out.put(head.as_bytes())?;
+        out.put(b",\"events\":[")?;
+        let (events, lost) = self.events(shared, out)?;
+        let foot = json!({ "events_count": events, "events_lost": lost, "complete": true }).to_string();
+        out.put(b"],")?;
+        out.put(&foot.as_bytes()[1..])?;
+        out.flush()
+    }
+
+    /// What is being forgotten may still stand in the log.
+    fn from(&self, shared: &AppState) -> u64 {
+        let game = shared.views.liveops.game(self.game.number);
+        let forgotten_until = game.read().players.forgotten_until(&self.ids);
+        forgotten_until.max(shared.log.first())
+    }
+
+    fn known(&self, shared: &AppState) -> anyhow::Result<Map<String, Value>> {
+        let game = shared.views.liveops.game(self.game.number);
+        let known = self.ids.iter().map(|id| {
+            Ok((id.clone(), game.read().export_player(id, self.asked_ms).context("reading the store")?))
+        });
+        known.collect()
+    }
+
+    /// Writes the player's events. Gives how many there are, and how many offsets of the log cannot be read.
+    fn events(&self, shared: &AppState, out: &mut Out) -> anyhow::Result<(u64, u64)> {
+        let (mut at, mut events, mut lost) = (self.from(shared), 0, 0);
+        while at < self.until {
+            if *shared.stopping.borrow() {
+                return Err(std::io::Error::other("the server is stopping").into());
+            }
+            let batch = match shared.log.read(at, READ_BYTES) {
+                Err(WalError::Trimmed { first }) => {
+                    at = first;
+                    continue;
+                }
+                batch => batch.context("reading the log")?,
+            };
+            lost += batch.skipped.iter().map(|it| it.offset_to - it.offset_from).sum::<u64>();
+            for entry in batch.chunks.iter().flat_map(|chunk| chunk.entries_from(at)) {
+                if entry.kind == BATCH && entry.offset < self.until {
+                    self.batch(&Batch::read(entry.bytes)?, &mut events, out)?;
+                }
+            }
+            at = batch.next;
+        }
+        Ok((events, lost))
+    }
+
+    fn batch(&self, batch: &Batch<'_>, events: &mut u64, out: &mut Out) -> anyhow::Result<()> {
+        if batch.game != self.game.number {
+            return Ok(());
+        }
+        let is_own = |id: &[u8]| self.ids.iter().any(|own| own.as_bytes() == id);
+        for event in batch.events().filter(|it| !it.erased && (is_own(it.player) || is_own(it.anonymous))) {
+            if *events > 0 {
+                out.put(b",")?;
+            }
+            *events += 1;
+            out.put(told(batch, &event).to_string().as_bytes())?;
+        }
+        Ok(())
+    }
+}
+
+/// An event with everything that the log has of it.
+fn told(batch: &Batch<'_>, event: &Stored<'_>) -> Value {
+    let mut told = Map::new();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    told.insert("event".to_owned(), text(event.name).into());
+    told.insert("time".to_owned(), rfc3339(event.ts_ms).into());
+    told.insert("received".to_owned(), rfc3339(batch.received_ms).into());
+    if let Some(id) = event.id {
+        told.insert("id".to_owned(), uuid(id).into());
+    }
+    if let Some(value) = event.value {
+        told.insert("value".to_owned(), value.into());
+    }
+    let own = [("player", event.player), ("anonymous", event.anonymous), ("session", event.session)];
+    let dimensions = Dimension::ALL.map(|dimension| dimension.label()).into_iter().zip(event.dimensions);
+    for (name, value) in own.into_iter().chain(dimensions).filter(|(_, value)| !value.is_empty()) {
+        told.insert(name.to_owned(), text(value).into());
+    }
+    for (number, name) in STAMPED {
+        let values = event.declared.filter(|(stamped, _)| *stamped == number);
+        let values: Vec<Value> = values.map(|(_, value)| text(value).into()).collect();
+        if !values.is_empty() {
+            told.insert(name.to_owned(), values.into());
+        }
+    }
+    if let Ok(props) = serde_json::from_slice(event.props) {
+        told.insert("props".to_owned(), props);
+    }
+    told.into()
+}
+
+fn uuid(id: u128) -> String {
+    let hex = format!("{id:032x}");
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}
+
+/// Whoever asked has gone.
+#[derive(Debug, thiserror::Error)]
+#[error("the client has gone")]
+struct Gone;
+
+/// What is on its way to the client.
+struct Out {
+    sender: Sender<Chunk>,
+    buffer: Vec<u8>,
+}
+
+impl Out {
+    fn put(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() >= CHUNK_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> anyhow::Result<()> {
+        let chunk = Bytes::from(std::mem::take(&mut self.buffer));
+        Ok(self.sender.blocking_send(Ok(Frame::data(chunk))).map_err(|_| Gone)?)
+    }
+
+    /// Lets the client notice that something is missing.
+    fn fail(&self) {
+        let _ = self.sender.blocking_send(Err(std::io::Error::other("the export was cut short")));
+    }
+}

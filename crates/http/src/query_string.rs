@@ -1,0 +1,55 @@
+//! Query strings of URLs.
+
+use crate::problem::Problem;
+
+/// The names and values of a URL's query string, decoded.
+pub fn pairs(query: &str) -> Result<Vec<(String, String)>, Problem> {
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    pairs
+        .map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let name = decoded(name)
+                .ok_or_else(|| Problem::invalid("it is not percent-encoded UTF-8").field(name))?;
+            let value = decoded(value)
+                .ok_or_else(|| Problem::invalid("it is not percent-encoded UTF-8").field(&name))?;
+            Ok((name, value))
+        })
+        .collect()
+}
+
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        rest = tail;
+        match first {
+            b'+' => bytes.push(b' '),
+            b'%' => {
+                let (digits, tail) = rest.split_at_checked(2)?;
+                let digits = std::str::from_utf8(digits).ok()?;
+                bytes.push(u8::from_str_radix(digits, 16).ok()?);
+                rest = tail;
+            }
+            byte => bytes.push(*byte),
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_string_is_decoded() {
+        let pairs = pairs("query=%7B%22a%22%3A+1%7D&online=1").unwrap();
+        assert_eq!(pairs, [("query".into(), r#"{"a": 1}"#.into()), ("online".to_owned(), "1".to_owned())]);
+    }
+
+    #[test]
+    fn what_is_not_percent_encoding_is_refused() {
+        for query in ["a=%", "a=%4", "a=%zz", "a=%ff"] {
+            assert_eq!(super::pairs(query).unwrap_err().status(), 400, "{query}");
+        }
+    }
+}

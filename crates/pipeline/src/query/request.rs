@@ -1,0 +1,338 @@
+//! A query as it is asked: as a JSON object, or as the parameters of a URL by the same names.
+//!
+//! Every field there is stands in this file; another is refused by its name.
+
+use model::limits::QUERY_BYTES_MAX;
+use model::query::{By, Compare, Declared, Last, Measure, MetricQuery, Query, QueryError, Step};
+use serde_json::{Map, Value, json};
+
+use crate::time::parse_time;
+
+/// The credential may stand beside the question; who answers has read it.
+const NOT_OF_THE_QUERY: [&str; 2] = ["key", "game"];
+
+/// Reads a JSON object, in a game that declared these dimensions.
+pub fn from_json(body: &[u8], declared: &[Declared]) -> Result<Query, QueryError> {
+    if body.len() > QUERY_BYTES_MAX {
+        return Err(QueryError::new("body", format!("a query may have {QUERY_BYTES_MAX} bytes")));
+    }
+    let fields: Map<String, Value> = serde_json::from_slice(body)
+        .map_err(|error| QueryError::new("body", format!("is no JSON object: {error}")))?;
+    query(&fields, declared)
+}
+
+/// Reads the decoded parameters of a URL. `by` is a list with commas, `where.platform=web` may be repeated, and
+/// `metrics` is JSON.
+pub fn from_pairs<'a>(
+    pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
+    declared: &[Declared],
+) -> Result<Query, QueryError> {
+    let mut fields = Map::new();
+    let mut filter = Map::new();
+    for (name, text) in pairs {
+        if NOT_OF_THE_QUERY.contains(&name) {
+            continue;
+        }
+        if let Some(by) = name.strip_prefix("where.") {
+            let values = filter.entry(by).or_insert_with(|| Value::Array(Vec::new()));
+            values.as_array_mut().expect("it was made an array").push(text.into());
+        } else if fields.insert(name.to_owned(), parameter(name, text)?).is_some() {
+            return Err(QueryError::new(name, "is there twice"));
+        }
+    }
+    if !filter.is_empty() && fields.insert("where".to_owned(), Value::Object(filter)).is_some() {
+        return Err(QueryError::new("where", "is there twice"));
+    }
+    query(&fields, declared)
+}
+
+/// A query as it would be asked for; what was left open is left out.
+pub fn to_json(query: &Query) -> Value {
+    let metric = |metric: &MetricQuery| {
+        let measure = metric.measure.map(Measure::label);
+        written([
+            ("as", json!(metric.as_name)),
+            ("metric", json!(metric.metric)),
+            ("measure", json!(measure)),
+        ])
+    };
+    let values = |(by, values): &(By, Vec<String>)| (by.label().to_owned(), json!(values));
+    let filter = (!query.filter.is_empty()).then(|| query.filter.iter().map(values).collect());
+    let by: Vec<&str> = query.by.iter().map(By::label).collect();
+    written([
+        ("metrics", query.metrics.iter().map(metric).collect()),
+        ("formula", json!(query.formula)),
+        ("from", json!(query.from_ms)),
+        ("to", json!(query.until_ms)),
+        ("last", json!(query.last.map(|last| last.to_string()))),
+        ("step", json!(query.step.map(Step::label))),
+        ("by", if by.is_empty() { Value::Null } else { json!(by) }),
+        ("where", filter.map_or(Value::Null, Value::Object)),
+        ("top", json!(query.top)),
+        ("tz", json!(query.tz)),
+        ("compare", json!(query.compare.map(Compare::label))),
+    ])
+}
+
+fn written<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    let given = fields.into_iter().filter(|(_, value)| !value.is_null());
+    Value::Object(given.map(|(name, value)| (name.to_owned(), value)).collect())
+}
+
+fn parameter(name: &str, text: &str) -> Result<Value, QueryError> {
+    match name {
+        "by" => Ok(text.split(',').filter(|by| !by.is_empty()).collect()),
+        "top" => text.parse::<u64>().map(Value::from).map_err(|_| wrong(name, "a whole number")),
+        "metrics" => {
+            serde_json::from_str(text).map_err(|error| QueryError::new(name, format!("is no JSON: {error}")))
+        }
+        // A plus sign that was not encoded has become a space.
+        "from" | "to" => Ok(text.replace(' ', "+").into()),
+        _ => Ok(text.into()),
+    }
+}
+
+fn query(fields: &Map<String, Value>, declared: &[Declared]) -> Result<Query, QueryError> {
+    let mut query = Query::default();
+    let mut single = MetricQuery::default();
+    for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
+        match &name[..] {
+            "metric" => single.metric = text(name, value)?.to_owned(),
+            "measure" => single.measure = Some(measure(name, value)?),
+            "metrics" => query.metrics = metrics(value)?,
+            "formula" => query.formula = Some(text(name, value)?.to_owned()),
+            "from" => query.from_ms = Some(time(name, value)?),
+            "to" => query.until_ms = Some(time(name, value)?),
+            "last" => query.last = Some(word(name, value, Last::parse, "a time like 60m, 24h, 7d or 4w")?),
+            "step" if value == "auto" => query.step = None,
+            "step" => {
+                query.step =
+                    Some(word(name, value, Step::from_label, "minute, hour, day, week, month, auto or all")?)
+            }
+            "by" => {
+                let by = |value| by(name, value, declared);
+                query.by = list(name, value)?.into_iter().map(by).collect::<Result<_, _>>()?
+            }
+            "where" => query.filter = filter(value, declared)?,
+            "top" => query.top = Some(top(name, value)?),
+            "tz" => query.tz = Some(text(name, value)?.to_owned()),
+            "compare" => query.compare = Some(word(name, value, Compare::from_label, "previous or year")?),
+            _ => return Err(unknown(name)),
+        }
+    }
+    let has_single = !single.metric.is_empty() || single.measure.is_some();
+    match (query.metrics.is_empty(), has_single) {
+        (false, true) => {
+            Err(QueryError::new("metrics", "stands instead of metric and measure, not beside them"))
+        }
+        (true, true) => Ok(Query { metrics: vec![single], ..query }),
+        (_, false) => Ok(query),
+    }
+}
+
+fn metrics(value: &Value) -> Result<Vec<MetricQuery>, QueryError> {
+    let metrics = value.as_array().ok_or_else(|| wrong("metrics", "a list of objects"))?;
+    metrics.iter().enumerate().map(|(index, value)| metric(&format!("metrics[{index}]"), value)).collect()
+}
+
+fn metric(field: &str, value: &Value) -> Result<MetricQuery, QueryError> {
+    let fields = value.as_object().ok_or_else(|| wrong(field, "an object with metric, measure and as"))?;
+    let mut metric = MetricQuery::default();
+    for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
+        let field = format!("{field}.{name}");
+        match &name[..] {
+            "as" => metric.as_name = Some(text(&field, value)?.to_owned()),
+            "metric" => metric.metric = text(&field, value)?.to_owned(),
+            "measure" => metric.measure = Some(measure(&field, value)?),
+            _ => return Err(unknown(&field)),
+        }
+    }
+    Ok(metric)
+}
+
+fn filter(value: &Value, declared: &[Declared]) -> Result<Vec<(By, Vec<String>)>, QueryError> {
+    let fields =
+        value.as_object().ok_or_else(|| wrong("where", "an object with a list of values for each name"))?;
+    let one = |(name, value): (&String, &Value)| {
+        let field = format!("where.{name}");
+        let values = list(&field, value)?.into_iter().map(str::to_owned).collect();
+        Ok((by(&field, name, declared)?, values))
+    };
+    fields.iter().filter(|(_, value)| !value.is_null()).map(one).collect()
+}
+
+fn by(field: &str, name: &str, declared: &[Declared]) -> Result<By, QueryError> {
+    By::from_label(name, declared).ok_or_else(|| {
+        let mut known =
+            "one of event, country, source, platform, version, level, variant, vars, measure".to_owned();
+        declared.iter().for_each(|declared| known.extend([", ", &declared.name]));
+        wrong(field, &known)
+    })
+}
+
+fn measure(field: &str, value: &Value) -> Result<Measure, QueryError> {
+    word(field, value, Measure::from_label, "count, sum, min, max, avg, uniques, p10, p50, p90, p99 or last")
+}
+
+fn time(field: &str, value: &Value) -> Result<i64, QueryError> {
+    let time = value.as_i64().or_else(|| value.as_str().and_then(parse_time));
+    time.ok_or_else(|| wrong(field, "a time like 2026-11-19T00:00:00Z, or milliseconds since 1970"))
+}
+
+fn top(field: &str, value: &Value) -> Result<usize, QueryError> {
+    let top = value.as_u64().and_then(|top| usize::try_from(top).ok());
+    top.ok_or_else(|| wrong(field, "a whole number"))
+}
+
+fn word<T>(field: &str, value: &Value, read: fn(&str) -> Option<T>, words: &str) -> Result<T, QueryError> {
+    read(text(field, value)?).ok_or_else(|| wrong(field, words))
+}
+
+/// One text stands for a list of it.
+fn list<'v>(field: &str, value: &'v Value) -> Result<Vec<&'v str>, QueryError> {
+    match value {
+        Value::String(text) => Ok(vec![text]),
+        Value::Array(values) => values.iter().map(|value| text(field, value)).collect(),
+        _ => Err(wrong(field, "a list of texts")),
+    }
+}
+
+fn text<'v>(field: &str, value: &'v Value) -> Result<&'v str, QueryError> {
+    value.as_str().ok_or_else(|| wrong(field, "a text"))
+}
+
+fn wrong(field: &str, expected: &str) -> QueryError {
+    QueryError::new(field, format!("has to be {expected}"))
+}
+
+fn unknown(field: &str) -> QueryError {
+    QueryError::new(field, "is not a field of a query")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is refused, as the field and the reason; what is read, as what it means.
+    fn check(read: Result<Query, QueryError>, expected: &str) {
+        let shown = match read {
+            Ok(query) => format!("{query:?}"),
+            Err(error) => error.to_string(),
+        };
+        assert!(shown.contains(expected), "{shown}");
+    }
+
+    fn json(body: &str) -> Result<Query, QueryError> {
+        from_json(body.as_bytes(), &[])
+    }
+
+    fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Query, QueryError> {
+        super::from_pairs(pairs, &[])
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        for body in [
+            r#"{"metric": "plays"}"#,
+            r#"{"metrics": [{"metric": "a", "as": "x", "measure": "p90"}, {"metric": "b"}], "formula": "x / b"}"#,
+            r#"{"metric": "a", "from": 60000, "to": 120000, "step": "minute", "tz": "Europe/Paris"}"#,
+            r#"{"metric": "a", "last": "7d", "by": ["country", "event"], "top": 3, "compare": "previous"}"#,
+            r#"{"metric": "a", "last": "90m", "where": {"platform": ["web", "ios"]}, "compare": "year"}"#,
+        ] {
+            let query = json(body).expect("it is a query");
+            assert_eq!(json(&to_json(&query).to_string()), Ok(query));
+        }
+    }
+
+    #[test]
+    fn declared_dimensions_are_asked_for_by_their_names() {
+        let declared = [Declared { number: 3, name: "weapon".into() }];
+        let body = br#"{"metric": "plays", "by": ["weapon"], "where": {"weapon": "bow"}}"#;
+        let weapon = By::Declared(declared[0].clone());
+        let query = from_json(body, &declared).expect("it is declared");
+        assert_eq!(
+            (&query.by[..], &query.filter[..]),
+            (&[weapon.clone()][..], &[(weapon, vec!["bow".into()])][..])
+        );
+        let pairs = [("metric", "plays"), ("by", "weapon"), ("where.weapon", "bow")];
+        assert_eq!(super::from_pairs(pairs, &declared), Ok(query));
+        check(
+            from_json(body, &[]),
+            "by: has to be one of event, country, source, platform, version, level, variant, vars, measure",
+        );
+        check(from_json(br#"{"by": ["hat"]}"#, &declared), "level, variant, vars, measure, weapon");
+    }
+
+    const WHOLE: &str = r#"{"metric": "plays", "measure": "count", "from": "2026-11-19T00:00:00Z",
+        "to": 1795132800000, "step": "minute", "by": ["country"], "where": {"platform": ["web", "ios"]}, "top": 20,
+        "tz": "Europe/Paris", "compare": "previous", "formula": null}"#;
+
+    #[test]
+    fn parameters_and_json_ask_the_same() {
+        let parameters = [
+            ("metric", "plays"),
+            ("measure", "count"),
+            ("from", "2026-11-19T01:00:00 01:00"),
+            ("to", "2026-11-20T00:00:00Z"),
+            ("step", "minute"),
+            ("by", "country"),
+            ("where.platform", "web"),
+            ("where.platform", "ios"),
+            ("top", "20"),
+            ("tz", "Europe/Paris"),
+            ("compare", "previous"),
+            ("key", "pk_1"),
+        ];
+        let query = json(WHOLE).expect("it is the example of the documentation");
+        assert_eq!(from_pairs(parameters), Ok(query.clone()));
+        assert_eq!(
+            query.filter,
+            [(By::Dimension(model::Dimension::Platform), vec!["web".into(), "ios".into()])]
+        );
+        assert_eq!((query.from_ms, query.until_ms), (Some(1_795_046_400_000), Some(1_795_132_800_000)));
+    }
+
+    #[test]
+    fn several_metrics_have_names() {
+        let several = r#"[{"as": "A", "metric": "plays", "measure": "p90"}, {"metric": "views"}]"#;
+        let query =
+            json(&format!(r#"{{"metrics": {several}, "formula": "A / views"}}"#)).expect("it is well formed");
+        assert_eq!(from_pairs([("metrics", several), ("formula", "A / views")]), Ok(query.clone()));
+        assert_eq!(query.metrics[0].as_name.as_deref(), Some("A"));
+        assert_eq!(query.metrics[0].measure, Some(Measure::P90));
+        check(json(&format!(r#"{{"metrics": {several}, "metric": "a"}}"#)), "metrics: stands instead");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        check(json("[]"), "body: is no JSON object");
+        check(json(&" ".repeat(QUERY_BYTES_MAX + 1)), "body: a query may have 65536 bytes");
+        check(json(r#"{"metric": 1}"#), "metric: has to be a text");
+        check(json(r#"{"filter": {}}"#), "filter: is not a field of a query");
+        check(json(r#"{"measure": "mean"}"#), "measure: has to be count, sum,");
+        check(json(r#"{"metrics": {}}"#), "metrics: has to be a list");
+        check(
+            json(r#"{"metrics": [{"metric": "a", "measure": "x"}]}"#),
+            "metrics[0].measure: has to be count",
+        );
+        check(json(r#"{"metrics": [{"metric": "a"}, {"name": "a"}]}"#), "metrics[1].name: is not a field");
+        check(json(r#"{"from": "yesterday"}"#), "from: has to be a time like");
+        check(json(r#"{"last": "7"}"#), "last: has to be a time like");
+        check(json(r#"{"step": "second"}"#), "step: has to be minute,");
+        check(json(r#"{"by": ["city"]}"#), "by: has to be one of event, country,");
+        check(json(r#"{"where": {"city": ["x"]}}"#), "where.city: has to be one of");
+        check(json(r#"{"where": {"country": [1]}}"#), "where.country: has to be a text");
+        check(json(r#"{"top": -1}"#), "top: has to be a whole number");
+        check(json(r#"{"compare": "never"}"#), "compare: has to be previous or year");
+        check(from_pairs([("top", "x")]), "top: has to be a whole number");
+        check(from_pairs([("step", "hour"), ("step", "day")]), "step: is there twice");
+        check(from_pairs([("wher.country", "FR")]), "wher.country: is not a field");
+        check(from_pairs([("metrics", "[")]), "metrics: is no JSON");
+    }
+
+    #[test]
+    fn what_is_left_open_is_open() {
+        assert_eq!(json(r#"{"step": "auto", "where": {}, "by": [], "top": null}"#), Ok(Query::default()));
+        assert_eq!(from_pairs([("by", ""), ("game", "letters")]), Ok(Query::default()));
+    }
+}

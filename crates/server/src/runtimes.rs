@@ -1,0 +1,99 @@
+//! The threads that answer: one runtime each, with a listening socket of its own.
+
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use anyhow::{Context, bail};
+use tokio::runtime::{Builder, Runtime};
+use wal::Lane;
+
+use crate::control;
+use crate::demo;
+use crate::{Settings, collect_context};
+use collect::net::{self, Connections};
+use collect::{Place, Places};
+use http::AppState;
+use http::app::App;
+use http::listener;
+use model::ports::counters::Counters;
+use pipeline::ingest::Claims;
+
+/// Sockets that listen, one per runtime, and do not accept yet.
+pub(super) struct Listeners {
+    pub(super) address: SocketAddr,
+    sockets: Vec<TcpListener>,
+    commands: Option<UnixListener>,
+}
+
+/// Takes the address, or says who has it.
+pub(super) fn bind(settings: &Settings) -> anyhow::Result<Listeners> {
+    let wanted = settings.listen;
+    if net::is_taken(wanted) {
+        bail!("another program listens on {wanted}: stop it, or choose another address with --listen");
+    }
+    let listen = |address| net::bind(address).with_context(|| format!("listening on {address}"));
+    let first = listen(wanted)?;
+    let address = first.local_addr().context("asking for the port")?;
+    let mut sockets = vec![first];
+    for _ in 1..settings.runtimes {
+        sockets.push(listen(address)?);
+    }
+    Ok(Listeners { address, sockets, commands: control::bind(&settings.data) })
+}
+
+/// Starts a runtime on each socket, and the collectors on all of them.
+pub(super) fn start(
+    settings: &Settings,
+    state: &Arc<AppState>,
+    scratch: fn() -> Arc<dyn Counters>,
+    listeners: Listeners,
+) -> anyhow::Result<Vec<JoinHandle<()>>> {
+    let connections = Connections::new(settings.connections);
+    let mut control = listeners.commands.map(|listener| (listener, scratch));
+    let demo = settings.demo;
+    let runtime = || Builder::new_current_thread().enable_all().build().context("starting a runtime");
+    let runtimes = listeners.sockets.iter().map(|_| runtime()).collect::<anyhow::Result<Vec<_>>>()?;
+    let place = |runtime: &Runtime| Place { runtime: runtime.handle().clone(), lane: state.log.lane() };
+    let places = Arc::new(Places::new(runtimes.iter().map(place).collect()));
+    state.collectors.start(&collect_context(state), &places);
+    let lanes = places.all().map(|place| place.lane.clone());
+    let mut threads = Vec::new();
+    for (number, ((runtime, listener), lane)) in
+        runtimes.into_iter().zip(listeners.sockets).zip(lanes).enumerate()
+    {
+        let (state, connections) = (Arc::clone(state), Arc::clone(&connections));
+        let (control, demo) = (control.take(), demo && number == 0);
+        let work = move || run(&runtime, listener, control, demo, state, lane, connections);
+        let thread = std::thread::Builder::new().name(format!("runtime-{number}")).spawn(work);
+        threads.push(thread.context("starting a thread")?);
+    }
+    Ok(threads)
+}
+
+fn run(
+    runtime: &Runtime,
+    listener: TcpListener,
+    control: Option<(UnixListener, fn() -> Arc<dyn Counters>)>,
+    demo: bool,
+    state: Arc<AppState>,
+    lane: Lane<Claims>,
+    connections: Arc<Connections>,
+) {
+    runtime.block_on(async {
+        tokio::spawn(lane.pump());
+        if let Some((listener, scratch)) = control {
+            control::start(listener, &state, scratch);
+        }
+        if demo {
+            tokio::spawn(demo::play(Arc::clone(&state), lane.clone()));
+        }
+        let stopping = state.stopping.clone();
+        let app = App::new(Arc::clone(&state), lane);
+        let listener = tokio::net::TcpListener::from_std(listener).expect("the socket does not block");
+        listener::serve(listener, app, connections, stopping).await;
+        // Their work may be on this runtime as well.
+        state.collectors.ended().await;
+    });
+}
