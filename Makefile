@@ -10,13 +10,13 @@ ECHO := target/release/examples/echo
 
 .PHONY: help run build web letters sdk geo test test-rust test-web test-websocket test-torture lint bench torture tools telegraf clean
 
-help: ## Say what there is.
+help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
-run: build ## Build and serve on 127.0.0.1:8080 with a demo game.
+run: build ## Build the server and run it on 127.0.0.1:8080 with a demo game.
 	$(BINARY) serve --data $(DATA) --listen $(LISTEN) --demo
 
-build: web letters geo ## Build the program.
+build: web letters geo ## Build the server binary.
 	$(CARGO) build --release --locked --bin playmeter
 
 $(BINARY):
@@ -49,14 +49,14 @@ sdk/js/node_modules/.package-lock.json: sdk/js/package.json sdk/js/package-lock.
 sdk/js/dist/playmeter.js: sdk/js/node_modules/.package-lock.json $(shell find sdk/js/src sdk/js/build.mjs 2>/dev/null)
 	cd sdk/js && npm run build
 
-geo: geo/node_modules/.package-lock.json ## Fetch the table of countries.
+geo: geo/node_modules/.package-lock.json ## Download the country database.
 
 geo/node_modules/.package-lock.json: geo/package.json geo/package-lock.json
 	cd geo && npm ci --no-fund --no-audit
 	@touch $@
 
-# The Rust tests build the program as well: it is built once.
-test: test-rust ## Run every test; installs what it needs.
+# The Rust tests also build the server binary, so the other tests reuse it.
+test: test-rust ## Run every test; installs what the tests need.
 	$(MAKE) test-torture test-websocket test-web
 	@echo "all tests passed"
 
@@ -77,7 +77,7 @@ $(ECHO):
 test-websocket: | $(ECHO)
 	python3 compat/autobahn/run.py $(ECHO)
 
-# Clients that were published by others.
+# Published third-party clients that the compatibility tests run.
 CLIENTS := $(patsubst %,compat/%/node_modules/.package-lock.json,ddp collectors capture)
 
 compat/%/node_modules/.package-lock.json: compat/%/package.json compat/%/package-lock.json
@@ -96,23 +96,23 @@ test-web: tools telegraf sdk letters $(CLIENTS) | $(BINARY)
 	cd compat/collectors && npm test
 	cd compat/capture && npm test
 
-tools: ## Install Debian packages that the tests use, where they are missing.
+tools: ## Install the Debian packages that the tests need, if they are missing.
 	@scripts/tools
 
-telegraf: ## Build Telegraf for the test that lets it send, where Go is installed.
+telegraf: ## Build Telegraf for the compatibility test, if Go is installed.
 	@scripts/telegraf
 
-lint: web letters geo ## Formatting, lints, licences and advisories.
+lint: web letters geo ## Check formatting, lints, licences and sources of dependencies.
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --locked --workspace --all-targets -- -D warnings
 	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny
 	$(CARGO) deny --locked check bans licenses sources
 	cd web && npm run check
 
-bench: build ## Side-by-side runs against peers; see bench/README.md.
+bench: build ## Run the benchmarks against peers; see bench/README.md.
 	python3 bench/run.py
 
-torture: build ## The long versions of the crash tests, of the models and of the fuzzing.
+torture: build ## Run the long crash, model and fuzz tests.
 	$(CARGO) test --release --locked -p playmeter-decode -- --ignored --nocapture
 	$(CARGO) test --release --locked -p playmeter-liveops -- --ignored
 	$(CARGO) test --release --locked -p playmeter-model -- --ignored
@@ -123,6 +123,6 @@ torture: build ## The long versions of the crash tests, of the models and of the
 	python3 torture/loss.py --binary $(BINARY) --packets 100000
 	python3 torture/fault_injection.py
 
-clean: ## Remove what was built, not the data.
+clean: ## Remove build outputs; keeps the data folder.
 	$(CARGO) clean
 	rm -rf compat/*/node_modules web/dist web/node_modules geo/node_modules sdk/js/dist sdk/js/node_modules examples/letters/dist examples/letters/node_modules
