@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Packets are lost on the way, and what is told of it is exactly what was lost.
+"""Drops packets on their way to the server and checks that the reported loss is exact.
 
 python3 torture/loss.py --binary target/release/playmeter --packets 4000     as make test does
 python3 torture/loss.py --binary target/release/playmeter --packets 100000   as make torture does
 
-nftables drops packets at random before they reach the server's ports, and counts them: 1, 5 and 20 in a hundred. What
-flows report as lost has to be that count. So has what StatsD's counters lack; there the server is stopped for a
-moment as well, so that the kernel has no room for some, which are counted apart. Needs root and nft; says SKIPPED
-and why if it cannot have them.
+nftables randomly drops 1, 5 and 20 % of the packets before they reach the server's ports, and counts them. The loss
+that flows report must equal that count, and so must the gap in StatsD's counters. For StatsD the server is also paused,
+so that the kernel drops packets, which are counted separately. Needs root and nft; prints SKIPPED and the reason if
+they are missing.
 """
 
 import argparse
@@ -22,14 +22,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from server import Broken, Client, Server
+from server import Client, Server, ServerFailure
 
 PERCENTS = [1, 5, 20]
 FLOWS = 8
-PATIENCE_S = 60
-# A pause after so many packets: nothing is to be lost but what the rule drops.
-BURST, PAUSE_S = 50, 0.002
-# Small, so that the kernel drops while the server stands still.
+WAIT_TIMEOUT_S = 60
+# Pauses between bursts, so that only the rule drops packets.
+BURST_PACKETS, PAUSE_S = 50, 0.002
+# Small, so that the kernel drops packets while the server is paused.
 STATSD_BUFFER = 65_536
 
 COLLECTORS = {
@@ -43,8 +43,8 @@ COLLECTORS = {
 }
 
 
-class Rules:
-    """A table of our own in the kernel's packet filter, gone in the end."""
+class DropRules:
+    """A temporary table in the kernel's packet filter; deleted at the end."""
 
     def __init__(self):
         self.table = f"playmeter_loss_{os.getpid()}"
@@ -58,56 +58,56 @@ class Rules:
         self._nft(f"delete table ip {self.table}")
 
     def drop(self, name, port, percent):
-        """From now on."""
+        """Starts dropping packets."""
         self._nft(f"add counter ip {self.table} {name}")
-        some = f"numgen random mod 100 < {percent}"
-        self._nft(f"add rule ip {self.table} in udp dport {port} {some} counter name {name} drop")
+        condition = f"numgen random mod 100 < {percent}"
+        self._nft(f"add rule ip {self.table} in udp dport {port} {condition} counter name {name} drop")
 
     def stop(self, name):
-        """No more; returns how many it dropped."""
+        """Stops dropping packets; returns how many were dropped."""
         self._nft(f"flush chain ip {self.table} in")
-        listed = json.loads(self._nft(f"list counter ip {self.table} {name}", "-j"))
-        return next(entry["counter"]["packets"] for entry in listed["nftables"] if "counter" in entry)
+        listing = json.loads(self._nft(f"list counter ip {self.table} {name}", "-j"))
+        return next(entry["counter"]["packets"] for entry in listing["nftables"] if "counter" in entry)
 
     @staticmethod
     def _nft(command, *options):
-        done = subprocess.run(["nft", *options, command], capture_output=True, text=True)
-        if done.returncode != 0:
-            raise Broken(f"nft {command}: {done.stderr.strip()}")
-        return done.stdout
+        completed = subprocess.run(["nft", *options, command], capture_output=True, text=True)
+        if completed.returncode != 0:
+            raise ServerFailure(f"nft {command}: {completed.stderr.strip()}")
+        return completed.stdout
 
 
-def unusable():
-    """Why packets cannot be dropped here, or None."""
+def unavailable_reason():
+    """Returns why packets cannot be dropped on this machine, or None."""
     if shutil.which("nft") is None:
-        return "there is no nft; the Debian package nftables has it"
+        return "nft is not installed; install the Debian package nftables"
     if os.geteuid() != 0:
-        return "packets can be dropped only by root"
+        return "dropping packets requires root"
     try:
-        with Rules() as rules:
+        with DropRules() as rules:
             rules.drop("probe", 9, 1)
-    except Broken as broken:
-        return str(broken)
+    except ServerFailure as error:
+        return str(error)
     return None
 
 
-class Sent:
-    """Packets to one port: each flow from a socket of its own, so that they stay in order."""
+class PacketSender:
+    """Sends packets to one port. Each flow has a socket of its own, so that its packets stay in order."""
 
     def __init__(self, port):
         self.sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(FLOWS)]
-        for one in self.sockets:
-            one.connect(("127.0.0.1", port))
+        for flow_socket in self.sockets:
+            flow_socket.connect(("127.0.0.1", port))
         self.count = 0
 
     def send(self, flow, text):
         self.sockets[flow].send(text.encode())
         self.count += 1
-        if self.count % BURST == 0:
+        if self.count % BURST_PACKETS == 0:
             time.sleep(PAUSE_S)
 
 
-class World:
+class TestServer:
     """A server with two collectors."""
 
     def __init__(self, binary, folder):
@@ -124,8 +124,8 @@ class World:
         return int(self.collector(name)["address"].rsplit(":", 1)[1])
 
     def wait(self, name, received):
-        """The counters, once it has received so many packets, those that the kernel dropped included."""
-        deadline = time.monotonic() + PATIENCE_S
+        """Waits until a collector has received this many packets, kernel drops included; returns its counters."""
+        deadline = time.monotonic() + WAIT_TIMEOUT_S
         while True:
             counters = self.collector(name)["counters"]
             if counters["received"] >= received or time.monotonic() > deadline:
@@ -133,87 +133,88 @@ class World:
             time.sleep(0.05)
 
 
-def flows_lose(world, rules, percent, packets):
-    """Of each flow the first and the last packet come, so that all that is missing lies between two that are there."""
-    port, before = world.port("flows"), world.collector("flows")["counters"]
-    sent, each = Sent(port), packets // FLOWS
+def check_flows(test_server, rules, percent, packets):
+    """Checks the loss that flows report. The first and last packet of a flow are not dropped: they bound the loss."""
+    port, before = test_server.port("flows"), test_server.collector("flows")["counters"]
+    sender, packets_per_flow = PacketSender(port), packets // FLOWS
 
     def all_flows(numbers):
         for number in numbers:
             for flow in range(FLOWS):
                 names = {"from": f"caller-{percent}-{flow}", "to": f"callee-{percent}-{flow}"}
-                sent.send(flow, json.dumps(names | {"seq": number % 65_536}))
+                sender.send(flow, json.dumps(names | {"seq": number % 65_536}))
 
     all_flows([0])
     rules.drop(f"flows_{percent}", port, percent)
-    all_flows(range(1, each))
+    all_flows(range(1, packets_per_flow))
     dropped = rules.stop(f"flows_{percent}")
-    all_flows([each])
-    counters = world.wait("flows", before["received"] + sent.count - dropped)
-    lost, received = reported(world.client, percent)
-    yield from differs(f"flows at {percent} %: lost", lost, dropped)
-    yield from differs(f"flows at {percent} %: received", received, sent.count - dropped)
-    yield from differs(f"flows at {percent} %: kernel drops", counters["kernel_drops"], before["kernel_drops"])
-    print(f"flows  {percent:>2} %: sent {sent.count}, dropped {dropped}, reported as lost {lost}", flush=True)
+    all_flows([packets_per_flow])
+    counters = test_server.wait("flows", before["received"] + sender.count - dropped)
+    lost, received = reported_figures(test_server.client, percent)
+    yield from compare(f"flows at {percent} %: lost", lost, dropped)
+    yield from compare(f"flows at {percent} %: received", received, sender.count - dropped)
+    yield from compare(f"flows at {percent} %: kernel drops", counters["kernel_drops"], before["kernel_drops"])
+    print(f"flows  {percent:>2} %: sent {sender.count}, dropped {dropped}, reported as lost {lost}", flush=True)
 
 
-def reported(client, percent):
-    """What the flows of this run say they lost and received."""
+def reported_figures(client, percent):
+    """Returns the loss and the received packets that this run's flows report."""
     flows = client.get("/v1/flows?per_page=1000")["flows"]
-    own = [flow["sent"] for flow in flows if flow["from"]["id"].startswith(f"caller-{percent}-")]
-    return sum(one["lost"] for one in own), sum(one["received"] for one in own)
+    sent = [flow["sent"] for flow in flows if flow["from"]["id"].startswith(f"caller-{percent}-")]
+    return sum(flow_socket["lost"] for flow_socket in sent), sum(flow_socket["received"] for flow_socket in sent)
 
 
-def counters_lack(world, rules, percent, packets):
-    """Packets that the rule drops are missing; those for which the kernel has no room are counted."""
-    port, before = world.port("statsd"), world.collector("statsd")["counters"]
-    metric, sent = f"hits_{percent}", Sent(port)
+def check_statsd(test_server, rules, percent, packets):
+    """Checks StatsD: packets dropped by the rule are missing; packets dropped by the kernel are counted."""
+    port, before = test_server.port("statsd"), test_server.collector("statsd")["counters"]
+    metric, sender = f"hits_{percent}", PacketSender(port)
     rules.drop(f"statsd_{percent}", port, percent)
     for number in range(packets):
-        sent.send(number % FLOWS, f"{metric}:1|c")
-    world.server.process.send_signal(signal.SIGSTOP)
+        sender.send(number % FLOWS, f"{metric}:1|c")
+    test_server.server.process.send_signal(signal.SIGSTOP)
     for number in range(packets // 4):
-        sent.send(number % FLOWS, f"{metric}:1|c")
+        sender.send(number % FLOWS, f"{metric}:1|c")
     dropped = rules.stop(f"statsd_{percent}")
-    world.server.process.send_signal(signal.SIGCONT)
-    came = sent.count - dropped
-    counters = world.wait("statsd", before["received"] + came)
-    grew = {name: counters[name] - before[name] for name in ["received", "accepted", "kernel_drops"]}
+    test_server.server.process.send_signal(signal.SIGCONT)
+    arrived = sender.count - dropped
+    counters = test_server.wait("statsd", before["received"] + arrived)
+    growth = {name: counters[name] - before[name] for name in ["received", "accepted", "kernel_drops"]}
     query = {"metric": metric, "measure": "sum", "last": "24h", "step": "all"}
-    total = world.client.post("/v1/query", query)["series"][0]["total"]
+    total = test_server.client.post("/v1/query", query)["series"][0]["total"]
     where = f"statsd at {percent} %"
-    yield from differs(f"{where}: received", grew["received"], came)
-    yield from differs(f"{where}: accepted", grew["accepted"], came - grew["kernel_drops"])
-    yield from differs(f"{where}: the query", total, came - grew["kernel_drops"])
-    if grew["kernel_drops"] == 0:
-        yield f"{where}: the kernel dropped nothing while the server stood still, so nothing was shown"
-    print(f"statsd {percent:>2} %: sent {sent.count}, dropped {dropped}, by the kernel {grew['kernel_drops']}, counted {total:g}")
+    yield from compare(f"{where}: received", growth["received"], arrived)
+    yield from compare(f"{where}: accepted", growth["accepted"], arrived - growth["kernel_drops"])
+    yield from compare(f"{where}: the query", total, arrived - growth["kernel_drops"])
+    if growth["kernel_drops"] == 0:
+        yield f"{where}: the kernel dropped nothing while the server was paused, so the test shows nothing"
+    kernel_drops = growth["kernel_drops"]
+    print(f"statsd {percent:>2} %: sent {sender.count}, dropped {dropped}, by the kernel {kernel_drops}, counted {total:g}")
 
 
-def differs(what, is_so, should_be):
-    if is_so != should_be:
-        yield f"{what} {is_so}, not {should_be}"
+def compare(what, actual, expected):
+    if actual != expected:
+        yield f"{what} is {actual}, expected {expected}"
 
 
 def main():
-    arguments = parse()
-    reason = unusable()
+    args = parse()
+    reason = unavailable_reason()
     if reason:
         print(f"SKIPPED: {reason}")
         return 0
     failures = []
-    with tempfile.TemporaryDirectory(prefix="playmeter-loss-") as folder, Rules() as rules:
-        world = None
+    with tempfile.TemporaryDirectory(prefix="playmeter-loss-") as folder, DropRules() as rules:
+        test_server = None
         try:
-            world = World(arguments.binary, Path(folder))
+            test_server = TestServer(args.binary, Path(folder))
             for percent in PERCENTS:
-                failures += flows_lose(world, rules, percent, arguments.packets)
-                failures += counters_lack(world, rules, percent, arguments.packets)
-        except Broken as broken:
-            failures.append(str(broken))
+                failures += check_flows(test_server, rules, percent, args.packets)
+                failures += check_statsd(test_server, rules, percent, args.packets)
+        except ServerFailure as error:
+            failures.append(str(error))
         finally:
-            if world is not None:
-                world.server.kill()
+            if test_server is not None:
+                test_server.server.kill()
     for failure in failures:
         print(f"FAILED {failure}")
     print(f"{0 if failures else 1} passed, {len(failures)} failed")
@@ -223,7 +224,7 @@ def main():
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", required=True, type=Path)
-    parser.add_argument("--packets", type=int, default=4_000, help="in each of six runs")
+    parser.add_argument("--packets", type=int, default=4_000, help="packets in each of six runs")
     return parser.parse_args()
 
 

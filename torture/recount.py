@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Holds a data folder against what was sent to it: the ledger, the log, the accounts, the views.
+"""Compares a data folder with what was sent to it: ledger, log, accounting and views.
 
     torture/recount.py --binary BINARY --data DIR --ledger FILE
 
-Starts a server on the folder to ask it, and stops it again.
+Starts a server on the folder to query it, and stops it afterwards.
 """
 
 import argparse
@@ -13,13 +13,13 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 import ledger
-from segments import Damaged, Log
-from server import Broken, Client, Server
-from views import Questions, Recount
+from segments import DamagedLogError, Log
+from server import Client, Server, ServerFailure
+from views import ExpectedViews, QueryChecker
 
-NAMED_MAX = 5
+EXAMPLES_MAX = 5
 OUTCOMES = ("accepted", "duplicate", "late", "limited", "invalid")
-# The stored numbers of reasons, with the outcome that counts them.
+# The stored codes of reasons, with the outcome that counts them.
 REASONS = {1: ("duplicate", "seen_before"), 2: ("late", "too_old")}
 REASONS |= {3: ("limited", "rate_limit"), 4: ("limited", "daily_quota")}
 REASONS |= {
@@ -37,64 +37,64 @@ REASONS |= {
 
 
 class Report:
-    """Checks that passed and failed, as they are told at the end."""
+    """Passed and failed checks, printed as they complete."""
 
     def __init__(self, out=sys.stdout):
         self.passed, self.failures, self.out = 0, [], out
-        self.events = self.acked = self.lost = self.twice = 0
+        self.events = self.acked = self.lost = self.duplicated = 0
 
-    def check(self, name, wrong, told=""):
-        """One check: what is wrong, nothing if it passed."""
-        if not wrong:
+    def check(self, name, problems, detail=""):
+        """Records one check; it passes if `problems` is empty."""
+        if not problems:
             self.passed += 1
-            print(f"  ok    {name}{': ' + told if told else ''}", file=self.out, flush=True)
+            print(f"  ok    {name}{': ' + detail if detail else ''}", file=self.out, flush=True)
             return
         self.failures.append(name)
-        print(f"  FAIL  {name}: {len(wrong)} wrong", file=self.out)
-        for line in wrong[:NAMED_MAX]:
+        print(f"  FAIL  {name}: {len(problems)} problems", file=self.out)
+        for line in problems[:EXAMPLES_MAX]:
             print(f"        {line}", file=self.out, flush=True)
 
-    def closing(self, seed):
-        """The last line, and the exit code."""
+    def finish(self, seed):
+        """Prints the last line and returns the exit code."""
         print(f"{self.passed} passed, {len(self.failures)} failed (--seed {seed})", file=self.out, flush=True)
         return 1 if self.failures else 0
 
 
-def identity(event):
-    """The id as the ledger writes it; without one the serial number in the properties."""
-    if event.ident is None:
+def ledger_event_id(event):
+    """Returns the id as the ledger writes it; for an event without an id the serial number in its properties."""
+    if event.event_id is None:
         return json.loads(event.props or "{}").get("serial", "-?")
-    text = f"{event.ident:032x}"
+    text = f"{event.event_id:032x}"
     return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
 
 
-def check_ledger(report, log, sent):
-    """Acknowledged is stored once and equal; stored was sent; refused is not stored; each id at most once."""
+def check_ledger(report, log, entries):
+    """Checks that acknowledged events are stored once and unchanged, and that nothing else is stored."""
     stored = defaultdict(list)
     for batch, event in log.events():
-        stored[batch.game, batch.key_class, identity(event)].append((batch, event))
-    lost, twice, unsent, unequal, refused = [], [], [], [], []
+        stored[batch.game, batch.key_class, ledger_event_id(event)].append((batch, event))
+    lost, duplicated, not_sent, different, rejected = [], [], [], [], []
     for key, events in stored.items():
         if len(events) > 1:
-            twice.append(f"{key} is stored at {[batch.offset for batch, _ in events]}")
-        entry = sent.get(key)
-        if entry is None or not (entry.acked or entry.unknown):
-            (refused if entry and entry.refused else unsent).append(f"{key} at {events[0][0].offset}")
-        elif not any(_hashes(*found) & set(entry.acked or entry.unknown) for found in events):
-            unequal.append(f"{key} at {events[0][0].offset}: {events[0][1]}")
-    for key, entry in sent.items():
+            duplicated.append(f"{key} is stored at {[batch.offset for batch, _ in events]}")
+        entry = entries.get(key)
+        if entry is None or not (entry.acked or entry.unanswered):
+            (rejected if entry and entry.rejected else not_sent).append(f"{key} at {events[0][0].offset}")
+        elif not any(_hashes(*found) & set(entry.acked or entry.unanswered) for found in events):
+            different.append(f"{key} at {events[0][0].offset}: {events[0][1]}")
+    for key, entry in entries.items():
         if (entry.acked or entry.duplicate) and key not in stored:
-            lost.append(f"{key} was answered accepted {len(entry.acked)}, duplicate {entry.duplicate} times")
+            lost.append(f"{key} was acknowledged {len(entry.acked)} times, reported duplicate {entry.duplicate} times")
         if len(entry.acked) > 1 and not key[2].startswith("-"):
-            twice.append(f"{key} was accepted {len(entry.acked)} times")
-    report.acked += sum(len(entry.acked) for entry in sent.values())
+            duplicated.append(f"{key} was accepted {len(entry.acked)} times")
+    report.acked += sum(len(entry.acked) for entry in entries.values())
     report.events += sum(map(len, stored.values()))
-    report.lost, report.twice = report.lost + len(lost), report.twice + len(twice)
+    report.lost, report.duplicated = report.lost + len(lost), report.duplicated + len(duplicated)
     report.check("every acknowledged event is stored", lost, f"{report.acked} acknowledged, {report.events} stored")
-    report.check("no event is stored or accepted twice", twice)
-    report.check("what is stored was sent", unsent)
-    report.check("what was refused is not stored", refused)
-    report.check("contents are equal", unequal)
+    report.check("no event is stored or accepted twice", duplicated)
+    report.check("every stored event was sent", not_sent)
+    report.check("no rejected event is stored", rejected)
+    report.check("stored content equals sent content", different)
 
 
 def _hashes(batch, event):
@@ -102,103 +102,104 @@ def _hashes(batch, event):
     return {ledger.content_hash(fields, time) for time in ledger.possible_times(event, batch.received_ms)}
 
 
-def recounted_accounts(log):
-    """What the log says of each game: outcomes and reasons."""
-    accounts = defaultdict(Counter)
+def recount_accounting(log):
+    """Returns the counts of outcomes and reasons of each game, recounted from the log."""
+    counts_by_game = defaultdict(Counter)
     for batch in log.batches:
-        account = accounts[batch.game]
-        account["accepted"] += len(batch.events)
+        counts = counts_by_game[batch.game]
+        counts["accepted"] += len(batch.events)
         for code, count in batch.tallies:
             outcome, reason = REASONS[code]
-            account[outcome] += count
-            account[outcome, reason] += count
-    return accounts
+            counts[outcome] += count
+            counts[outcome, reason] += count
+    return counts_by_game
 
 
-def check_accounts(report, log, totals, clients):
-    """The log's outcomes are those of `/v1/load`, and agree with the answers that came."""
-    wrong, accounts = [], recounted_accounts(log)
+def check_accounting(report, log, ledger_totals, clients):
+    """Checks that the outcomes in the log equal those of `/v1/load` and are consistent with the responses."""
+    problems, counts_by_game = [], recount_accounting(log)
     hours = sorted({batch.received_ms // 3_600_000 for batch in log.batches}) or [0]
     for game, client in clients.items():
-        account, told = accounts[game], load(client, hours[0], hours[-1] + 1)
+        counts, reported = counts_by_game[game], load(client, hours[0], hours[-1] + 1)
         for outcome in OUTCOMES:
-            if told["totals"][outcome] != account[outcome]:
-                wrong.append(f"game {game}: {told['totals'][outcome]} {outcome}, recounted {account[outcome]}")
-        received = sum(account[outcome] for outcome in OUTCOMES)
-        if told["totals"]["received"] != received:
-            wrong.append(f"game {game}: {told['totals']['received']} received, recounted {received}")
-        reasons = {reason[1]: count for reason, count in account.items() if isinstance(reason, tuple)}
-        if told["reasons"] != reasons:
-            wrong.append(f"game {game}: reasons {told['reasons']}, recounted {reasons}")
-        wrong += [f"game {game}: {line}" for line in against_answers(account, totals[game])]
-    received = sum(account[outcome] for account in accounts.values() for outcome in OUTCOMES)
-    report.check("received is the sum of the outcomes, in the log and in /v1/load", wrong, f"{received} received")
+            if reported["totals"][outcome] != counts[outcome]:
+                problems.append(f"game {game}: {reported['totals'][outcome]} {outcome}, recounted {counts[outcome]}")
+        received = sum(counts[outcome] for outcome in OUTCOMES)
+        if reported["totals"]["received"] != received:
+            problems.append(f"game {game}: {reported['totals']['received']} received, recounted {received}")
+        reasons = {reason[1]: count for reason, count in counts.items() if isinstance(reason, tuple)}
+        if reported["reasons"] != reasons:
+            problems.append(f"game {game}: reasons {reported['reasons']}, recounted {reasons}")
+        problems += [f"game {game}: {line}" for line in compare_with_responses(counts, ledger_totals[game])]
+    received = sum(counts[outcome] for counts in counts_by_game.values() for outcome in OUTCOMES)
+    report.check("received is the sum of the outcomes, in the log and in /v1/load", problems, f"{received} received")
 
 
 def load(client, first_hour, until_hour):
-    """The accounts of these hours since 1970."""
+    """Returns the accounting of these hours since 1970."""
     return client.get(f"/v1/load?from={first_hour * 3_600_000}&to={until_hour * 3_600_000}")
 
 
-def against_answers(account, rows):
-    """An outcome was counted at least as often as it was answered, and at most as often as it may have been."""
-    unknown = rows[ledger.UNKNOWN]
-    answered = Counter()
-    for word, count in rows.items():
-        if word != ledger.UNKNOWN:
-            answered["accepted" if word == ledger.ACKED else word.split(":")[0]] += count
+def compare_with_responses(counts, ledger_rows):
+    """Yields each outcome counted less often than responses reported it, or more often than is possible."""
+    unanswered = ledger_rows[ledger.UNKNOWN]
+    responses = Counter()
+    for outcome, count in ledger_rows.items():
+        if outcome != ledger.UNKNOWN:
+            responses["accepted" if outcome == ledger.ACKED else outcome.split(":")[0]] += count
     for outcome in OUTCOMES:
-        if not answered[outcome] <= account[outcome] <= answered[outcome] + unknown:
-            yield f"{account[outcome]} {outcome}, answered {answered[outcome]}, {unknown} without an answer"
-    if not sum(answered.values()) <= sum(account[outcome] for outcome in OUTCOMES) <= sum(rows.values()):
-        yield f"{sum(rows.values())} were sent"
+        if not responses[outcome] <= counts[outcome] <= responses[outcome] + unanswered:
+            yield f"{counts[outcome]} {outcome}, {responses[outcome]} in responses, {unanswered} without a response"
+    if not sum(responses.values()) <= sum(counts[outcome] for outcome in OUTCOMES) <= sum(ledger_rows.values()):
+        yield f"{sum(ledger_rows.values())} were sent"
 
 
 def check_views(report, log, clients):
-    """Every answer of `/v1/query` is a recount of the log."""
+    """Checks that every result of `/v1/query` matches a recount of the log."""
     for game, client in clients.items():
-        recount = Recount()
+        expected_views = ExpectedViews()
         for batch, event in log.events():
             if batch.game == game:
-                recount.add(batch, event)
-        questions = Questions(client, recount, log.next)
-        questions.ask_everything()
-        told = f"{questions.asked} questions, {questions.compared} numbers"
-        report.check(f"the views of game {game} are a recount of the log", questions.wrong, told)
+                expected_views.add(batch, event)
+        checker = QueryChecker(client, expected_views, log.next)
+        checker.check_all()
+        detail = f"{checker.queries} queries, {checker.compared} numbers"
+        report.check(f"the views of game {game} match a recount of the log", checker.problems, detail)
 
 
 def check_verify(report, server, when):
-    """The program's own verdict on the folder."""
-    code, said = server.command("verify")
-    fine = code == 0 and said["agrees"] is True and said["different"] == 0 and said["compared"] == said["rows"]
-    report.check(f"playmeter verify agrees {when}", [] if fine else [f"exit code {code}: {said}"])
+    """Checks that `playmeter verify` finds no difference."""
+    code, result = server.command("verify")
+    is_valid = code == 0 and result["agrees"] is True and result["different"] == 0
+    is_valid = is_valid and result["compared"] == result["rows"]
+    report.check(f"playmeter verify agrees {when}", [] if is_valid else [f"exit code {code}: {result}"])
 
 
 def read_log(report, data, crc_bytes):
-    """The log, or None if it cannot be read."""
+    """Returns the log, or None if it cannot be read."""
     try:
         log = Log(Path(data) / "log", crc_bytes)
-    except Damaged as damaged:
-        report.check("the log is whole and its offsets are dense", [str(damaged)])
+    except DamagedLogError as error:
+        report.check("the log is undamaged and its offsets have no gaps", [str(error)])
         return None
-    told = f"{log.segments} segments, {log.frames} frames, {log.next} offsets"
-    report.check("the log is whole and its offsets are dense", [], told)
+    detail = f"{log.segments} segments, {log.frames} frames, {log.next} offsets"
+    report.check("the log is undamaged and its offsets have no gaps", [], detail)
     return log
 
 
 def check_running(report, data, ledger_path, clients, crc_bytes):
-    """All checks on a folder whose server runs and is asked nothing else meanwhile."""
+    """Runs all checks against a running server without other traffic."""
     log = read_log(report, data, crc_bytes)
     if log is None:
         return
-    sent, totals = ledger.read(ledger_path)
-    check_ledger(report, log, sent)
-    check_accounts(report, log, totals, clients)
+    entries, totals = ledger.read(ledger_path)
+    check_ledger(report, log, entries)
+    check_accounting(report, log, totals, clients)
     check_views(report, log, clients)
 
 
-def games_of(server):
-    """Clients by game number. The second game's keys are beside the folder, where the harness left them."""
+def clients_by_game(server):
+    """Returns clients by game number. The crash test stores the second game's key beside the data folder."""
     keys = {1: server.bootstrap()["secret_key"]}
     second = server.data.parent / "second.key"
     if second.exists():
@@ -211,20 +212,20 @@ def main():
     parser.add_argument("--binary", required=True, type=Path)
     parser.add_argument("--data", required=True, type=Path)
     parser.add_argument("--ledger", required=True, type=Path)
-    parser.add_argument("--crc-bytes", type=int, default=1 << 30, help="payload that is put through the checksum")
-    given = parser.parse_args()
-    report, server = Report(), Server(given.binary, given.data, given.data.parent / "recount.log")
+    parser.add_argument("--crc-bytes", type=int, default=1 << 30, help="bytes of payload whose checksums are verified")
+    args = parser.parse_args()
+    report, server = Report(), Server(args.binary, args.data, args.data.parent / "recount.log")
     try:
         server.start()
         server.wait_ready()
-        check_running(report, given.data, given.ledger, games_of(server), given.crc_bytes)
+        check_running(report, args.data, args.ledger, clients_by_game(server), args.crc_bytes)
         check_verify(report, server, "while the server runs")
-    except Broken as broken:
-        report.check("the server answers", [str(broken)])
+    except ServerFailure as error:
+        report.check("the server does not fail", [str(error)])
     finally:
         server.kill()
     check_verify(report, server, "after the server stopped")
-    return report.closing("none")
+    return report.finish("none")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""The server's log, read from its files alone.
+"""Reads the server's log from its files alone.
 
-A second reader of the format in `docs/data_files.md`, written to disagree: whatever is not exactly as the page says
-raises `Damaged`. It is for a folder whose server has started since the last crash, so a torn tail is damage too.
+An independent reader of the format in `docs/data_files.md`, deliberately strict: it raises `DamagedLogError` for
+every deviation from that page. It expects a folder whose server has started since the last crash, so a torn tail is
+damage too.
 """
 
 import struct
@@ -24,15 +25,15 @@ HAS_PROPS, IS_BOT, TIME_REPLACED = 1 << 9, 1 << 10, 1 << 11
 DIMENSIONS = ("country", "source", "platform", "version", "level")
 
 
-class Damaged(Exception):
-    """The bytes are not what the format promises."""
+class DamagedLogError(Exception):
+    """The bytes violate the format."""
 
 
 @dataclass(slots=True)
-class Event:
-    """One event as it is stored; an absent text is empty."""
+class StoredEvent:
+    """One stored event; an absent text is empty."""
 
-    ident: int | None
+    event_id: int | None
     ts_ms: int
     name: str
     player: str
@@ -45,8 +46,8 @@ class Event:
 
 
 @dataclass(slots=True)
-class Batch:
-    """One entry of the log: what was taken of one request, and how much of it was refused."""
+class StoredBatch:
+    """One entry of the log: the accepted events of one request, and counts of the others."""
 
     offset: int
     endpoint: int
@@ -71,7 +72,7 @@ _TABLE = _crc_table()
 
 
 def crc32c(data, crc=0):
-    """CRC-32C of the data, going on from that of what came before."""
+    """Returns the CRC-32C of the data, continuing from the `crc` of preceding data."""
     table, crc = _TABLE, crc ^ 0xFFFFFFFF
     for byte in data:
         crc = crc >> 8 ^ table[(crc ^ byte) & 0xFF]
@@ -79,7 +80,7 @@ def crc32c(data, crc=0):
 
 
 class Log:
-    """All batches of a folder, in order. `crc_bytes` bounds how much payload is put through the slow checksum."""
+    """All batches of a folder, in order. `crc_bytes` limits how much payload is verified by the slow checksum."""
 
     def __init__(self, folder, crc_bytes=1 << 20):
         self.crc_left = crc_bytes
@@ -93,7 +94,7 @@ class Log:
             self._segment(path)
 
     def events(self):
-        """Every stored event with its batch."""
+        """Returns every stored event with its batch."""
         return ((batch, event) for batch in self.batches for event in batch.events)
 
     def _segment(self, path):
@@ -102,37 +103,37 @@ class Log:
         if self.next is None:
             self.next = first
         if first != self.next or int(path.stem) != first or len(path.stem) != 20:
-            raise Damaged(f"{path.name} begins at offset {first}, {self.next} comes next")
+            raise DamagedLogError(f"{path.name} begins at offset {first}, expected {self.next}")
         self.segments += 1
         self.bytes += len(data)
         seed, at = crc32c(struct.pack("<Q", salt)), FRAMES_AT
         while at + FRAME.size <= len(data) and data[at : at + FRAME.size] != bytes(FRAME.size):
             at = self._frame(path, data, at, seed)
         if data.count(0, at) != len(data) - at:
-            raise Damaged(f"{path.name}: after the last frame, at byte {at}, something else than zeros follows")
+            raise DamagedLogError(f"{path.name}: bytes other than zero follow the last frame, which ends at byte {at}")
 
     def _frame(self, path, data, at, seed):
         head = FRAME.unpack_from(data, at)
-        head_crc, payload_crc, length, entries, first, offsets, zero, durable, _commit_ms = head
+        head_crc, payload_crc, length, entries, first, offsets, reserved, durable, _commit_ms = head
         where = f"{path.name} byte {at}"
         if crc32c(data[at + 4 : at + FRAME.size], seed) != head_crc:
-            raise Damaged(f"{where}: the frame's header fails its checksum")
-        if first != self.next or zero != 0:
-            raise Damaged(f"{where}: a frame begins at offset {first}, {self.next} comes next")
+            raise DamagedLogError(f"{where}: the frame's header fails its checksum")
+        if first != self.next or reserved != 0:
+            raise DamagedLogError(f"{where}: a frame begins at offset {first}, expected {self.next}")
         if not self.durable <= durable <= first:
-            raise Damaged(f"{where}: durable until {durable} after {self.durable}, at offset {first}")
+            raise DamagedLogError(f"{where}: durable until {durable} after {self.durable}, at offset {first}")
         start, end = at + FRAME.size, at + FRAME.size + length
         after = -(-end // 8) * 8
         if end > len(data) or any(data[end:after]):
-            raise Damaged(f"{where}: the payload is cut off or not padded with zeros")
+            raise DamagedLogError(f"{where}: the payload is truncated or not padded with zeros")
         payload = data[start:end]
         if self.crc_left >= length:
             self.crc_left -= length
             if crc32c(payload, seed) != payload_crc:
-                raise Damaged(f"{where}: the payload fails its checksum")
+                raise DamagedLogError(f"{where}: the payload fails its checksum")
         self._payload(where, payload, entries)
         if self.next != first + offsets:
-            raise Damaged(f"{where}: the entries take {self.next - first} offsets, the header says {offsets}")
+            raise DamagedLogError(f"{where}: the entries take {self.next - first} offsets, the header says {offsets}")
         self.durable, self.frames = durable, self.frames + 1
         return after
 
@@ -142,64 +143,64 @@ class Log:
             length, kind, events = ENTRY.unpack_from(payload, at)
             start, at = at + ENTRY.size, at + ENTRY.size + length
             if at > len(payload) or kind != BATCH_KIND:
-                raise Damaged(f"{where}: an entry is cut off or of the unknown kind {kind}")
+                raise DamagedLogError(f"{where}: an entry is truncated or of the unknown kind {kind}")
             batch = read_batch(payload[start:at], self.next)
             if len(batch.events) != events:
-                raise Damaged(f"{where}: an entry of {events} events has {len(batch.events)}")
+                raise DamagedLogError(f"{where}: an entry of {events} events contains {len(batch.events)}")
             self.batches.append(batch)
             self.next += events or 1
         if at != len(payload):
-            raise Damaged(f"{where}: bytes are left after the last entry")
+            raise DamagedLogError(f"{where}: bytes remain after the last entry")
 
 
 def _header(path, data):
     for at in (0, HEADER_COPY_AT):
         if at and data[at : at + HEADER.size] != data[: HEADER.size]:
-            raise Damaged(f"{path.name}: the two headers differ")
+            raise DamagedLogError(f"{path.name}: the two headers differ")
         magic, version, crc, first, salt, _made_ms, zeros = HEADER.unpack_from(data, at)
         rest = data[at : at + 12] + data[at + 16 : at + HEADER.size]
         if magic != MAGIC or version != 1 or any(zeros) or crc32c(rest) != crc:
-            raise Damaged(f"{path.name}: the header at byte {at} is not one of version 1")
+            raise DamagedLogError(f"{path.name}: the header at byte {at} is not one of version 1")
     return first, salt
 
 
 def read_batch(content, offset=0):
-    """One entry's content."""
+    """Decodes the content of one entry."""
     version, endpoint, key_class, tallies, game, received_ms = BATCH.unpack_from(content)
     events_end = len(content) - tallies * TALLY.size
     if version != 1 or events_end < BATCH.size:
-        raise Damaged(f"offset {offset}: not a batch of version 1")
+        raise DamagedLogError(f"offset {offset}: not a batch of version 1")
     events, at = [], BATCH.size
     while at < events_end:
         (length,) = struct.unpack_from("<I", content, at)
         end = at + 4 + length
         if end > events_end:
-            raise Damaged(f"offset {offset}: an event is cut off")
+            raise DamagedLogError(f"offset {offset}: an event is truncated")
         events.append(_event(content, at, end))
         at = end
     counted = [TALLY.unpack_from(content, events_end + index * TALLY.size) for index in range(tallies)]
-    return Batch(offset, endpoint, key_class, game, received_ms, counted, events)
+    return StoredBatch(offset, endpoint, key_class, game, received_ms, counted, events)
 
 
 def _event(content, at, end):
     _length, flags, ts_ms = EVENT.unpack_from(content, at)
     at += EVENT.size
-    ident = value = None
+    event_id = value = None
     if flags & HAS_ID:
-        ident, at = int.from_bytes(content[at : at + 16], "little"), at + 16
+        event_id, at = int.from_bytes(content[at : at + 16], "little"), at + 16
     if flags & HAS_VALUE:
         (value,), at = struct.unpack_from("<d", content, at), at + 8
-    wanted = [True, flags & HAS_PLAYER, flags & HAS_SESSION]
-    wanted += [flags & HAS_DIMENSION << index for index in range(len(DIMENSIONS))]
+    has_text = [True, flags & HAS_PLAYER, flags & HAS_SESSION]
+    has_text += [flags & HAS_DIMENSION << index for index in range(len(DIMENSIONS))]
     texts = []
-    for there in wanted:
-        length = content[at] if there else 0
-        at += 1 if there else 0
+    for is_present in has_text:
+        length = content[at] if is_present else 0
+        at += 1 if is_present else 0
         texts.append(content[at : at + length].decode("utf-8"))
         at += length
     props = content[at:end] if flags & HAS_PROPS else b""
     if at + len(props) != end:
-        raise Damaged(f"an event's fields end at byte {at}, the event at {end}")
+        raise DamagedLogError(f"an event's fields end at byte {at}, the event at {end}")
     name, player, session, *dimensions = texts
     bot, replaced = bool(flags & IS_BOT), bool(flags & TIME_REPLACED)
-    return Event(ident, ts_ms, name, player, session, value, tuple(dimensions), props.decode(), bot, replaced)
+    return StoredEvent(event_id, ts_ms, name, player, session, value, tuple(dimensions), props.decode(), bot, replaced)

@@ -1,4 +1,4 @@
-"""A server under test: started, waited for, killed by its process id; and a small client for its questions."""
+"""Starts, stops and kills a server under test, and a small client for its API."""
 
 import http.client
 import json
@@ -9,23 +9,23 @@ import subprocess
 import time
 from urllib.parse import urlsplit
 
-READY_S = 30
-STOP_S = 30
+READY_TIMEOUT_S = 30
+STOP_TIMEOUT_S = 30
 
 
-class Broken(Exception):
-    """The server or a command did something it must never do."""
+class ServerFailure(Exception):
+    """The server or a command violated its contract."""
 
 
 class Server:
-    """One process at a time on one data folder."""
+    """A server process on a data folder; one process at a time."""
 
     def __init__(self, binary, data, log_path):
         self.binary, self.data, self.log_path = str(binary), data, log_path
         self.process = None
 
     def start(self, **settings):
-        """Starts the process without waiting. Settings are the variables without their prefix."""
+        """Starts the process without waiting. `settings` are environment variables without their prefix."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PLAYMETER_")}
         fault = os.environ.get("PLAYMETER_INJECTED_FAULT")
         environment |= {"PLAYMETER_INJECTED_FAULT": fault} if fault else {}
@@ -39,85 +39,85 @@ class Server:
             )
 
     def wait_ready(self):
-        """Returns the seconds until the server said that it is ready."""
-        begin, said = time.monotonic(), b""
-        while not said.endswith(b"\n"):
-            left = begin + READY_S - time.monotonic()
-            if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
-                raise Broken(f"the server was not ready within {READY_S} s")
+        """Waits until the server reports that it is ready; returns the seconds that took."""
+        started_s, output = time.monotonic(), b""
+        while not output.endswith(b"\n"):
+            remaining_s = started_s + READY_TIMEOUT_S - time.monotonic()
+            if remaining_s <= 0 or not select.select([self.process.stdout], [], [], remaining_s)[0]:
+                raise ServerFailure(f"the server was not ready within {READY_TIMEOUT_S} s")
             chunk = os.read(self.process.stdout.fileno(), 4096)
             if not chunk:
-                said = self.log_path.read_text(errors="replace").splitlines()[-1:]
-                raise Broken(f"the server ended with {self.process.wait()} instead of starting: {said}")
-            said += chunk
-        return time.monotonic() - begin
+                output = self.log_path.read_text(errors="replace").splitlines()[-1:]
+                raise ServerFailure(f"the server exited with {self.process.wait()} instead of starting: {output}")
+            output += chunk
+        return time.monotonic() - started_s
 
     def kill(self):
-        """`kill -9`, whatever it was doing."""
+        """Kills the process with SIGKILL."""
         if self.process is not None:
             self.process.kill()
-            self._ended()
+            self._close()
 
     def terminate(self):
-        """Asks it to stop, without waiting."""
+        """Sends SIGTERM without waiting."""
         self.process.send_signal(signal.SIGTERM)
 
     def wait_stopped(self):
-        """After `terminate`: its exit code, which has to come in time."""
+        """Waits for the process to stop after `terminate`; returns its exit code."""
         try:
-            code = self.process.wait(STOP_S)
-        except subprocess.TimeoutExpired as late:
+            code = self.process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired as error:
             self.kill()
-            raise Broken(f"the server did not stop within {STOP_S} s") from late
-        self._ended()
+            raise ServerFailure(f"the server did not stop within {STOP_TIMEOUT_S} s") from error
+        self._close()
         return code
 
-    def _ended(self):
+    def _close(self):
         self.process.wait()
         self.process.stdout.close()
         self.process = None
 
     def bootstrap(self):
-        """What the server wrote down about itself."""
+        """Returns the content of the server's bootstrap.json."""
         path = self.data / "bootstrap.json"
         if not path.exists():
-            raise Broken("the server is ready but there is no bootstrap.json, so nobody has its keys")
+            raise ServerFailure("the server is ready but bootstrap.json is missing, so its keys are unknown")
         return json.loads(path.read_text())
 
     def address(self):
-        """Host and port of this start."""
+        """Returns the host and port of the running server."""
         url = urlsplit(self.bootstrap()["url"])
         return url.hostname, url.port
 
-    def command(self, *arguments):
-        """Runs `playmeter ARGUMENTS --data DIR --json`: its exit code and what it said."""
-        command = [self.binary, *arguments, "--data", str(self.data), "--json"]
+    def command(self, *args):
+        """Runs `playmeter ARGUMENTS --data DIR --json`; returns its exit code and its output."""
+        command = [self.binary, *args, "--data", str(self.data), "--json"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         return done.returncode, json.loads(done.stdout) if done.stdout.strip() else done.stderr.strip()
 
 
 class Client:
-    """Asks questions with a secret key, over one connection."""
+    """Sends requests with a secret key over one connection."""
 
     def __init__(self, address, secret_key):
         self.connection = http.client.HTTPConnection(*address, timeout=60)
         self.headers = {"Authorization": f"Bearer {secret_key}", "Content-Type": "application/json"}
 
     def get(self, path):
-        """The answer's JSON."""
-        return self._ask("GET", path, None)
+        """Returns the JSON of the response."""
+        return self._request("GET", path, None)
 
-    def post(self, path, question):
-        """The answer's JSON."""
-        return self._ask("POST", path, json.dumps(question))
+    def post(self, path, body):
+        """Returns the JSON of the response."""
+        return self._request("POST", path, json.dumps(body))
 
     def close(self):
         self.connection.close()
 
-    def _ask(self, method, path, body):
+    def _request(self, method, path, body):
         self.connection.request(method, path, body, self.headers)
         response = self.connection.getresponse()
         content = response.read()
         if response.status != 200:
-            raise Broken(f"{method} {path} {body or ''}: {response.status} {content[:400].decode()}")
+            raise ServerFailure(f"{method} {path} {body or ''}: {response.status} {content[:400].decode()}")
         return json.loads(content)
