@@ -1,9 +1,10 @@
-// Opens more and more browser pages on the Live page of a server, and says how fresh each of them is.
+// Opens a growing number of browser pages on a server's Live page and reports how current their data is.
 //
-// usage: node browsers.mjs URL SIGN_IN_URL STEPS SECONDS        for instance ... 5,10,20 5
+// usage: node browsers.mjs URL SIGN_IN_URL STEPS SECONDS        for example ... 5,10,20 5
 //
-// For each step a line `{"pages": 10}` when so many are open, and after the seconds a line that also has how many say
-// that they are connected, and the age of what each shows. Chromium is that of CHROMIUM, else /usr/bin/chromium.
+// For each step it prints a line such as `{"pages": 10}` when that many pages are open. After the given seconds it prints
+// a line that also has the number of connected pages and the age of their data. CHROMIUM sets the path of Chromium,
+// /usr/bin/chromium by default.
 import { createRequire } from 'node:module'
 
 const { chromium } = createRequire(new URL('../web/package.json', import.meta.url))('playwright-core')
@@ -16,40 +17,40 @@ const browser = await chromium.launch({
     '--disable-renderer-backgrounding', '--disable-backgrounding-occluded-windows'],
 })
 const pages = []
-let signedIn
+let storageState
 
 for (const count of steps.split(',').map(Number)) {
   while (pages.length < count) pages.push(await open())
-  say({ pages: count })
+  print({ pages: count })
   await new Promise((resolve) => setTimeout(resolve, Number(seconds) * 1000))
-  say({ pages: count, ...(await look()) })
+  print({ pages: count, ...(await measure()) })
 }
 await browser.close()
 
-// Each in a context of its own, as if it were another person's: a browser opens only six connections to one server.
+// Opens each page in a context of its own, like another user's: a browser opens only six connections to one server.
 async function open() {
-  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, storageState: signedIn })
+  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, storageState })
   context.setDefaultTimeout(60_000)
   const page = await context.newPage()
-  await page.goto(signedIn ? url : signInUrl)
+  await page.goto(storageState ? url : signInUrl)
   await page.getByText('Connected').waitFor()
-  signedIn ??= await context.storageState()
+  storageState ??= await context.storageState()
   return page
 }
 
-async function look() {
-  const found = await Promise.all(pages.map((page) => page.evaluate(() => {
+async function measure() {
+  const states = await Promise.all(pages.map((page) => page.evaluate(() => {
     const times = [...document.querySelectorAll('.as-of time')].map((time) => Date.parse(time.dateTime))
     return { age_ms: Date.now() - Math.max(...times), connected: document.body.innerText.includes('Connected') }
   })))
-  const ages = found.map(({ age_ms }) => age_ms).sort((a, b) => a - b)
+  const ages = states.map(({ age_ms }) => age_ms).sort((a, b) => a - b)
   return {
-    connected: found.filter(({ connected }) => connected).length,
+    connected: states.filter(({ connected }) => connected).length,
     age_ms_median: ages[ages.length >> 1],
     age_ms_max: ages.at(-1),
   }
 }
 
-function say(line) {
-  console.log(JSON.stringify(line))
+function print(value) {
+  console.log(JSON.stringify(value))
 }

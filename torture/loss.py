@@ -188,7 +188,9 @@ def check_statsd(test_server, rules, percent, packets):
     if growth["kernel_drops"] == 0:
         yield f"{where}: the kernel dropped nothing while the server was paused, so the test shows nothing"
     kernel_drops = growth["kernel_drops"]
-    print(f"statsd {percent:>2} %: sent {sender.count}, dropped {dropped}, by the kernel {kernel_drops}, counted {total:g}")
+    print(
+        f"statsd {percent:>2} %: sent {sender.count}, dropped {dropped}, by the kernel {kernel_drops}, counted {total:g}"
+    )
 
 
 def compare(what, actual, expected):

@@ -1,1 +1,1 @@
-"""Side-by-side runs: the product, its peers and the machine's own limits, on one timetable."""
+"""Side-by-side benchmarks of Playmeter, its peers and the machine's own limits."""

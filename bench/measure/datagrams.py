@@ -1,7 +1,7 @@
-"""Servers that take packets over UDP, and what each says came of them.
+"""Servers that receive packets over UDP, and the numbers that each reports.
 
-Nothing is answered over UDP, so every one has `arrived()`: how many lines (of StatsD) or packets (of RTCP) are in
-its own account. `to` is where the packets go.
+UDP has no responses, so every server has `received_count()`: how many lines (StatsD) or packets (RTCP) it counted
+itself. `address` is where packets are sent.
 """
 
 import json
@@ -23,41 +23,41 @@ RECEIVE_BUFFER_BYTES = 4 << 20
 
 
 class StatsdPlaymeter(Playmeter):
-    """The product with one collector."""
+    """Playmeter with one StatsD collector."""
 
-    remark = "added up a second at a time, durable, counted by minute and hour; what counts is what a query answers"
+    remark = "aggregated per second, durable, rolled up by minute and hour; received lines are counted by a query"
 
     def start(self):
         port = free_port()
-        self.to = f"127.0.0.1:{port}"
-        self.flags = ("--statsd", self.to)
+        self.address = f"127.0.0.1:{port}"
+        self.flags = ("--statsd", self.address)
         super().start()
 
-    def arrived(self):
-        question = {"measure": "sum", "last": "24h", "step": "all"}
-        return sum(self.total(question | {"metric": name}) for name in names())
+    def received_count(self):
+        query = {"measure": "sum", "last": "24h", "step": "all"}
+        return sum(self.total(query | {"metric": name}) for name in metric_names())
 
-    def total(self, question):
-        series = self.post("/v1/query", json.dumps(question).encode())["series"]
+    def total(self, query):
+        series = self.post("/v1/query", json.dumps(query).encode())["series"]
         return round(series[0]["total"]) if series and series[0]["total"] is not None else 0
 
 
 class StatsdExporter(Server):
-    """Prometheus' exporter of StatsD's metrics."""
+    """Prometheus' statsd_exporter."""
 
     name = "statsd_exporter"
     remark = "counters in memory, nothing on disk"
 
     @classmethod
     def missing(cls):
-        return absent("statsd_exporter", "go install github.com/prometheus/statsd_exporter@latest")
+        return missing_program("statsd_exporter", "go install github.com/prometheus/statsd_exporter@latest")
 
     def start(self):
         udp, web = free_port(), free_port()
-        self.to, self.url = f"127.0.0.1:{udp}", f"http://127.0.0.1:{web}"
+        self.address, self.url = f"127.0.0.1:{udp}", f"http://127.0.0.1:{web}"
         self.launch(
-            found("statsd_exporter"),
-            f"--statsd.listen-udp={self.to}",
+            find_program("statsd_exporter"),
+            f"--statsd.listen-udp={self.address}",
             "--statsd.listen-tcp=",
             f"--statsd.read-buffer={RECEIVE_BUFFER_BYTES}",
             f"--web.listen-address=127.0.0.1:{web}",
@@ -65,7 +65,7 @@ class StatsdExporter(Server):
         )
         self.wait_for_port(web)
 
-    def arrived(self):
+    def received_count(self):
         with urllib.request.urlopen(f"{self.url}/metrics", timeout=30) as response:
             text = response.read().decode()
         return sum(round(float(value)) for value in re.findall(r"^bench_\d+_\d+ (\S+)$", text, re.MULTILINE))
@@ -79,18 +79,18 @@ class Telegraf(Server):
 
     @classmethod
     def missing(cls):
-        return absent("telegraf", "go install github.com/influxdata/telegraf/cmd/telegraf@latest")
+        return missing_program("telegraf", "go install github.com/influxdata/telegraf/cmd/telegraf@latest")
 
     def start(self):
         port = free_port()
-        self.to = f"127.0.0.1:{port}"
+        self.address = f"127.0.0.1:{port}"
         configuration = self.folder / "telegraf.conf"
-        configuration.write_text(telegraf_configuration(self.to, self.folder / "totals"))
-        self.launch(found("telegraf"), "--config", configuration, "--quiet")
+        configuration.write_text(telegraf_configuration(self.address, self.folder / "totals"))
+        self.launch(find_program("telegraf"), "--config", configuration, "--quiet")
         self.wait_until(lambda: is_bound(port))
 
-    def arrived(self):
-        """Totals only grow: the last line of each name has its newest."""
+    def received_count(self):
+        """Totals only grow: the last line of each name has the newest."""
         path = self.folder / "totals"
         lines = path.read_text().splitlines() if path.exists() else []
         newest = dict(re.findall(r"^(bench_\d+_\d+)\S* value=(\d+)", "\n".join(lines), re.MULTILINE))
@@ -98,10 +98,10 @@ class Telegraf(Server):
 
 
 class NodeStatsd(Server):
-    """The original daemon, in Node.js."""
+    """StatsD's original daemon, in Node.js."""
 
     name = "node-statsd"
-    remark = "counters in memory, their sum kept in a file"
+    remark = "counters in memory, their sum written to a file"
 
     @classmethod
     def missing(cls):
@@ -115,7 +115,7 @@ class NodeStatsd(Server):
 
     def start(self):
         port, admin = free_port(), free_port()
-        self.to = f"127.0.0.1:{port}"
+        self.address = f"127.0.0.1:{port}"
         configuration = self.folder / "config.js"
         configuration.write_text(json.dumps(self.configuration(port, admin)))
         self.launch("node", PEERS / "node-statsd" / "node_modules" / "statsd" / "stats.js", configuration)
@@ -133,18 +133,18 @@ class NodeStatsd(Server):
             "deleteIdleStats": True,
         }
 
-    def arrived(self):
+    def received_count(self):
         path = self.folder / "totals"
         return int(path.read_text()) if path.exists() else 0
 
 
 class UdpFloor(Server):
-    """What the machine asks for reading the packets and finding the counters, and nothing else."""
+    """The machine's limit: reads the packets and finds the counters, nothing else."""
 
     name = "floor-udp"
     remark = "recvmmsg; counters by hash; one thread"
     parses = 1
-    # Longer than any run; it is ended by its end.
+    # Set before the start: longer than any run. The process exits after this time.
     seconds = 0
 
     @classmethod
@@ -153,28 +153,28 @@ class UdpFloor(Server):
 
     def start(self):
         port = free_port()
-        self.to = f"127.0.0.1:{port}"
+        self.address = f"127.0.0.1:{port}"
         self.launch(floors.program("udpb"), "recv", port, 1, 64, 0, self.parses, self.seconds)
         self.wait_until(lambda: is_bound(port))
 
-    def arrived(self):
+    def received_count(self):
         self.processes[0].wait(self.seconds + 10)
-        said = (self.folder / "output-0.txt").read_text()
-        return int(re.search(r"lines=(\d+)" if self.parses else r"pkts=(\d+)", said)[1])
+        output = (self.folder / "output-0.txt").read_text()
+        return int(re.search(r"lines=(\d+)" if self.parses else r"pkts=(\d+)", output)[1])
 
 
 class RtcpPlaymeter(Playmeter):
-    """The product with one collector of RTCP."""
+    """Playmeter with one RTCP collector."""
 
-    remark = "flows in memory, their quality written a minute at a time and at the end"
+    remark = "flows in memory, their quality written once a minute and at the end"
 
     def start(self):
         port = free_port()
-        self.to = f"127.0.0.1:{port}"
-        self.flags = ("--rtcp", self.to)
+        self.address = f"127.0.0.1:{port}"
+        self.flags = ("--rtcp", self.address)
         super().start()
 
-    def arrived(self):
+    def received_count(self):
         counters = json.loads(self.get("/v1/collectors"))["collectors"][0]["counters"]
         return counters["packets"] - counters["refused"]
 
@@ -186,7 +186,7 @@ class NodeRtcp(Server):
     """A plain Node.js server: one process reads, workers decode."""
 
     name = "node-rtcp"
-    remark = "flows in memory; a process reads and hands packets to two workers as structured clones"
+    remark = "flows in memory; one process reads and passes packets to two workers as structured clones"
 
     @classmethod
     def missing(cls):
@@ -194,7 +194,7 @@ class NodeRtcp(Server):
 
     def start(self):
         udp, web = free_port(), free_port()
-        self.to, self.url = f"127.0.0.1:{udp}", f"http://127.0.0.1:{web}"
+        self.address, self.url = f"127.0.0.1:{udp}", f"http://127.0.0.1:{web}"
         self.launch("node", PEERS / "node-rtcp" / "server.mjs", udp, web)
         self.wait_for_port(web)
         self.wait_until(self.totals)
@@ -203,7 +203,7 @@ class NodeRtcp(Server):
         with urllib.request.urlopen(self.url, timeout=30) as response:
             return json.load(response)
 
-    def arrived(self):
+    def received_count(self):
         return self.totals()["packets"]
 
     def flows(self):
@@ -211,50 +211,50 @@ class NodeRtcp(Server):
 
 
 class RtcpFloor(UdpFloor):
-    """Reading the packets alone."""
+    """Reads the packets, nothing else."""
 
     remark = "recvmmsg; one thread; nothing is decoded"
     parses = 0
 
 
-def names():
-    """The names that the generator counts."""
+def metric_names():
+    """Returns the metric names that the generator sends."""
     return [f"bench.{number // 10}.{number % 10}" for number in range(NAMES)]
 
 
 def send(server, settings, **options):
     """Runs the generator against a server and returns its report."""
     with tempfile.NamedTemporaryFile(dir=machine.SCRATCH, suffix=".json") as report:
-        command = ["taskset", "-c", GENERATOR_CORE, generator(), "bench", "packets", "--to", server.to]
+        command = ["taskset", "-c", GENERATOR_CORE, generator(), "bench", "packets", "--to", server.address]
         command += ["--seconds", settings.seconds, "--warmup", settings.warmup, "--json", report.name]
         command += ["--pid", ",".join(map(str, server.pids))]
         for name, value in options.items():
             command += [f"--{name}", value]
-        done = subprocess.run([*map(str, command)], capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(f"the generator failed: {done.stderr.strip()}")
+        completed = subprocess.run([*map(str, command)], capture_output=True, text=True)
+        if completed.returncode:
+            raise RuntimeError(f"the generator failed: {completed.stderr.strip()}")
         return json.loads(Path(report.name).read_text())
 
 
-def settled(server, expected, patience_s=4.0):
-    """What arrived; accounts may be a flush or two behind the packets."""
-    deadline = time.monotonic() + patience_s
-    while (arrived := server.arrived()) < expected and time.monotonic() < deadline:
+def wait_for_count(server, expected, timeout_s=4.0):
+    """Waits for the expected number of received items and returns the number; counters lag by a flush or two."""
+    deadline = time.monotonic() + timeout_s
+    while (received_count := server.received_count()) < expected and time.monotonic() < deadline:
         time.sleep(0.2)
-    return arrived
+    return received_count
 
 
-def found(program):
-    """A program of the path, or where Go puts what it installs."""
+def find_program(program):
+    """Returns the path of a program, from PATH or from Go's bin folder."""
     return shutil.which(program) or shutil.which(program, path=Path.home() / "go" / "bin")
 
 
-def absent(program, remedy):
-    return None if found(program) else f"{program} is not installed: {remedy}"
+def missing_program(program, remedy):
+    return None if find_program(program) else f"{program} is not installed: {remedy}"
 
 
 def is_bound(port):
-    """Whether a socket of UDP is there; nothing can be asked over it."""
+    """Returns true if a UDP socket is bound to the port. UDP itself offers no way to check readiness."""
     words = (line.split() for name in ("udp", "udp6") for line in machine.lines(f"/proc/net/{name}")[1:])
     return any(int(each[1].rsplit(":", 1)[1], 16) == port for each in words)
 

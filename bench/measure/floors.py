@@ -1,7 +1,7 @@
-"""The machine's own limits: small C programs, compiled into the scratch folder when first asked for.
+"""The machine's own limits: small C programs, compiled into the scratch folder on first use.
 
-They are found in `$PLAYMETER_FLOORS`, else in `../shared/floors` beside the checkout. Without them
-a run goes on and says so.
+Their sources are in `$PLAYMETER_FLOORS`, else in `../shared/floors` beside the checkout. Without the sources, a run
+leaves the floors out and notes it.
 """
 
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 from . import machine
 
 
-# As its header says; the others are plain system calls.
+# The flags given in the source's header; the other programs need only system calls.
 FLAGS = {"udpb": ["-O3", "-march=native"]}
 
 
@@ -22,14 +22,14 @@ def sources():
 
 
 def missing(name):
-    """Why this program cannot run here, or None."""
+    """Returns why this program cannot run on this machine, or None."""
     if not (sources() / f"{name}.c").exists():
         return f"no {name}.c in {sources()}: set PLAYMETER_FLOORS"
     return None if shutil.which("gcc") else "gcc is not installed"
 
 
 def program(name):
-    """The compiled program."""
+    """Compiles the program if needed and returns its path."""
     folder = machine.SCRATCH / "floors"
     folder.mkdir(parents=True, exist_ok=True)
     source, binary = sources() / f"{name}.c", folder / name
@@ -38,8 +38,8 @@ def program(name):
     return binary
 
 
-def fsync():
-    """Microseconds of a synced 4 KiB write into a file already written, as the log does it."""
+def measure_fsync():
+    """Returns the latency in microseconds of a synced 4 KiB write into a preallocated file, as the log does it."""
     reason = missing("fsyncb")
     if reason:
         return {"missing": reason}

@@ -1,7 +1,7 @@
-"""The jobs: what is measured, at which rate, beside whom, and the goal.
+"""The jobs: what is measured, at which rate, against which peers, and the goal.
 
-A job returns its rows by subject, the ratios against each peer and floor, checks and notes. CPU
-time per operation is the first figure: it depends on the rate, so within a job all have the same.
+A job returns its rows by subject, the ratios against each peer and floor, checks and notes. CPU time per operation is
+the primary figure. It depends on the rate, so all subjects of a job get the same rate.
 """
 
 import json
@@ -32,10 +32,10 @@ from .servers import (
 ALL_CORES = f"0-{os.cpu_count() - 1}"
 COUNTER_SERIES = 1_000_000
 BOARD_PLAYERS = 10_000_000
-# A rate holds while nearly everyone is answered within this.
+# A rate is sustained while p99 stays below this.
 P99_MS_MAX = 250
 
-# Programs of other crates that measure inside one process. The last line each prints is a JSON
+# Programs of other crates that measure inside one process. The last line that each prints is a JSON
 # object of figures: `{"increment_us": 0.12, ...}`.
 EXAMPLES = {
     "3a": [
@@ -59,23 +59,23 @@ EXAMPLES = {
 
 @dataclass
 class Settings:
-    """How long and how often."""
+    """Duration and number of runs."""
 
     rounds: int = 3
     seconds: float = 4.0
     warmup: float = 2.0
     find_max: bool = False
-    say: object = print
+    log: object = print
 
 
 @dataclass
 class Result:
-    """What a job found."""
+    """The result of a job."""
 
     rows: dict = field(default_factory=dict)
-    # Their figure over ours: above 1, they need more.
+    # The peer's figure divided by ours: above 1, the peer needs more.
     peers: dict = field(default_factory=dict)
-    # Our figure over the floor's.
+    # Our figure divided by the floor's.
     floors: dict = field(default_factory=dict)
     highest: dict = field(default_factory=dict)
     figures: dict = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Subject:
-    """A server under one load."""
+    """A server under a given load."""
 
     name: str
     server: type[Server]
@@ -93,53 +93,55 @@ class Subject:
     batch: int = 1
     ack: str = "disk"
     cores: str = "0"
-    # "ours" is compared with each "peer" and "floor"; "other" is shown beside them.
+    # "ours" is compared with each "peer" and "floor"; "other" is only shown.
     role: str = "other"
     line_protocol: bool = False
 
-    def offer(self, server, settings, core=load.GENERATOR_CORE, **options):
+    def run_load(self, server, settings, core=load.GENERATOR_CORE, **options):
         if self.line_protocol:
             requests = load.request_file(server.folder, load.line_requests(self.batch))
             options |= {"kind": "requests", "requests": requests}
         elif self.ack != "disk":
             options["ack"] = self.ack
         options = {"rate": self.rate, "batch": self.batch, **options}
-        return load.offer(server, settings.seconds, settings.warmup, core, **options)
+        return load.run_load(server, settings.seconds, settings.warmup, core, **options)
 
 
 def ingest(settings, subjects):
-    """Offers each subject its load in turns and compares what it cost."""
+    """Runs each subject's load in interleaved rounds and compares the cost."""
     result = Result()
-    subjects = present(subjects, result)
+    subjects = available(subjects, result)
 
     def run(subject):
         with subject.server(subject.cores) as server:
-            report = subject.offer(server, settings)
+            report = subject.run_load(server, settings)
             check_accounting(result, subject, server, report)
         return row(subject.name, report)
 
     result.rows = {
-        subject.name: rows for subject, rows in pairs.alternate(subjects, run, settings.rounds, settings.say).items()
+        subject.name: rows for subject, rows in pairs.alternate(subjects, run, settings.rounds, settings.log).items()
     }
-    compare(result, subjects)
+    add_ratios(result, subjects)
     if settings.find_max:
-        result.highest = {subject.name: highest(subject, settings) for subject in subjects if subject.role != "other"}
+        result.highest = {
+            subject.name: highest_rate(subject, settings) for subject in subjects if subject.role != "other"
+        }
     return result
 
 
-def present(subjects, result):
-    """The subjects that can run here; the others become a note."""
+def available(subjects, result):
+    """Returns the subjects that can run on this machine; notes the others."""
     missing = {subject.server: subject.server.missing() for subject in subjects}
     result.notes += [f"{server.name} left out: {reason}" for server, reason in missing.items() if reason]
     return [subject for subject in subjects if not missing[subject.server]]
 
 
 def row(name, report, operation="seconds_per_million_events"):
-    """The figures of one run."""
+    """Returns the figures of one run."""
     cpu, latency = report["server_cpu"], report["latency_us"]
     return {
         "subject": name,
-        "offered": offered(report["setup"]),
+        "offered": describe_load(report["setup"]),
         "cpu_us": cpu[operation],
         "cores": cpu["cores"],
         "p50_us": latency["p50"],
@@ -154,7 +156,7 @@ def row(name, report, operation="seconds_per_million_events"):
     }
 
 
-def offered(setup):
+def describe_load(setup):
     return (
         f"{setup['rate']:,.0f}/s of {setup['batch']}, ack {setup['ack']}, ids {setup['ids']}, "
         f"{setup['connections']} connections {setup['connection']}, depth {setup['depth']}"
@@ -162,31 +164,31 @@ def offered(setup):
 
 
 def check_accounting(result, subject, server, report):
-    """What the server says it accepted has to be what its receipts said."""
-    told = report["total"]["accepted"]
+    """Checks that the server's accounting equals the receipts."""
+    receipts = report["total"]["accepted"]
     try:
-        stored = settled(server.accepted, told)
+        stored = wait_for_count(server.accepted, receipts)
     except (OSError, ValueError, KeyError) as error:
         result.checks.append({"check": f"{subject.name}: accounting", "passed": False, "why": repr(error)})
         stored = None
     if stored is not None:
-        why = f"receipts {told:,}, accounting {stored:,}"
-        result.checks.append({"check": f"{subject.name}: accounting", "passed": told == stored, "why": why})
+        why = f"receipts {receipts:,}, accounting {stored:,}"
+        result.checks.append({"check": f"{subject.name}: accounting", "passed": receipts == stored, "why": why})
     if report["total"]["errors"]:
-        why = f"{report['total']['errors']:,} of {report['total']['requests_sent']:,} requests went wrong"
+        why = f"{report['total']['errors']:,} of {report['total']['requests_sent']:,} requests failed"
         result.checks.append({"check": f"{subject.name}: no errors", "passed": False, "why": why})
 
 
-def settled(ask, expected, patience_s=3.0):
-    """Asks until the answer is the expected one; accounts may be a moment behind the receipts."""
-    deadline = time.monotonic() + patience_s
-    while (found := ask()) not in (expected, None) and time.monotonic() < deadline:
+def wait_for_count(read_count, expected, timeout_s=3.0):
+    """Reads a count until it is as expected or the time is over; accounting may lag behind receipts."""
+    deadline = time.monotonic() + timeout_s
+    while (found := read_count()) not in (expected, None) and time.monotonic() < deadline:
         time.sleep(0.05)
     return found
 
 
-def compare(result, subjects):
-    """Ratios within each round of ours against every peer and floor."""
+def add_ratios(result, subjects):
+    """Adds the ratios, within each round, of our figures and those of every peer and floor."""
     ours = next((subject for subject in subjects if subject.role == "ours"), None)
     if ours is None:
         return
@@ -198,16 +200,16 @@ def compare(result, subjects):
             result.floors[subject.name] = pairs.ratios(theirs, result.rows[ours.name], "cpu_us")
 
 
-def highest(subject, settings, cores=ALL_CORES):
-    """The highest rate without error; with all cores, the server shares them with the generator."""
+def highest_rate(subject, settings, cores=ALL_CORES):
+    """Finds the highest rate without errors. With all cores, the server shares them with the generator."""
     short = Settings(seconds=min(settings.seconds, 2.0), warmup=0.5)
     core = None if cores == ALL_CORES else load.GENERATOR_CORE
     try:
         with subject.server(cores) as server:
-            report = subject.offer(server, short, core, find_max=True, p99_max=P99_MS_MAX)
+            report = subject.run_load(server, short, core, find_max=True, p99_max=P99_MS_MAX)
     except RuntimeError as error:
         return {"missing": str(error)}
-    settings.say(f"  highest  {subject.name}: {report['rate_max']:,.0f} requests/s")
+    settings.log(f"  highest  {subject.name}: {report['rate_max']:,.0f} requests/s")
     return {
         "requests_per_second": report["rate_max"],
         "events_per_second": report["rate_max"] * subject.batch,
@@ -218,17 +220,17 @@ def highest(subject, settings, cores=ALL_CORES):
 
 def single_events(settings):
     """1a"""
-    rate, fast = 5_000, 50_000
+    rate, fast_rate = 5_000, 50_000
     return ingest(
         settings,
         [
             Subject("playmeter", Playmeter, rate, role="ours"),
             Subject("node-redis", NodeRedis, rate, role="peer"),
             Subject("floor-log", HttpLogFloor, rate, role="floor"),
-            Subject("playmeter, 50,000/s", Playmeter, fast),
-            Subject("playmeter, 50,000/s, ack memory", Playmeter, fast, ack="memory"),
-            Subject("floor-log, 50,000/s", HttpLogFloor, fast),
-            Subject("floor-null, 50,000/s", HttpFloor, fast),
+            Subject("playmeter, 50,000/s", Playmeter, fast_rate),
+            Subject("playmeter, 50,000/s, ack memory", Playmeter, fast_rate, ack="memory"),
+            Subject("floor-log, 50,000/s", HttpLogFloor, fast_rate),
+            Subject("floor-null, 50,000/s", HttpFloor, fast_rate),
         ],
     )
 
@@ -248,7 +250,7 @@ def batches(settings):
         ],
     )
     result.notes.append(
-        "victoria-metrics gets the same fields as Influx lines, one sample an event, without ids and players"
+        "victoria-metrics gets the same fields as Influx lines, one sample per event, without ids and players"
     )
     return result
 
@@ -265,7 +267,7 @@ def acknowledgement(settings):
             Subject("playmeter, ack memory", Playmeter, rate, ack="memory"),
         ],
     )
-    result.figures = floors.fsync()
+    result.figures = floors.measure_fsync()
     return result
 
 
@@ -275,33 +277,33 @@ def counters(settings):
     missing = RedisInMemory.missing()
     rows = {"playmeter": [], "redis-in-memory": []}
     for number in range(settings.rounds):
-        result.figures = example("3a")
+        result.figures = run_example("3a")
         if "increment_us" in result.figures:
             rows["playmeter"].append({"subject": "playmeter", "cpu_us": result.figures["increment_us"]})
         if not missing:
             rows["redis-in-memory"].append(redis_increments())
         found = ", ".join(f"{name} {each[-1]['cpu_us']:.3g} us" for name, each in rows.items() if each)
-        settings.say(f"  round {number + 1}/{settings.rounds}  {found}")
+        settings.log(f"  round {number + 1}/{settings.rounds}  {found}")
     result.rows = {name: each for name, each in rows.items() if each}
     if len(result.rows) == 2:
         result.peers["redis-in-memory"] = pairs.ratios(*rows.values(), "cpu_us")
     result.notes += [f"redis left out: {missing}"] if missing else []
     result.notes.append(
-        "redis counts one level by name, 64 commands pipelined, nothing on disk; ours counts three levels"
+        "redis counts one level by name over TCP, 64 commands pipelined, nothing on disk; ours counts three, in process"
     )
     return result
 
 
 def redis_increments(count=2_000_000):
-    """CPU of Redis for counters by name among a million hashes."""
+    """Measures the CPU time of Redis for increments of named counters in a million hashes."""
     with RedisInMemory() as server:
         command = ["taskset", "-c", load.GENERATOR_CORE, "redis-benchmark", "-p", server.port, "-q", "-P", 64, "-c", 8]
         command += ["-r", COUNTER_SERIES, "-n", count, "HINCRBY", "day:__rand_int__", "views", 1]
-        warm = [*command]
-        warm[warm.index(count)] = count // 4
-        quiet(warm)
+        warmup_command = [*command]
+        warmup_command[warmup_command.index(count)] = count // 4
+        run_quietly(warmup_command)
         before, started = machine.cpu_seconds(server.pids), time.monotonic()
-        quiet(command)
+        run_quietly(command)
         cpu, wall = machine.cpu_seconds(server.pids) - before, time.monotonic() - started
         memory = machine.memory_mib(server.pids)
     return {
@@ -314,7 +316,7 @@ def redis_increments(count=2_000_000):
     }
 
 
-def quiet(command):
+def run_quietly(command):
     subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL)
 
 
@@ -324,7 +326,7 @@ def boards(settings):
     missing = RedisInMemory.missing()
     rows = {"playmeter": [], "redis-in-memory": []}
     for number in range(settings.rounds):
-        result.figures = example("5a")
+        result.figures = run_example("5a")
         if "submit_and_rank_us" in result.figures:
             figures = result.figures
             memory = figures["resident_bytes_per_player"] * BOARD_PLAYERS / 2**20
@@ -333,36 +335,39 @@ def boards(settings):
         if not missing:
             rows["redis-in-memory"].append(redis_board())
         found = ", ".join(f"{name} {each[-1]['cpu_us']:.3g} us" for name, each in rows.items() if each)
-        settings.say(f"  round {number + 1}/{settings.rounds}  {found}")
+        settings.log(f"  round {number + 1}/{settings.rounds}  {found}")
     result.rows = {name: each for name, each in rows.items() if each}
     if len(result.rows) == 2:
         result.peers["redis-in-memory"] = pairs.ratios(*rows.values(), "cpu_us")
         result.peers["redis-in-memory, memory"] = pairs.ratios(*rows.values(), "memory_mib")
     result.notes += [f"redis left out: {missing}"] if missing else []
     result.notes.append(
-        f"{BOARD_PLAYERS:,} players; a score and a rank each; ours in one process, redis ZADD and ZREVRANK with 64 "
-        "commands pipelined, nothing on disk; memory is that of the process that the board takes, ids included"
+        f"{BOARD_PLAYERS:,} players; one score and one rank each; ours in process, redis ZADD and ZREVRANK over TCP "
+        "with 64 commands pipelined, nothing on disk; memory is what the board adds to the process, ids included"
     )
     return result
 
 
 def redis_board(count=1_000_000):
-    """CPU of Redis for a score and a rank on a board, and its memory."""
-    fill = (
+    """Measures the CPU time of Redis for a score and a rank on a board, and its memory."""
+    fill_script = (
         "math.randomseed(tonumber(ARGV[2])) for i = 0, 99999 do local n = ARGV[1] * 100000 + i "
         "redis.call('ZADD', 'board', math.random(0, 1000000000), string.format('player-%012d', n)) end"
     )
     with RedisInMemory() as server:
         empty = machine.memory_mib(server.pids)
         for part in range(BOARD_PLAYERS // 100_000):
-            quiet(["redis-cli", "-p", server.port, "EVAL", fill, 0, part, part + 1])
+            run_quietly(["redis-cli", "-p", server.port, "EVAL", fill_script, 0, part, part + 1])
         memory = machine.memory_mib(server.pids) - empty
         command = ["taskset", "-c", load.GENERATOR_CORE, "redis-benchmark", "-p", server.port, "-q", "-P", 64, "-c", 8]
         command += ["-r", BOARD_PLAYERS, "-n", count]
         each = []
-        for words in (["ZADD", "board", "__rand_int__", "player-__rand_int__"], ["ZREVRANK", "board", "player-__rand_int__"]):
+        for operation in (
+            ["ZADD", "board", "__rand_int__", "player-__rand_int__"],
+            ["ZREVRANK", "board", "player-__rand_int__"],
+        ):
             before = machine.cpu_seconds(server.pids)
-            quiet([*command, *words])
+            run_quietly([*command, *operation])
             each.append((machine.cpu_seconds(server.pids) - before) / count * 1e6)
     return {
         "subject": "redis-in-memory",
@@ -375,32 +380,33 @@ def redis_board(count=1_000_000):
 
 def board_restart(settings):
     """5b"""
-    return Result(figures=example("5b"))
+    return Result(figures=run_example("5b"))
 
 
 def simulated_day(settings):
     """3b"""
-    return Result(figures=example("3b"))
+    return Result(figures=run_example("3b"))
 
 
 def geo(settings):
     """8"""
-    return Result(figures=example("8"))
+    return Result(figures=run_example("8"))
 
 
-def example(job):
-    """The figures that a program of another crate prints."""
-    done = subprocess.run(EXAMPLES[job], cwd=machine.ROOT, capture_output=True, text=True)
-    if done.returncode:
-        return {"missing": done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "it failed"}
-    last = done.stdout.strip().splitlines()[-1:] or [""]
+def run_example(job):
+    """Runs the program of another crate and returns the figures that it prints."""
+    completed = subprocess.run(EXAMPLES[job], cwd=machine.ROOT, capture_output=True, text=True)
+    if completed.returncode:
+        lines = completed.stderr.strip().splitlines() or ["failed without a message"]
+        return {"missing": lines[-1]}
+    last = completed.stdout.strip().splitlines()[-1:] or [""]
     try:
         return json.loads(last[0])
     except json.JSONDecodeError:
-        return {"output": done.stdout.strip()}
+        return {"output": completed.stdout.strip()}
 
 
-def day_by_the_minute(settings):
+def query_day(settings):
     """4b"""
     result = Result()
     rate = 500
@@ -408,8 +414,8 @@ def day_by_the_minute(settings):
         Subject("playmeter", Playmeter, rate, role="ours"),
         Subject("victoria-metrics", VictoriaMetrics, rate, role="peer"),
     ]
-    subjects = present(subjects, result)
-    prepare = {"playmeter": playmeter_day, "victoria-metrics": victoria_day}
+    subjects = available(subjects, result)
+    prepare = {"playmeter": prepare_playmeter_day, "victoria-metrics": prepare_victoria_day}
     day = datetime.now(timezone.utc).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
     counts = [1 + minute * 7 % 61 for minute in range(1440)]
 
@@ -417,23 +423,25 @@ def day_by_the_minute(settings):
         with subject.server(subject.cores) as server:
             path, found = prepare[subject.name](server, day, counts)
             why = f"{len(found)} minutes, {sum(found):,.0f} events of {sum(counts):,}"
-            result.checks.append({"check": f"{subject.name}: answer", "passed": found == counts, "why": why})
+            result.checks.append({"check": f"{subject.name}: query result", "passed": found == counts, "why": why})
             requests = load.request_file(server.folder, [load.get(path, server.secret)])
-            report = load.offer(
+            report = load.run_load(
                 server, settings.seconds, settings.warmup, kind="requests", requests=requests, rate=rate
             )
         return row(subject.name, report, "us_per_request")
 
     result.rows = {
-        subject.name: rows for subject, rows in pairs.alternate(subjects, run, settings.rounds, settings.say).items()
+        subject.name: rows for subject, rows in pairs.alternate(subjects, run, settings.rounds, settings.log).items()
     }
-    compare(result, subjects)
-    result.notes.append("victoria-metrics holds one ready sample a minute and may use its cache; ours counted events")
+    add_ratios(result, subjects)
+    result.notes.append(
+        "victoria-metrics stores one prepared sample per minute and may use its cache; ours counted raw events"
+    )
     return result
 
 
-def playmeter_day(server, day, counts):
-    """Fills a day with events; the path of its query, and its answer."""
+def prepare_playmeter_day(server, day, counts):
+    """Fills a day with events; returns the path of the query and its result."""
     start_ms = int(day.timestamp() * 1000)
     events = [
         {"event": "score", "ts": start_ms + minute * 60_000 + number * 900, "country": load.COUNTRIES[number % 10]}
@@ -451,8 +459,8 @@ def playmeter_day(server, day, counts):
         return path, []
 
 
-def victoria_day(server, day, counts):
-    """The same for VictoriaMetrics: a sample a minute, of which each point is the sum."""
+def prepare_victoria_day(server, day, counts):
+    """Fills the day in VictoriaMetrics: one sample per minute, so that each point of the result is the sum."""
     start = int(day.timestamp())
     lines = (f"score value={count} {(start + 60 * minute + 30) * 1000}" for minute, count in enumerate(counts))
     server.post("/write?precision=ms", "\n".join(lines).encode())
@@ -463,7 +471,7 @@ def victoria_day(server, day, counts):
     return path, [float(value) for _, value in series[0]["values"]] if series else []
 
 
-def start_and_rest(settings):
+def start_and_idle(settings):
     """9"""
     result = Result()
     for server in (Playmeter, Redis, VictoriaMetrics):
@@ -471,9 +479,9 @@ def start_and_rest(settings):
         if reason:
             result.notes.append(f"{server.name} left out: {reason}")
             continue
-        rows = [started_and_idle(server) for _ in range(settings.rounds)]
+        rows = [measure_start_and_idle(server) for _ in range(settings.rounds)]
         result.rows[server.name] = rows
-        settings.say(f"  {server.name}: " + ", ".join(f"{row['start_ms']:.0f} ms" for row in rows))
+        settings.log(f"  {server.name}: " + ", ".join(f"{row['start_ms']:.0f} ms" for row in rows))
     if not Playmeter.missing():
         result.figures["binary_mib"] = Playmeter.binary().stat().st_size / 2**20
         result.figures["binary_stripped_mib"] = stripped_mib(Playmeter.binary())
@@ -482,11 +490,11 @@ def start_and_rest(settings):
     return result
 
 
-def started_and_idle(server_class, settle_s=2.0, idle_s=5.0):
-    """From the start of the process to the first write answered, then what it takes to do nothing."""
+def measure_start_and_idle(server_class, settle_s=2.0, idle_s=5.0):
+    """Measures the time from process start to the first acknowledged write, then CPU and memory at idle."""
     started = time.monotonic()
     with server_class(ALL_CORES) as server:
-        server.wait_until(lambda: takes_a_write(server))
+        server.wait_until(lambda: accepts_write(server))
         start_ms = (time.monotonic() - started) * 1000
         time.sleep(settle_s)
         before = machine.cpu_seconds(server.pids)
@@ -502,19 +510,19 @@ def started_and_idle(server_class, settle_s=2.0, idle_s=5.0):
     }
 
 
-def takes_a_write(server):
-    """One write, by hand: a client library would take longer than some servers."""
+def accepts_write(server):
+    """Sends one write over a raw socket: creating a client would take longer than some servers need to start."""
     if isinstance(server, Redis):
-        return exchange("127.0.0.1", server.port, b"SET first write\r\n").startswith(b"+OK")
+        return send_request("127.0.0.1", server.port, b"SET first write\r\n").startswith(b"+OK")
     host, port = server.url.removeprefix("http://").rsplit(":", 1)
     if isinstance(server, VictoriaMetrics):
         request = load.post("/write", b"first value=1")
     else:
         request = load.post(f"/v1/events?key={server.key}", b'{"event":"first"}')
-    return exchange(host, int(port), request)[9:10] == b"2"
+    return send_request(host, int(port), request)[9:10] == b"2"
 
 
-def exchange(host, port, request):
+def send_request(host, port, request):
     try:
         with socket.create_connection((host, port), timeout=5) as connection:
             connection.sendall(request)
@@ -524,7 +532,7 @@ def exchange(host, port, request):
 
 
 def stripped_mib(binary):
-    """What the program weighs without its debug information, as a release ships it."""
+    """Returns the size of the binary without debug information, as released."""
     if not shutil.which("strip"):
         return None
     with tempfile.TemporaryDirectory(dir=machine.SCRATCH) as folder:
@@ -539,26 +547,31 @@ def cores(settings):
     load_of = {"single events": (8_000, 1), "batches of 100": (1_000, 100)}
     for name, (rate, batch) in load_of.items():
         one = Subject(f"{name}, 1 core", Playmeter, rate, batch, role="ours")
-        all_ = Subject(f"{name}, {os.cpu_count()} cores", Playmeter, rate, batch, cores=ALL_CORES, role="peer")
-        part = ingest(Settings(settings.rounds, settings.seconds, settings.warmup, False, settings.say), [one, all_])
-        result.rows |= part.rows
-        result.peers |= part.peers
-        result.checks += part.checks
-        if not part.rows:
-            result.notes = part.notes
+        all_cores = Subject(f"{name}, {os.cpu_count()} cores", Playmeter, rate, batch, cores=ALL_CORES, role="peer")
+        ingest_result = ingest(
+            Settings(settings.rounds, settings.seconds, settings.warmup, False, settings.log), [one, all_cores]
+        )
+        result.rows |= ingest_result.rows
+        result.peers |= ingest_result.peers
+        result.checks += ingest_result.checks
+        if not ingest_result.rows:
+            result.notes = ingest_result.notes
             continue
-        ratio = part.peers[all_.name]["median"]
+        ratio = ingest_result.peers[all_cores.name]["median"]
         result.figures[f"{name}: capacity of {os.cpu_count()} cores over 1, from CPU per event"] = (
             os.cpu_count() / ratio
         )
         if settings.find_max:
-            result.highest |= {one.name: highest(one, settings, one.cores), all_.name: highest(all_, settings)}
+            result.highest |= {
+                one.name: highest_rate(one, settings, one.cores),
+                all_cores.name: highest_rate(all_cores, settings),
+            }
     result.notes.append("the generator needs a core of its own: the highest rate on all cores is shared with it")
     return result
 
 
 def generator(settings):
-    """The generator itself, checked against another one on the cheapest server."""
+    """Compares our generator with another one on the cheapest server."""
     result = Result()
     reason = HttpFloor.missing() or floors.missing("olg")
     if reason:
@@ -569,18 +582,18 @@ def generator(settings):
     for _ in range(settings.rounds):
         with HttpFloor() as server:
             requests = load.request_file(server.folder, load.event_requests(1))
-            report = load.offer(
+            report = load.run_load(
                 server, settings.seconds, settings.warmup, kind="requests", requests=requests, rate=rate
             )
             rows["playmeter bench"].append(row("playmeter bench", report))
         with HttpFloor() as server:
             requests = load.request_file(server.folder, load.event_requests(1))
             rows["olg"].append(olg(server, requests, rate, settings))
-        settings.say("  " + "; ".join(f"{name}: {pairs.brief(found[-1])}" for name, found in rows.items()))
+        settings.log("  " + "; ".join(f"{name}: {pairs.brief(found[-1])}" for name, found in rows.items()))
     result.rows = rows
     result.peers["olg"] = pairs.ratios(rows["playmeter bench"], rows["olg"], "cpu_us")
     result.notes.append(
-        "olg sends in clumps over as few connections as it can, so the server wakes less often; "
+        "olg sends in bursts over as few connections as possible, so the server wakes up less often; "
         "playmeter bench sends each request when it is due, over all connections in turn"
     )
     return result
@@ -623,32 +636,36 @@ class Job:
 
 
 JOBS = {
-    "1a": Job("Single events over HTTP, durable", "at most 11 us of CPU an event; 8.5 with ack=memory", single_events),
+    "1a": Job("Single events over HTTP, durable", "at most 11 us of CPU per event; 8.5 with ack=memory", single_events),
     "1b": Job("Batches of 100 events, durable", "at most 0.5 CPU-seconds per million events", batches),
     "1c": Job(
         "Acknowledgement at 20,000 events/s",
         "p50 at most 1.5 ms on an idle machine, p99 at most 3 commit intervals",
         acknowledgement,
     ),
-    "3a": Job("Counting by name on three levels", "at most 0.15 us an increment", counters),
+    "3a": Job("Named counters on three levels", "at most 0.15 us per increment", counters),
     "3b": Job(
-        "A simulated day of counting", "dearest hour at most 1.05 of the cheapest, midnight included", simulated_day
+        "A simulated day of counting",
+        "most expensive hour at most 1.05 times the cheapest, midnight included",
+        simulated_day,
     ),
-    "4b": Job("A day by the minute over HTTP", "at most 20 us of CPU a query", day_by_the_minute),
+    "4b": Job("Query for one day by the minute over HTTP", "at most 20 us of CPU per query", query_day),
     "5a": Job(
-        "A board of ten million players: a score and a rank",
-        "at most 2 us of CPU; ranks in at most 32 bytes a player, half of a sorted set's memory with ids",
+        "Leaderboard of ten million players: a score and a rank",
+        "at most 2 us of CPU; ranks in at most 32 bytes per player, half the memory of a sorted set with ids",
         boards,
     ),
-    "5b": Job("The same board after a restart", "back within a second", board_restart),
-    "8": Job("Country of an address", "at most 35 ns", geo),
+    "5b": Job("The same leaderboard after a restart", "restored within a second", board_restart),
+    "8": Job("Country of an IP address", "at most 35 ns", geo),
     "9": Job(
-        "Start and rest",
-        "20 ms to the first durable event, 10 MiB, 15 MiB of program, no CPU when idle",
-        start_and_rest,
+        "Start and idle",
+        "20 ms to the first durable event, 10 MiB of memory, 15 MiB binary, no CPU when idle",
+        start_and_idle,
     ),
-    "10": Job("From one core to all", "at least 1.9 times as much with two", cores),
+    "10": Job("Scaling from one core to all", "at least 1.9 times the capacity with two cores", cores),
     "generator": Job(
-        "The generator checked against another", "CPU per request of the same server within a third", generator
+        "The generator compared with another",
+        "CPU per request of the same server differs by at most a third",
+        generator,
     ),
 }

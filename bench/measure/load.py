@@ -1,4 +1,4 @@
-"""Offering load: every server gets it from the same generator, `playmeter bench`."""
+"""Generates load: every server gets it from the same generator, `playmeter bench`."""
 
 import json
 import os
@@ -22,8 +22,8 @@ def generator():
     return Path(os.environ.get("PLAYMETER_GENERATOR", Playmeter.binary()))
 
 
-def offer(server, seconds, warmup, core=GENERATOR_CORE, **options):
-    """Runs the generator against a server and returns its report; errors in it are part of it."""
+def run_load(server, seconds, warmup, core=GENERATOR_CORE, **options):
+    """Runs the generator against a server and returns its report, which includes errors."""
     with tempfile.NamedTemporaryFile(dir=machine.SCRATCH, suffix=".json") as report:
         command = [generator(), "bench", "--url", server.url, "--seconds", seconds, "--warmup", warmup]
         command += ["--pid", ",".join(map(str, server.pids)), "--json", report.name]
@@ -32,50 +32,50 @@ def offer(server, seconds, warmup, core=GENERATOR_CORE, **options):
             flag = "--" + name.replace("_", "-")
             command += [flag] if value is True else [flag, value]
         pinned = ["taskset", "-c", core, *map(str, command)] if core else [*map(str, command)]
-        done = subprocess.run(pinned, capture_output=True, text=True)
+        completed = subprocess.run(pinned, capture_output=True, text=True)
         text = Path(report.name).read_text()
         if not text:
-            raise RuntimeError(f"the generator failed: {done.stderr.strip()}")
+            raise RuntimeError(f"the generator failed: {completed.stderr.strip()}")
         return json.loads(text)
 
 
 def request_file(folder, requests):
-    """A file of requests for `--kind requests`: each after its length."""
+    """Writes a file of requests for `--kind requests`: each request is preceded by its length."""
     path = folder / "requests.bin"
     path.write_bytes(b"".join(struct.pack("<I", len(request)) + request for request in requests))
     return path
 
 
 def get(path, key=None):
-    """One GET as it goes over the wire."""
+    """Returns the bytes of a GET request."""
     authorization = f"Authorization: Bearer {key}\r\n" if key else ""
     return f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{authorization}\r\n".encode()
 
 
 def post(path, body, content_type="text/plain"):
-    """One POST as it goes over the wire."""
+    """Returns the bytes of a POST request."""
     head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {content_type}\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
 def line_requests(batch, count=64):
-    """Batches of events in Influx line protocol: name and dimensions as tags, one value."""
+    """Returns batches of events in Influx line protocol: name and dimensions as tags, one value."""
     source = random.Random(1)
     now_ms = int(time.time() * 1000)
     requests = []
     for _ in range(count):
-        lines = (line(source, now_ms - source.randrange(60_000)) for _ in range(batch))
+        lines = (influx_line(source, now_ms - source.randrange(60_000)) for _ in range(batch))
         requests.append(post("/write?precision=ms", "\n".join(lines).encode()))
     return requests
 
 
-def line(source, at_ms):
+def influx_line(source, at_ms):
     tags = f"event={source.choice(NAMES)},country={source.choice(COUNTRIES)},platform={source.choice(PLATFORMS)}"
     return f"events,{tags},level={source.randrange(200)} value={source.randrange(1000)} {at_ms}"
 
 
 def event_requests(batch, count=64):
-    """Batches of events as JSON, for generators that only replay."""
+    """Returns batches of events as JSON, for generators that only replay requests."""
     source = random.Random(1)
     now_ms = int(time.time() * 1000)
 

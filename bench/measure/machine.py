@@ -1,4 +1,4 @@
-"""What is known about the machine and about a process, read from /proc."""
+"""Information about the machine and its processes, read from /proc."""
 
 import os
 import platform
@@ -6,12 +6,12 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# On the same disk as the checkout: a data folder in memory would make every sync free.
+# On the same disk as the checkout: in a tmpfs every sync would be free.
 SCRATCH = ROOT / "bench" / "scratch"
 
 
 def description():
-    """The machine in one line, and the product's commit."""
+    """Describes the machine and the commit."""
     cpus = [line.split(":", 1)[1].strip() for line in lines("/proc/cpuinfo") if line.startswith("model name")]
     memory_kib = next(int(line.split()[1]) for line in lines("/proc/meminfo") if line.startswith("MemTotal"))
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
@@ -27,8 +27,8 @@ def load_average():
     return os.getloadavg()[0]
 
 
-def tree(roots):
-    """The processes given and all their descendants."""
+def process_tree(roots):
+    """Returns the given processes and all their descendants."""
     parents = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -43,9 +43,9 @@ def tree(roots):
 
 
 def cpu_seconds(pids):
-    """CPU time of these processes and their children so far, to the nanosecond for living threads."""
+    """Returns the CPU time of these processes and their children, with nanosecond resolution for living threads."""
     total = 0
-    for pid in tree(pids):
+    for pid in process_tree(pids):
         for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):
             try:
                 total += int(task.read_text().split()[0])
@@ -55,9 +55,9 @@ def cpu_seconds(pids):
 
 
 def memory_mib(pids):
-    """Resident memory of these processes and their children."""
+    """Returns the resident memory of these processes and their children."""
     kib = 0
-    for pid in tree(pids):
+    for pid in process_tree(pids):
         kib += sum(int(line.split()[1]) for line in lines(f"/proc/{pid}/status") if line.startswith("VmRSS"))
     return kib / 1024
 

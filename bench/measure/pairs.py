@@ -1,21 +1,21 @@
-"""A B A B A B: every subject once a round, so that a busy spell of the machine meets all alike."""
+"""Interleaved rounds, A B A B A B: load from other processes then affects all subjects alike."""
 
 from statistics import median
 
 
-def alternate(subjects, run, rounds, say):
-    """Runs each subject once a round and returns the results by subject, in order."""
+def alternate(subjects, run, rounds, log):
+    """Runs each subject once per round and returns the results by subject, in order."""
     results = {subject: [] for subject in subjects}
     for number in range(rounds):
         for subject in subjects:
             result = run(subject)
             results[subject].append(result)
-            say(f"  round {number + 1}/{rounds}  {result['subject']}: {brief(result)}")
+            log(f"  round {number + 1}/{rounds}  {result['subject']}: {brief(result)}")
     return results
 
 
 def ratios(ours, theirs, figure):
-    """Theirs over ours within each round, with the median and the extremes."""
+    """Returns their figure divided by ours within each round, with the median and the extremes."""
     pairs = zip((row.get(figure) for row in ours), (row.get(figure) for row in theirs))
     each = [their / our for our, their in pairs if our and their]
     if not each:
@@ -24,7 +24,7 @@ def ratios(ours, theirs, figure):
 
 
 def summary(rows, figure):
-    """Median, lowest and highest of a figure over the rounds."""
+    """Returns median, lowest and highest value of a figure over the rounds."""
     values = [row[figure] for row in rows if row.get(figure) is not None]
     return {"median": median(values), "min": min(values), "max": max(values)} if values else None
 

@@ -1,4 +1,4 @@
-"""Results as files: JSON with everything, Markdown to read."""
+"""Result files: JSON with all data, Markdown for readers."""
 
 import json
 from dataclasses import asdict
@@ -16,20 +16,20 @@ COLUMNS = {
     "lost": ("lost", "{:.2%}"),
     "server_cores": ("cores", "{:.3f}"),
     "computation_us": ("computation us", "{:,.1f}"),
-    "subscriber_bytes": ("bytes a subscriber", "{:,.0f}"),
+    "subscriber_bytes": ("bytes/subscriber", "{:,.0f}"),
     "age_ms_median": ("median age ms", "{:,.0f}"),
-    "age_ms_max": ("oldest ms", "{:,.0f}"),
+    "age_ms_max": ("max age ms", "{:,.0f}"),
     "start_ms": ("start ms", "{:,.0f}"),
     "memory_mib": ("memory MiB", "{:,.1f}"),
     "idle_cores": ("idle cores", "{:.4f}"),
     "errors": ("errors", "{:,.0f}"),
     "load_average": ("load average", "{:.2f}"),
-    "waiting_for_cpu": ("CPU waited for", "{:.0%}"),
+    "waiting_for_cpu": ("CPU pressure", "{:.0%}"),
 }
 
 
 def write(number, job, result, settings):
-    """Writes both files and returns the path of the readable one."""
+    """Writes both files and returns the path of the Markdown file."""
     FOLDER.mkdir(exist_ok=True)
     now = datetime.now(timezone.utc)
     record = {
@@ -51,21 +51,22 @@ def write(number, job, result, settings):
 
 
 def markdown(record):
-    """A page with a table of the medians, the ratios, the checks and the notes."""
+    """Formats a page: a table of medians, then the ratios, the checks and the notes."""
     about = record["machine"]
     parts = [
         f"# {record['job']}: {record['title']}",
         f"Goal: {record['goal']}.",
-        f"{record['time']}, commit {about['commit']}, {about['cpu']}, {about['memory_gib']} GiB, Linux {about['kernel']}. "
-        f"Median (lowest to highest) of {record['rounds']} rounds of {record['seconds']:g} s after {record['warmup']:g} s; "
+        f"{record['time']}, commit {about['commit']}, {about['cpu']}, {about['memory_gib']} GiB, "
+        f"Linux {about['kernel']}. Median (lowest to highest) of {record['rounds']} rounds of "
+        f"{record['seconds']:g} s after {record['warmup']:g} s; "
         f"`python3 bench/run.py {record['job']}`.",
         table(record["rows"]),
-        offers(record["rows"]),
-        ratios("Peers, as a multiple of ours", record["peers"]),
-        ratios("Ours, as a multiple of the floor", record["floors"]),
+        loads(record["rows"]),
+        ratios("Peers relative to Playmeter", record["peers"]),
+        ratios("Playmeter relative to the floor", record["floors"]),
         highest(record["highest"]),
         figures(record["figures"]),
-        bullets("Checks", [check(found) for found in record["checks"]]),
+        bullets("Checks", [describe_check(found) for found in record["checks"]]),
         bullets("Notes", record["notes"]),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -89,52 +90,53 @@ def cell(rows, name):
     return middle if low == high else f"{middle} ({low} to {high})"
 
 
-def offers(rows):
-    said = {subject: each[0]["offered"] for subject, each in rows.items() if each and "offered" in each[0]}
-    return bullets("Offered", [f"{subject}: {offered}" for subject, offered in said.items()])
+def loads(rows):
+    by_subject = {subject: each[0]["offered"] for subject, each in rows.items() if each and "offered" in each[0]}
+    return bullets("Load", [f"{subject}: {load}" for subject, load in by_subject.items()])
 
 
-def ratios(title, found):
-    said = [
+def ratios(title, ratios_by_name):
+    lines = [
         f"{name}: {ratio['median']:.2f} ({ratio['min']:.2f} to {ratio['max']:.2f}) by {ratio['figure']}"
-        for name, ratio in found.items()
+        for name, ratio in ratios_by_name.items()
         if ratio
     ]
-    return bullets(title, said)
+    return bullets(title, lines)
 
 
-def highest(found):
-    return bullets("Highest rate without error", [f"{name}: {rate(best)}" for name, best in found.items()])
+def highest(rates_by_name):
+    lines = [f"{name}: {describe_rate(rate)}" for name, rate in rates_by_name.items()]
+    return bullets("Highest rate without errors", lines)
 
 
-def rate(best):
-    if "missing" in best:
-        return best["missing"]
+def describe_rate(rate):
+    if "missing" in rate:
+        return rate["missing"]
     units = {"requests_per_second": "requests/s", "events_per_second": "events/s", "packets_per_second": "packets/s"}
-    said = [f"{best[name]:,.0f} {unit}" for name, unit in units.items() if name in best]
-    said += [f"p99 {best['p99_us']:,.0f} us"] if "p99_us" in best else []
-    return ", ".join([*said, f"generator on {best['generator_cores']:.2f} cores"])
+    parts = [f"{rate[name]:,.0f} {unit}" for name, unit in units.items() if name in rate]
+    parts += [f"p99 {rate['p99_us']:,.0f} us"] if "p99_us" in rate else []
+    return ", ".join([*parts, f"generator on {rate['generator_cores']:.2f} cores"])
 
 
-def figures(found):
-    """A list; what a program said in its own words stays as it is."""
-    said = found.get("output")
-    lines = [f"{name}: {figure(value)}" for name, value in found.items() if name != "output"]
-    return "\n\n".join([part for part in (bullets("Figures", lines), said and f"```\n{said}\n```") if part])
+def figures(values):
+    """Formats figures as a list; the raw output of a program is shown unchanged."""
+    output = values.get("output")
+    lines = [f"{name}: {format_figure(value)}" for name, value in values.items() if name != "output"]
+    return "\n\n".join([part for part in (bullets("Figures", lines), output and f"```\n{output}\n```") if part])
 
 
-def figure(value):
+def format_figure(value):
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def check(found):
-    return f"{'passed' if found['passed'] else '**FAILED**'} {found['check']}: {found['why']}"
+def describe_check(check):
+    return f"{'passed' if check['passed'] else '**FAILED**'} {check['check']}: {check['why']}"
 
 
 def bullets(title, lines):
-    """A list under a title; equal lines once, with how often."""
+    """Formats a list with a title; equal lines are shown once with their number."""
     if not lines:
         return ""
-    counted = {line: lines.count(line) for line in lines}
-    said = (f"- {line}" + (f" (x{count})" if count > 1 else "") for line, count in counted.items())
-    return f"**{title}**\n\n" + "\n".join(said)
+    counts = {line: lines.count(line) for line in lines}
+    items = (f"- {line}" + (f" (x{count})" if count > 1 else "") for line, count in counts.items())
+    return f"**{title}**\n\n" + "\n".join(items)

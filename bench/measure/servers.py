@@ -1,7 +1,7 @@
-"""Servers under load: each is started in a fresh folder on a free port and stopped by its pid.
+"""Servers under load: each is started in a new folder on a free port and stopped by its process id.
 
-A server is a context manager; inside, `url`, `key` and `pids` say how to reach it and whose CPU
-time to count. `missing()` says why it cannot run here, so that a run goes on without it.
+A server is a context manager; inside, `url`, `key` and `pids` tell how to reach it and whose CPU time to measure.
+`missing()` returns why it cannot run on this machine, so that a run continues without it.
 """
 
 import json
@@ -23,7 +23,7 @@ PEERS = machine.ROOT / "bench" / "peers"
 
 
 class Server:
-    """One server and the programs it consists of."""
+    """A server and the processes it consists of."""
 
     name = ""
     # What a reader has to know to compare fairly.
@@ -36,7 +36,7 @@ class Server:
 
     @classmethod
     def missing(cls):
-        """Why this server cannot run here, or None."""
+        """Returns why this server cannot run on this machine, or None."""
         return None
 
     def __enter__(self):
@@ -70,7 +70,7 @@ class Server:
         """Starts a program on this server's cores; its output goes to a file in the folder."""
         pinned = ["taskset", "-c", self.cores, *map(str, command)]
         output = (self.folder / f"output-{len(self.processes)}.txt").open("wb")
-        # What configures this script would be an unknown setting to the product.
+        # Variables that configure this script would be unknown settings to the server.
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("PLAYMETER_")}
         process = subprocess.Popen(
             pinned, cwd=self.folder, stdout=output, stderr=subprocess.STDOUT, env=inherited | environment
@@ -80,7 +80,7 @@ class Server:
         return process
 
     def wait_until(self, ready):
-        """Waits for `ready` to return something; a program that ends first is an error."""
+        """Waits until `ready` returns a true value and returns it; raises an error if a program exits first."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
             result = ready()
@@ -88,25 +88,25 @@ class Server:
                 return result
             for index, process in enumerate(self.processes):
                 if process.poll() is not None:
-                    said = (self.folder / f"output-{index}.txt").read_text(errors="replace")[-2000:]
-                    raise RuntimeError(f"{self.name} ended with {process.returncode}: {said}")
+                    output = (self.folder / f"output-{index}.txt").read_text(errors="replace")[-2000:]
+                    raise RuntimeError(f"{self.name} exited with {process.returncode}: {output}")
             time.sleep(0.001)
         raise RuntimeError(f"{self.name} was not ready within {START_TIMEOUT_S} s")
 
     def wait_for_port(self, port):
-        self.wait_until(lambda: answers("127.0.0.1", port))
+        self.wait_until(lambda: accepts_connections("127.0.0.1", port))
 
     def accepted(self):
-        """How many events the server itself says it accepted, or None if it keeps no such account."""
+        """Returns how many events the server says it accepted, or None if it has no accounting."""
         return None
 
 
 class Playmeter(Server):
-    """The product, from an optimised build."""
+    """Playmeter, from an optimised build."""
 
     name = "playmeter"
     remark = "validated, deduplicated, durable, counted by minute, hour and day; raw events kept"
-    # Given to it as environment variables.
+    # Environment variables of the process.
     settings = {}
     flags = ()
 
@@ -117,7 +117,7 @@ class Playmeter(Server):
 
     @classmethod
     def missing(cls):
-        return None if cls.binary().exists() else f"{cls.binary()} is not there: cargo build --release -p playmeter"
+        return None if cls.binary().exists() else f"{cls.binary()} is missing: run cargo build --release -p playmeter"
 
     def start(self):
         data = self.folder / "data"
@@ -125,7 +125,7 @@ class Playmeter(Server):
         bootstrap = self.wait_until(lambda: read_json(data / "bootstrap.json"))
         self.url, self.key, self.secret = bootstrap["url"], bootstrap["public_key"], bootstrap["secret_key"]
         host, port = self.url.removeprefix("http://").rsplit(":", 1)
-        self.wait_until(lambda: answers(host, int(port)))
+        self.wait_until(lambda: accepts_connections(host, int(port)))
 
     def accepted(self):
         return json.loads(self.get("/v1/load"))["totals"]["accepted"]
@@ -143,7 +143,7 @@ class Playmeter(Server):
 
 
 class NodeRedis(Server):
-    """A plain Node.js server in front of Redis with its append-only file synced for every write."""
+    """A plain Node.js server in front of Redis, whose append-only file is synced for every write."""
 
     name = "node-redis"
     remark = "validated, deduplicated, durable, counted by minute, hour and day; raw events not kept"
@@ -169,7 +169,7 @@ class NodeRedis(Server):
 
 
 class Redis(Server):
-    """Redis alone, its append-only file synced for every write."""
+    """Redis alone; its append-only file is synced for every write."""
 
     name = "redis"
     remark = "append-only file synced for every write"
@@ -185,7 +185,7 @@ class Redis(Server):
 
 
 class RedisInMemory(Redis):
-    """Redis that keeps nothing on disk: counters at their cheapest."""
+    """Redis without persistence: counters at their cheapest."""
 
     name = "redis-in-memory"
     remark = "nothing on disk"
@@ -197,10 +197,10 @@ class RedisInMemory(Redis):
 
 
 class VictoriaMetrics(Server):
-    """VictoriaMetrics, one node, as the distribution packages it."""
+    """VictoriaMetrics, one node, as packaged by the distribution."""
 
     name = "victoria-metrics"
-    remark = "samples only: no ids, no players; answers before anything is on disk"
+    remark = "samples only: no ids, no players; responds before anything is on disk"
 
     @classmethod
     def missing(cls):
@@ -215,9 +215,9 @@ class VictoriaMetrics(Server):
             "-retentionPeriod=12",
         )
         self.url = f"http://127.0.0.1:{port}"
-        self.wait_until(lambda: self.is_well())
+        self.wait_until(lambda: self.is_healthy())
 
-    def is_well(self):
+    def is_healthy(self):
         try:
             return self.get("/health") == b"OK"
         except OSError:
@@ -233,11 +233,11 @@ class VictoriaMetrics(Server):
 
 
 class HttpFloor(Server):
-    """The cheapest HTTP server there is: what the machine asks for the exchange alone."""
+    """The cheapest possible HTTP server: the machine's cost of a request and a response."""
 
     mode = "null"
     name = "floor-null"
-    remark = "reads and answers 204"
+    remark = "reads the request, responds 204"
 
     @classmethod
     def missing(cls):
@@ -251,15 +251,15 @@ class HttpFloor(Server):
 
 
 class HttpLogFloor(HttpFloor):
-    """The same, with every request in a log that is synced before the answer."""
+    """The same, but appends every request to a log that is synced before the response."""
 
     mode = "log"
     name = "floor-log"
-    remark = "appends the body, answers 204 after a group commit"
+    remark = "appends the body, responds 204 after a group commit"
 
 
 def redis_command(folder):
-    """Redis as durable as it gets. No rewriting of the file meanwhile: that would be extra work."""
+    """Returns the command for Redis at its most durable. Rewriting of the file is off: it would be extra work."""
     command = ["redis-server", "--dir", folder, "--appendonly", "yes", "--appendfsync", "always"]
     return [*command, "--save", "", "--auto-aof-rewrite-percentage", 0, "--daemonize", "no"]
 
@@ -270,7 +270,7 @@ def free_port():
         return listener.getsockname()[1]
 
 
-def answers(host, port):
+def accepts_connections(host, port):
     try:
         socket.create_connection((host, port), timeout=1).close()
         return True

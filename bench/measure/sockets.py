@@ -1,7 +1,7 @@
-"""Servers that tell many WebSockets of each update, and how `playmeter bench watch` talks to each.
+"""Servers that fan out updates to many WebSockets, and how `playmeter bench watch` talks to each.
 
-Each has `watching`, the options of the command: where the WebSocket is, what to say to be told, where
-updates are posted, and which number of a message grows.
+Each has `watch_options`, the options of that command: the WebSocket's path, the messages that subscribe, where updates
+are posted, and which number in a message grows.
 """
 
 import json
@@ -27,31 +27,31 @@ SHAREDB_QUERY = {
     "say": json.dumps({"a": "qs", "id": 1, "c": "players", "q": SHAREDB_BEST}).replace('"GAME"', "{i}"),
     "until": '"a":"qs"',
 }
-# What is watched by everybody: how often one event came, all in one number.
-UPDATES = {"metric": "update", "last": "24h", "step": "all"}
+# The query of all subscribers: how often one event occurred, as a single number.
+UPDATES_QUERY = {"metric": "update", "last": "24h", "step": "all"}
 
 
 class LivePlaymeter(Playmeter):
-    """The product, with room for all the subscribers at one address and with one key."""
+    """Playmeter, with limits that allow all subscribers from one address and with one key."""
 
     name = "playmeter"
-    remark = "DDP; each update is a durable event, each delivery the change of a query's answer"
+    remark = "DDP; each update is a durable event, each delivery a change of a query's result"
     settings = {
         f"PLAYMETER_CONNECTIONS__{name}_MAX": "20000" for name in ("TOTAL", "PER_ADDRESS", "SUBSCRIPTIONS_EACH")
     }
-    watching = {"what": json.dumps(UPDATES)}
+    watch_options = {"what": json.dumps(UPDATES_QUERY)}
 
     def start(self):
         super().start()
-        self.watching = self.watching | {"key": self.secret}
+        self.watch_options = self.watch_options | {"key": self.secret}
 
 
 class Nchan(Server):
-    """nginx with Nchan: what is posted goes to every WebSocket."""
+    """nginx with Nchan: each post is sent to every WebSocket."""
 
     name = "nchan"
     remark = "one worker; nothing on disk"
-    watching = {"path": "/subscribe", "post": "/publish", "body": NUMBERED, "script": []}
+    watch_options = {"path": "/subscribe", "post": "/publish", "body": NUMBERED, "script": []}
 
     @classmethod
     def missing(cls):
@@ -63,16 +63,16 @@ class Nchan(Server):
         (self.folder / "nginx.conf").write_text(nchan_configuration(port))
         self.launch("nginx", "-p", self.folder, "-c", "nginx.conf", "-e", "error.log")
         self.wait_for_port(port)
-        # The port is the master's; the memory and the time are the worker's.
-        self.wait_until(lambda: len(machine.tree(self.pids)) > 1)
+        # The port belongs to the master; memory and CPU time are the worker's.
+        self.wait_until(lambda: len(machine.process_tree(self.pids)) > 1)
         self.url = f"http://127.0.0.1:{port}"
 
 
 class NodeServer(Server):
-    """A program of `bench/peers` in Node.js."""
+    """A Node.js program in `bench/peers`."""
 
     folder_name = ""
-    arguments = ()
+    to_flags = ()
 
     @classmethod
     def missing(cls):
@@ -86,7 +86,7 @@ class NodeServer(Server):
 
     def start(self):
         port = free_port()
-        self.launch("node", PEERS / self.folder_name / "server.mjs", port, *self.arguments)
+        self.launch("node", PEERS / self.folder_name / "server.mjs", port, *self.to_flags)
         self.wait_for_port(port)
         self.url = f"http://127.0.0.1:{port}"
 
@@ -97,47 +97,47 @@ class NodeWs(NodeServer):
     name = "node-ws"
     folder_name = "node-ws"
     remark = "nothing on disk"
-    watching = {"path": "/", "post": "/publish", "body": NUMBERED, "script": []}
+    watch_options = {"path": "/", "post": "/publish", "body": NUMBERED, "script": []}
 
 
 class ShareDb(NodeServer):
-    """ShareDB with its in-memory store: one document that everybody watches."""
+    """ShareDB with its in-memory store: all subscribers share one document."""
 
     name = "sharedb"
     folder_name = "sharedb"
     remark = "in-memory store; each update is an operation on one document"
-    arguments = (SHAREDB_GAMES, SHAREDB_PLAYERS_OF_A_GAME)
-    watching = {
+    to_flags = (SHAREDB_GAMES, SHAREDB_PLAYERS_OF_A_GAME)
+    watch_options = {
         "path": "/",
         "post": "/publish",
         "body": NUMBERED,
         "field": "oi",
         "script": [SHAREDB_HANDSHAKE, SHAREDB_DOCUMENT],
     }
-    # The ten best of each game: live queries, one for each subscriber.
-    queries = watching | {"script": [SHAREDB_HANDSHAKE, SHAREDB_QUERY]}
+    # The top ten of each game: live queries, one per subscriber.
+    queries = watch_options | {"script": [SHAREDB_HANDSHAKE, SHAREDB_QUERY]}
 
 
 class FanFloor(Server):
-    """The cheapest fan-out there is: one loop, one send for each subscriber."""
+    """The cheapest possible fan-out: one loop, one send per subscriber."""
 
     name = "floor-fan"
-    remark = "one send for each subscriber; nothing else"
+    remark = "one send per subscriber; nothing else"
 
     @classmethod
     def missing(cls):
         return floors.missing("fanfloor")
 
     def start(self):
-        port = free_pair()
+        port = free_port_pair()
         self.launch(floors.program("fanfloor"), port)
         self.wait_for_port(port)
         self.url = f"http://127.0.0.1:{port}"
-        self.watching = {"path": "/", "post": f"tcp://127.0.0.1:{port + 1}", "body": NUMBERED, "script": []}
+        self.watch_options = {"path": "/", "post": f"tcp://127.0.0.1:{port + 1}", "body": NUMBERED, "script": []}
 
 
-def free_pair():
-    """A free port with a free one behind it, below those that the system gives to thousands of clients."""
+def free_port_pair():
+    """Returns a free port whose successor is free, too, below the range of ephemeral ports."""
     for port in range(20_000, 30_000, 2):
         try:
             for number in (port, port + 1):
@@ -146,11 +146,11 @@ def free_pair():
             return port
         except OSError:
             continue
-    raise RuntimeError("no two ports are free")
+    raise RuntimeError("no two consecutive ports are free")
 
 
 def nchan_configuration(port):
-    """One worker, as the others have one core; no logs, no limits that a run would meet."""
+    """Configures one worker, as the other servers have one core; no logs, no limits that a run would reach."""
     user = "user root;" if os.geteuid() == 0 else ""
     temporary = " ".join(f"{name}_temp_path {name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
     return f"""
@@ -171,59 +171,61 @@ http {{
 """
 
 
-def watch(server, settings, subscribers, watching=None, **options):
-    """Runs the subscribers beside a server until they end, and returns the report; what is wrong is part of it."""
+def watch(server, settings, subscribers, watch_options=None, **options):
+    """Runs subscribers against a server until they end; returns the report, which includes errors."""
     with tempfile.TemporaryDirectory(dir=machine.SCRATCH) as folder:
-        command = watch_command(server, Path(folder), subscribers, watching)
-        command += arguments({"seconds": settings.seconds, "warmup": settings.warmup} | options)
+        command = watch_command(server, Path(folder), subscribers, watch_options)
+        command += to_flags({"seconds": settings.seconds, "warmup": settings.warmup} | options)
         done = subprocess.run(command, capture_output=True, text=True)
-        return report_in(Path(folder), done.stderr)
+        return read_report(Path(folder), done.stderr)
 
 
-class Held:
-    """Subscribers that stay while something else offers load; `report` is there once they have left."""
+class BackgroundSubscribers:
+    """Subscribers that stay connected during another load; `report` is set once they have left."""
 
-    def __init__(self, server, subscribers, watching=None, **options):
-        self.server, self.subscribers, self.watching, self.options = server, subscribers, watching, options
+    def __init__(self, server, subscribers, watch_options=None, **options):
+        self.server, self.subscribers, self.watch_options, self.options = server, subscribers, watch_options, options
         self.report = None
 
     def __enter__(self):
         self.folder = tempfile.TemporaryDirectory(dir=machine.SCRATCH)
         if not self.subscribers:
             return self
-        command = watch_command(self.server, Path(self.folder.name), self.subscribers, self.watching)
+        command = watch_command(self.server, Path(self.folder.name), self.subscribers, self.watch_options)
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
-        self.process = subprocess.Popen([*command, "--hold", *arguments(self.options)], **pipes)
-        said = self.process.stderr.readline()
-        if "are watching" not in said:
-            raise RuntimeError(f"nobody watches {self.server.name}: {said + self.process.stderr.read()}".strip())
+        self.process = subprocess.Popen([*command, "--hold", *to_flags(self.options)], **pipes)
+        output = self.process.stderr.readline()
+        if "are watching" not in output:
+            raise RuntimeError(
+                f"subscribing to {self.server.name} failed: {output + self.process.stderr.read()}".strip()
+            )
         return self
 
     def __exit__(self, *_):
         if self.subscribers:
-            _, said = self.process.communicate()
-            self.report = report_in(Path(self.folder.name), said)
+            _, output = self.process.communicate()
+            self.report = read_report(Path(self.folder.name), output)
         self.folder.cleanup()
 
 
-def watch_command(server, folder, subscribers, watching):
-    """The command, on the generator's core."""
-    options = dict(watching or server.watching)
+def watch_command(server, folder, subscribers, watch_options):
+    """Returns the command, pinned to the generator's core."""
+    options = dict(watch_options or server.watch_options)
     if "script" in options:
         path = folder / "script.json"
         path.write_text(json.dumps(options["script"]))
         options["script"] = path
     command = ["taskset", "-c", GENERATOR_CORE, str(generator()), "bench", "watch", "--url", server.url]
     command += ["--pid", ",".join(map(str, server.pids)), "--json", str(folder / "report.json")]
-    return [*command, "--subscribers", str(subscribers), *arguments(options)]
+    return [*command, "--subscribers", str(subscribers), *to_flags(options)]
 
 
-def arguments(options):
+def to_flags(options):
     return [word for name, value in options.items() for word in ("--" + name.replace("_", "-"), str(value))]
 
 
-def report_in(folder, said):
+def read_report(folder, output):
     path = folder / "report.json"
     if not path.exists():
-        raise RuntimeError(f"the subscribers failed: {said.strip()}")
+        raise RuntimeError(f"the subscribers failed: {output.strip()}")
     return json.loads(path.read_text())

@@ -1,8 +1,8 @@
 // The plain server that most teams would write first: Node.js http in front of Redis.
 //
-// It keeps the same promise as the product's ingest for one event or an array of them: validated,
-// deduplicated by id for seven days, counted by minute, hour and day, answered once Redis has
-// answered (whose append-only file is synced for every write).
+// For one event or an array of events it gives the same guarantees as Playmeter's ingest: events are validated,
+// deduplicated by id for seven days, counted by minute, hour and day, and acknowledged after Redis has responded
+// (its append-only file is synced for every write).
 //
 // usage: REDIS_PATH=/path/redis.sock node server.mjs PORT
 import { createServer } from 'node:http'
@@ -24,12 +24,11 @@ const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
 const client = createClient({
   socket: { path: process.env.REDIS_PATH },
   scripts: {
-    // One round trip for a whole request, and all of it or nothing; counters of a batch are summed
-    // up before they are written. A pipeline of SET and then one of HINCRBY took a third to a half more
-    // CPU, for single events and for batches.
-    // Numbers are given as text: Lua would format them with printf for every event.
-    // ARGV: id (or nothing), name and minute of each event. Answers 1 for each that is new.
-    take: defineScript({
+    // One atomic round trip for a whole request; the counters of a batch are summed before they are written. A
+    // pipeline of SET followed by one of HINCRBY took a third to a half more CPU, for single events and for batches.
+    // Numbers are passed as text: Lua would format them with printf for every event.
+    // ARGV: id (or an empty string), name and minute of each event. Returns 1 for each new event, else 0.
+    register: defineScript({
       NUMBER_OF_KEYS: 0,
       SCRIPT: `
         local call, new, counts = redis.call, {}, {}
@@ -66,8 +65,8 @@ const client = createClient({
   },
 })
 
-/** Why an event is refused, or undefined; sets `ts` to epoch milliseconds. */
-function refusal(event, now) {
+/** Returns why an event is rejected, or undefined; sets `ts` to epoch milliseconds. */
+function rejectReason(event, now) {
   if (typeof event !== 'object' || event === null || Array.isArray(event)) return 'not_an_object'
   for (const field in event) if (!FIELDS.has(field)) return 'unknown_field'
   const { event: name, id, ts, value } = event
@@ -93,27 +92,27 @@ async function ingest(body) {
   const now = Date.now()
   const results = []
   const valid = []
-  const places = []
+  const indexes = []
   for (let i = 0; i < events.length; i += 1) {
-    const reason = refusal(events[i], now)
+    const reason = rejectReason(events[i], now)
     if (reason === undefined) {
       valid.push(events[i])
-      places.push(i)
+      indexes.push(i)
     } else {
       results.push({ i, outcome: reason === 'late' ? 'late' : 'invalid', reason })
     }
   }
-  const refused = results.length
-  const fresh = valid.length === 0 ? [] : await client.take(valid)
-  fresh.forEach((isNew, k) => {
-    if (!isNew) results.push({ i: places[k], outcome: 'duplicate' })
+  const invalid = results.length
+  const flags = valid.length === 0 ? [] : await client.register(valid)
+  flags.forEach((isNew, k) => {
+    if (!isNew) results.push({ i: indexes[k], outcome: 'duplicate' })
   })
-  const duplicate = results.length - refused
-  return { accepted: valid.length - duplicate, duplicate, invalid: refused, results }
+  const duplicate = results.length - invalid
+  return { accepted: valid.length - duplicate, duplicate, invalid, results }
 }
 
 const server = createServer((request, response) => {
-  if (request.method !== 'POST' || !request.url.startsWith('/v1/events')) return answer(response, 404, { title: 'not found' })
+  if (request.method !== 'POST' || !request.url.startsWith('/v1/events')) return respond(response, 404, { title: 'not found' })
   const chunks = []
   let bytes = 0
   request.on('data', (chunk) => {
@@ -124,13 +123,13 @@ const server = createServer((request, response) => {
   request.on('end', () => {
     const body = chunks.length === 1 ? chunks[0].toString() : Buffer.concat(chunks).toString()
     ingest(body).then(
-      (receipt) => answer(response, 202, receipt),
-      (error) => answer(response, error instanceof SyntaxError || error instanceof RangeError ? 400 : 503, { title: error.message }),
+      (receipt) => respond(response, 202, receipt),
+      (error) => respond(response, error instanceof SyntaxError || error instanceof RangeError ? 400 : 503, { title: error.message }),
     )
   })
 })
 
-function answer(response, status, value) {
+function respond(response, status, value) {
   const body = JSON.stringify(value)
   response.writeHead(status, { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(body) })
   response.end(body)

@@ -1,8 +1,8 @@
-// The plain server that most teams would write first: a Node.js process that reads UDP and hands each packet to the
-// worker that owns its flow, which decodes it and keeps the flow's figures.
+// The plain server that most teams would write first: a Node.js process that reads UDP and passes each packet to the
+// worker that owns its flow. The worker decodes it and keeps the flow's figures.
 //
 // usage: node server.mjs UDP_PORT HTTP_PORT
-// GET / tells `{"packets": ..., "flows": ...}` of all workers.
+// GET / returns the totals of all workers: `{"packets": ..., "flows": ...}`.
 import cluster from 'node:cluster'
 import { createSocket } from 'node:dgram'
 import { createServer } from 'node:http'
@@ -13,25 +13,25 @@ const RECEIVER_REPORT = 201
 const GOODBYE = 203
 
 async function master([udpPort, httpPort]) {
-  // Structured clones: a Buffer as JSON takes several times as long.
+  // Structured clones: serialising a Buffer as JSON takes several times as long.
   cluster.setupPrimary({ serialization: 'advanced' })
   const workers = Array.from({ length: WORKERS }, () => cluster.fork())
-  // What is sent before a worker listens is lost.
-  await Promise.all(workers.map((worker) => new Promise((listens) => worker.once('message', listens))))
+  // Messages sent before a worker listens are lost.
+  await Promise.all(workers.map((worker) => new Promise((ready) => worker.once('message', ready))))
   const socket = createSocket({ type: 'udp4', recvBufferSize: 4 << 20 })
-  socket.on('message', (bytes) => workers[owner(bytes)].send(bytes))
-  socket.bind(udpPort, '127.0.0.1', () => answer(workers, httpPort))
+  socket.on('message', (bytes) => workers[workerOf(bytes)].send(bytes))
+  socket.bind(udpPort, '127.0.0.1', () => serveTotals(workers, httpPort))
 }
 
-/** Both ends of a flow report to the same worker. */
-function owner(bytes) {
+/** Returns the index of the worker; reports of both ends of a flow go to the same one. */
+function workerOf(bytes) {
   return bytes.length < 32 ? 0 : ((bytes.readUInt32BE(4) ^ bytes.readUInt32BE(28)) >>> 0) % WORKERS
 }
 
-function answer(workers, httpPort) {
+function serveTotals(workers, httpPort) {
   createServer(async (request, response) => {
     const totals = await Promise.all(workers.map(totalsOf))
-    const sum = (name) => totals.reduce((sum, each) => sum + each[name], 0)
+    const sum = (name) => totals.reduce((sum, total) => sum + total[name], 0)
     response.end(JSON.stringify({ packets: sum('packets'), flows: sum('flows') }))
   }).listen(httpPort, '127.0.0.1')
 }
@@ -51,50 +51,50 @@ function worker() {
       process.send({ packets, flows: flows.size })
     } else {
       packets++
-      take(flows, message)
+      applyCompound(flows, message)
     }
   })
-  process.send('listens')
+  process.send('ready')
 }
 
-/** Reads a compound (RFC 3550, 6) and notes what it reports. */
-function take(flows, bytes) {
+/** Decodes a compound packet (RFC 3550, 6) and applies its reports. */
+function applyCompound(flows, bytes) {
   let at = 0
   while (at + 8 <= bytes.length) {
     const type = bytes[at + 1]
     const count = bytes[at] & 31
     const end = at + 4 * (bytes.readUInt16BE(at + 2) + 1)
     if (bytes[at] >> 6 !== 2 || end > bytes.length) return
-    const by = bytes.readUInt32BE(at + 4)
+    const reporter = bytes.readUInt32BE(at + 4)
     if (type === SENDER_REPORT || type === RECEIVER_REPORT) {
       const blocks = at + (type === SENDER_REPORT ? 28 : 8)
-      for (let block = blocks; block + 24 <= Math.min(end, blocks + 24 * count); block += 24) report(flows, by, bytes, block)
+      for (let block = blocks; block + 24 <= Math.min(end, blocks + 24 * count); block += 24) applyReport(flows, reporter, bytes, block)
     } else if (type === GOODBYE) {
-      for (const [pair, flow] of flows) if (flow.ends.includes(by)) flows.delete(pair)
+      for (const [pair, flow] of flows) if (flow.ends.includes(reporter)) flows.delete(pair)
     }
     at = end
   }
 }
 
-function report(flows, by, bytes, at) {
-  const about = bytes.readUInt32BE(at)
-  const pair = by < about ? `${by}-${about}` : `${about}-${by}`
+function applyReport(flows, reporter, bytes, at) {
+  const source = bytes.readUInt32BE(at)
+  const pair = reporter < source ? `${reporter}-${source}` : `${source}-${reporter}`
   let flow = flows.get(pair)
   if (!flow) {
-    flow = { ends: [by, about], began: Date.now(), directions: {} }
+    flow = { ends: [reporter, source], startedAt: Date.now(), directions: {} }
     flows.set(pair, flow)
   }
-  flow.seen = Date.now()
-  flow.directions[about] = {
+  flow.lastReportAt = Date.now()
+  flow.directions[source] = {
     fractionLost: bytes[at + 4] / 256,
     lost: bytes.readIntBE(at + 5, 3),
     highest: bytes.readUInt32BE(at + 8),
     jitter: bytes.readUInt32BE(at + 12),
-    roundTrip: roundTrip(flow.seen, bytes.readUInt32BE(at + 16), bytes.readUInt32BE(at + 20)),
+    roundTrip: roundTrip(flow.lastReportAt, bytes.readUInt32BE(at + 16), bytes.readUInt32BE(at + 20)),
   }
 }
 
-/** A - LSR - DLSR in seconds, all in units of 1/65,536 s; nothing where no report came before. */
+/** Returns A - LSR - DLSR in seconds, from units of 1/65,536 s; undefined if there was no earlier report. */
 function roundTrip(now, lastReport, delay) {
   if (lastReport === 0) return undefined
   const middle = Math.floor((now / 1000 + 2_208_988_800) * 65_536) >>> 0

@@ -1,6 +1,7 @@
-// The plain broadcast server that most teams would write first: what is posted goes to every WebSocket.
+// The plain broadcast server that most teams would write first: each posted body is sent to every WebSocket.
 //
-// `ws` as its manual advises it for many clients: no compression, no list of its own, one buffer for all.
+// `ws` is configured as its documentation advises for many clients: no compression, no client list of our own, one
+// buffer for all clients.
 //
 // usage: node server.mjs PORT
 import { createServer } from 'node:http'

@@ -1,7 +1,7 @@
-// ShareDB with its in-memory store: a document that everybody watches, and players with live queries over them.
+// ShareDB with its in-memory store: one document for all subscribers, and players for live queries.
 //
 // `POST /publish` sets the document's `total` to that of the body; `POST /score` gives the next player a new score.
-// Both are answered once the operation is committed.
+// Both respond after the operation is committed.
 //
 // usage: node server.mjs PORT GAMES PLAYERS_OF_A_GAME
 import { createServer } from 'node:http'
@@ -17,19 +17,19 @@ const [port, games, playersOfAGame] = process.argv.slice(2).map(Number)
 const backend = new ShareDB({ db: mingo(), doNotForwardSendPresenceErrorsToClient: true })
 const connection = backend.connect()
 
-const document = await created('bench', 'document', { total: 0 })
+const document = await createDocument('bench', 'document', { total: 0 })
 const players = []
 for (let number = 0; number < playersOfAGame; number++) {
   for (let game = 0; game < games; game++) {
-    players.push(await created('players', `${game}-${number}`, { game, name: `player ${number}`, score: number }))
+    players.push(await createDocument('players', `${game}-${number}`, { game, name: `player ${number}`, score: number }))
   }
 }
-let scored = 0
+let scores = 0
 
 const writes = {
   '/publish': ({ total }) => set(document, 'total', total),
-  // Above every score there was, so that the order of the game's best changes.
-  '/score': () => set(players[scored % players.length], 'score', players.length + scored++),
+  // Higher than all earlier scores, so that the order of the game's top ten changes.
+  '/score': () => set(players[scores % players.length], 'score', players.length + scores++),
 }
 
 const http = createServer(async (request, response) => {
@@ -46,7 +46,7 @@ const http = createServer(async (request, response) => {
 const sockets = new WebSocketServer({ server: http, perMessageDeflate: false })
 sockets.on('connection', (socket) => backend.listen(new WebSocketJSONStream(socket)))
 
-async function created(collection, id, data) {
+async function createDocument(collection, id, data) {
   const doc = connection.get(collection, id)
   await promisify(doc.create.bind(doc))(data)
   return doc
