@@ -1,8 +1,8 @@
-"""The Autobahn suite against our WebSockets: run.py ECHO [--cases PATTERN ...]
+"""Runs the Autobahn suite against Playmeter's WebSockets: run.py ECHO [--cases PATTERN ...]
 
-ECHO is the built `echo` example: the product's handshake and framing under a session that sends back what it gets.
-The suite is a Python 2.7 program; where there is none this says SKIPPED and why. It is installed into target/autobahn
-at the versions of requirements.txt.
+ECHO is the built `echo` example: an echo server on Playmeter's handshake and framing. The suite is a Python 2.7 program;
+without Python 2.7 this prints SKIPPED and the reason. It is installed into target/autobahn with the versions of
+requirements.txt.
 """
 
 import argparse
@@ -15,42 +15,42 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 TARGET = HERE.parent.parent / "target" / "autobahn"
-# Framing, pings, reserved bits, opcodes, fragmentation, UTF-8, closing, and messages in odd chops. Section 9 measures
-# speed; 12 and 13 are about compression, which is not offered.
+# Framing, pings, reserved bits, opcodes, fragmentation, UTF-8, closing, and messages in odd pieces. Section 9 measures
+# speed; 12 and 13 test compression, which the server does not support.
 CASES = ["1.*", "2.*", "3.*", "4.*", "5.*", "6.*", "7.*", "10.*"]
-# A folder of packages counts as one only with its .pth files, which PYTHONPATH does not read.
+# The installed packages need their .pth files, which PYTHONPATH does not read.
 START = "import site, sys; site.addsitedir(sys.argv.pop(1)); from autobahntestsuite.wstest import run; run()"
 PASSES = {"OK", "NON-STRICT", "INFORMATIONAL"}
 
 
 def python27():
-    """The path of a Python 2.7, or None."""
-    found = [shutil.which("python2.7")]
+    """Returns the path of a Python 2.7 with pip, or None."""
+    candidates = [shutil.which("python2.7")]
     if shutil.which("pyenv"):
         root = subprocess.run(["pyenv", "root"], capture_output=True, text=True, check=True).stdout.strip()
-        found += sorted(map(str, pathlib.Path(root).glob("versions/2.7*/bin/python2.7")), reverse=True)
-    for path in filter(None, found):
+        candidates += sorted(map(str, pathlib.Path(root).glob("versions/2.7*/bin/python2.7")), reverse=True)
+    for path in filter(None, candidates):
         if subprocess.run([path, "-m", "pip", "--version"], capture_output=True).returncode == 0:
             return path
     return None
 
 
 def install(python):
-    """Installs the suite where the same was not installed before."""
+    """Installs the suite unless the same versions are installed."""
     requirements = HERE / "requirements.txt"
     version = hashlib.sha256(requirements.read_bytes()).hexdigest()
     folder = TARGET / "suite"
-    done = folder / ".version"
-    if not done.exists() or done.read_text() != version:
+    marker = folder / ".version"
+    if not marker.exists() or marker.read_text() != version:
         shutil.rmtree(folder, ignore_errors=True)
         command = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--disable-pip-version-check"]
         subprocess.run([*command, "--target", str(folder), "-r", str(requirements)], check=True)
-        done.write_text(version)
+        marker.write_text(version)
     return folder
 
 
 def run(python, suite, echo, cases):
-    """Runs these cases; returns what the suite says of each."""
+    """Runs these cases; returns the suite's result for each."""
     reports = TARGET / "reports"
     shutil.rmtree(reports, ignore_errors=True)
     server = subprocess.Popen([echo, "127.0.0.1:0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -69,16 +69,16 @@ def run(python, suite, echo, cases):
 
 
 def main():
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("echo")
-    arguments.add_argument("--cases", nargs="+", default=CASES)
-    chosen = arguments.parse_args()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("echo")
+    parser.add_argument("--cases", nargs="+", default=CASES)
+    args = parser.parse_args()
     python = python27()
     if python is None:
-        print("SKIPPED: the Autobahn suite needs a Python 2.7 with pip, and there is none here")
+        print("SKIPPED: the Autobahn suite needs Python 2.7 with pip, which is not installed")
         return 0
     TARGET.mkdir(parents=True, exist_ok=True)
-    results = run(python, install(python), chosen.echo, chosen.cases)
+    results = run(python, install(python), args.echo, args.cases)
     by_number = lambda case: [int(part) for part in case.split(".")]
     failed = []
     counts = {}
@@ -91,7 +91,7 @@ def main():
     for line in failed:
         print(line)
     if not results:
-        print("no case was run")
+        print("no cases were run")
     return 1 if failed or not results else 0
 
 

@@ -1,4 +1,4 @@
-/** Published clients of other services, with only their host changed, deliver exactly what they sent. */
+/** Published clients of other services work after changing only their host: everything they send is counted. */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
@@ -16,8 +16,8 @@ const GAMEANALYTICS = require.resolve('gameanalytics/dist/GameAnalytics.min.js')
 let server, pages, browser
 
 before(async () => {
-  const answer = (response) => response.setHeader('Content-Type', 'text/html').end('<!doctype html><title>a game</title>')
-  pages = createServer((_, response) => answer(response)).listen(0, '127.0.0.1')
+  const servePage = (response) => response.setHeader('Content-Type', 'text/html').end('<!doctype html><title>a game</title>')
+  pages = createServer((_, response) => servePage(response)).listen(0, '127.0.0.1')
   await once(pages, 'listening')
   browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-gpu'] })
 })
@@ -33,10 +33,10 @@ beforeEach(async () => {
 
 afterEach(() => server?.stop())
 
-/** What a player's browser says it is: a headless one counts as a bot, and no bot is a player. */
+/** The user agent of a player's browser: a headless browser counts as a bot, and bots are not players. */
 const userAgent = 'Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36'
 
-/** A page of a game, of another origin than the server. */
+/** Opens a game's page, whose origin differs from the server's. */
 async function open(script) {
   const page = await browser.newPage({ userAgent })
   page.on('pageerror', (error) => assert.fail(error))
@@ -45,10 +45,10 @@ async function open(script) {
   return page
 }
 
-test('posthog-js with another api_host delivers what it captured', async () => {
+test('posthog-js with a different api_host delivers all captured events', async () => {
   const page = await open(POSTHOG)
   await page.evaluate(([url, key]) => {
-    // Its own filter takes a headless browser for a bot and would send nothing.
+    // PostHog's own filter treats a headless browser as a bot and would send nothing.
     const options = { api_host: url, person_profiles: 'always', opt_out_useragent_filter: true, autocapture: false }
     window.posthog.init(key, { ...options, capture_pageview: false, capture_pageleave: false })
     window.posthog.capture('level_up', { level: 'castle', value: 3, lives: 2 })
@@ -57,23 +57,23 @@ test('posthog-js with another api_host delivers what it captured', async () => {
     window.posthog.identify('bo', { plan: 'pro' })
     for (let round = 0; round < 20; round++) window.posthog.capture('win', { round })
   }, [server.url, server.publicKey])
-  const account = await server.received('posthog', 24)
-  // A page that is left sends what waits as a beacon: a form with base64 in it.
+  const accounting = await server.waitForReceived('posthog', 24)
+  // A page that is closed sends pending events as a beacon: a form that contains base64.
   await page.evaluate(() => window.posthog.capture('goodbye'))
   await page.goto('about:blank')
-  await server.received('posthog', 25)
-  assert.deepEqual([account.accepted, account.invalid, account.duplicate], [24, 0, 0])
+  await server.waitForReceived('posthog', 25)
+  assert.deepEqual([accounting.accepted, accounting.invalid, accounting.duplicate], [24, 0, 0])
   assert.equal(await server.total('level_up'), 2)
   assert.equal(await server.total('level_up', 'sum'), 7)
   assert.deepEqual(await server.total('level_up', 'count', 'level'), { castle: 1, cave: 1 })
   assert.equal(await server.total('views'), 1)
   assert.equal(await server.total('win'), 20)
   assert.equal(await server.total('goodbye'), 1)
-  assert.equal(await server.total('players'), 1, 'who is identified is the one who played before')
+  assert.equal(await server.total('players'), 1, 'the identified player is the anonymous one from before')
   await page.close()
 })
 
-test("Segment's library for Node with another host delivers what it was called with", async () => {
+test("Segment's Node.js library with a different host delivers all calls", async () => {
   const analytics = new Analytics({ writeKey: server.publicKey, host: server.url, flushAt: 7 })
   const failures = []
   analytics.on('error', (failure) => failures.push(failure))
@@ -86,8 +86,8 @@ test("Segment's library for Node with another host delivers what it was called w
   analytics.identify({ userId: 'u1', traits: { plan: 'pro' } })
   analytics.identify({ userId: 'u1', anonymousId: 'an1' })
   await analytics.closeAndFlush()
-  const account = await server.received('segment', 55)
-  assert.deepEqual([account.accepted, account.invalid, failures], [55, 0, []])
+  const accounting = await server.waitForReceived('segment', 55)
+  assert.deepEqual([accounting.accepted, accounting.invalid, failures], [55, 0, []])
   assert.equal(await server.total('Round Won'), 50)
   assert.equal(await server.total('Round Won', 'sum'), (49 * 50) / 2)
   assert.equal(await server.total('Round Won', 'uniques'), 5)
@@ -95,14 +95,14 @@ test("Segment's library for Node with another host delivers what it was called w
   assert.equal(await server.total('players'), 5, 'an1 is u1')
 })
 
-test('a call that is sent again is counted once', async () => {
+test('repeated call is counted once', async () => {
   const body = JSON.stringify({ type: 'track', event: 'win', userId: 'bo', messageId: 'node-next-1', writeKey: server.publicKey })
   for (let time = 0; time < 2; time++) await fetch(`${server.url}/v1/track`, { method: 'POST', body })
-  const account = await server.account('segment')
-  assert.deepEqual([account.accepted, account.duplicate], [1, 1])
+  const accounting = await server.accounting('segment')
+  assert.deepEqual([accounting.accepted, accounting.duplicate], [1, 1])
 })
 
-test("GameAnalytics' JavaScript SDK with another host delivers every category", async () => {
+test("GameAnalytics' JavaScript SDK with a different host delivers every category", async () => {
   const { gameanalytics: keys } = server.command('games', 'gameanalytics', 'demo')
   const page = await open(GAMEANALYTICS)
   await page.evaluate(([url, key, secret]) => {
@@ -121,8 +121,8 @@ test("GameAnalytics' JavaScript SDK with another host delivers every category", 
     GameAnalytics.addResourceEvent(1, 'gems', 5, 'boost', 'speed')
     GameAnalytics.addErrorEvent(3, 'boom')
   }, [server.url, keys.key, keys.secret_key])
-  const account = await server.received('gameanalytics', 8)
-  assert.deepEqual([account.accepted, account.invalid], [8, 0], JSON.stringify(account.reasons))
+  const accounting = await server.waitForReceived('gameanalytics', 8)
+  assert.deepEqual([accounting.accepted, accounting.invalid], [8, 0], JSON.stringify(accounting.reasons))
   assert.equal(await server.total('kill:robot'), 2)
   assert.equal(await server.total('kill:robot', 'sum'), 12)
   assert.equal(await server.total('$session_start'), 1)
@@ -134,7 +134,7 @@ test("GameAnalytics' JavaScript SDK with another host delivers every category", 
   await page.close()
 })
 
-test('a wrong key, a wrong signature and a broken body are refused and count nothing', async () => {
+test('wrong key, wrong signature and malformed body are rejected and not counted', async () => {
   const { gameanalytics: keys } = server.command('games', 'gameanalytics', 'demo')
   const post = async (path, body, headers = {}) => (await fetch(server.url + path, { method: 'POST', body, headers })).status
   assert.equal(await post('/batch/', '{"api_key":"pm_pk_nobody","batch":[]}'), 401)
@@ -142,5 +142,5 @@ test('a wrong key, a wrong signature and a broken body are refused and count not
   assert.equal(await post('/v1/batch', '{"writeKey":"pm_pk_nobody","batch":[]}'), 401)
   assert.equal(await post(`/v2/${keys.key}/events`, '[]', { Authorization: 'AAAA' }), 401)
   assert.equal(await post('/v2/nobody/events', '[]'), 401)
-  for (const endpoint of ['posthog', 'segment', 'gameanalytics']) assert.equal(await server.account(endpoint), undefined)
+  for (const endpoint of ['posthog', 'segment', 'gameanalytics']) assert.equal(await server.accounting(endpoint), undefined)
 })

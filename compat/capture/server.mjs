@@ -1,4 +1,4 @@
-/** A server of the test's own, and what it says of its events. */
+/** Starts a server for a test and queries its numbers. */
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const BINARY = process.env.PLAYMETER_BINARY ?? fileURLToPath(new URL('../../target/release/playmeter', import.meta.url))
-/** Without the settings of another server. */
+/** The environment without settings of other servers. */
 const ENV = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('PLAYMETER_')))
 
 export class Server {
@@ -27,7 +27,7 @@ export class Server {
     rmSync(this.folder, { recursive: true, force: true })
   }
 
-  /** `playmeter ARGS`, as JSON. */
+  /** Runs `playmeter ARGS` and returns its JSON output. */
   command(...args) {
     const done = spawnSync(BINARY, [...args, '--data', this.folder, '--json'], { encoding: 'utf8', env: ENV })
     if (done.status !== 0) throw new Error(done.stderr)
@@ -40,7 +40,7 @@ export class Server {
     return response.json()
   }
 
-  /** One number of a metric over the last hour, by a dimension if one is named: `{value: number}`. */
+  /** Returns a metric's total over the last hour; with a dimension, the totals by its values. */
   async total(metric, measure = 'count', by) {
     const query = new URLSearchParams({ metric, measure, last: '60m', step: 'all', ...(by && { by }) })
     const { series } = await this.get(`/v1/query?${query}`)
@@ -48,19 +48,19 @@ export class Server {
     return Object.fromEntries(series.map(({ key, total }) => [key[by], total]))
   }
 
-  /** What one door took and refused. */
-  async account(endpoint) {
+  /** Returns the ingest accounting of an endpoint. */
+  async accounting(endpoint) {
     const { endpoints } = await this.get('/v1/load')
     return endpoints.find((row) => row.endpoint === endpoint)
   }
 
-  /** Waits until a door has received so many. */
-  async received(endpoint, count) {
+  /** Waits until an endpoint has received this many events and returns its accounting. */
+  async waitForReceived(endpoint, count) {
     for (let tries = 0; tries < 300; tries++) {
-      const account = await this.account(endpoint)
-      if (account?.received >= count) return account
+      const accounting = await this.accounting(endpoint)
+      if (accounting?.received >= count) return accounting
       await new Promise((resolve) => setTimeout(resolve, 100))
     }
-    throw new Error(`${endpoint} received ${JSON.stringify(await this.account(endpoint))}, not ${count}`)
+    throw new Error(`${endpoint}: expected ${count} received events, got ${JSON.stringify(await this.accounting(endpoint))}`)
   }
 }

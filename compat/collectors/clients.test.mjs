@@ -1,4 +1,4 @@
-/** Clients of others send to a server of the test's own, and a query says what they sent. README.md says which. */
+/** Published clients send to a test server, and queries return what they sent. README.md lists the clients. */
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { OTLPMetricExporter as JsonExporter } from '@opentelemetry/exporter-metrics-otlp-http'
@@ -6,7 +6,7 @@ import { OTLPMetricExporter as ProtoExporter } from '@opentelemetry/exporter-met
 import { resourceFromAttributes } from '@opentelemetry/resources'
 import { AggregationTemporality, MeterProvider, PeriodicExportingMetricReader } from '@opentelemetry/sdk-metrics'
 import StatsD from 'hot-shots'
-import { accepted, ask, collector, headers, measured, start, stop, url } from './world.mjs'
+import { collector, headers, queryMeasure, request, start, stop, url, waitForAccepted } from './server.mjs'
 
 before(() =>
   start(
@@ -22,7 +22,7 @@ for (const [name, protocol, prefix] of [
   ['udp', 'udp', 'udp.'],
   ['tcp_server', 'tcp', 'tcp.'],
 ]) {
-  test(`hot-shots over ${protocol}: what was sent is what a query says`, async () => {
+  test(`hot-shots over ${protocol}: queries return what was sent`, async () => {
     const [host, port] = (await collector(name)).address.split(':')
     const failures = []
     const client = new StatsD({
@@ -44,19 +44,19 @@ for (const [name, protocol, prefix] of [
     client.gaugeDelta('players', -5)
     client.histogram('size', 2.5)
     client.distribution('size', 3.5)
-    const counters = await accepted(name, 1_505)
+    const counters = await waitForAccepted(name, 1_505)
     assert.deepEqual([counters.accepted, counters.refused], [1_505, 0])
     const sums = [0, 1].map((half) =>
       [...Array(500).keys()].filter((round) => round % 2 === half).reduce((sum, round) => sum + (round % 3), 0),
     )
-    assert.equal(await measured(`${prefix}hits`, 'sum'), sums[0] + sums[1] - 1)
-    assert.equal(await measured(`${prefix}hits`, 'sum', 'south'), sums[0])
-    assert.equal(await measured(`${prefix}hits`, 'sum', 'north'), sums[1])
-    assert.equal(await measured(`${prefix}load`, 'avg'), 249.5)
-    assert.equal(await measured(`${prefix}load`, 'max'), 499)
-    assert.equal(await measured(`${prefix}users`, 'uniques'), 40)
-    assert.equal(await measured(`${prefix}players`, 'last'), 12)
-    assert.equal(await measured(`${prefix}size`, 'sum'), 6)
+    assert.equal(await queryMeasure(`${prefix}hits`, 'sum'), sums[0] + sums[1] - 1)
+    assert.equal(await queryMeasure(`${prefix}hits`, 'sum', 'south'), sums[0])
+    assert.equal(await queryMeasure(`${prefix}hits`, 'sum', 'north'), sums[1])
+    assert.equal(await queryMeasure(`${prefix}load`, 'avg'), 249.5)
+    assert.equal(await queryMeasure(`${prefix}load`, 'max'), 499)
+    assert.equal(await queryMeasure(`${prefix}users`, 'uniques'), 40)
+    assert.equal(await queryMeasure(`${prefix}players`, 'last'), 12)
+    assert.equal(await queryMeasure(`${prefix}size`, 'sum'), 6)
     await new Promise((resolve) => client.close(resolve))
     assert.deepEqual(failures, [])
   })
@@ -68,7 +68,7 @@ for (const [form, Exporter] of [
 ]) {
   for (const temporality of ['DELTA', 'CUMULATIVE']) {
     const prefix = `${form}.${temporality}`.toLowerCase()
-    test(`OpenTelemetry's exporter, ${form}, ${temporality}: what was sent is what a query says`, async () => {
+    test(`OpenTelemetry's exporter, ${form}, ${temporality}: queries return what was sent`, async () => {
       const exporter = new Exporter({
         url: `${url()}/v1/metrics`,
         headers: headers(),
@@ -94,20 +94,20 @@ for (const [form, Exporter] of [
         await reader.forceFlush()
       }
       await provider.shutdown()
-      assert.equal(await measured(`${prefix}.hits`, 'sum'), 3 * 4_950)
-      assert.equal(await measured(`${prefix}.hits`, 'sum', 'north'), 3 * 4_950)
-      assert.equal(await measured(`${prefix}.load`, 'count'), 300)
-      assert.equal(await measured(`${prefix}.load`, 'sum'), 6 * 4_950)
-      assert.equal(await measured(`${prefix}.load`, 'max'), 297)
-      assert.equal(await measured(`${prefix}.players`, 'last'), 12)
-      assert.equal(await measured(`${prefix}.heat`, 'last'), 23.5)
+      assert.equal(await queryMeasure(`${prefix}.hits`, 'sum'), 3 * 4_950)
+      assert.equal(await queryMeasure(`${prefix}.hits`, 'sum', 'north'), 3 * 4_950)
+      assert.equal(await queryMeasure(`${prefix}.load`, 'count'), 300)
+      assert.equal(await queryMeasure(`${prefix}.load`, 'sum'), 6 * 4_950)
+      assert.equal(await queryMeasure(`${prefix}.load`, 'max'), 297)
+      assert.equal(await queryMeasure(`${prefix}.players`, 'last'), 12)
+      assert.equal(await queryMeasure(`${prefix}.heat`, 'last'), 23.5)
     })
   }
 }
 
-test('every sample is in the accounting', async () => {
-  const { endpoints } = await ask('/v1/load')
-  const accounts = Object.fromEntries(endpoints.map((row) => [row.endpoint, [row.accepted, row.received]]))
-  assert.deepEqual(accounts.statsd, [3_010, 3_010])
-  assert.equal(accounts.otlp[0], accounts.otlp[1])
+test('every sample is in the ingest accounting', async () => {
+  const { endpoints } = await request('/v1/load')
+  const countsByEndpoint = Object.fromEntries(endpoints.map((row) => [row.endpoint, [row.accepted, row.received]]))
+  assert.deepEqual(countsByEndpoint.statsd, [3_010, 3_010])
+  assert.equal(countsByEndpoint.otlp[0], countsByEndpoint.otlp[1])
 })

@@ -1,16 +1,16 @@
-/** ddp.js, which gives its events and leaves the rest to who uses it: subscribing again, and resuming. */
+/** ddp.js, which only reports events: resubscribing and resuming are up to the application. */
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import ddpjs from 'ddp.js'
 import WebSocket from 'ws'
-import { until, World } from './world.mjs'
+import { TestServer, until } from './server.mjs'
 
 const DDP = ddpjs.default ?? ddpjs
 
-/** Documents as its users keep them. */
+/** A document store such as an application would write. */
 class Store {
   documents = new Map()
-  told = []
+  messages = []
 
   constructor(ddp) {
     ddp.on('added', ({ collection, id, fields }) => this.put('added', `${collection} ${id}`, fields))
@@ -20,13 +20,13 @@ class Store {
       this.put('changed', `${collection} ${id}`, known)
     })
     ddp.on('removed', ({ collection, id }) => {
-      this.told.push('removed')
+      this.messages.push('removed')
       this.documents.delete(`${collection} ${id}`)
     })
   }
 
   put(kind, key, fields) {
-    this.told.push(kind)
+    this.messages.push(kind)
     this.documents.set(key, fields)
   }
 
@@ -36,14 +36,14 @@ class Store {
   }
 }
 
-let world, ddp, store
+let server, ddp, store
 
 const next = (name) => new Promise((resolve) => ddp.once(name, resolve))
-const submit = (player, score) => world.write('POST', '/v1/boards/high/scores', { player, score })
+const submit = (player, score) => server.request('POST', '/v1/boards/high/scores', { player, score })
 const subscribe = async (resume) => {
-  const answer = Promise.race([next('ready'), next('nosub')])
+  const response = Promise.race([next('ready'), next('nosub')])
   ddp.sub('board', ['high', { ordered: false, min_interval: 0, ...(resume && { resume }) }])
-  return answer
+  return response
 }
 const call = async (method, fields) => {
   const [result, updated] = [next('result'), next('updated')]
@@ -53,75 +53,75 @@ const call = async (method, fields) => {
 }
 
 before(async () => {
-  world = await World.start()
+  server = await TestServer.start()
   await submit('ann', 10)
-  const SocketConstructor = world.socketWithSecret()
-  ddp = new DDP({ endpoint: world.endpoint('ddp'), SocketConstructor, reconnectInterval: 50 })
+  const SocketConstructor = server.socketWithSecret()
+  ddp = new DDP({ endpoint: server.endpoint('ddp'), SocketConstructor, reconnectInterval: 50 })
   store = new Store(ddp)
   await next('connected')
 })
 
 after(async () => {
   ddp?.disconnect()
-  await world?.end()
+  await server?.remove()
 })
 
 let ready
 
-test('it connects, subscribes and is told what changes', async () => {
+test('client connects, subscribes and receives changes', async () => {
   ready = await subscribe()
   assert.equal(ready.msg, 'ready')
   assert.equal(store.rows(), 'ann 10')
   await submit('bo', 20)
-  await until('two rows', () => store.rows() === 'bo 20,ann 10')
+  await until('there are two rows', () => store.rows() === 'bo 20,ann 10')
 })
 
-test('a method gives its result, and an error its field', async () => {
+test('method returns its result, error names its field', async () => {
   const { result } = await call('submit_score', { table: 'high', player: 'cy', score: 5 })
   assert.deepEqual([result.saved, result.rank], [true, 3])
-  assert.equal(store.rows(), 'bo 20,ann 10,cy 5', 'what it changed was told before `updated`')
+  assert.equal(store.rows(), 'bo 20,ann 10,cy 5', 'the change was sent before `updated`')
   const { error } = await call('submit_score', { table: 'high', player: 'cy' })
   assert.deepEqual([error.error, error.details.field, error.errorType], [400, 'score', 'Meteor.Error'])
 })
 
-test('after a cut it resumes and is told only what it missed', async () => {
-  const cut = next('disconnected')
-  const back = next('connected')
+test('client resumes after a dropped connection and receives only what it missed', async () => {
+  const disconnected = next('disconnected')
+  const reconnected = next('connected')
   ddp.socket.rawSocket.terminate()
-  await cut
+  await disconnected
   await submit('dee', 1)
-  await back
-  store.told = []
+  await reconnected
+  store.messages = []
   const resumed = await subscribe({ epoch: ready.epoch, offset: ready.offset })
   assert.equal(resumed.msg, 'ready')
   assert.equal(store.rows(), 'bo 20,ann 10,cy 5,dee 1')
-  assert.ok(!store.told.includes('removed'))
+  assert.ok(!store.messages.includes('removed'))
   ready = resumed
 })
 
-test('after the server was killed it is told to begin again, and does', async () => {
-  const [left, back] = [next('disconnected'), next('connected')]
-  await world.kill()
-  await left
-  await world.start()
-  await back
-  const refused = await subscribe({ epoch: ready.epoch, offset: ready.offset })
-  assert.deepEqual([refused.msg, refused.error.error], ['nosub', 'reload'])
+test('client that resumes after a server restart is asked to reload', async () => {
+  const [disconnected, reconnected] = [next('disconnected'), next('connected')]
+  await server.kill()
+  await disconnected
+  await server.start()
+  await reconnected
+  const rejected = await subscribe({ epoch: ready.epoch, offset: ready.offset })
+  assert.deepEqual([rejected.msg, rejected.error.error], ['nosub', 'reload'])
   store.documents.clear()
   assert.equal((await subscribe()).msg, 'ready')
   assert.equal(store.rows(), 'bo 20,ann 10,cy 5,dee 1')
 })
 
-test('what is unsubscribed is removed', async () => {
+test('unsubscribing removes documents', async () => {
   const id = ddp.sub('board', ['high', { ordered: false, collection: 'again' }])
   await next('ready')
-  const gone = next('nosub')
+  const nosub = next('nosub')
   ddp.unsub(id)
-  assert.equal((await gone).id, id)
-  await until('they are gone', () => ![...store.documents.keys()].some((key) => key.startsWith('again')))
+  assert.equal((await nosub).id, id)
+  await until('the documents are removed', () => ![...store.documents.keys()].some((key) => key.startsWith('again')))
 })
 
-test('what is ranked comes in words that it does not know, unless it asks for none', async () => {
+test('ordered subscription uses messages that ddp.js ignores', async () => {
   const known = store.documents.size
   ddp.sub('board', ['high', { collection: 'ordered' }])
   await next('ready')

@@ -1,4 +1,4 @@
-/** Clients of Playtomic in a real browser, against a server of the test's own. README.md says what is needed. */
+/** Playtomic clients in a real browser against a test server. README.md lists the requirements. */
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
@@ -9,14 +9,14 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { LINES, expectations } from './lines.mjs'
+import { STEPS, checkResponses } from './steps.mjs'
 
 const { chromium } = createRequire(new URL('../../web/package.json', import.meta.url))('playwright-core')
 const here = (name) => fileURLToPath(new URL(name, import.meta.url))
 const BINARY = process.env.PLAYMETER_BINARY ?? here('../../target/release/playmeter')
 const SDK = process.env.PLAYTOMIC_SDK
 const TRACKER_SDK = process.env.PLAYTOMIC_TRACKER_SDK
-/** Without the settings of another server. */
+/** The environment without settings of other servers. */
 const ENV = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('PLAYMETER_')))
 const GUID = '7bf0867af8a64758'
 
@@ -28,8 +28,8 @@ before(async () => {
   server = spawn(BINARY, ['serve', '--data', folder, '--listen', '127.0.0.1:0'], { stdio, env: ENV })
   for await (const text of server.stdout) if (String(text).includes('Playmeter is ready')) break
   bootstrap = JSON.parse(readFileSync(join(folder, 'bootstrap.json'), 'utf8'))
-  const answer = (response) => response.setHeader('Content-Type', 'text/html').end('<!doctype html><body></body>')
-  pages = createServer((_, response) => answer(response)).listen(0, '127.0.0.1')
+  const servePage = (response) => response.setHeader('Content-Type', 'text/html').end('<!doctype html><body></body>')
+  pages = createServer((_, response) => servePage(response)).listen(0, '127.0.0.1')
   await once(pages, 'listening')
   browser = await chromium.launch({
     executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
@@ -51,33 +51,33 @@ after(async () => {
   rmSync(folder, { recursive: true, force: true })
 })
 
-test('a client that sends what the browser SDK sends is answered as the old service answered', async () => {
-  await plays(here('client.js'))
+test('client with the bytes of the browser SDK gets the responses of the old service', async () => {
+  await runScript(here('client.js'))
 })
 
 test(
-  'the published browser SDK works unmodified but for the host, and sends the same bytes',
-  { skip: SDK ? false : 'not run: PLAYTOMIC_SDK names no SDK' },
+  'published browser SDK works with a different host, and sends the same bytes',
+  { skip: SDK ? false : 'not run: PLAYTOMIC_SDK is not set' },
   async () => {
-    const theirs = await plays(SDK)
-    const ours = await plays(here('client.js'))
-    assert.deepEqual(ours, theirs)
+    const expected = await runScript(SDK)
+    const actual = await runScript(here('client.js'))
+    assert.deepEqual(actual, expected)
   },
 )
 
 test(
-  'the tracker SDK is heard unmodified, its host found at this server',
-  { skip: TRACKER_SDK ? false : 'not run: PLAYTOMIC_TRACKER_SDK names no SDK' },
+  'unmodified tracker SDK is accepted when its host resolves to this server',
+  { skip: TRACKER_SDK ? false : 'not run: PLAYTOMIC_TRACKER_SDK is not set' },
   async () => {
-    knows(GUID)
+    assignKey(GUID)
     await onPage(async (page) => {
       await page.addScriptTag({ path: TRACKER_SDK })
-      const answered = (part) => page.waitForResponse((response) => response.url().includes(part))
-      // The SDK takes a request back that is still under way when it sends the next one.
-      const view = answered('q=v/')
+      const responseTo = (part) => page.waitForResponse((response) => response.url().includes(part))
+      // The SDK cancels a pending request when it sends the next one.
+      const view = responseTo('q=v/')
       await page.evaluate((guid) => Playtomic.Log.View(940628, guid, 'http://www.games.example/arcade'), GUID)
       assert.equal((await view).status(), 200)
-      const rest = answered('lc/')
+      const rest = responseTo('lc/')
       await page.evaluate(() => {
         const { Log } = Playtomic
         Log.Play()
@@ -94,43 +94,43 @@ test(
       [[5, 5]],
     )
     for (const metric of ['views', 'plays', 'Opened a/b-c', '$level_metric', '$level']) {
-      const asked = new URLSearchParams({ metric, step: 'all', 'where.source': 'games.example' })
-      assert.equal((await get(`/v1/query?${asked}`)).series[0]?.total, 1, metric)
+      const query = new URLSearchParams({ metric, step: 'all', 'where.source': 'games.example' })
+      assert.equal((await get(`/v1/query?${query}`)).series[0]?.total, 1, metric)
     }
   },
 )
 
-/** Plays the whole script on a game that nothing has happened in, and tells the bodies that were sent. */
-async function plays(client) {
+/** Runs the whole script for a new, empty game and returns the request bodies. */
+async function runScript(client) {
   const game = `game-${Math.random().toString(36).slice(2, 10)}`
   command('games', 'create', game)
-  knows('testpublickey', game)
+  assignKey('testpublickey', game)
   await prepare(game)
   return onPage(async (page) => {
     const sent = []
     page.on('request', (request) => request.method() === 'POST' && sent.push(request.postData()))
     await page.addScriptTag({ path: client })
     await page.addScriptTag({ path: here('script.js') })
-    const told = await page.evaluate(([url, lines]) => globalThis.play(url, lines), [bootstrap.url, LINES])
-    assert.equal(sent.length, LINES.length)
-    expectations(told)
+    const responses = await page.evaluate(([url, steps]) => globalThis.play(url, steps), [bootstrap.url, STEPS])
+    assert.equal(sent.length, STEPS.length)
+    checkResponses(responses)
     return sent.map(comparable)
   })
 }
 
-/** A body as it was sent; of one with a level's id, which differs from game to game, the JSON without it. */
+/** Returns a body in a comparable form: without a level's id, which differs between games. */
 function comparable(body) {
   const json = Buffer.from(body.slice('data='.length).split('&')[0], 'base64').toString()
   return json.includes('"levelid"') ? json.replace(/"levelid":"[^"]*"/, '') : body
 }
 
-/** The variables and achievements of the script's game. */
+/** Creates the variables and achievements of the script's game. */
 async function prepare(game) {
   const { secret_key: key } = JSON.parse(command('keys', 'create', '--game', game, '--scopes', 'admin', '--json'))
   const put = async (path, body) => {
     const headers = { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' }
-    const answer = await fetch(bootstrap.url + path, { method: 'PUT', headers, body: JSON.stringify(body) })
-    assert.ok(answer.ok, `${path}: ${await answer.text()}`)
+    const response = await fetch(bootstrap.url + path, { method: 'PUT', headers, body: JSON.stringify(body) })
+    assert.ok(response.ok, `${path}: ${await response.text()}`)
   }
   await put('/v1/vars/testvar1', { value: 'testvalue1' })
   await put('/v1/vars/testvar2', { value: 'testvalue2' })
@@ -140,18 +140,18 @@ async function prepare(game) {
   }
 }
 
-async function onPage(use) {
+async function onPage(action) {
   const page = await browser.newPage()
   try {
     await page.goto(`http://127.0.0.1:${pages.address().port}/`)
-    return await use(page)
+    return await action(page)
   } finally {
     await page.close()
   }
 }
 
-/** Takes the keys that are compiled into the game; another game that had them gives them up. */
-function knows(key, game = 'demo') {
+/** Assigns the keys that are compiled into a client to a game, and removes them from other games. */
+function assignKey(key, game = 'demo') {
   for (const { id, playtomic } of JSON.parse(command('games', 'list', '--json'))) {
     if (playtomic.key === key && id !== game) command('games', 'playtomic', id, '--key', '')
   }
@@ -165,7 +165,7 @@ function command(...args) {
 }
 
 async function get(path) {
-  const answer = await fetch(bootstrap.url + path, { headers: { Authorization: `Bearer ${bootstrap.secret_key}` } })
-  assert.ok(answer.ok, await answer.clone().text())
-  return answer.json()
+  const response = await fetch(bootstrap.url + path, { headers: { Authorization: `Bearer ${bootstrap.secret_key}` } })
+  assert.ok(response.ok, await response.clone().text())
+  return response.json()
 }

@@ -1,14 +1,14 @@
 /**
- * A client of Playtomic's API as its browser SDK speaks: the same calls, the same bytes.
+ * A client of Playtomic's API with the same calls as its browser SDK, which sends the same bytes.
  *
- * Runs in a page and leaves `Playtomic` behind.
+ * Runs in a page and defines the global `Playtomic`.
  */
 'use strict'
 
 {
   let target, privateKey, publicKey
 
-  /** What each call is named, and what of the answer its callback gets. */
+  /** The name of each call on the wire, and the values of the response that its callback gets. */
   const CALLS = {
     Newsletter: { subscribe: ['newsletter', 'subscribe', () => []] },
     GameVars: {
@@ -44,11 +44,11 @@
 
   for (const [section, calls] of Object.entries(CALLS)) {
     Playtomic[section] = {}
-    for (const [name, [word, action, pick, shape]] of Object.entries(calls)) {
-      Playtomic[section][name] = (...given) => {
-        const callback = given.pop()
-        const parameters = shape ? shape(...given) : given[0]
-        ask(word, action, parameters, (answer) => {
+    for (const [name, [wireSection, action, pick, toParameters]] of Object.entries(calls)) {
+      Playtomic[section][name] = (...args) => {
+        const callback = args.pop()
+        const parameters = toParameters ? toParameters(...args) : args[0]
+        send(wireSection, action, parameters, (answer) => {
           const { success, errorcode } = answer
           callback(...pick(answer), { success, errorcode })
         })
@@ -68,8 +68,8 @@
     }
   }
 
-  /** The parameters keep what is added, as those of the SDK do: a second call with them sends the same keys in the same order. */
-  function ask(section, action, parameters = {}, callback) {
+  /** Adds fields to the caller's parameters, as the SDK does: a second call with them sends the same keys in the same order. */
+  function send(section, action, parameters = {}, callback) {
     parameters.section = section
     parameters.action = action
     parameters.publickey = publicKey
@@ -81,7 +81,7 @@
     request.send(`data=${base64(json)}&hash=${md5(json + privateKey)}`)
   }
 
-  /** Each UTF-16 unit is encoded by itself, also the halves of a pair. */
+  /** Encodes each UTF-16 unit on its own, also the halves of a surrogate pair. */
   function base64(text) {
     const bytes = []
     for (let at = 0; at < text.length; at++) {
@@ -93,7 +93,7 @@
     return btoa(String.fromCharCode(...bytes))
   }
 
-  /** MD5 of UTF-16 units that are laid over the bytes: what is above a byte spills into the next of the same word. */
+  /** MD5 of UTF-16 units written as bytes: bits above a byte overlap the next byte of the same word. */
   function md5(text) {
     const words = new Int32Array((((text.length + 8) >> 6) + 1) * 16)
     for (let at = 0; at < text.length; at++) words[at >> 2] |= text.charCodeAt(at) << (8 * (at % 4))

@@ -1,20 +1,20 @@
 /**
- * What a game does with the API, call by call, and what it is told. Runs in a page that has `Playtomic`.
+ * Makes the API calls of a game and returns the responses. Runs in a page that has loaded `Playtomic`.
  *
- * Each line is `[section, call, arguments]`; the answers come back in the same order.
+ * Each step is `[section, call, arguments]`; the responses are returned in the same order.
  */
 'use strict'
 
-globalThis.play = async (url, lines) => {
+globalThis.play = async (url, steps) => {
   Playtomic.initialize('testpublickey', 'testprivatekey', url)
-  const told = []
+  const responses = []
   const ids = []
-  for (const [section, call, given] of lines) {
-    const filled = JSON.parse(JSON.stringify(given).replaceAll('"LEVEL"', () => JSON.stringify(ids[0] ?? 'LEVEL')))
-    const answer = await new Promise((resolve) => Playtomic[section][call](...filled, (...answer) => resolve(answer)))
+  for (const [section, call, args] of steps) {
+    const callArgs = JSON.parse(JSON.stringify(args).replaceAll('"LEVEL"', () => JSON.stringify(ids[0] ?? 'LEVEL')))
+    const answer = await new Promise((resolve) => Playtomic[section][call](...callArgs, (...values) => resolve(values)))
     const response = answer.pop()
     if (call === 'save' && answer[0]?.levelid) ids.push(answer[0].levelid)
-    told.push({ call: `${section}.${call}`, success: response.success, code: response.errorcode, answer })
+    responses.push({ call: `${section}.${call}`, success: response.success, code: response.errorcode, answer })
   }
-  return told
+  return responses
 }

@@ -1,4 +1,4 @@
-/** A server of the test's own, and what it says. */
+/** Starts a server for a test and queries its numbers. */
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -10,11 +10,11 @@ import { fileURLToPath } from 'node:url'
 
 const BINARY =
   process.env.PLAYMETER_BINARY ?? fileURLToPath(new URL('../../target/release/playmeter', import.meta.url))
-/** Without the settings of another server. */
+/** The environment without settings of other servers. */
 const ENV = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('PLAYMETER_')))
 
 let server, bootstrap
-/** Ends with the server. */
+/** The temporary folder; removed when the server stops. */
 export let folder
 
 export async function start(settings) {
@@ -37,33 +37,33 @@ export const url = () => bootstrap.url
 export const key = () => bootstrap.secret_key
 export const headers = () => ({ Authorization: `Bearer ${key()}` })
 
-export async function ask(path, body) {
-  const typed = { ...headers(), 'Content-Type': 'application/json' }
-  const request = body ? { method: 'POST', headers: typed, body: JSON.stringify(body) } : { headers: typed }
-  const answer = await fetch(url() + path, request)
-  assert.equal(answer.status, 200, await answer.clone().text())
-  return answer.json()
+export async function request(path, body) {
+  const jsonHeaders = { ...headers(), 'Content-Type': 'application/json' }
+  const options = body ? { method: 'POST', headers: jsonHeaders, body: JSON.stringify(body) } : { headers: jsonHeaders }
+  const response = await fetch(url() + path, options)
+  assert.equal(response.status, 200, await response.clone().text())
+  return response.json()
 }
 
-/** A measure of a metric since yesterday, whole or of one region. */
-export async function measured(metric, measure, region) {
+/** Returns a measure of a metric over the last 24 hours, in total or for one region. */
+export async function queryMeasure(metric, measure, region) {
   const where = region ? { where: { region } } : {}
-  const answer = await ask('/v1/query', { metric, measure, last: '24h', step: 'all', ...where })
-  return answer.series[0]?.total
+  const result = await request('/v1/query', { metric, measure, last: '24h', step: 'all', ...where })
+  return result.series[0]?.total
 }
 
 export async function collector(name) {
-  const { collectors } = await ask('/v1/collectors')
+  const { collectors } = await request('/v1/collectors')
   return collectors.find((collector) => collector.name === name)
 }
 
-/** Waits until a collector has written so many samples. */
-export async function accepted(name, count) {
+/** Waits until a collector has accepted this many samples and returns its counters. */
+export async function waitForAccepted(name, count) {
   const deadline = Date.now() + 30_000
   for (;;) {
     const { counters } = await collector(name)
     if (counters.accepted >= count) return counters
-    assert.ok(Date.now() < deadline, `${JSON.stringify(counters)}, not ${count}`)
+    assert.ok(Date.now() < deadline, `expected ${count} accepted samples, got ${JSON.stringify(counters)}`)
     await sleep(50)
   }
 }

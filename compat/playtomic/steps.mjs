@@ -1,4 +1,4 @@
-/** The script of a game, and what it has to be told. */
+/** The API calls of a game, and the expected responses. */
 import assert from 'node:assert/strict'
 
 const level = (name) => ({ name, playername: 'José', playerid: '0', data: 'this is the level data', fields: { rnd: 7 } })
@@ -13,8 +13,8 @@ const achieved = (number, playerid, playername, more = {}) => ({
   ...more,
 })
 
-/** Section, call, arguments. `LEVEL` is the id of the first level that was saved. */
-export const LINES = [
+/** Section, call, arguments. `LEVEL` stands for the id of the first saved level. */
+export const STEPS = [
   ['Newsletter', 'subscribe', [{ email: 'bo@games.example' }]],
   ['GameVars', 'load', []],
   ['GameVars', 'loadSingle', ['testvar1']],
@@ -47,7 +47,7 @@ export const LINES = [
   ['Achievements', 'stream', [{ group: true, playerid: '1', friendslist: ['2', '3'] }]],
 ]
 
-/** Whether each call succeeds, and its code. */
+/** The expected success flag and error code of each call. */
 const CODES = [
   [false, 600],
   [true, 0],
@@ -81,13 +81,13 @@ const CODES = [
   [true, 0],
 ]
 
-/** Checks what the game was told, line by line. */
-export function expectations(told) {
+/** Checks the response to each call. */
+export function checkResponses(responses) {
   assert.deepEqual(
-    told.map(({ call, success, code }) => [call, success, code]),
-    CODES.map(([success, code], at) => [`${LINES[at][0]}.${LINES[at][1]}`, success, code]),
+    responses.map(({ call, success, code }) => [call, success, code]),
+    CODES.map(([success, code], at) => [`${STEPS[at][0]}.${STEPS[at][1]}`, success, code]),
   )
-  const answer = (call, nth = 0) => told.filter((line) => line.call === call)[nth].answer
+  const answer = (call, nth = 0) => responses.filter((response) => response.call === call)[nth].answer
   assert.equal(answer('GameVars.load')[0].testvar2, 'testvalue2')
   assert.deepEqual(answer('GameVars.load')[0].gamevars.testvar1, { value: 'testvalue1' })
   assert.deepEqual(answer('GameVars.loadSingle')[0].gamevars, { testvar1: { value: 'testvalue1' } })
@@ -102,9 +102,9 @@ export function expectations(told) {
   const rows = ([scores, count]) => [count, scores.map(({ rank, playername, points }) => [rank, playername, points])]
   assert.deepEqual(rows(answer('Leaderboards.list')), [2, [[1, 'Zoë ☃', 20000], [2, 'person1', 11000]]])
   assert.deepEqual(rows(answer('Leaderboards.list', 1)), [2, [[1, 'person1', 11000], [2, 'Zoë ☃', 20000]]])
-  const held = answer('Leaderboards.saveAndList')
-  assert.deepEqual(rows(held), [4, [[3, 'person1', 2500], [4, 'person1', 1000]]])
-  assert.deepEqual(held[0].map(({ submitted }) => submitted), [true, undefined])
+  const page = answer('Leaderboards.saveAndList')
+  assert.deepEqual(rows(page), [4, [[3, 'person1', 2500], [4, 'person1', 1000]]])
+  assert.deepEqual(page[0].map(({ submitted }) => submitted), [true, undefined])
   const [list] = answer('Achievements.list')
   assert.deepEqual(
     list.map(({ player, friends }) => [player?.playername, friends?.map(({ playername }) => playername)]),
