@@ -1,6 +1,6 @@
 """Servers under load: each is started in a new folder on a free port and stopped by its process id.
 
-A server is a context manager; inside, `url`, `key` and `pids` tell how to reach it and whose CPU time to measure.
+A server is a context manager; inside it, `url`, `key` and `pids` identify the server and its processes.
 `missing()` returns why it cannot run on this machine, so that a run continues without it.
 """
 
