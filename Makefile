@@ -8,7 +8,9 @@ CARGO ?= cargo
 BINARY := target/release/playmeter
 ECHO := target/release/examples/echo
 
-.PHONY: help run build web letters sdk geo test test-rust test-web test-websocket test-torture lint bench torture tools telegraf clean
+# Targets share target/release, so they run one after the other.
+.NOTPARALLEL:
+.PHONY: help run build web letters sdk geo test test-build test-rust test-web test-websocket test-torture lint bench torture tools telegraf clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -55,26 +57,28 @@ geo/node_modules/.package-lock.json: geo/package.json geo/package-lock.json
 	cd geo && npm ci --no-fund --no-audit
 	@touch $@
 
-# The Rust tests also build the server binary, so the other tests reuse it.
-test: test-rust ## Run every test; installs what the tests need.
-	$(MAKE) test-torture test-websocket test-web
+test: test-rust test-torture test-websocket test-web ## Run every test; installs what the tests need.
 	@echo "all tests passed"
 
-test-rust: web letters geo
-	$(CARGO) test --release --locked --workspace
+# One build for everything that is tested: the program, the examples and the tests share their crates. Injected faults
+# are compiled in and stay off unless a test sets PLAYMETER_INJECTED_FAULT; `make build` compiles them out.
+CARGO_TEST := $(CARGO) test --release --locked --workspace --features playmeter/fault-injection
 
-test-torture: | $(BINARY)
+test-build: web letters geo
+	$(CARGO_TEST) --no-run
+
+test-rust: test-build tools
+	$(CARGO_TEST)
+
+test-torture: test-build tools
 	python3 -m unittest discover -s torture -p 'test_*.py'
 	python3 -m unittest discover -s bench
 	python3 torture/kill.py --binary $(BINARY) --cycles 20 --seconds-max 1.0
 	python3 torture/watch.py --binary $(BINARY) --subscribers 500 --seconds 5
 	python3 torture/loss.py --binary $(BINARY) --packets 4000
-	python3 torture/fault_injection.py
+	python3 torture/fault_injection.py --binary $(BINARY)
 
-$(ECHO):
-	$(CARGO) build --release --locked --workspace --example echo
-
-test-websocket: | $(ECHO)
+test-websocket: test-build
 	python3 compat/autobahn/run.py $(ECHO)
 
 # Published third-party clients that the compatibility tests run.
@@ -84,7 +88,7 @@ compat/%/node_modules/.package-lock.json: compat/%/package.json compat/%/package
 	cd compat/$* && PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 npm ci --ignore-scripts --no-fund --no-audit
 	@touch $@
 
-test-web: tools telegraf sdk letters $(CLIENTS) | $(BINARY)
+test-web: test-build tools telegraf sdk letters $(CLIENTS)
 	cd web && npm run check && npm test && npm run size
 	cd sdk/js && npm run check && npm test && npm run size
 	cd examples/letters && npm run check && npm test
@@ -104,7 +108,7 @@ telegraf: ## Build Telegraf for the compatibility test, if Go is installed.
 
 lint: web letters geo ## Check formatting, lints, licences and sources of dependencies.
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --release --locked --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --release --locked --workspace --all-targets --features playmeter/fault-injection -- -D warnings
 	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny
 	$(CARGO) deny --locked check bans licenses sources
 	cd web && npm run check
@@ -112,16 +116,12 @@ lint: web letters geo ## Check formatting, lints, licences and sources of depend
 bench: build ## Run the benchmarks against peers; see bench/README.md.
 	python3 bench/run.py
 
-torture: build ## Run the long crash, model and fuzz tests.
-	$(CARGO) test --release --locked -p playmeter-decode -- --ignored --nocapture
-	$(CARGO) test --release --locked -p playmeter-liveops -- --ignored
-	$(CARGO) test --release --locked -p playmeter-model -- --ignored
-	$(CARGO) test --release --locked -p playmeter-server -- --ignored
-	$(CARGO) test --release --locked -p playmeter -- --ignored
+torture: test-build tools ## Run the long crash, model and fuzz tests.
+	$(CARGO_TEST) -- --ignored --nocapture
 	python3 torture/kill.py --binary $(BINARY) --cycles 1000
 	python3 torture/watch.py --binary $(BINARY) --subscribers 10000 --seconds 60
 	python3 torture/loss.py --binary $(BINARY) --packets 100000
-	python3 torture/fault_injection.py
+	python3 torture/fault_injection.py --binary $(BINARY)
 
 clean: ## Remove build outputs; keeps the data folder.
 	$(CARGO) clean
