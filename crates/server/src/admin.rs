@@ -1,4 +1,4 @@
-//! Commands about the whole: games, keys, and whether the views still agree with the log.
+//! Administration of a data folder: games, keys, and verification of the views against the log.
 
 mod recount;
 
@@ -19,122 +19,122 @@ use pipeline::ingest::Claims;
 use pipeline::time::now_s;
 use pipeline::views::Views;
 
-/// What can be asked of a data folder, whether a server runs on it or not.
+/// A command on a data folder, whether a server runs on it or not.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Command {
-    /// All games.
+    /// Lists all games.
     ListGames,
-    /// A new game.
+    /// Creates a game.
     CreateGame {
-        /// Its name in routes.
+        /// The id, as used in routes.
         id: String,
-        /// Its name for people.
+        /// The display name.
         name: String,
-        /// Its time zone.
+        /// The time zone.
         tz: String,
     },
-    /// Changes what a game decides about its events. What is left out stays as it is.
+    /// Changes a game's ingest settings; those left out stay.
     SetGame {
         /// The game.
         game: String,
         /// The changes.
         change: SettingsChange,
     },
-    /// The keys that Playtomic's SDKs have compiled into a game. What is `None` stays as it is.
+    /// Sets the keys that Playtomic's SDKs have compiled into a game; `None` keeps a value.
     SetPlaytomic {
         /// The game.
         game: String,
-        /// Names the game in requests.
+        /// The key that names the game in requests.
         key: Option<String>,
-        /// Signs requests.
+        /// The key that signs requests.
         private_key: Option<String>,
-        /// Clients may ask for totals.
+        /// Whether clients may query totals.
         data_api: Option<bool>,
     },
-    /// The keys that GameAnalytics' SDKs have compiled into a game. What is `None` stays as it is.
+    /// Sets the keys that GameAnalytics' SDKs have compiled into a game; `None` keeps a value.
     SetGameAnalytics {
         /// The game.
         game: String,
-        /// Names the game in requests.
+        /// The key that names the game in requests.
         key: Option<String>,
-        /// Signs requests.
+        /// The key that signs requests.
         secret_key: Option<String>,
     },
-    /// A new public key; the old one works until it is revoked.
+    /// Creates a new public key; the old one is valid until it is revoked.
     RotatePublicKey {
         /// The game.
         game: String,
     },
-    /// The secret keys of a game, without the secrets.
+    /// Lists the secret keys of a game, without the secrets.
     ListKeys {
         /// The game.
         game: String,
     },
-    /// A new secret key.
+    /// Creates a secret key.
     CreateKey {
         /// The game.
         game: String,
-        /// What it is for.
+        /// A description for people.
         label: String,
-        /// What it may do.
+        /// The scopes.
         scopes: Vec<String>,
-        /// Not valid from this second on.
+        /// The time of expiry, in seconds since 1970.
         expires_s: Option<u64>,
-        /// Ranges of addresses from where it may be used; none: from everywhere.
+        /// Address ranges that may use it; if empty, every address may.
         #[serde(default)]
         cidrs: Vec<String>,
     },
-    /// A successor of a secret key.
+    /// Creates a successor of a secret key.
     RotateKey {
-        /// The old key's id.
+        /// The id of the old key.
         key: String,
     },
-    /// Ends a key.
+    /// Revokes a key.
     RevokeKey {
-        /// The key's id, or an old public key.
+        /// The id of a key, or an old public key.
         key: String,
     },
-    /// A new sign-in link; the old one and all signed-in browsers end.
+    /// Creates a new sign-in link; the old one and all browser sessions become invalid.
     RotateSignIn,
-    /// The collectors of the running server, and how they are doing.
+    /// Lists the collectors of the running server with their state.
     ListCollectors,
-    /// Tells a collector what to do.
+    /// Starts, stops or restarts a collector.
     OrderCollector {
-        /// Its name.
+        /// The name of the collector.
         name: String,
-        /// What.
+        /// The action.
         order: Order,
     },
-    /// What the running server does: see [`http::monitor::Monitor::look`].
+    /// Reports the running server's load; see [`http::monitor`].
     Monitor,
-    /// Derives rollups again from the log and compares.
+    /// Recomputes rollups from the log and compares them with the stored ones.
     Verify {
         /// Hours since 1970; `None`: all.
         hours: Option<Range<u32>>,
     },
-    /// Derives rollups again from the log and puts them in the place of what is there.
+    /// Recomputes rollups from the log and replaces the stored ones.
     Rebuild {
         /// Hours since 1970; `None`: all.
         hours: Option<Range<u32>>,
     },
 }
 
-/// What commands work on.
+/// The parts of a data folder that commands use.
 pub struct Admin<'a> {
     /// The data folder.
     pub folder: &'a Path,
-    /// Games and keys.
+    /// The catalog of games and keys.
     pub catalog: &'a Catalog,
-    /// What is derived from the log.
+    /// The views.
     pub views: &'a Views,
     /// The log.
     pub log: &'a Wal<Claims>,
-    /// Makes empty rollups in memory.
+    /// Creates empty rollups in memory.
     pub scratch: fn() -> Arc<dyn Counters>,
 }
 
-/// Does what is asked, or says why not.
+/// Executes a command and returns its result.
 pub fn run(admin: &Admin<'_>, command: Command) -> anyhow::Result<Value> {
     let catalog = admin.catalog;
     Ok(match command {
@@ -148,14 +148,16 @@ pub fn run(admin: &Admin<'_>, command: Command) -> anyhow::Result<Value> {
             game(catalog, &catalog.set_gameanalytics(&id, key, secret_key)?)
         }
         Command::RotatePublicKey { game: id } => game(catalog, &catalog.rotate_public_key(&id)?),
-        Command::ListKeys { game } => catalog.keys(&game)?.iter().map(|it| listed(catalog, it)).collect(),
+        Command::ListKeys { game } => {
+            catalog.keys(&game)?.iter().map(|it| key_with_last_use(catalog, it)).collect()
+        }
         Command::CreateKey { game, label, scopes, expires_s, cidrs } => {
             let scopes = Scopes::parse(scopes.iter().map(String::as_str))?;
             let cidrs: Result<Vec<Cidr>, BadCidr> = cidrs.iter().map(|cidr| cidr.parse()).collect();
             let cidrs = cidrs.context("cidr")?;
-            made(catalog.create_key(&game, &label, scopes, expires_s, cidrs, now_s())?)
+            key_with_secret(catalog.create_key(&game, &label, scopes, expires_s, cidrs, now_s())?)
         }
-        Command::RotateKey { key } => made(catalog.rotate_key(&key, now_s())?),
+        Command::RotateKey { key } => key_with_secret(catalog.rotate_key(&key, now_s())?),
         Command::RevokeKey { key } => {
             catalog.revoke_key(&key, now_s())?;
             json!({ "revoked": key })
@@ -163,17 +165,17 @@ pub fn run(admin: &Admin<'_>, command: Command) -> anyhow::Result<Value> {
         Command::RotateSignIn => {
             let token = catalog.rotate_sign_in()?;
             let link = bootstrap::set_sign_in_token(admin.folder, &token)?;
-            json!({ "sign_in_url": link.context("bootstrap.json is gone; sign in with ?token=")? })
+            json!({ "sign_in_url": link.context("bootstrap.json is missing, so the new sign-in link cannot be stored")? })
         }
         Command::ListCollectors | Command::OrderCollector { .. } | Command::Monitor => {
-            bail!("no server runs on {}", admin.folder.display())
+            bail!("no server is running on {}", admin.folder.display())
         }
         Command::Verify { hours } => recount::verify(admin, hours)?,
         Command::Rebuild { hours } => recount::rebuild(admin, hours)?,
     })
 }
 
-/// A game with the keys that its old clients use, also where they were derived.
+/// Returns a game with the keys of its legacy clients, including derived ones.
 fn game(catalog: &Catalog, game: &Game) -> Value {
     let mut answer = json!(game);
     answer["settings"] = json!({
@@ -190,13 +192,13 @@ fn game(catalog: &Catalog, game: &Game) -> Value {
     answer
 }
 
-fn listed(catalog: &Catalog, record: &KeyRecord) -> Value {
+fn key_with_last_use(catalog: &Catalog, record: &KeyRecord) -> Value {
     let mut answer = key(record);
     answer["last_used_s"] = catalog.last_used_s(&record.id).into();
     answer
 }
 
-fn made((secret, record): (String, KeyRecord)) -> Value {
+fn key_with_secret((secret, record): (String, KeyRecord)) -> Value {
     let mut answer = key(&record);
     answer["secret_key"] = secret.into();
     answer

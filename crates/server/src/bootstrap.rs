@@ -1,4 +1,4 @@
-//! `bootstrap.json`: where the server is and the keys of the first start, for people and scripts. Only its owner may
+//! `bootstrap.json`: the server's address and the keys of the first start, for people and scripts. Only its owner can
 //! read it.
 
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use pipeline::catalog::{Made, read_private, replace};
 
 const NAME: &str = "bootstrap.json";
 
-/// Writes down what the first start made.
+/// Writes the file after the first start.
 pub fn write(folder: &Path, made: &Made, address: SocketAddr) -> anyhow::Result<()> {
     let url = url(address);
     let content = json!({
@@ -24,7 +24,7 @@ pub fn write(folder: &Path, made: &Made, address: SocketAddr) -> anyhow::Result<
     save(folder, &content)
 }
 
-/// Brings the address up to date; a file that is not there is not made again.
+/// Updates the address. A file that was deleted is not created again.
 pub fn update_url(folder: &Path, address: SocketAddr) -> anyhow::Result<()> {
     let Some(mut content) = read(folder)? else { return Ok(()) };
     let url = url(address);
@@ -35,15 +35,17 @@ pub fn update_url(folder: &Path, address: SocketAddr) -> anyhow::Result<()> {
     save(folder, &content)
 }
 
-/// The file's content, if there is one.
+/// Returns the content of the file, or `None` if there is no file.
 pub fn read(folder: &Path) -> anyhow::Result<Option<Value>> {
     let path = folder.join(NAME);
     let Some(text) = read_private(&path)? else { return Ok(None) };
     let content = serde_json::from_slice(&text);
-    Ok(Some(content.with_context(|| format!("{} is not JSON: move it away", path.display()))?))
+    Ok(Some(content.with_context(|| {
+        format!("{} is not JSON: move it to another place and start again", path.display())
+    })?))
 }
 
-/// Replaces the owner's sign-in link.
+/// Replaces the owner's sign-in link and returns it, or `None` if there is no file.
 pub fn set_sign_in_token(folder: &Path, token: &str) -> anyhow::Result<Option<String>> {
     let Some(mut content) = read(folder)? else { return Ok(None) };
     let url = content["url"].as_str().unwrap_or_default().to_owned();
@@ -62,7 +64,7 @@ fn sign_in_url(url: &str, token: &str) -> String {
     format!("{url}/sign-in?token={token}")
 }
 
-/// The address as a URL that works on this machine.
+/// Returns the address as a URL that works on this machine.
 fn url(address: SocketAddr) -> String {
     let mut address = address;
     if address.ip().is_unspecified() {

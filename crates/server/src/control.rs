@@ -1,7 +1,7 @@
-//! The door for commands on this machine: a socket in the data folder that only the folder's owner can open.
+//! The control socket: a Unix socket in the data folder that only the folder's owner can open.
 //!
-//! One line of JSON asks, one line answers. `playmeter games`, `keys`, `verify` and `rebuild` use it when a server runs
-//! on the folder.
+//! A request is one line of JSON, and so is the response. `playmeter games`, `keys`, `verify` and `rebuild` use it while a
+//! server runs on the folder.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -19,41 +19,42 @@ use http::AppState;
 use model::ports::counters::Counters;
 
 const NAME: &str = "control.sock";
-/// A command's line.
+/// The maximum size of a request.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 
-/// What came of a command.
+/// The response to a command.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
-    /// It was done; what there is to tell.
+    /// It was executed, with this result.
     Done(Value),
-    /// It was not; why, as a sentence.
+    /// It failed, with this message.
     Refused(String),
 }
 
-/// Where the socket of a data folder is.
+/// Returns the path of the socket in a data folder.
 pub fn path(folder: &Path) -> PathBuf {
     folder.join(NAME)
 }
 
-/// Makes the socket. Without it the server works; only commands cannot reach it.
+/// Creates the socket. If that fails, the server runs without it.
 pub fn bind(folder: &Path) -> Option<std::os::unix::net::UnixListener> {
     let bound = try_bind(&path(folder));
-    bound.inspect_err(|failure| warn!("commands cannot reach this server: {failure:#}")).ok()
+    bound.inspect_err(|failure| warn!("the control socket is not available: {failure:#}")).ok()
 }
 
 fn try_bind(path: &Path) -> anyhow::Result<std::os::unix::net::UnixListener> {
-    // The folder's lock is ours, so a socket that is there was left by a server that is gone.
+    // This process holds the folder's lock, so an existing socket is a leftover.
     let _ = std::fs::remove_file(path);
     let listener = std::os::unix::net::UnixListener::bind(path);
     let listener = listener.with_context(|| format!("listening on {}", path.display()))?;
-    std::fs::set_permissions(path, PermissionsExt::from_mode(0o600)).context("making it private")?;
-    listener.set_nonblocking(true).context("making it wait for nobody")?;
+    std::fs::set_permissions(path, PermissionsExt::from_mode(0o600))
+        .context("restricting its permissions")?;
+    listener.set_nonblocking(true).context("making it non-blocking")?;
     Ok(listener)
 }
 
-/// Answers on the socket until the server stops.
+/// Serves the socket until the server stops.
 pub fn start(
     listener: std::os::unix::net::UnixListener,
     state: &Arc<AppState>,
@@ -61,7 +62,7 @@ pub fn start(
 ) {
     match UnixListener::from_std(listener) {
         Ok(listener) => drop(tokio::spawn(accept(listener, Arc::clone(state), scratch))),
-        Err(failure) => warn!(%failure, "commands cannot reach this server"),
+        Err(failure) => warn!(%failure, "the control socket is not available"),
     }
 }
 
@@ -71,7 +72,7 @@ async fn accept(listener: UnixListener, state: Arc<AppState>, scratch: fn() -> A
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => drop(tokio::spawn(answer(stream, Arc::clone(&state), scratch))),
-                Err(failure) => warn!(%failure, "a command could not be accepted"),
+                Err(failure) => warn!(%failure, "accepting a control connection failed"),
             },
             _ = stopping.wait_for(|stopping| *stopping) => break,
         }
@@ -96,9 +97,9 @@ async fn answer(stream: UnixStream, state: Arc<AppState>, scratch: fn() -> Arc<d
 fn reply(line: &str, state: &AppState, scratch: fn() -> Arc<dyn Counters>) -> Reply {
     let command: Command = match serde_json::from_str(line) {
         Ok(command) => command,
-        Err(failure) => return Reply::Refused(format!("the command is not understood: {failure}")),
+        Err(failure) => return Reply::Refused(format!("the command is not valid: {failure}")),
     };
-    if let Some(reply) = of_running(&command, state) {
+    if let Some(reply) = answer_from_server(&command, state) {
         return reply;
     }
     let admin = Admin {
@@ -114,8 +115,8 @@ fn reply(line: &str, state: &AppState, scratch: fn() -> Arc<dyn Counters>) -> Re
     }
 }
 
-/// The answer to a command about what runs here and not about the folder.
-fn of_running(command: &Command, state: &AppState) -> Option<Reply> {
+/// Answers a command that concerns the running server, not the folder.
+fn answer_from_server(command: &Command, state: &AppState) -> Option<Reply> {
     let collectors = &state.collectors;
     Some(match command {
         Command::Monitor => Reply::Done(state.monitor.look(state, None)),

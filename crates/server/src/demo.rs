@@ -1,8 +1,8 @@
-//! Simulated players of the demo game: so that a newcomer sees something move before the own game sends anything.
+//! Simulated players of the demo game, so that the dashboard shows live data before your own game sends any.
 //!
-//! They come, play rounds and leave at a human rate, through the same line as everybody else.
+//! Players arrive, play rounds and leave at a human rate. Their events take the same path as all others.
 
-mod catalogue;
+mod content;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use pipeline::catalog::{Access, Scopes};
 use pipeline::ingest::{Claims, ClientInfo, IngestRequest};
 use pipeline::time::now_ms;
 
-/// Players who are there in a quiet and in a busy minute.
+/// The number of players in a quiet and in a busy minute.
 const CROWD: (u32, u32) = (14, 30);
-/// How often the simulation goes on.
+/// The interval of the simulation.
 const STEP: Duration = Duration::from_millis(200);
-/// An empty game gets a past of so many minutes, so that the first chart has a shape.
+/// The history that an empty game gets, so that the first chart has a shape.
 const PAST_MINUTES: i64 = 60;
 
-/// The last part of the past, which is sent second by second.
+/// The last part of the history, which is sent second by second for the chart of the last seconds.
 const SECONDS_SHOWN_MS: i64 = 130_000;
 
 const COUNTRIES: [&str; 12] = ["FR", "US", "DE", "BR", "JP", "GB", "IN", "SE", "ES", "CA", "MX", "KR"];
@@ -35,19 +35,18 @@ const PLATFORMS: [&str; 4] = ["web", "android", "ios", "windows"];
 const VERSIONS: [&str; 3] = ["1.4.2", "1.4.2", "1.4.1"];
 const SOURCES: [&str; 4] = ["direct", "friends", "portal", "ad"];
 
-/// Plays until the server stops.
+/// Simulates players until the server stops.
 pub async fn play(shared: Arc<AppState>, lane: Lane<Claims>) {
     let Some(game) = shared.catalog.game("demo") else { return };
     let access = Access { game, class: KeyClass::Secret, scopes: Scopes::ALL, person: false, key: 0 };
     let is_new = shared.log.durable_until() == 0;
     let local = Local { shared: Arc::clone(&shared), lane: lane.clone() };
-    catalogue::make(&local, &access).await;
+    content::create(&local, &access).await;
     let mut world = World::new(now_ms() as u64);
     if is_new {
         let now = now_ms();
         let mut at = now - PAST_MINUTES * 60_000;
         while at < now {
-            // The chart of the last seconds wants them one by one.
             let step_ms = if now - at > SECONDS_SHOWN_MS { 60_000 } else { 1_000 };
             let until = (at + step_ms).min(now);
             send(&shared, &lane, &access, until, world.until(until, at)).await;
@@ -86,7 +85,7 @@ async fn send(
         refused: &[],
     };
     if let Err(failure) = shared.ingest.submit(lane, access, &request, &decoded).await {
-        warn!(%failure, "the simulated players could not be heard");
+        warn!(%failure, "events of simulated players were not accepted");
         tokio::time::sleep(Duration::from_secs(5)).await;
     }
 }
@@ -94,7 +93,7 @@ async fn send(
 struct World {
     random: Random,
     players: Vec<Player>,
-    born: u32,
+    arrivals: u32,
 }
 
 struct Player {
@@ -105,15 +104,15 @@ struct Player {
     version: &'static str,
     source: &'static str,
     level: u32,
-    /// What is done next, and when.
-    next: Act,
+    /// The next action; it happens at `at_ms`.
+    next: Action,
     at_ms: i64,
     leaves_ms: i64,
     pings_ms: i64,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Act {
+enum Action {
     Arrive,
     View,
     Start,
@@ -122,10 +121,10 @@ enum Act {
 
 impl World {
     fn new(seed: u64) -> World {
-        World { random: Random(seed | 1), players: Vec::new(), born: 0 }
+        World { random: Random(seed | 1), players: Vec::new(), arrivals: 0 }
     }
 
-    /// What happens between two moments.
+    /// Returns the events between two points in time.
     fn until(&mut self, until_ms: i64, from_ms: i64) -> Vec<RawEvent<'static>> {
         let mut events = Vec::new();
         let wave = (until_ms as f64 / 420_000.0).sin() * 0.5 + 0.5;
@@ -155,7 +154,7 @@ impl World {
     }
 
     fn arrive(&mut self, at_ms: i64) -> Player {
-        self.born += 1;
+        self.arrivals += 1;
         let random = &mut self.random;
         let at_ms = at_ms + i64::from(random.below(1500));
         // Names come back: some players return to the game.
@@ -165,13 +164,13 @@ impl World {
                 "{}-{number}",
                 random.of(&["ann", "bo", "chi", "dee", "eli", "fay", "gus", "hana"])
             ),
-            session: format!("demo-{at_ms}-{}", self.born),
-            country: random.favouring_first(&COUNTRIES),
-            platform: random.favouring_first(&PLATFORMS),
+            session: format!("demo-{at_ms}-{}", self.arrivals),
+            country: random.prefer_first(&COUNTRIES),
+            platform: random.prefer_first(&PLATFORMS),
             version: random.of(&VERSIONS),
-            source: random.favouring_first(&SOURCES),
+            source: random.prefer_first(&SOURCES),
             level: 1 + random.below(4),
-            next: Act::Arrive,
+            next: Action::Arrive,
             at_ms,
             leaves_ms: at_ms + 60_000 + i64::from(random.below(540_000)),
             pings_ms: at_ms + 60_000,
@@ -188,22 +187,22 @@ impl Player {
         }
         let at_ms = self.at_ms;
         let (next, pause_ms) = match self.next {
-            Act::Arrive => {
+            Action::Arrive => {
                 events.push(self.event("$session_start", at_ms, None, false));
-                (Act::View, 400)
+                (Action::View, 400)
             }
-            Act::View => {
+            Action::View => {
                 events.push(self.event("$view", at_ms, None, false));
-                (Act::Start, 2_000 + random.below(3_000))
+                (Action::Start, 2_000 + random.below(3_000))
             }
-            Act::Start => {
+            Action::Start => {
                 events.push(self.event("$play", at_ms, None, false));
                 events.push(self.event("level_start", at_ms, None, true));
-                (Act::Finish, 6_000 + random.below(22_000))
+                (Action::Finish, 6_000 + random.below(22_000))
             }
-            Act::Finish => {
+            Action::Finish => {
                 self.finish(random, at_ms, events);
-                (Act::Start, 1_500 + random.below(5_000))
+                (Action::Start, 1_500 + random.below(5_000))
             }
         };
         self.next = next;
@@ -246,7 +245,7 @@ impl Player {
     }
 }
 
-/// A small generator (xorshift64*, Vigna 2016): nobody's secret depends on it.
+/// A small generator (xorshift64*, Vigna 2016), not for secrets.
 struct Random(u64);
 
 impl Random {
@@ -261,7 +260,7 @@ impl Random {
         values[self.below(values.len() as u32) as usize]
     }
 
-    fn favouring_first(&mut self, values: &[&'static str]) -> &'static str {
+    fn prefer_first(&mut self, values: &[&'static str]) -> &'static str {
         let bound = values.len() as u32;
         values[self.below(bound).min(self.below(bound)) as usize]
     }

@@ -1,4 +1,4 @@
-//! The assembly: from an engine and settings to a running server, and back to a stopped one.
+//! Assembles the crates into a running server and stops it again.
 
 pub mod admin;
 pub mod bootstrap;
@@ -33,51 +33,55 @@ use pipeline::open::{Followed, follow};
 use pipeline::time::now_ms;
 use pipeline::timed_stores::Clocks;
 
-/// How a server behaves; every value has been checked.
+/// The settings of a server; every value has been validated.
 #[derive(Clone)]
 pub struct Settings {
     /// The data folder.
     pub data: PathBuf,
-    /// Where to listen; port 0 takes a free one.
+    /// The address to listen on; port 0 selects a free port.
     pub listen: SocketAddr,
-    /// Threads that answer requests.
+    /// The number of runtimes, each a thread with its own listening socket.
     pub runtimes: usize,
-    /// A proxy in front speaks TLS and tells the clients' addresses.
+    /// A proxy in front terminates TLS and reports the clients' addresses.
     pub behind_proxy: bool,
-    /// Simulated players.
+    /// Simulates players of a demo game.
     pub demo: bool,
-    /// An .mmdb file instead of the built-in table of countries.
+    /// An .mmdb file to use instead of the embedded country table.
     pub geo_file: Option<PathBuf>,
-    /// The log's sizes and times.
+    /// The options of the log.
     pub log: Options,
-    /// How many connections there may be.
+    /// The limits on open connections.
     pub connections: ConnectionLimits,
-    /// So often a socket's other side is asked whether it is there.
+    /// The interval at which an idle WebSocket is pinged.
     pub heartbeat: Duration,
-    /// Origins whose pages may open sockets, and speak for who is signed in; empty: all may open them, and this server's
-    /// own speak for people.
+    /// Origins whose pages may open sockets and act for the signed-in person. If empty, every origin may open them and
+    /// this server's own pages act for people.
     pub origins: Vec<String>,
-    /// How much may be sent.
+    /// The quotas of ingest.
     pub quotas: QuotaSettings,
-    /// What comes in beside requests.
+    /// The collectors to run.
     pub collectors: Vec<CollectorSettings>,
 }
 
 /// A running server.
 pub struct Server {
-    /// Where it listens.
+    /// The address it listens on.
     pub address: SocketAddr,
-    /// What its requests use.
+    /// The state that its requests use.
     pub state: Arc<AppState>,
     stop: watch::Sender<bool>,
     threads: Vec<std::thread::JoinHandle<()>>,
-    processor: std::thread::JoinHandle<()>,
+    applier: std::thread::JoinHandle<()>,
 }
 
 impl Server {
-    /// Opens the log, brings ids and views up to it, and starts to listen. `made` is what the first start made; it is
-    /// written to `bootstrap.json`. `on_fatal` is called when the disk has
-    /// failed and nothing can be acknowledged any more.
+    /// Opens the log, brings the event ids and the views up to date, and starts to listen. `made` holds the keys that a
+    /// first start created; they are written to `bootstrap.json`. `on_fatal` is called when the disk has failed and
+    /// nothing can be acknowledged any more.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be opened or is damaged, a port is in use, or a thread cannot be started.
     pub fn start(
         settings: Settings,
         catalog: Arc<Catalog>,
@@ -88,13 +92,13 @@ impl Server {
         let folder = settings.data.join("log");
         let options = Options { on_fatal, ..settings.log.clone() };
         let opened = Wal::<Claims>::open(Arc::new(RealDisk), &folder, options).context("opening the log")?;
-        report(opened.report());
+        log_recovery(opened.report());
         let scratch = engine.scratch;
         let clocks = Clocks::default();
         let engine = clocks.before(engine);
         let Followed { log, views, processor, remembered } = follow(opened, engine, &catalog)?;
         let flows = Flows::open(&settings.data, settings.quotas.flows_per_game)
-            .context("taking back the running flows")?;
+            .context("restoring the running flows")?;
         let flows = Arc::new(flows);
         let (epoch, each_max) = (format!("{:x}", now_ms()), settings.connections.subscriptions_each);
         let live = Live::start(Arc::clone(&views), Arc::clone(&flows), epoch, each_max)
@@ -125,7 +129,7 @@ impl Server {
         match made {
             Some(made) => {
                 bootstrap::write(&settings.data, &made, address)?;
-                state.catalog.keep().context("keeping the catalog")?;
+                state.catalog.keep().context("saving the catalog")?;
             }
             None => bootstrap::update_url(&settings.data, address)?,
         }
@@ -133,12 +137,12 @@ impl Server {
         let mut threads = runtimes::start(&settings, &state, scratch, listeners)?;
         threads.push(flows::start(reporter_context(&state))?);
         threads.push(monitor::start(&state)?);
-        let processor = processor.start().context("starting a thread")?;
+        let applier = processor.start().context("starting a thread")?;
         state.erasure.start().context("starting a thread")?;
-        Ok(Server { address, state, stop, threads, processor })
+        Ok(Server { address, state, stop, threads, applier })
     }
 
-    /// Takes no new work, finishes what is under way, writes a last checkpoint and ends.
+    /// Stops accepting work, finishes requests in progress and writes a last checkpoint.
     pub fn stop(self) -> anyhow::Result<()> {
         info!("stopping");
         self.stop.send_replace(true);
@@ -146,13 +150,13 @@ impl Server {
         self.state.catalog.keep_used();
         for thread in self.threads {
             if thread.join().is_err() {
-                error!("a thread that answers requests or tells flows has panicked");
+                error!("a thread that serves requests or reports flows has panicked");
             }
         }
         self.state.erasure.stop();
         let closed = self.state.log.close();
-        if self.processor.join().is_err() {
-            error!("the processor has panicked; the log is applied again at the next start");
+        if self.applier.join().is_err() {
+            error!("the applier has panicked; the log is applied again at the next start");
         }
         closed.context("closing the log")
     }
@@ -191,22 +195,22 @@ fn reporter_context(state: &AppState) -> ReporterContext {
     }
 }
 
-fn report(report: &wal::Report) {
+fn log_recovery(report: &wal::Report) {
     if report.torn_bytes > 0 {
         warn!(
             bytes = report.torn_bytes,
-            "the last commit was cut short and was never acknowledged; it was removed"
+            "removed an incomplete commit at the end of the log; it was never acknowledged"
         );
     }
     for damage in &report.damage {
-        error!(?damage, "this part of the log is damaged; `playmeter verify` lists it");
+        error!(?damage, "a part of the log is damaged; `playmeter verify` lists it");
     }
 }
 
 fn geo(file: Option<PathBuf>) -> Arc<Geo> {
     let geo = Arc::new(file.map_or_else(Geo::embedded, Geo::with_file));
     if let Err(failure) = geo.refresh_in_background() {
-        error!(%failure, "countries are not looked up in the file");
+        error!(%failure, "the country file is not used");
     }
     geo
 }

@@ -1,4 +1,4 @@
-//! The threads that answer: one runtime each, with a listening socket of its own.
+//! The threads that serve requests: one runtime each, with its own listening socket.
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
@@ -20,38 +20,38 @@ use http::listener;
 use model::ports::counters::Counters;
 use pipeline::ingest::Claims;
 
-/// Sockets that listen, one per runtime, and do not accept yet.
-pub(super) struct Listeners {
-    pub(super) address: SocketAddr,
+/// Listening sockets, one per runtime, that do not accept yet.
+pub(crate) struct Listeners {
+    pub(crate) address: SocketAddr,
     sockets: Vec<TcpListener>,
-    commands: Option<UnixListener>,
+    control: Option<UnixListener>,
 }
 
-/// Takes the address, or says who has it.
-pub(super) fn bind(settings: &Settings) -> anyhow::Result<Listeners> {
+/// Binds the address.
+pub(crate) fn bind(settings: &Settings) -> anyhow::Result<Listeners> {
     let wanted = settings.listen;
     if net::is_taken(wanted) {
         bail!("another program listens on {wanted}: stop it, or choose another address with --listen");
     }
     let listen = |address| net::bind(address).with_context(|| format!("listening on {address}"));
     let first = listen(wanted)?;
-    let address = first.local_addr().context("asking for the port")?;
+    let address = first.local_addr().context("reading the port")?;
     let mut sockets = vec![first];
     for _ in 1..settings.runtimes {
         sockets.push(listen(address)?);
     }
-    Ok(Listeners { address, sockets, commands: control::bind(&settings.data) })
+    Ok(Listeners { address, sockets, control: control::bind(&settings.data) })
 }
 
-/// Starts a runtime on each socket, and the collectors on all of them.
-pub(super) fn start(
+/// Starts a runtime on each socket and the collectors on all runtimes.
+pub(crate) fn start(
     settings: &Settings,
     state: &Arc<AppState>,
     scratch: fn() -> Arc<dyn Counters>,
     listeners: Listeners,
 ) -> anyhow::Result<Vec<JoinHandle<()>>> {
     let connections = Connections::new(settings.connections);
-    let mut control = listeners.commands.map(|listener| (listener, scratch));
+    let mut control = listeners.control.map(|listener| (listener, scratch));
     let demo = settings.demo;
     let runtime = || Builder::new_current_thread().enable_all().build().context("starting a runtime");
     let runtimes = listeners.sockets.iter().map(|_| runtime()).collect::<anyhow::Result<Vec<_>>>()?;
@@ -93,7 +93,7 @@ fn run(
         let app = App::new(Arc::clone(&state), lane);
         let listener = tokio::net::TcpListener::from_std(listener).expect("the socket does not block");
         listener::serve(listener, app, connections, stopping).await;
-        // Their work may be on this runtime as well.
+        // Collectors run on this runtime, too.
         state.collectors.ended().await;
     });
 }

@@ -1,4 +1,4 @@
-//! Rollups derived again from the log: compared with the kept ones, or put in their place.
+//! Recomputes rollups from the log, to compare them with the stored ones or to replace those.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,23 +15,23 @@ use pipeline::accounting::{Meter, Names};
 use pipeline::applier::{People, fold_events};
 use pipeline::ingest::BATCH;
 
-/// What is read from the log at a time.
+/// The maximum size of one read of the log.
 const READ_BYTES: usize = 8 << 20;
-/// Rows that one set of additions may have.
+/// The number of rows after which deltas are applied.
 const ROWS_MAX: usize = 200_000;
-/// Differing rows named in an answer.
+/// The maximum number of differing rows in a report.
 const NAMED_MAX: usize = 20;
 
-/// Compares, at one position of the log, while the server goes on.
+/// Compares all rows at one position of the log while the server keeps running.
 pub(super) fn verify(admin: &Admin<'_>, hours: Option<Range<u32>>) -> anyhow::Result<Value> {
     let hours = hours.unwrap_or(0..u32::MAX);
     admin.views.wait_caught_up(admin.log.durable_until());
     let checked = admin.log.verify().context("checking the log")?;
-    let (until, kept) = admin.views.counters.export(&hours).context("reading the rollups")?;
+    let (until, stored) = admin.views.counters.export(&hours).context("reading the rollups")?;
     let derived = derive(admin, until)?;
-    let (_, again) = derived.export(&hours).context("reading the derived rollups")?;
+    let (_, recomputed) = derived.export(&hours).context("reading the recomputed rollups")?;
     let first = admin.log.first();
-    let report = compare(&kept, &again, first);
+    let report = compare(&stored, &recomputed, first);
     let damage = admin.log.damage();
     let agrees = report.different.is_empty() && damage.is_empty();
     let answer = json!({
@@ -40,7 +40,7 @@ pub(super) fn verify(admin: &Admin<'_>, hours: Option<Range<u32>>) -> anyhow::Re
         "log": { "first": first, "segments": checked.segments, "bytes": checked.bytes, "damage": damage.iter().map(|damage| json!({
             "segment": damage.segment, "bytes": [damage.byte_from, damage.byte_to], "offsets": [damage.offset_from, damage.offset_to],
         })).collect::<Vec<_>>() },
-        "rows": kept.len(),
+        "rows": stored.len(),
         "compared": report.compared,
         "before_the_log": report.before_the_log,
         "different": report.different.len(),
@@ -49,27 +49,27 @@ pub(super) fn verify(admin: &Admin<'_>, hours: Option<Range<u32>>) -> anyhow::Re
     Ok(answer)
 }
 
-/// Replaces. Applying waits meanwhile; the log goes on taking events.
+/// Replaces the stored rows. The applier is paused meanwhile; the log keeps accepting events.
 pub(super) fn rebuild(admin: &Admin<'_>, hours: Option<Range<u32>>) -> anyhow::Result<Value> {
     let hours = hours.unwrap_or(0..u32::MAX);
     let first = admin.log.first();
     ensure!(
         first == 0 || hours.start > 0,
-        "the log starts at offset {first}: older rollups cannot be derived again; name the hours with --from and --to"
+        "the log starts at offset {first}: older rollups cannot be recomputed; select hours that the log covers with --from and --to"
     );
     admin.views.wait_caught_up(admin.log.durable_until());
     let _paused = admin.views.pause_at_checkpoint().context("writing a checkpoint")?;
     let until = admin.views.counters.applied_until();
     let derived = derive(admin, until)?;
-    let (_, rows) = derived.export(&hours).context("reading the derived rollups")?;
+    let (_, rows) = derived.export(&hours).context("reading the recomputed rollups")?;
     if first > 0 && rows.is_empty() {
-        bail!("the log has no events of these hours");
+        bail!("the log has no events in these hours");
     }
     admin.views.counters.replace(&hours, &rows).context("replacing the rollups")?;
     Ok(json!({ "position": format!("0/{until}"), "rows": rows.len() }))
 }
 
-/// Applies the log from its start up to `until` to empty rollups, exactly as the processor does.
+/// Applies the log from its start up to `until` to empty rollups, exactly as the applier does.
 fn derive(admin: &Admin<'_>, until: u64) -> anyhow::Result<Arc<dyn Counters>> {
     let derived = (admin.scratch)();
     let (names, meter) = (Names::get(), Meter::default());
@@ -99,26 +99,26 @@ fn derive(admin: &Admin<'_>, until: u64) -> anyhow::Result<Arc<dyn Counters>> {
     Ok(derived)
 }
 
-struct Report {
+struct Comparison {
     compared: usize,
-    /// Rows with events that the log no longer has.
+    /// Rows with events that were trimmed from the log.
     before_the_log: usize,
     different: Vec<String>,
 }
 
-fn compare(kept: &Rows, again: &Rows, first: u64) -> Report {
-    let mut report = Report { compared: 0, before_the_log: 0, different: Vec::new() };
-    for (key, row) in kept {
+fn compare(stored: &Rows, recomputed: &Rows, first: u64) -> Comparison {
+    let mut report = Comparison { compared: 0, before_the_log: 0, different: Vec::new() };
+    for (key, row) in stored {
         if row.since < first {
             report.before_the_log += 1;
             continue;
         }
         report.compared += 1;
-        if again.get(key).is_none_or(|other| other.block != row.block) {
+        if recomputed.get(key).is_none_or(|other| other.block != row.block) {
             report.different.push(row.name.clone());
         }
     }
-    let missing = again.iter().filter(|(key, _)| !kept.contains_key(*key));
+    let missing = recomputed.iter().filter(|(key, _)| !stored.contains_key(*key));
     report.different.extend(missing.map(|(_, row)| row.name.clone()));
     report
 }

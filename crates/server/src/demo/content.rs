@@ -1,4 +1,4 @@
-//! What the demo game has from its first start: its variables, one of them an experiment, and its achievements.
+//! The demo game's variables, one of them an experiment, and its achievements.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +18,8 @@ const ACHIEVEMENTS: [(&str, &str, &str); 3] = [
     ("alphabet", "The alphabet", "Found every letter from A to Z."),
 ];
 
-/// Makes what is not there yet. What somebody has changed or removed stays so.
-pub async fn make(local: &Local, access: &Access) {
+/// Creates them at the first start. Later changes by users are left alone.
+pub async fn create(local: &Local, access: &Access) {
     let game = local.shared.views.liveops.game(access.game.number);
     if game.read().vars.version() > 0 {
         return;
@@ -30,13 +30,13 @@ pub async fn make(local: &Local, access: &Access) {
         let asked = Asked::of(access.clone(), by, now_ms());
         match local.decided(asked, command, &[]).await {
             Ok(Ok(_)) => {}
-            Ok(Err(refusal)) => warn!(%refusal, "the demo game lacks something"),
-            Err(problem) => warn!(?problem, "the demo game lacks something"),
+            Ok(Err(refusal)) => warn!(%refusal, "a part of the demo game was not created"),
+            Err(problem) => warn!(?problem, "a part of the demo game was not created"),
         }
     }
 }
 
-/// As `examples/letters` has them when it plays alone.
+/// The values that `examples/letters` uses without a server.
 fn variables() -> Command {
     let definitions = json!({
         "rounds": { "value": 6, "description": "Puzzles in a run", "schema": { "type": "integer", "minimum": 1, "maximum": 12 } },
@@ -51,13 +51,13 @@ fn variables() -> Command {
         "hue": { "value": 225, "description": "The colour of the sky: change it and look at an open game", "schema": { "type": "integer", "minimum": 0, "maximum": 360 } },
     });
     let definitions: BTreeMap<String, Option<Definition>> =
-        serde_json::from_str(&definitions.to_string()).expect("they are definitions");
+        serde_json::from_str(&definitions.to_string()).expect("the definitions are valid");
     Command::Vars(vars::Command::PutMany { vars: definitions, expected_version: Some(0) })
 }
 
 fn achievement((key, name, description): (&str, &str, &str)) -> Command {
     let achievement = json!({ "name": name, "description": description, "points": 10 });
-    let achievement: Achievement = serde_json::from_value(achievement).expect("it is an achievement");
+    let achievement: Achievement = serde_json::from_value(achievement).expect("the achievement is valid");
     Command::Feed(feed::Command::PutAchievement { key: key.to_owned(), achievement })
 }
 
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_demo_game_has_can_be_read() {
+    fn demo_definitions_are_valid() {
         assert!(matches!(variables(), Command::Vars(vars::Command::PutMany { vars, .. }) if vars.len() == 7));
         assert_eq!(ACHIEVEMENTS.map(achievement).len(), 3);
     }
