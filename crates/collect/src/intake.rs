@@ -12,8 +12,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use decode::json::{self, Decoded, Form};
-use model::Reject;
+use decode::json::{self, Form};
+use model::{RawBatch, Reject};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -143,7 +143,7 @@ impl Desk {
     }
 
     fn endpoint_takes_samples(&self) -> bool {
-        self.collector.settings.decoder.endpoint().takes_samples()
+        self.collector.settings.decoder.endpoint().accepts_samples()
     }
 
     /// What the collector's events may do.
@@ -208,7 +208,7 @@ impl Desk {
     }
 
     async fn write_events(&self, batch: &mut Batch, access: &Access, give_up: impl Fn() -> bool + Copy) {
-        let mut decoded = Decoded::default();
+        let mut decoded = RawBatch::default();
         if let Err(failure) = json::decode(&batch.lines, Form::Lines, &mut decoded) {
             // An empty body is one; the others cannot be, since lines were counted and checked.
             tracing::debug!(%failure, "there were no lines");
@@ -223,7 +223,7 @@ impl Desk {
     pub async fn append(
         &self,
         access: &Access,
-        decoded: &Decoded<'_>,
+        decoded: &RawBatch<'_>,
         refused: &[(Reject, u32)],
         give_up: impl Fn() -> bool,
         weight: impl Fn(Option<u32>) -> u64,
@@ -258,7 +258,7 @@ impl Desk {
     pub async fn take(
         &self,
         access: &Access,
-        decoded: &Decoded<'_>,
+        decoded: &RawBatch<'_>,
         refused: &[(Reject, u32)],
         give_up: impl Fn() -> bool,
     ) -> Result<Receipt, IngestError> {

@@ -15,12 +15,11 @@ use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
-use decode::json::Decoded;
 use decode::sample::{Measured, Sample};
 use hashbrown::{DefaultHashBuilder, HashTable};
-use model::Reject;
 use model::limits::{EVENTS_PER_REQUEST_MAX, FUTURE_MS_MAX};
 use model::rollup::hash_player;
+use model::{RawBatch, Reject};
 
 use row::Row;
 
@@ -193,9 +192,9 @@ impl Table {
     }
 
     /// Rows that were encoded, as the line takes them.
-    pub fn events(&self, rows: Range<usize>) -> Decoded<'_> {
+    pub fn events(&self, rows: Range<usize>) -> RawBatch<'_> {
         let events = self.rows[rows].iter().map(|row| Ok(row.event(&self.keys, &self.encoded)));
-        Decoded { sent_at_ms: None, events: events.collect() }
+        RawBatch { sent_at_ms: None, events: events.collect() }
     }
 
     /// How many samples are in a row that was encoded.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use decode::csv::Mapping;
 use decode::influx::Precision;
-use model::record::Endpoint;
+use model::batch::Endpoint;
 
 /// A collector: how bytes come, how they are cut, and what they mean.
 #[derive(Clone, Debug)]

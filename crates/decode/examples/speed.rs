@@ -5,7 +5,8 @@
 //! Every round goes through bodies that all differ, so that the processor cannot learn by heart how
 //! long each string is. The fastest round is the one that other work on the machine disturbed least.
 
-use decode::json::{Decoded, Form, decode};
+use decode::json::{Form, decode};
+use model::RawBatch;
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::hint::black_box;
@@ -88,7 +89,7 @@ fn time(work: impl FnOnce()) -> Duration {
 }
 
 fn decode_all(bodies: &[String], form: Form) {
-    let mut decoded = Decoded::default();
+    let mut decoded = RawBatch::default();
     for body in bodies {
         decode(black_box(body.as_bytes()), form, &mut decoded).expect("the body is well-formed");
         assert!(decoded.events.len() as u64 == EVENTS && decoded.events.iter().all(Result::is_ok));

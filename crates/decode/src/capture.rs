@@ -147,7 +147,8 @@ fn id(value: Option<&Value>) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::{Decoded, Form, decode};
+    use crate::json::{Form, decode};
+    use model::RawBatch;
 
     #[test]
     fn an_id_that_is_no_uuid_becomes_one_and_always_the_same() {
@@ -167,7 +168,7 @@ mod tests {
         let body =
             br#"{"api_key": "k", "batch": [7, {"event": "win", "properties": {"distinct_id": "bo"}}, null]}"#;
         let translated = posthog::translate(body).expect("a batch");
-        let mut decoded = Decoded::default();
+        let mut decoded = RawBatch::default();
         decode(&translated.body, Form::Json, &mut decoded).expect("our own words");
         let taken: Vec<bool> = decoded.events.iter().map(Result::is_ok).collect();
         assert_eq!((taken, translated.events), (vec![false, true, false], 3));
@@ -178,7 +179,7 @@ mod tests {
         fn whatever_json_comes_is_told_in_words_that_can_be_decoded(body in any_json()) {
             for translate in [posthog::translate, segment::translate, gameanalytics::translate] {
                 let Ok(translated) = translate(body.to_string().as_bytes()) else { continue };
-                let mut decoded = Decoded::default();
+                let mut decoded = RawBatch::default();
                 if decode(&translated.body, Form::Json, &mut decoded).is_ok() {
                     proptest::prop_assert_eq!(decoded.events.len(), translated.events);
                 }

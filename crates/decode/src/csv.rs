@@ -12,10 +12,9 @@ pub use mapping::{BadMapping, Field, Mapping, Others, Target};
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 use memchr::memchr_iter;
 use model::limits::{EVENT_BYTES_MAX, EVENTS_PER_REQUEST_MAX};
-use model::{RawEvent, Reject};
+use model::{RawBatch, RawEvent, Reject};
 use std::ops::Range;
 
-use crate::json::Decoded;
 use mapping::COLUMNS_MAX;
 
 /// A batch is full when its rows have so many bytes, even if more rows would be allowed.
@@ -149,12 +148,12 @@ impl Rows {
     }
 
     /// The batch as raw events, in the order of the rows.
-    pub fn decoded(&self) -> Decoded<'_> {
+    pub fn decoded(&self) -> RawBatch<'_> {
         let events = self.batch.rows.iter().map(|(_, row)| match row {
             Ok(row) => self.event(row),
             Err(reject) => Err(*reject),
         });
-        Decoded { sent_at_ms: None, events: events.collect() }
+        RawBatch { sent_at_ms: None, events: events.collect() }
     }
 
     /// The line of the file, from 1 on, that each row of the batch begins in.

@@ -18,7 +18,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 
 use model::Reject;
-use model::flows::{End, FlowPacket, What};
+use model::flows::{FlowEnd, FlowPacket, PacketKind};
 use model::limits::FLOW_END_BYTES_MAX;
 
 use crate::json::{Broken, Cursor, Value, instant_ms};
@@ -45,13 +45,13 @@ impl Line<'_> {
     pub fn packet(&self, at_us: i64) -> FlowPacket<'_> {
         let at_us = self.at_us.unwrap_or(at_us);
         let what = match self.seq {
-            Some(seq) if !self.bye => What::Numbered { seq, sent_us: self.sent_us, at_us },
-            _ => What::Bye,
+            Some(seq) if !self.bye => PacketKind::Numbered { seq, sent_us: self.sent_us, at_us },
+            _ => PacketKind::Bye,
         };
         FlowPacket {
-            from: End { id: &self.from, address: self.from_address },
-            to: End { id: &self.to, address: self.to_address },
-            what,
+            from: FlowEnd { id: &self.from, address: self.from_address },
+            to: FlowEnd { id: &self.to, address: self.to_address },
+            kind: what,
         }
     }
 }
@@ -168,7 +168,7 @@ mod tests {
     fn check(body: &str, expected: &[&str]) {
         let told = lines(body.as_bytes()).map(|line| match line {
             Ok(line) => {
-                let FlowPacket { from, to, what } = line.packet(AT_US);
+                let FlowPacket { from, to, kind: what } = line.packet(AT_US);
                 let addresses =
                     [from, to].map(|end| end.address.map_or(String::new(), |at| format!("@{at}")));
                 format!("{}{}>{}{} {what:?}", from.id, addresses[0], to.id, addresses[1])

@@ -24,8 +24,8 @@ pub use props::{Prop, Props, props};
 pub(crate) use time::{EPOCH_MS, rfc3339_ms};
 pub use write::{push_string, write_event};
 
+use model::RawBatch;
 use model::limits::{EVENTS_PER_REQUEST_MAX, JSON_DEPTH_MAX};
-use model::{RawEvent, Reject};
 
 /// How the sender says the body is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,28 +35,6 @@ pub enum Form {
     Json,
     /// `application/x-ndjson`: one event a line. A broken line is refused alone.
     Lines,
-}
-
-/// What was in a body.
-#[derive(Debug, Default, PartialEq)]
-pub struct Decoded<'a> {
-    /// `sent_at` of the envelope, in milliseconds since 1970-01-01 UTC by the client's clock.
-    pub sent_at_ms: Option<i64>,
-    /// The events in the order of the request; the index is the position in it.
-    pub events: Vec<Result<RawEvent<'a>, Reject>>,
-}
-
-impl Decoded<'_> {
-    /// Empties this and keeps its memory for another body.
-    pub fn recycle<'b>(mut self) -> Decoded<'b> {
-        self.events.clear();
-        // Collecting an emptied vector into one of the same layout hands the allocation over.
-        Decoded { sent_at_ms: None, events: self.events.into_iter().map(forget_lifetime).collect() }
-    }
-}
-
-fn forget_lifetime<'b>(_: Result<RawEvent<'_>, Reject>) -> Result<RawEvent<'b>, Reject> {
-    Err(Reject::MalformedJson)
 }
 
 /// Why nothing of a body was taken.
@@ -107,7 +85,7 @@ pub enum Malformed {
 /// A refused event is an entry in `out.events`; an error means that nothing was taken and `out` is
 /// empty. Of several broken rules an event names the first in the order of its text. Of a key that
 /// comes twice the last value counts.
-pub fn decode<'a>(body: &'a [u8], form: Form, out: &mut Decoded<'a>) -> Result<(), Malformed> {
+pub fn decode<'a>(body: &'a [u8], form: Form, out: &mut RawBatch<'a>) -> Result<(), Malformed> {
     out.sent_at_ms = None;
     out.events.clear();
     let decoded = match form {

@@ -2,9 +2,9 @@
 
 mod support;
 
-use decode::json::{Decoded, Form, decode};
+use decode::json::{Form, decode};
 use expect_test::{Expect, expect};
-use model::Reject;
+use model::{RawBatch, Reject};
 use support::describe;
 
 #[track_caller]
@@ -157,17 +157,17 @@ fn a_syntax_error_behind_a_refused_event_is_still_found() {
 
 #[test]
 fn nothing_is_left_in_the_answer_of_a_malformed_body() {
-    let mut decoded = Decoded::default();
+    let mut decoded = RawBatch::default();
     assert!(decode(br#"{"sent_at":1,"events":[{"event":"a"},"#, Form::Json, &mut decoded).is_err());
-    assert_eq!(decoded, Decoded::default());
+    assert_eq!(decoded, RawBatch::default());
 }
 
 #[test]
 fn a_recycled_answer_is_empty_and_keeps_its_memory() {
-    let mut decoded = Decoded::default();
+    let mut decoded = RawBatch::default();
     decode(br#"{"sent_at":1,"events":[{"event":"a"}]}"#, Form::Json, &mut decoded).expect("well-formed");
     let capacity = decoded.events.capacity();
-    let decoded: Decoded<'_> = decoded.recycle();
+    let decoded: RawBatch<'_> = decoded.recycle();
     assert_eq!((decoded.sent_at_ms, decoded.events.len(), decoded.events.capacity()), (None, 0, capacity));
 }
 
@@ -221,7 +221,7 @@ fn ten_thousand_events_are_taken_and_one_more_is_not() {
     let full = ["{}"; 10_000];
     let over = ["{}"; 10_001];
     let count = |form, body: String| {
-        let mut decoded = Decoded::default();
+        let mut decoded = RawBatch::default();
         decode(body.as_bytes(), form, &mut decoded)
             .map(|()| decoded.events.len())
             .map_err(|fault| fault.to_string())

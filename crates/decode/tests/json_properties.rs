@@ -1,13 +1,13 @@
 //! What holds for every body, and where serde_json must come to the same conclusion.
 
-use decode::json::{Decoded, Form, Malformed, decode};
-use model::{RawEvent, Reject};
+use decode::json::{Form, Malformed, decode};
+use model::{RawBatch, RawEvent, Reject};
 use proptest::prelude::*;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 fn decoded(body: &[u8], form: Form) -> Result<Vec<Result<RawEvent<'_>, Reject>>, Malformed> {
-    let mut decoded = Decoded::default();
+    let mut decoded = RawBatch::default();
     decode(body, form, &mut decoded).map(|()| decoded.events)
 }
 

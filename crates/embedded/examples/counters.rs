@@ -13,9 +13,9 @@ use std::path::Path;
 
 use embedded::counters::{Counters, Store, StoreOptions};
 use model::Dimension;
+use model::batch::StoredEvent;
 use model::deltas::Deltas;
-use model::ports::counters::{Counters as Port, Kept};
-use model::record::Stored;
+use model::ports::counters::{Counters as Port, SideState};
 use model::rollup::hash_player;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -100,7 +100,11 @@ impl Series {
         let mut dimensions: [&[u8]; Dimension::COUNT] = [b""; Dimension::COUNT];
         dimensions[Dimension::Level as usize] = level.as_bytes();
         let ts_ms = i64::from(minute) * 60_000;
-        deltas.event(game, &Stored { ts_ms, name: name.as_bytes(), dimensions, ..Stored::default() }, None);
+        deltas.add_event(
+            game,
+            &StoredEvent { ts_ms, name: name.as_bytes(), dimensions, ..StoredEvent::default() },
+            None,
+        );
     }
 }
 
@@ -262,7 +266,7 @@ fn player_event(deltas: &mut Deltas, random: u64, players: u64, levels: u64, min
         *place = b'0' + digit as u8;
     }
     let player = hash_player(1, &((random >> 20) % players).to_le_bytes());
-    let event = Stored {
+    let event = StoredEvent {
         ts_ms: i64::from(minute) * 60_000,
         name: NAMES[random as usize % 10].as_bytes(),
         value: Some(((random >> 40) % 1_000) as f64),
@@ -273,9 +277,9 @@ fn player_event(deltas: &mut Deltas, random: u64, players: u64, levels: u64, min
             b"1.0",
             &level,
         ],
-        ..Stored::default()
+        ..StoredEvent::default()
     };
-    deltas.event(1, &event, Some(player));
+    deltas.add_event(1, &event, Some(player));
 }
 
 /// As in the program.
@@ -301,7 +305,7 @@ impl Life<'_> {
 
     fn range(&mut self, fill: impl FnOnce(&mut Deltas)) {
         let start = thread_ns();
-        self.deltas.entry(self.counters.applied_until());
+        self.deltas.set_offset(self.counters.applied_until());
         fill(&mut self.deltas);
         let built = thread_ns();
         let from = self.counters.applied_until();
@@ -320,7 +324,7 @@ impl Life<'_> {
 /// CPU nanoseconds of this thread.
 fn checkpoint(counters: &Counters) -> f64 {
     let start = thread_ns();
-    counters.freeze(Kept::default()).commit().expect("the disk is well");
+    counters.checkpoint(SideState::default()).commit().expect("the disk is well");
     thread_ns() - start
 }
 

@@ -15,10 +15,12 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use model::Dimension;
-use model::deltas::{Deltas, Row};
-use model::ports::counters::{Checkpoint, Counters as Port, ExportedRow, Kept, Rows, Select, StoreError};
+use model::deltas::{DeltaRow, Deltas};
+use model::ports::counters::{
+    Checkpoint, Counters as Port, ExportedRow, ExportedRows, SideState, SlotSelector, StoreError,
+};
 use model::ports::records::Records;
-use model::rollup::{Cell, HourBlock};
+use model::rollup::{Aggregate, HourBlock};
 use model::series::{Cut, TUPLE_SEPARATOR};
 use parking_lot::RwLock;
 
@@ -56,7 +58,7 @@ const CUTS: usize = Dimension::COUNT + 2;
 const NOT_YET: u32 = u32::MAX;
 
 impl Found {
-    fn get(&self, delta: &Row<'_>) -> Option<usize> {
+    fn get(&self, delta: &DeltaRow<'_>) -> Option<usize> {
         if let Cut::Declared(number) = delta.cut {
             return self.declared.get(&(delta.metric_minute, number)).map(|group| *group as usize);
         }
@@ -64,7 +66,7 @@ impl Found {
         (group != NOT_YET).then_some(group as usize)
     }
 
-    fn put(&mut self, delta: &Row<'_>, group: usize) {
+    fn put(&mut self, delta: &DeltaRow<'_>, group: usize) {
         if let Cut::Declared(number) = delta.cut {
             self.declared.insert((delta.metric_minute, number), group as u32);
             return;
@@ -104,7 +106,7 @@ impl Counters {
     }
 
     /// Makes every group of the hours resident that a visit needs. They may be evicted again before it begins.
-    fn load(&self, select: &Select<'_>, hours: Range<u32>) -> Result<(), StoreError> {
+    fn load(&self, select: &SlotSelector<'_>, hours: Range<u32>) -> Result<(), StoreError> {
         let missing: Vec<GroupKey<'_>> = {
             let memory = self.memory.read();
             let keys = hours.map(|hour| GroupKey::of(select, hour));
@@ -150,7 +152,7 @@ impl Port for Counters {
         self.store.as_ref().map_or(0, |store| store.durable_until())
     }
 
-    fn freeze(&self, kept: Kept) -> Box<dyn Checkpoint> {
+    fn checkpoint(&self, kept: SideState) -> Box<dyn Checkpoint> {
         let mut memory = self.memory.write();
         let applied_until = memory.applied_until;
         let rows = memory.groups.take_changes();
@@ -161,15 +163,15 @@ impl Port for Counters {
         Box::new(Pending::new(self.store.clone(), rows, kept, applied_until))
     }
 
-    fn kept(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        self.store.as_ref().map_or(Ok(None), |store| store.kept(name))
+    fn side_state(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.store.as_ref().map_or(Ok(None), |store| store.side_state(name))
     }
 
     fn visit(
         &self,
-        select: Select<'_>,
+        select: SlotSelector<'_>,
         minutes: Range<u32>,
-        visit: &mut dyn FnMut(&str, u32, &Cell),
+        visit: &mut dyn FnMut(&str, u32, &Aggregate),
     ) -> Result<(), StoreError> {
         if minutes.is_empty() {
             return Ok(());
@@ -189,18 +191,18 @@ impl Port for Counters {
         Ok(())
     }
 
-    fn export(&self, hours: &Range<u32>) -> Result<(u64, Rows), StoreError> {
+    fn export(&self, hours: &Range<u32>) -> Result<(u64, ExportedRows), StoreError> {
         let memory = self.memory.read();
         let mut blocks = match &self.store {
             Some(store) => store.blocks(hours)?,
             None => BTreeMap::new(),
         };
         memory.groups.blocks(hours, &mut blocks);
-        let rows: Result<Rows, StoreError> = blocks.into_iter().map(exported).collect();
+        let rows: Result<ExportedRows, StoreError> = blocks.into_iter().map(exported).collect();
         Ok((memory.applied_until, rows?))
     }
 
-    fn replace(&self, hours: &Range<u32>, rows: &Rows) -> Result<(), StoreError> {
+    fn replace(&self, hours: &Range<u32>, rows: &ExportedRows) -> Result<(), StoreError> {
         let mut memory = self.memory.write();
         memory.groups.forget(hours);
         memory.guard.forget(hours);
@@ -257,7 +259,7 @@ impl Memory {
     }
 
     /// The row in which to count, made if it is new. The group and the day are there.
-    fn place(&mut self, delta: &Row<'_>) -> (usize, usize) {
+    fn place(&mut self, delta: &DeltaRow<'_>) -> (usize, usize) {
         let group = self.found.get(delta).expect("it was found before");
         let (key, row) = self.groups.row(group, delta.value);
         let row = match row {
@@ -271,7 +273,7 @@ impl Memory {
     }
 
     /// The group in which a metric's rows are counted, with its day.
-    fn find(&mut self, delta: &Row<'_>, store: Option<&Store>) -> Result<usize, StoreError> {
+    fn find(&mut self, delta: &DeltaRow<'_>, store: Option<&Store>) -> Result<usize, StoreError> {
         let hour = delta.minute / 60;
         let metric = self.guard.metric(delta.game, delta.metric, hour, store)?;
         let key = GroupKey { game: delta.game, cut: delta.cut, metric, hour };

@@ -101,7 +101,7 @@ pub struct EmbeddedIds {
 impl EmbeddedIds {
     /// Opens the set in this folder. `log_end` is the end of the log as it was found, before anything is added to it.
     ///
-    /// The log is to be claimed again from `remembered_until` to `log_end` before the first new batch.
+    /// The log is to be claimed again from `registered_until` to `log_end` before the first new batch.
     pub fn open(
         folder: &Path,
         options: IdsOptions,
@@ -324,7 +324,7 @@ impl Ids for EmbeddedIds {
         claims.iter().for_each(|claim| take_back(&mut self.active, claim));
     }
 
-    fn remembered_until(&self) -> u64 {
+    fn registered_until(&self) -> u64 {
         self.frozen.first().map_or(self.active.from, |frozen| frozen.table.from)
     }
 

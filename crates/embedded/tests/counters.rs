@@ -6,9 +6,7 @@ use embedded::counters::{Counters, Store, StoreOptions};
 use model::ports::counters::Counters as Port;
 use proptest::prelude::*;
 use tempfile::TempDir;
-use testkit::conformance::counters::{
-    counters_conform, cutting_the_log_changes_nothing, order_changes_nothing, steps,
-};
+use testkit::conformance::counters::{check_event_order, check_log_split, counters_conform, steps};
 use testkit::events::events;
 
 /// A folder that is gone with its home.
@@ -40,11 +38,11 @@ proptest! {
 
     #[test]
     fn cutting_the_log_changes_no_byte(events in events(0..150), steps in steps()) {
-        cutting_the_log_changes_nothing(new_home(), &events, &steps);
+        check_log_split(new_home(), &events, &steps);
     }
 
     #[test]
     fn any_order_of_the_events_gives_the_same_rollups(events in events(0..150), seed: u64) {
-        order_changes_nothing(new_home(), &events, seed);
+        check_event_order(new_home(), &events, seed);
     }
 }

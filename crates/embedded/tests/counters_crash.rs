@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use embedded::counters::{Counters, Store, StoreOptions};
-use model::ports::counters::{Counters as Port, Kept, Rows};
+use model::ports::counters::{Counters as Port, ExportedRows, SideState};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
-use testkit::counters::{Disk, MemoryCounters};
-use testkit::events::{Happened, deltas_of};
+use testkit::counters::{MemoryCounters, MemoryDisk};
+use testkit::events::{TestEvent, deltas_of};
 
 /// In the environment of the process whose life it is.
 const FOLDER: &str = "PLAYMETER_TEST_FOLDER";
@@ -30,25 +30,25 @@ fn open(folder: &Path) -> Counters {
 }
 
 /// The same log each time: five minutes an hour, a new value now and then.
-fn event(number: usize) -> Happened {
+fn event(number: usize) -> TestEvent {
     let mixed = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
     let late = if mixed.is_multiple_of(17) { 60 } else { 0 };
     let minute = 100_000 + (number / 50) as u32 - late;
     let player = char::from(b'a' + (mixed >> 8) as u8 % 26);
     let country = ["FR", "DE", "JP", "-"][(mixed >> 16) as usize % 4];
     let (level, value) = ((mixed >> 24) % 40, (mixed >> 32) % 1_000);
-    Happened::read(&format!("{minute} score {player} {country} {level} {value}"))
+    TestEvent::read(&format!("{minute} score {player} {country} {level} {value}"))
 }
 
 fn apply(counters: &dyn Port, until: u64) {
     let from = counters.applied_until();
     if from < until {
-        let events: Vec<Happened> = (from..until).map(|number| event(number as usize)).collect();
+        let events: Vec<TestEvent> = (from..until).map(|number| event(number as usize)).collect();
         counters.apply(from..until, &deltas_of(&events, from)).expect("the disk is well");
     }
 }
 
-fn rows(counters: &dyn Port) -> Rows {
+fn rows(counters: &dyn Port) -> ExportedRows {
     counters.export(&(0..u32::MAX)).expect("the disk is well").1
 }
 
@@ -58,7 +58,7 @@ fn a_life_of_checkpoints() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
     let counters = open(Path::new(&folder));
     while counters.applied_until() < EVENTS as u64 {
-        let mut checkpoint = counters.freeze(Kept::default());
+        let mut checkpoint = counters.checkpoint(SideState::default());
         let at = counters.applied_until();
         std::thread::scope(|threads| {
             let applying = || (1..=RANGES).for_each(|range| apply(&counters, at + (range * RANGE) as u64));
@@ -141,24 +141,24 @@ fn try_copy(from: &Path, to: &Path) -> std::io::Result<()> {
 
 /// The plainest engine, which goes on as the log does.
 struct Oracle {
-    disk: Disk,
+    disk: MemoryDisk,
     counters: MemoryCounters,
 }
 
 impl Oracle {
     fn new() -> Oracle {
-        let disk = Disk::default();
+        let disk = MemoryDisk::default();
         Oracle { counters: MemoryCounters::open(&disk), disk }
     }
 
-    fn rows_at(&mut self, position: u64) -> Rows {
+    fn rows_at(&mut self, position: u64) -> ExportedRows {
         apply(&self.counters, position);
         rows(&self.counters)
     }
 
     /// What comes later, without going there.
-    fn rows_later(&self, position: u64) -> Rows {
-        self.counters.freeze(Kept::default()).commit().expect("it is in memory");
+    fn rows_later(&self, position: u64) -> ExportedRows {
+        self.counters.checkpoint(SideState::default()).commit().expect("it is in memory");
         let later = MemoryCounters::open(&self.disk);
         apply(&later, position);
         rows(&later)
@@ -173,7 +173,7 @@ fn check(folder: &Path, said: u64, oracle: &mut Oracle) -> u64 {
     assert!(rows(&counters) == oracle.rows_at(position), "the rows are not those of position {position}");
     let later = position + 777;
     apply(&counters, later);
-    counters.freeze(Kept::default()).commit().expect("the disk is well");
+    counters.checkpoint(SideState::default()).commit().expect("the disk is well");
     drop(counters);
     assert!(rows(&open(folder)) == oracle.rows_later(later), "replayed from {position}");
     position
@@ -251,7 +251,7 @@ fn write_two_checkpoints(home: &Path) -> bool {
     let counters = open(&folder);
     let copied = [(2_000, "0"), (2_300, "1")].map(|(position, copy)| {
         apply(&counters, position);
-        counters.freeze(Kept::default()).commit().expect("the disk is well");
+        counters.checkpoint(SideState::default()).commit().expect("the disk is well");
         try_copy(&folder, &home.join(copy)).is_ok()
     });
     copied == [true; 2] && tables(&home.join("0")) == tables(&home.join("1"))

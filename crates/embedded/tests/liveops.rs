@@ -5,11 +5,11 @@ use std::sync::Arc;
 use embedded::counters::{Counters, Store, StoreOptions};
 use liveops::{By, Caller, Command, CommandRef, LiveOps, encode};
 use model::deltas::Deltas;
-use model::ports::counters::{Counters as Port, Kept};
+use model::ports::counters::{Counters as Port, SideState};
 use model::ports::records::Records;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testkit::counters::{Disk, MemoryCounters};
+use testkit::counters::{MemoryCounters, MemoryDisk};
 
 const GAME: u32 = 1;
 const NOW: i64 = 1_800_000_000_000;
@@ -51,7 +51,7 @@ impl<'a> World<'a> {
     fn checkpoint(&self) {
         let records = self.liveops.as_ref().expect("open").changes();
         let counters = self.counters.as_ref().expect("open");
-        let mut checkpoint = counters.freeze(Kept { states: Vec::new(), records });
+        let mut checkpoint = counters.checkpoint(SideState { states: Vec::new(), records });
         checkpoint.commit().expect("the disk is well");
     }
 
@@ -182,7 +182,7 @@ fn both_engines_give_the_same_answers_to_the_same_script() {
             Store::open(&folder.path().join("views"), &StoreOptions::default()).expect("the store opens");
         Arc::new(Counters::open(store).expect("the rollups open"))
     };
-    let (disk, other_disk) = (Disk::default(), Disk::default());
+    let (disk, other_disk) = (MemoryDisk::default(), MemoryDisk::default());
     let in_memory = || -> Arc<dyn Port> { Arc::new(MemoryCounters::open(&disk)) };
     let undisturbed = || -> Arc<dyn Port> { Arc::new(MemoryCounters::open(&other_disk)) };
     let expected = answers(&undisturbed, &log, usize::MAX, usize::MAX);

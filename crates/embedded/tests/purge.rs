@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use embedded::counters::{Counters, Store, StoreOptions};
 use model::deltas::Deltas;
-use model::ports::counters::{Counters as _, Kept};
-use model::ports::records::{Records, Write};
+use model::ports::counters::{Counters as _, SideState};
+use model::ports::records::{RecordWrite, Records};
 
 /// Random enough that a compressed file has it as it is.
 const CANARY: &str = "x7Qp2-canary-9fKd04LmZe81VtBw";
@@ -21,9 +21,10 @@ fn open(folder: &Path) -> Counters {
 fn write(counters: &Counters, at: u64, writes: Vec<(&str, Option<String>)>) {
     counters.apply(at..at + 1, &Deltas::default()).expect("nothing to add");
     let records = writes.into_iter();
-    let records = records.map(|(key, value)| Write { key: key.into(), value: value.map(String::into_bytes) });
-    let kept = Kept { states: vec![], records: records.collect() };
-    counters.freeze(kept).commit().expect("it is written");
+    let records =
+        records.map(|(key, value)| RecordWrite { key: key.into(), value: value.map(String::into_bytes) });
+    let kept = SideState { states: vec![], records: records.collect() };
+    counters.checkpoint(kept).commit().expect("it is written");
 }
 
 /// The files that hold these bytes.

@@ -62,7 +62,7 @@ impl Routes {
         }
         // What is touched of one game mostly stands together.
         let mut last: Option<(u32, Option<&OfGame>)> = None;
-        for touched in deltas.touched() {
+        for touched in deltas.changed_metrics() {
             let game = match last {
                 Some((number, game)) if number == touched.game => game,
                 _ => self.games.get(&touched.game),

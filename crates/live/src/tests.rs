@@ -6,7 +6,7 @@ mod world;
 
 use liveops::Touched;
 use liveops::vars::Who;
-use model::query::{By, Last, MetricQuery, Query, Step};
+use model::query::{MetricQuery, Query, QueryDimension, Step, WindowLength};
 use serde_json::json;
 
 use super::{Page, Topic};
@@ -20,9 +20,9 @@ fn minutes_of(metric: &str) -> Topic {
     let hit = MetricQuery { metric: metric.into(), ..MetricQuery::default() };
     let query = Query {
         metrics: vec![hit],
-        last: Last::parse("3m"),
+        last: WindowLength::parse("3m"),
         step: Some(Step::Minute),
-        by: vec![By::Dimension(model::Dimension::Country)],
+        by: vec![QueryDimension::BuiltIn(model::Dimension::Country)],
         ..Query::default()
     };
     Topic::Query(Box::new(query))

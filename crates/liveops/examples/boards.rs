@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use liveops::Changes;
 use liveops::boards::{Arrival, Board, Config, Keep, Mode, Run, Window};
-use model::ports::records::Write;
+use model::ports::records::RecordWrite;
 
 /// Scores and ranks that are measured.
 const OPERATIONS: u64 = 3_000_000;
@@ -148,7 +148,7 @@ fn restart(players: u64) -> Figures {
     ]
 }
 
-fn checkpoint(board: &mut Board) -> Vec<Write> {
+fn checkpoint(board: &mut Board) -> Vec<RecordWrite> {
     let mut writes = Vec::new();
     board.changes(&mut Changes::new(1, 2, &mut writes));
     writes.sort_unstable_by(|a, b| a.key.cmp(&b.key));
@@ -156,7 +156,7 @@ fn checkpoint(board: &mut Board) -> Vec<Write> {
 }
 
 /// The rows of a board from its records. Keys are: game and subject (5 bytes), kind, board (4 bytes), and the rest.
-fn read(records: &[Write]) -> Board {
+fn read(records: &[RecordWrite]) -> Board {
     let mut records = records.iter().filter_map(|it| Some((&it.key[5..], it.value.as_ref()?)));
     let (_, first) = records.next().expect("the settings come first");
     let mut board = Board::restore(1, first).expect("its settings");

@@ -27,7 +27,7 @@ mod won;
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
-use model::record::Stored;
+use model::batch::StoredEvent;
 
 pub use self::attributes::{Filter, SOURCE};
 pub use self::board::{Board, Bytes};
@@ -252,7 +252,7 @@ impl Boards {
         serde_json::json!({ "boards": rows, "ban": self.bans.get(player) })
     }
 
-    pub(crate) fn event(&mut self, at: At, event: &Stored<'_>) {
+    pub(crate) fn event(&mut self, at: At, event: &StoredEvent<'_>) {
         self.won.event(at, event);
     }
 

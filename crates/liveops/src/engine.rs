@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use model::batch::StoredEvent;
 use model::ports::counters::StoreError;
-use model::ports::records::{Records, Write};
-use model::record::Stored;
+use model::ports::records::{RecordWrite, Records};
 use parking_lot::RwLock;
 
 use crate::command::{BadCommand, CommandRef};
@@ -70,7 +70,7 @@ impl LiveOps {
     }
 
     /// Takes note of an accepted event. Called once for each that [`LiveOps::is_wanted`], in log order.
-    pub fn event(&self, game: u32, offset: u64, event: &Stored<'_>) {
+    pub fn event(&self, game: u32, offset: u64, event: &StoredEvent<'_>) {
         self.game(game).write().event(At { offset, ms: event.ts_ms }, event);
     }
 
@@ -88,7 +88,7 @@ impl LiveOps {
     }
 
     /// The records that changed since the last call, for the next checkpoint.
-    pub fn changes(&self) -> Vec<Write> {
+    pub fn changes(&self) -> Vec<RecordWrite> {
         let games: Vec<_> =
             self.games.read().iter().map(|(number, game)| (*number, Arc::clone(game))).collect();
         let mut writes = Vec::new();

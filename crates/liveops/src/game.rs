@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use model::batch::StoredEvent;
 use model::ports::counters::StoreError;
-use model::ports::records::{Records, Write};
-use model::record::Stored;
+use model::ports::records::{RecordWrite, Records};
 use serde_json::{Value, json};
 
 use crate::boards::{self, Boards};
@@ -124,7 +124,7 @@ impl Game {
         self.players.restored();
     }
 
-    pub(crate) fn changes(&mut self, number: u32, writes: &mut Vec<Write>) {
+    pub(crate) fn changes(&mut self, number: u32, writes: &mut Vec<RecordWrite>) {
         self.answers.changes(&mut Changes::new(number, ANSWERS, writes));
         self.vars.changes(&mut Changes::new(number, VARS, writes));
         self.boards.changes(&mut Changes::new(number, BOARDS, writes));
@@ -208,7 +208,7 @@ impl Game {
     }
 
     /// Takes note of an accepted event of those in [`crate::LiveOps::is_wanted`].
-    pub(crate) fn event(&mut self, at: At, event: &Stored<'_>) {
+    pub(crate) fn event(&mut self, at: At, event: &StoredEvent<'_>) {
         self.levels.event(at, event);
         self.boards.event(at, event);
     }

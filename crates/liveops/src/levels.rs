@@ -20,8 +20,8 @@ mod votes;
 
 use std::collections::BTreeSet;
 
+use model::batch::StoredEvent;
 use model::event::Dimension;
-use model::record::Stored;
 use serde::{Deserialize, Serialize};
 
 pub use content::{Content, DATA_BYTES_MAX, Digest, Packed, THUMB_BYTES_MAX};
@@ -186,7 +186,7 @@ impl Levels {
     }
 
     /// Counts what was played of a level that is there.
-    pub(crate) fn event(&mut self, _: At, event: &Stored<'_>) {
+    pub(crate) fn event(&mut self, _: At, event: &StoredEvent<'_>) {
         let Some(slot) = self.shelf.slot(event.dimensions[Dimension::Level as usize]) else { return };
         let Ok(played) = serde_json::from_slice::<Played<'_>>(event.props) else { return };
         let level = self.shelf.get_mut(slot);

@@ -18,7 +18,7 @@ pub fn check_player(field: &str, id: &str) -> Result<(), Refusal> {
     if id.is_empty() || id.len() > PLAYER_BYTES_MAX || id.chars().any(char::is_control) {
         return Err(Refusal::invalid(field, format!("it has 1 to {PLAYER_BYTES_MAX} bytes")));
     }
-    if model::worthless::is_worthless(id) {
+    if model::placeholder_id::is_placeholder_id(id) {
         return Err(Refusal::invalid(field, "this id stands for nobody in particular"));
     }
     Ok(())

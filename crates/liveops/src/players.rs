@@ -265,7 +265,7 @@ impl Subject for Players {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::ports::records::Write;
+    use model::ports::records::RecordWrite;
 
     const NOW: i64 = 1_800_000_000_000;
 
@@ -306,17 +306,17 @@ mod tests {
     fn sessions_and_nonces_survive_a_restart() {
         let mut players = with_session();
         players.check_nonce(at(NOW), &signed("one", "nonce-01")).expect("a new nonce");
-        let mut writes: Vec<Write> = Vec::new();
+        let mut writes: Vec<RecordWrite> = Vec::new();
         players.changes(&mut Changes::new(1, 6, &mut writes));
         let mut again = Players::default();
-        for Write { key, value } in &writes {
+        for RecordWrite { key, value } in &writes {
             again.restore(&key[5..], value.as_ref().expect("a value")).expect("a record");
         }
         again.restored();
         assert_eq!(again.session("one", NOW), players.session("one", NOW));
         assert!(again.check_nonce(at(NOW), &signed("one", "nonce-01")).is_err());
         again.forget(NOW + SESSION_MS);
-        let mut removed: Vec<Write> = Vec::new();
+        let mut removed: Vec<RecordWrite> = Vec::new();
         again.changes(&mut Changes::new(1, 6, &mut removed));
         assert!(removed.iter().all(|write| write.value.is_none()));
         assert_eq!(removed.len(), 2);

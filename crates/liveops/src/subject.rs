@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use model::ports::counters::StoreError;
-use model::ports::records::{Records, Write};
+use model::ports::records::{RecordWrite, Records};
 
 /// A record that is not what was written.
 #[derive(Debug, thiserror::Error)]
@@ -35,12 +35,12 @@ pub trait Subject: Default {
 /// Where a subject puts its changed records. Keys are the subject's own; the game and the subject go before them.
 pub struct Changes<'a> {
     prefix: [u8; 5],
-    writes: &'a mut Vec<Write>,
+    writes: &'a mut Vec<RecordWrite>,
 }
 
 impl<'a> Changes<'a> {
     /// Changes of one subject of one game. `subject` is stored and never reused.
-    pub fn new(game: u32, subject: u8, writes: &'a mut Vec<Write>) -> Changes<'a> {
+    pub fn new(game: u32, subject: u8, writes: &'a mut Vec<RecordWrite>) -> Changes<'a> {
         let mut prefix = [0; 5];
         prefix[..4].copy_from_slice(&game.to_be_bytes());
         prefix[4] = subject;
@@ -58,7 +58,7 @@ impl<'a> Changes<'a> {
     }
 
     fn write(&mut self, key: &[u8], value: Option<Vec<u8>>) {
-        self.writes.push(Write { key: [self.prefix.as_slice(), key].concat(), value });
+        self.writes.push(RecordWrite { key: [self.prefix.as_slice(), key].concat(), value });
     }
 }
 
@@ -121,11 +121,11 @@ impl Blobs {
 
     /// Puts what changed since the last call. A checkpoint is taken only after the one before is in the store, so what
     /// was put last time is found there now.
-    pub fn changes(&mut self, writes: &mut Vec<Write>) {
+    pub fn changes(&mut self, writes: &mut Vec<RecordWrite>) {
         self.being_written = std::mem::take(&mut self.new);
         for (key, value) in &self.being_written {
             let key = [self.prefix.as_slice(), key.as_slice()].concat();
-            writes.push(Write { key, value: value.as_ref().map(|value| value.to_vec()) });
+            writes.push(RecordWrite { key, value: value.as_ref().map(|value| value.to_vec()) });
         }
     }
 }

@@ -1,6 +1,7 @@
-//! What queries cost beyond the store: `cargo run --release -p playmeter-model --example queries`.
+//! Benchmark of queries without the cost of a store: `cargo run --release -p playmeter-model --example queries`.
 //!
-//! The store here is the cheapest there can be: cells in a list. Its own visiting is measured first and taken off.
+//! The store is a list of aggregates, the cheapest possible. The time of visiting it is measured first and
+//! subtracted.
 
 use std::hint::black_box;
 use std::ops::Range;
@@ -8,18 +9,18 @@ use std::time::Instant;
 
 use model::Dimension;
 use model::deltas::Deltas;
-use model::ports::counters::{self, Checkpoint, Counters, Kept, Select, StoreError};
+use model::ports::counters::{self, Checkpoint, Counters, SideState, SlotSelector, StoreError};
 use model::ports::records::Records;
-use model::query::{By, Measure, MetricQuery, Query, Step, run};
-use model::rollup::{Cell, hash_player};
-use model::series::Level;
+use model::query::{Measure, MetricQuery, Query, QueryDimension, Step, run};
+use model::rollup::{Aggregate, hash_player};
+use model::series::Resolution;
 
 const NOW_MIN: u32 = 29_750_400;
 
-/// Rows that have the same cell in every slot.
+/// Rows that have the same aggregate in every slot.
 struct Rows {
     names: Vec<String>,
-    cell: Cell,
+    aggregate: Aggregate,
 }
 
 impl Records for Rows {
@@ -45,36 +46,36 @@ impl Counters for Rows {
         0
     }
 
-    fn freeze(&self, _: Kept) -> Box<dyn Checkpoint> {
+    fn checkpoint(&self, _: SideState) -> Box<dyn Checkpoint> {
         unimplemented!("this store is only read")
     }
 
-    fn kept(&self, _: &str) -> Result<Option<Vec<u8>>, StoreError> {
+    fn side_state(&self, _: &str) -> Result<Option<Vec<u8>>, StoreError> {
         unimplemented!("this store is only read")
     }
 
-    fn export(&self, _: &Range<u32>) -> Result<(u64, counters::Rows), StoreError> {
+    fn export(&self, _: &Range<u32>) -> Result<(u64, counters::ExportedRows), StoreError> {
         unimplemented!("this store is only read")
     }
 
-    fn replace(&self, _: &Range<u32>, _: &counters::Rows) -> Result<(), StoreError> {
+    fn replace(&self, _: &Range<u32>, _: &counters::ExportedRows) -> Result<(), StoreError> {
         unimplemented!("this store is only read")
     }
 
     fn visit(
         &self,
-        select: Select<'_>,
+        select: SlotSelector<'_>,
         minutes: Range<u32>,
-        visit: &mut dyn FnMut(&str, u32, &Cell),
+        visit: &mut dyn FnMut(&str, u32, &Aggregate),
     ) -> Result<(), StoreError> {
-        let slots = || minutes.clone().step_by(select.level.minutes() as usize);
-        match select.level {
-            Level::Minute => {
-                self.names.iter().for_each(|row| slots().for_each(|slot| visit(row, slot, &self.cell)))
+        let slots = || minutes.clone().step_by(select.resolution.minutes() as usize);
+        match select.resolution {
+            Resolution::Minute => {
+                self.names.iter().for_each(|row| slots().for_each(|slot| visit(row, slot, &self.aggregate)))
             }
             // Hours are visited block by block, each with all its rows.
-            Level::Hour => {
-                slots().for_each(|slot| self.names.iter().for_each(|row| visit(row, slot, &self.cell)))
+            Resolution::Hour => {
+                slots().for_each(|slot| self.names.iter().for_each(|row| visit(row, slot, &self.aggregate)))
             }
         }
         Ok(())
@@ -85,7 +86,7 @@ impl Counters for Rows {
     }
 }
 
-/// The fastest of many runs, in microseconds: what others do on the machine does not count.
+/// Returns the time of the fastest of many runs in microseconds, to exclude other load on the machine.
 fn fastest(mut run: impl FnMut()) -> f64 {
     let once = |run: &mut dyn FnMut()| {
         let start = Instant::now();
@@ -96,21 +97,22 @@ fn fastest(mut run: impl FnMut()) -> f64 {
 }
 
 fn measure(name: &str, rows: usize, players: usize, days: i64, query: Query) {
-    let mut cell = Cell { count: 7, ..Cell::default() };
-    (0..players).for_each(|player| cell.players.insert(hash_player(1, &player.to_le_bytes())));
-    let store = Rows { names: (0..rows).map(|row| format!("C{row}")).collect(), cell };
+    let mut aggregate = Aggregate { count: 7, ..Aggregate::default() };
+    (0..players).for_each(|player| aggregate.players.insert(hash_player(1, &player.to_le_bytes())));
+    let store = Rows { names: (0..rows).map(|row| format!("C{row}")).collect(), aggregate };
     let now_ms = i64::from(NOW_MIN) * 60_000;
     let query = Query { from_ms: Some(now_ms - days * 86_400_000), until_ms: Some(now_ms), ..query };
-    let plan = query.plan(now_ms, "UTC").expect("a good query");
+    let plan = query.plan(now_ms, "UTC").expect("a valid query");
     let planning = fastest(|| drop(black_box(query.plan(now_ms, "UTC"))));
     let running = fastest(|| drop(black_box(run(&plan, 1, &store, None))));
-    let level = if query.step == Some(Step::Minute) { Level::Minute } else { Level::Hour };
-    let select = Select { game: 1, metric: "a", cut: plan.cut(), values: None, level };
+    let resolution = if query.step == Some(Step::Minute) { Resolution::Minute } else { Resolution::Hour };
+    let select = SlotSelector { game: 1, metric: "a", cut: plan.cut(), values: None, resolution };
     let mut sum = 0;
     let visiting = fastest(|| {
-        let mut visit =
-            |row: &str, slot: u32, cell: &Cell| sum += row.len() as i64 + i64::from(slot) + cell.count;
-        store.visit(select, plan.window(), black_box(&mut visit)).expect("it is memory");
+        let mut visit = |row: &str, slot: u32, aggregate: &Aggregate| {
+            sum += row.len() as i64 + i64::from(slot) + aggregate.count
+        };
+        store.visit(select, plan.window(), black_box(&mut visit)).expect("the store does not fail");
     });
     black_box(sum);
     println!(
@@ -120,13 +122,13 @@ fn measure(name: &str, rows: usize, players: usize, days: i64, query: Query) {
 }
 
 fn main() {
-    let of = |measure, step, by: &[By]| Query {
+    let of = |measure, step, by: &[QueryDimension]| Query {
         metrics: vec![MetricQuery { metric: "a".into(), measure: Some(measure), as_name: None }],
         step: Some(step),
         by: by.to_vec(),
         ..Query::default()
     };
-    let country = [By::Dimension(Dimension::Country)];
+    let country = [QueryDimension::BuiltIn(Dimension::Country)];
     measure("a day by the minute, count", 1, 0, 1, of(Measure::Count, Step::Minute, &[]));
     measure("30 days by the hour, count", 1, 0, 30, of(Measure::Count, Step::Hour, &[]));
     measure("30 days by the day, count", 1, 0, 30, of(Measure::Count, Step::Day, &[]));

@@ -1,84 +1,87 @@
-//! Two-way exchanges of numbered packets between two ends, and how well they go.
+//! Flows: two-way exchanges of numbered packets between two ends, and their quality.
 //!
-//! A flow is known by its unordered pair of ends: whoever sends first, and whatever comes first, the second packet never
-//! makes a second flow. An end is an id; its address may change while the flow goes on.
+//! A flow is identified by its unordered pair of ends, so neither the direction nor the order of the first packets
+//! can open a second flow. An end is an id; its address may change during the flow.
 //!
-//! - A flow begins with its first packet or report, whatever its number, and ends with a BYE or after 60 s of silence.
-//! - For 10 s after a BYE, packets whose numbers are near the flow's (within [`sequence::DROPOUT_MAX`]) and all reports
-//!   are stragglers: they are counted and change nothing. A packet from elsewhere in the numbers, or after these 10 s,
-//!   begins a new flow; so does any packet after 60 s of silence. The old flow's figures stay as they were.
-//! - A packet beyond the limit of flows is refused and counted; flows that run go on.
+//! - A flow starts with its first packet or report, whatever the sequence number, and ends with a BYE or after 60 s
+//!   without packets.
+//! - For 10 s after a BYE, all reports and all packets with a sequence number near the flow's (within 3,000)
+//!   are stragglers: they are counted and change nothing. A packet with a distant number,
+//!   or after these 10 s, opens a new flow; so does any packet after 60 s of silence. The statistics of the old flow
+//!   do not change.
+//! - A packet that would exceed the limit of flows is rejected and counted; running flows continue.
 //!
-//! Everything here follows from the calls and the times in them. There is no lock: whoever has several threads gives
-//! each pair to one [`Tracker`].
+//! The results depend only on the calls and the times passed to them. There is no lock: a caller with several
+//! threads assigns each pair to one [`FlowTracker`].
 
 mod bytes;
-pub mod direction;
+mod direction;
 mod flow;
 mod pair;
-pub mod quality;
-mod report;
-pub mod sequence;
-mod shares;
+mod quality;
+mod quota;
+mod rtcp;
+mod sequence;
 #[cfg(test)]
 mod tests;
+mod timer_wheel;
 mod tracker;
-mod wheel;
 
-pub use direction::Figures;
-pub use flow::{Cause, Flow};
-pub use pair::{End, Pair, as_ssrc, ssrc};
+pub use direction::DirectionStats;
+pub use flow::{EndReason, Flow};
+pub use pair::{FlowEnd, Pair, format_ssrc, parse_ssrc};
 pub use quality::Quality;
-pub use report::{Report, Senders};
-pub use shares::Shares;
-pub use tracker::{Took, Totals, Tracker};
+pub use quota::FlowQuota;
+pub use rtcp::{ReceptionReport, RtcpSources};
+pub use tracker::{FlowTracker, PacketOutcome, TrackerTotals};
 
-use bytes::Reader;
+use bytes::FlowReader;
 
-/// A flow without packets ends after this long.
-pub const SILENCE_MS: u64 = 60_000;
-/// So long after a BYE late packets begin no new flow.
-pub const STRAGGLERS_MS: u64 = 10_000;
+/// A flow ends after this time without packets.
+pub const IDLE_TIMEOUT_MS: u64 = 60_000;
+/// Packets within this time after a BYE do not open a new flow.
+pub const STRAGGLER_WINDOW_MS: u64 = 10_000;
 
-/// Now, on two clocks.
+/// The current time on two clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
-    /// What is told: milliseconds since 1970.
+pub struct FlowTime {
+    /// Milliseconds since 1970, for reporting.
     pub wall_ms: i64,
-    /// What is waited by: milliseconds on a clock that is never set and never goes back.
-    pub tick_ms: u64,
+    /// Milliseconds on a monotonic clock, for timeouts.
+    pub monotonic_ms: u64,
 }
 
-/// One packet that passed.
+/// One observed packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FlowPacket<'a> {
-    /// Who sent it.
-    pub from: End<'a>,
-    /// To whom.
-    pub to: End<'a>,
-    /// What it was.
-    pub what: What,
+    /// The sender.
+    pub from: FlowEnd<'a>,
+    /// The receiver.
+    pub to: FlowEnd<'a>,
+    /// The kind of packet.
+    pub kind: PacketKind,
 }
 
-/// What a packet was.
+/// The kind of a packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum What {
-    /// One in a sequence.
+pub enum PacketKind {
+    /// A packet with a sequence number.
     Numbered {
-        /// Its number; up to 65,535 it is one of 16 bits, which go on at 0, as in RTP; else one of 32 bits.
+        /// The sequence number. Numbers up to 65,535 are 16-bit numbers that wrap to 0, as in RTP; larger ones are
+        /// 32-bit numbers.
         seq: u32,
-        /// When it was sent by the sender's clock, microseconds from any beginning.
+        /// Send time by the sender's clock, microseconds from an arbitrary origin.
         sent_us: Option<i64>,
-        /// When it came, microseconds since 1970.
+        /// Time of receipt, microseconds since 1970.
         at_us: i64,
     },
-    /// The sender has left.
+    /// The sender leaves the flow.
     Bye,
 }
 
-/// Reads flows back that [`Tracker::write`] wrote, one after the other; `None`: these bytes are none.
-pub fn read(bytes: &[u8], flows: u32) -> Option<Vec<Flow>> {
-    let mut reader = Reader(bytes);
-    let read: Option<Vec<Flow>> = (0..flows).map(|_| Flow::read(&mut reader)).collect();
-    read.filter(|_| reader.0.is_empty())
+/// Decodes flows written by [`FlowTracker::write`]; `None` if the bytes are malformed.
+pub fn read_flows(bytes: &[u8], flows: u32) -> Option<Vec<Flow>> {
+    let mut reader = FlowReader(bytes);
+    let restored: Option<Vec<Flow>> = (0..flows).map(|_| Flow::read(&mut reader)).collect();
+    restored.filter(|_| reader.0.is_empty())
 }

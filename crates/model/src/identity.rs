@@ -1,8 +1,8 @@
-//! Which anonymous ids belong to which players.
+//! Links between anonymous ids and players.
 //!
-//! `$identify` links an anonymous id to a player; from then on the two are one. Links are never changed and never
-//! removed, so the same log always gives the same links, and what was counted before a link can be brought together
-//! when it is read. Only hashes are kept.
+//! `$identify` links an anonymous id to a player; from then on both ids count as one player. Links are never
+//! changed or removed, so replaying the log always produces the same links, and data counted before a link can be
+//! merged at query time. Only hashes of ids are stored.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -12,76 +12,76 @@ use rustc_hash::FxBuildHasher;
 
 use crate::limits::IDENTITIES_MAX;
 use crate::ports::counters::StoreError;
-use crate::ports::records::{Records, Write};
+use crate::ports::records::{RecordWrite, Records};
 use crate::reject::Reject;
 
-/// What the keys of links begin with: no game has this number, and live-ops have no such subject.
+/// The key prefix of link records. No game has this number and live-ops has no such subject.
 ///
 /// ```text
 /// key:   ffffffff f0 | game u32 | anonymous u64        big-endian
 /// value: player u64 | offset of the log's entry u64    little-endian
 /// ```
-const PREFIX: [u8; 5] = [0xff, 0xff, 0xff, 0xff, 0xf0];
+const KEY_PREFIX: [u8; 5] = [0xff, 0xff, 0xff, 0xff, 0xf0];
 
 type Map<V> = HashMap<u64, V, FxBuildHasher>;
 
-/// The links of every game. Changed by whoever applies the log, read by everyone.
+/// The links of all games. Written by the applier, read by every thread.
 #[derive(Default)]
 pub struct Identities {
     games: RwLock<HashMap<u32, Arc<Links>, FxBuildHasher>>,
-    /// Most installations never link anybody, and then nobody looks.
+    /// Most installations have no links; this flag saves them the lock.
     is_used: AtomicBool,
 }
 
 /// The links of one game, between hashes of ids.
 #[derive(Default)]
 pub struct Links {
-    known: RwLock<Known>,
+    table: RwLock<LinkTable>,
 }
 
 #[derive(Default)]
-struct Known {
+struct LinkTable {
     players: Map<Link>,
-    /// Who anonymous ids are linked to. Never anonymous themselves, so that a link is one step.
-    named: HashSet<u64, FxBuildHasher>,
-    /// Since the last checkpoint.
+    /// The players that have links. They are never anonymous themselves, so a link resolves in one step.
+    linked_players: HashSet<u64, FxBuildHasher>,
+    /// Anonymous ids linked since the last checkpoint.
     changed: Vec<u64>,
 }
 
 #[derive(Clone, Copy)]
 struct Link {
     player: u64,
-    /// The log's entry that made it.
+    /// Offset of the log entry that created the link.
     offset: u64,
 }
 
-/// Links that do not change while it lives. Short, because whoever applies the log may wait for it.
-pub struct LinksRead<'a>(RwLockReadGuard<'a, Known>);
+/// A read lock on the links of a game. Keep it short: the applier may be waiting for it.
+pub struct LinksReadGuard<'a>(RwLockReadGuard<'a, LinkTable>);
 
-impl LinksRead<'_> {
-    /// Who this is: the player that an anonymous id is linked to, otherwise the id itself.
+impl LinksReadGuard<'_> {
+    /// Returns the player that an anonymous id is linked to, otherwise the id itself.
     #[inline]
-    pub fn player(&self, id: u64) -> u64 {
+    pub(crate) fn player(&self, id: u64) -> u64 {
         self.0.players.get(&id).map_or(id, |link| link.player)
     }
 }
 
 impl Identities {
-    /// What the store's records say.
+    /// Loads the links from the store's records. Fails if a record is damaged.
     pub fn restore(records: &dyn Records) -> Result<Identities, StoreError> {
         let identities = Identities::default();
         let mut is_damaged = false;
-        records.records(&PREFIX, &mut |key, value| match read(key, value) {
-            Some((game, anonymous, link)) => identities.changing(game).write().insert(anonymous, link),
+        records.records(&KEY_PREFIX, &mut |key, value| match decode_link(key, value) {
+            Some((game, anonymous, link)) => identities.get_or_create(game).write().insert(anonymous, link),
             None => is_damaged = true,
         })?;
         if is_damaged {
-            return Err(StoreError("a link of an anonymous id is damaged".to_owned()));
+            return Err(StoreError("a record of an identity link is damaged".to_owned()));
         }
         Ok(identities)
     }
 
-    /// The links of a game; `None`: it has none.
+    /// Returns the links of a game, or `None` if it has none.
     #[inline]
     pub fn game(&self, game: u32) -> Option<Arc<Links>> {
         if !self.is_used.load(Ordering::Acquire) {
@@ -90,81 +90,82 @@ impl Identities {
         self.games.read().unwrap_or_else(PoisonError::into_inner).get(&game).cloned()
     }
 
-    /// Links an anonymous id to a player, as the log's entry at `offset` says. One that is linked to this player already
-    /// stays so; one that cannot be linked changes nothing.
+    /// Links an anonymous id to a player, by the log entry at `offset`. Does nothing if the link exists; an id
+    /// that cannot be linked changes nothing and returns the reason.
     pub fn link(&self, game: u32, anonymous: u64, player: u64, offset: u64) -> Result<(), Reject> {
-        let links = self.changing(game);
-        let mut known = links.write();
-        if let Some(player) = known.decide(anonymous, player)? {
-            known.insert(anonymous, Link { player, offset });
-            known.changed.push(anonymous);
+        let links = self.get_or_create(game);
+        let mut table = links.write();
+        if let Some(player) = table.decide(anonymous, player)? {
+            table.insert(anonymous, Link { player, offset });
+            table.changed.push(anonymous);
         }
         Ok(())
     }
 
-    /// The links as they were before the log's entry at `offset`.
+    /// Returns a copy of the links as they were before the log entry at `offset`.
     pub fn before(&self, offset: u64) -> Identities {
         let earlier = Identities::default();
         for (game, links) in self.games.read().unwrap_or_else(PoisonError::into_inner).iter() {
-            let known = links.read().0;
-            let links = known.players.iter().filter(|(_, link)| link.offset < offset);
-            links.for_each(|(anonymous, link)| earlier.changing(*game).write().insert(*anonymous, *link));
+            let table = links.read().0;
+            let links = table.players.iter().filter(|(_, link)| link.offset < offset);
+            links
+                .for_each(|(anonymous, link)| earlier.get_or_create(*game).write().insert(*anonymous, *link));
         }
         earlier
     }
 
-    /// The records that changed since the last call, for the next checkpoint.
-    pub fn changes(&self) -> Vec<Write> {
+    /// Returns the records changed since the last call, for the next checkpoint.
+    pub fn changes(&self) -> Vec<RecordWrite> {
         let mut writes = Vec::new();
         for (game, links) in self.games.read().unwrap_or_else(PoisonError::into_inner).iter() {
-            let mut known = links.write();
-            for anonymous in std::mem::take(&mut known.changed) {
-                writes.push(record(*game, anonymous, known.players[&anonymous]));
+            let mut table = links.write();
+            for anonymous in std::mem::take(&mut table.changed) {
+                writes.push(encode_link(*game, anonymous, table.players[&anonymous]));
             }
         }
         writes
     }
 
-    fn changing(&self, game: u32) -> Arc<Links> {
+    fn get_or_create(&self, game: u32) -> Arc<Links> {
         self.is_used.store(true, Ordering::Release);
         Arc::clone(self.games.write().unwrap_or_else(PoisonError::into_inner).entry(game).or_default())
     }
 }
 
 impl Links {
-    /// Who this is: the player that an anonymous id is linked to, otherwise the id itself.
+    /// Returns the player that an anonymous id is linked to, otherwise the id itself.
     #[inline]
     pub fn player(&self, id: u64) -> u64 {
         self.read().player(id)
     }
 
-    /// Why these two cannot be linked, if they cannot.
+    /// Returns an error if these two ids cannot be linked.
     pub fn check(&self, anonymous: u64, player: u64) -> Result<(), Reject> {
         self.read().0.decide(anonymous, player).map(drop)
     }
 
-    /// For several questions.
-    pub fn read(&self) -> LinksRead<'_> {
-        LinksRead(self.known.read().unwrap_or_else(PoisonError::into_inner))
+    /// Locks the links for several lookups.
+    pub(crate) fn read(&self) -> LinksReadGuard<'_> {
+        LinksReadGuard(self.table.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Linked anonymous ids.
-    pub fn len(&self) -> usize {
+    /// Returns the number of linked anonymous ids.
+    pub(crate) fn len(&self) -> usize {
         self.read().0.players.len()
     }
 
-    /// Nobody is linked.
-    pub fn is_empty(&self) -> bool {
+    /// Returns true if no id is linked.
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Known> {
-        self.known.write().unwrap_or_else(PoisonError::into_inner)
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, LinkTable> {
+        self.table.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Known {
-    /// Whom to link the anonymous id to; `None`: nothing changes.
+impl LinkTable {
+    /// Returns the player to link the anonymous id to, or `None` if the link exists already.
     fn decide(&self, anonymous: u64, player: u64) -> Result<Option<u64>, Reject> {
         let player = self.players.get(&player).map_or(player, |link| link.player);
         if anonymous == player {
@@ -173,7 +174,7 @@ impl Known {
         match self.players.get(&anonymous) {
             Some(link) if link.player == player => Ok(None),
             Some(_) => Err(Reject::IdentityTaken),
-            None if self.named.contains(&anonymous) => Err(Reject::IdentityTaken),
+            None if self.linked_players.contains(&anonymous) => Err(Reject::IdentityTaken),
             None if self.players.len() >= IDENTITIES_MAX => Err(Reject::IdentitiesFull),
             None => Ok(Some(player)),
         }
@@ -181,18 +182,18 @@ impl Known {
 
     fn insert(&mut self, anonymous: u64, link: Link) {
         self.players.insert(anonymous, link);
-        self.named.insert(link.player);
+        self.linked_players.insert(link.player);
     }
 }
 
-fn record(game: u32, anonymous: u64, link: Link) -> Write {
-    let key = [PREFIX.as_slice(), &game.to_be_bytes(), &anonymous.to_be_bytes()].concat();
+fn encode_link(game: u32, anonymous: u64, link: Link) -> RecordWrite {
+    let key = [KEY_PREFIX.as_slice(), &game.to_be_bytes(), &anonymous.to_be_bytes()].concat();
     let value = [link.player.to_le_bytes(), link.offset.to_le_bytes()].concat();
-    Write { key, value: Some(value) }
+    RecordWrite { key, value: Some(value) }
 }
 
-fn read(key: &[u8], value: &[u8]) -> Option<(u32, u64, Link)> {
-    let (game, anonymous) = key.strip_prefix(&PREFIX)?.split_first_chunk()?;
+fn decode_link(key: &[u8], value: &[u8]) -> Option<(u32, u64, Link)> {
+    let (game, anonymous) = key.strip_prefix(&KEY_PREFIX)?.split_first_chunk()?;
     let (player, offset) = value.split_first_chunk()?;
     let link =
         Link { player: u64::from_le_bytes(*player), offset: u64::from_le_bytes(offset.try_into().ok()?) };
@@ -206,19 +207,19 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Records without a disk.
+    /// Records in memory.
     #[derive(Default)]
-    struct Memory(BTreeMap<Vec<u8>, Vec<u8>>);
+    struct MemoryRecords(BTreeMap<Vec<u8>, Vec<u8>>);
 
-    impl Memory {
-        fn write(&mut self, writes: Vec<Write>) {
+    impl MemoryRecords {
+        fn write(&mut self, writes: Vec<RecordWrite>) {
             writes
                 .into_iter()
                 .for_each(|write| drop(self.0.insert(write.key, write.value.unwrap_or_default())));
         }
     }
 
-    impl Records for Memory {
+    impl Records for MemoryRecords {
         fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
             Ok(self.0.get(key).cloned())
         }
@@ -230,8 +231,8 @@ mod tests {
         }
     }
 
-    /// Each word is `anonymous>player`; a refused one ends with `!`.
-    fn check(script: &str, who_is_who: &str) {
+    /// Each word is `anonymous>player`; a trailing `!` marks a link that is rejected.
+    fn check(script: &str, expected: &str) {
         let identities = Identities::default();
         let id = |text: &str| u64::from(text.as_bytes()[0]);
         for (offset, word) in script.split(' ').enumerate() {
@@ -245,42 +246,44 @@ mod tests {
             assert_eq!(checked, expected, "{word}");
             assert_eq!(identities.link(7, id(anonymous), id(player), offset as u64), expected, "{word}");
         }
-        let links = identities.game(7).expect("somebody was linked");
-        let who = |id: char| char::from(links.player(id as u64) as u8);
-        let told: Vec<String> =
-            ('a'..='f').filter(|id| who(*id) != *id).map(|id| format!("{id}={}", who(id))).collect();
-        assert_eq!(told.join(" "), who_is_who);
+        let links = identities.game(7).expect("a link exists");
+        let player_of = |id: char| char::from(links.player(id as u64) as u8);
+        let resolved: Vec<String> = ('a'..='f')
+            .filter(|id| player_of(*id) != *id)
+            .map(|id| format!("{id}={}", player_of(id)))
+            .collect();
+        assert_eq!(resolved.join(" "), expected);
     }
 
     #[test]
-    fn an_anonymous_id_is_linked_once() {
+    fn anonymous_id_is_linked_once() {
         check("a>d", "a=d");
         check("a>d a>d b>d", "a=d b=d");
         check("a>d a>e! a>d", "a=d");
     }
 
     #[test]
-    fn a_link_to_a_linked_id_leads_to_its_player() {
+    fn link_to_a_linked_id_resolves_to_its_player() {
         check("a>d b>a", "a=d b=d");
         check("a>d d>a", "a=d");
         check("a>d b>a a>b", "a=d b=d");
     }
 
     #[test]
-    fn a_player_is_not_anonymous() {
+    fn player_cannot_be_linked_as_an_anonymous_id() {
         check("a>d d>e!", "a=d");
         check("a>d a>a", "a=d");
     }
 
     #[test]
-    fn links_of_one_game_mean_nothing_in_another() {
+    fn links_do_not_cross_games() {
         let identities = Identities::default();
-        identities.link(1, 5, 6, 0).expect("it is new");
+        identities.link(1, 5, 6, 0).expect("the id is not linked");
         assert!(identities.game(2).is_none());
     }
 
     #[test]
-    fn a_game_has_so_many_links_and_no_more() {
+    fn links_per_game_are_limited() {
         let identities = Identities::default();
         for anonymous in 0..IDENTITIES_MAX as u64 {
             identities.link(1, anonymous, u64::MAX, 0).expect("there is room");
@@ -295,10 +298,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_kept_at_any_time_and_the_log_after_it_give_the_same_links(
+        fn stored_links_plus_the_rest_of_the_log_give_the_same_links(
             links in links(), cut in 0usize..40,
         ) {
-            let (whole, mut kept) = (Identities::default(), Memory::default());
+            let (whole, mut stored) = (Identities::default(), MemoryRecords::default());
             let apply = |identities: &Identities, from: usize, until: usize| {
                 for (offset, (anonymous, player)) in links.iter().enumerate().take(until).skip(from) {
                     let _ = identities.link(1, *anonymous, *player, offset as u64);
@@ -308,27 +311,27 @@ mod tests {
             let cut = cut.min(links.len());
             let first = Identities::default();
             apply(&first, 0, cut);
-            kept.write(first.changes());
-            let restored = Identities::restore(&kept).expect("it is whole");
+            stored.write(first.changes());
+            let restored = Identities::restore(&stored).expect("the encoding is valid");
             let earlier = whole.before(cut as u64);
             for again in [restored, earlier] {
                 apply(&again, cut, links.len());
                 for id in 0..12 {
-                    let who = |identities: &Identities| identities.game(1).map_or(id, |links| links.player(id));
-                    prop_assert_eq!(who(&again), who(&whole));
+                    let player_of = |identities: &Identities| identities.game(1).map_or(id, |links| links.player(id));
+                    prop_assert_eq!(player_of(&again), player_of(&whole));
                 }
             }
         }
 
         #[test]
-        fn who_is_who_takes_one_step(links in links()) {
+        fn links_resolve_in_one_step(links in links()) {
             let identities = Identities::default();
             for (anonymous, player) in links {
                 let _ = identities.link(1, anonymous, player, 0);
             }
             for id in 0..12 {
-                let who = |id| identities.game(1).map_or(id, |links| links.player(id));
-                prop_assert_eq!(who(who(id)), who(id));
+                let player_of = |id| identities.game(1).map_or(id, |links| links.player(id));
+                prop_assert_eq!(player_of(player_of(id)), player_of(id));
             }
         }
     }

@@ -1,22 +1,22 @@
-//! What is true of Playmeter without a disk, a socket or a clock.
+//! The domain model of Playmeter: everything that needs no disk, socket or clock.
 //!
-//! No I/O, no time of its own, no randomness, no JSON.
+//! No I/O, no clock, no randomness and no JSON in this crate.
 
 pub mod admit;
+pub mod batch;
 pub mod deltas;
 pub mod event;
 pub mod flows;
 pub mod identity;
 pub mod limits;
+pub mod placeholder_id;
 pub mod ports;
 pub mod query;
-pub mod record;
 pub mod reject;
 pub mod rollup;
 pub mod series;
 pub mod sessions;
 pub mod uuid;
-pub mod worthless;
 
-pub use event::{Dimension, RawEvent};
+pub use event::{Dimension, RawBatch, RawEvent};
 pub use reject::{Outcome, Reject};

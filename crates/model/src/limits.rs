@@ -1,78 +1,79 @@
-//! Every limit of the product, in one place. Nothing that comes from outside may grow without one.
+//! All limits of the product, in one place. Nothing that comes from outside may grow without a limit.
 
-/// A request body as it arrives, before decompression.
+/// Bytes of a request body as received, before decompression.
 pub const BODY_BYTES_MAX: usize = 10 << 20;
-/// The same body after decompression.
+/// Bytes of a request body after decompression.
 pub const INFLATED_BYTES_MAX: usize = 64 << 20;
 /// Events in one request.
 pub const EVENTS_PER_REQUEST_MAX: usize = 10_000;
-/// One event as it was sent, its properties included.
+/// Bytes of one event as sent, including its properties.
 pub const EVENT_BYTES_MAX: usize = 64 << 10;
 
-/// An event's name.
+/// Bytes of an event name.
 pub const NAME_BYTES_MAX: usize = 200;
-/// The opaque ids of players and sessions.
+/// Bytes of a player id or session id.
 pub const PLAYER_BYTES_MAX: usize = 128;
-/// A dimension's value: source, platform, version, level.
+/// Bytes of a dimension's value: source, platform, version, level.
 pub const DIMENSION_BYTES_MAX: usize = 128;
-/// How deep `props` may nest; `{"a": 1}` has depth 1.
+/// Nesting depth of `props`; `{"a": 1}` has depth 1.
 pub const PROPS_DEPTH_MAX: usize = 3;
-/// Keys in `props`, those of inner objects included.
+/// Keys in `props`, including those of nested objects.
 pub const PROPS_KEYS_MAX: usize = 64;
-/// One key of `props`.
+/// Bytes of one key of `props`.
 pub const PROP_KEY_BYTES_MAX: usize = 128;
-/// One string value of `props`, unescaped.
+/// Bytes of one string value of `props`, unescaped.
 pub const PROP_STRING_BYTES_MAX: usize = 1_024;
-/// How deep any JSON may nest; one level deeper is malformed.
+/// Nesting depth of any JSON; one level deeper is malformed.
 pub const JSON_DEPTH_MAX: usize = 32;
 
-/// Phones have wrong clocks; more than a day ahead after correction is not believed.
+/// Phone clocks are often wrong: a corrected time further ahead than this is replaced by the time of receipt.
 pub const FUTURE_MS_MAX: i64 = 24 * 3_600_000;
-/// The default lateness bound of a game, and the widest there is: ids are remembered for 7 days after receipt, so what
-/// is sent again after a longer silence counts again, and no game may widen that further. An import has no bound.
+/// The default lateness bound of a game, which is also the maximum. Ids are kept for 7 days after receipt, so an
+/// event sent again after a longer silence counts twice; no game may widen that further. Imports have no bound.
 pub const LATE_DAYS_MAX: u32 = 30;
-/// The same in milliseconds.
-pub const LATE_MS_MAX: i64 = LATE_DAYS_MAX as i64 * 24 * 3_600_000;
-/// How long an event id is remembered.
+/// The deduplication window: how long an event id is kept.
 pub const ID_WINDOW_MS: i64 = 7 * 24 * 3_600_000;
 
-/// Values a metric keeps per dimension and day unless its game says otherwise; the rest is counted in `(other)`.
+/// Values that a metric keeps per dimension and day unless the game sets another number; the rest counts in
+/// `(other)`.
 pub const VALUES_PER_DIMENSION: u32 = 1_000;
-/// The most values that a game can ask for.
+/// The maximum that a game can set for [`VALUES_PER_DIMENSION`].
 pub const VALUES_PER_DIMENSION_MAX: u32 = 10_000;
-/// Dimensions that a game may declare beside the built-in ones, at a time.
+/// Dimensions that a game may have declared at a time, in addition to the built-in ones.
 pub const DECLARED_MAX: usize = 16;
-/// The last number of a declared dimension: so many names can be declared in the life of a game.
+/// The highest number of a declared dimension, and so the number of names that a game can declare over its
+/// lifetime.
 pub const DECLARED_NUMBER_MAX: u8 = 200;
-/// A declared dimension's name.
+/// Bytes of a declared dimension's name.
 pub const DECLARED_NAME_BYTES_MAX: usize = 64;
-/// Anonymous ids of one game that are linked to players.
-pub const IDENTITIES_MAX: usize = 1_000_000;
-/// Combinations of all dimensions' values that a metric keeps per day; the rest is counted in `(other)`.
+/// Anonymous ids of one game that can be linked to players.
+pub(crate) const IDENTITIES_MAX: usize = 1_000_000;
+/// Combinations of dimension values that a metric keeps per day; the rest counts in `(other)`.
 pub const TUPLES_MAX: usize = 10_000;
-/// Event names that a game keeps per day; the rest is counted in `(other)`.
+/// Event names that a game keeps per day; the rest counts in `(other)`.
 pub const METRICS_MAX: usize = 1_000;
-/// A player is online until this long after the last event.
-pub const ONLINE_MS: i64 = 180_000;
+/// A player counts as online for this long after the last event.
+pub(crate) const ONLINE_MS: i64 = 180_000;
 /// A session ends after this long without an event.
-pub const SESSION_SILENCE_MS: i64 = 30 * 60_000;
+pub(crate) const SESSION_TIMEOUT_MS: i64 = 30 * 60_000;
 
-/// Points in one answer of a query: times multiplied by series.
-pub const QUERY_POINTS_MAX: usize = 1_000_000;
+/// Points in one query result: times multiplied by series.
+pub(crate) const QUERY_POINTS_MAX: usize = 1_000_000;
 /// Metrics in one query.
-pub const QUERY_METRICS_MAX: usize = 10;
+pub(crate) const QUERY_METRICS_MAX: usize = 10;
 /// Bytes of a query as JSON.
 pub const QUERY_BYTES_MAX: usize = 64 << 10;
-/// Series that a query with `by` answers with, `(other)` not counted, unless it asks for another number.
-pub const QUERY_TOP: usize = 50;
-/// The most series it can ask for.
-pub const QUERY_TOP_MAX: usize = 1_000;
+/// Series in the result of a query with `by` that sets no `top`, not counting `(other)`.
+pub(crate) const QUERY_TOP: usize = 50;
+/// The maximum of `top`.
+pub(crate) const QUERY_TOP_MAX: usize = 1_000;
 /// Bytes of a query's formula.
-pub const QUERY_FORMULA_BYTES_MAX: usize = 1_000;
+pub(crate) const QUERY_FORMULA_BYTES_MAX: usize = 1_000;
 
-/// Flows that run at the same time in one installation. A packet that would open one more is refused.
+/// Flows that run at the same time in one installation. A packet that would open one more is rejected.
 pub const FLOWS_MAX: usize = 262_144;
-/// Those of one game, unless the installation says otherwise: half, so that no game takes the room of all others.
+/// The default limit of flows per game: half of [`FLOWS_MAX`], so that one game cannot use up the room of all
+/// others.
 pub const FLOWS_PER_GAME: u32 = FLOWS_MAX as u32 / 2;
-/// The id of one end of a flow.
+/// Bytes of the id of one end of a flow.
 pub const FLOW_END_BYTES_MAX: usize = 128;

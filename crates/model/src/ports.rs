@@ -1,4 +1,4 @@
-//! What the server needs of an engine: small interfaces, each with its promise above it.
+//! The ports: small interfaces to the storage engine, each documented with its guarantees.
 
 pub mod counters;
 pub mod ids;

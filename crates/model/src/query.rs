@@ -1,100 +1,101 @@
-//! Questions over rollups: how many, by minute or month, by country, compared with the week before.
+//! Queries over rollups: counts and measures by time and dimension, compared with another window.
 //!
-//! A [`Query`] says what is asked, in the caller's words. [`Query::plan`] checks it and fixes its window, its buckets and
-//! the slots it needs. [`run`] reads them and answers. Nothing here touches a raw event, so an answer costs what its
-//! slots cost, however many events there were.
+//! [`Query::plan`] validates a [`Query`] and fixes its window, its buckets and the slots it needs. [`run`] reads
+//! those slots and computes the result. No query reads raw events, so its cost depends on the number of slots, not
+//! on the number of events.
 
-mod fold;
+mod aggregation;
 mod formula;
-mod measures;
+mod incremental;
 mod plan;
-mod rows;
-mod standing;
+mod run;
+mod series_index;
 mod time;
 
 #[cfg(test)]
 mod tests;
 
-pub use fold::run;
-pub use plan::{Plan, is_event};
-pub use standing::Standing;
-pub use time::Offset;
+pub use incremental::IncrementalQuery;
+pub use plan::{QueryPlan, is_event};
+pub use run::run;
+pub use time::ZoneOffset;
 
 use std::sync::Arc;
 
 use crate::Dimension;
-use crate::series::{Cut, STAMPED};
+use crate::series::{Cut, SERVER_DIMENSIONS};
 
-/// What is asked. Equal questions compare equal, so that those who ask the same can share one computation.
+/// A query. Equal queries compare equal, so that subscriptions to the same query can share one computation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Query {
-    /// What is counted; at least one, at most [`crate::limits::QUERY_METRICS_MAX`].
+    /// The metrics; at least one, at most `QUERY_METRICS_MAX`.
     pub metrics: Vec<MetricQuery>,
-    /// Arithmetic over the metrics' names. With it, the answer is the formula alone.
+    /// Arithmetic over the names of the metrics. If set, the result contains only the formula.
     pub formula: Option<String>,
-    /// Start of the window, in milliseconds since 1970-01-01 UTC; rounded down to the minute.
-    /// Default: 24 hours before the end.
+    /// Start of the window, in milliseconds since 1970-01-01 UTC, rounded down to the minute. Default: 24 hours
+    /// before the end.
     pub from_ms: Option<i64>,
-    /// End of the window, not included; rounded up to the minute. Default: the end of the minute of now.
+    /// End of the window (exclusive), rounded up to the minute. Default: the end of the current minute.
     pub until_ms: Option<i64>,
-    /// Instead of start and end: this long, up to now, the start moved back to the start of a bucket.
-    pub last: Option<Last>,
-    /// Width of a bucket. `None`: what gives a chart 50 to 400 points, or comes nearest.
+    /// Replaces start and end: a window of this length that ends now and starts at the start of a bucket.
+    pub last: Option<WindowLength>,
+    /// Width of a bucket. `None` selects the step that gives a chart 50 to 400 points, or comes nearest.
     pub step: Option<Step>,
-    /// One series for each value, or for each combination of values.
-    pub by: Vec<By>,
-    /// Only events that have one of the values, for each of these.
-    pub filter: Vec<(By, Vec<String>)>,
-    /// With `by`: as many series of their own, those with the highest totals; the rest is one series `(other)`.
+    /// Splits the result into one series per value, or per combination of values.
+    pub by: Vec<QueryDimension>,
+    /// Restricts the query to events that have one of the values, for each of these dimensions.
+    pub filter: Vec<(QueryDimension, Vec<String>)>,
+    /// With `by`: the number of series with the highest totals; all others are combined in one series `(other)`.
     pub top: Option<usize>,
-    /// The zone of hours, days, weeks and months, as an IANA name. Default: the game's.
+    /// The time zone of hours, days, weeks and months, as an IANA name. Default: that of the game.
     pub tz: Option<String>,
     /// A second window to compare with.
-    pub compare: Option<Compare>,
+    pub compare: Option<CompareWith>,
 }
 
 /// One metric of a query.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MetricQuery {
-    /// What the formula and the answer call it; the metric's own name otherwise.
+    /// The name used in the formula and the result. Default: the name of the metric.
     pub as_name: Option<String>,
-    /// An event's name, or one of the built-in metrics, which go before an event of the same name: `events`, `players`,
-    /// `sessions`, `views`, `plays`, `play_time_s`, `online`.
+    /// An event name or a built-in metric. Built-in metrics take precedence: `events`, `players`, `sessions`,
+    /// `views`, `plays`, `play_time_s`, `online`.
     pub metric: String,
-    /// What is told of it. `None`: count; `play_time_s` is a sum, `players` and `online` count players.
+    /// The measure. `None`: the sum for `play_time_s`, the number of players for `players` and `online`, else the
+    /// count.
     pub measure: Option<Measure>,
 }
 
-/// What is told of a metric's events.
+/// A measure of the events of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Measure {
-    /// How many events.
+    /// Number of events.
     Count,
-    /// Sum of their values.
+    /// Sum of the values.
     Sum,
     /// Smallest value.
     Min,
     /// Largest value.
     Max,
-    /// Mean of the values of those that have one.
+    /// Mean of the values.
     Avg,
     /// Distinct players.
     Uniques,
-    /// One in ten values is not above it: how the worst do where more is better.
+    /// 10th percentile of the values: the low end, where higher is better.
     P10,
     /// Median of the values.
     P50,
-    /// Nine in ten values are not above it.
+    /// 90th percentile of the values.
     P90,
-    /// 99 in 100 values are not above it.
+    /// 99th percentile of the values.
     P99,
-    /// The newest value of those that are a state, such as a gauge's.
+    /// The newest value, if values are states such as those of a gauge.
     Last,
 }
 
 impl Measure {
-    /// All of them.
-    pub const ALL: [Measure; 11] = [
+    /// All measures.
+    pub(crate) const ALL: [Measure; 11] = [
         Measure::Count,
         Measure::Sum,
         Measure::Min,
@@ -108,12 +109,12 @@ impl Measure {
         Measure::Last,
     ];
 
-    /// The word in queries.
+    /// Returns the name used in queries.
     pub fn label(self) -> &'static str {
         ["count", "sum", "min", "max", "avg", "uniques", "p10", "p50", "p90", "p99", "last"][self as usize]
     }
 
-    /// The measure of this word.
+    /// Returns the measure with this name.
     pub fn from_label(label: &str) -> Option<Measure> {
         Measure::ALL.into_iter().find(|measure| measure.label() == label)
     }
@@ -124,110 +125,111 @@ impl Measure {
 pub enum Step {
     /// Minutes.
     Minute,
-    /// Hours of the zone's clocks; a clock change starts a new one.
+    /// Hours of local clocks; a clock change starts a new hour.
     Hour,
-    /// Days of the zone, of 23 or 25 hours where its clocks change.
+    /// Local days, of 23 or 25 hours at clock changes.
     Day,
-    /// Weeks from Monday.
+    /// Weeks, starting on Monday.
     Week,
-    /// Months of the calendar.
+    /// Calendar months.
     Month,
     /// One bucket for the whole window.
     All,
 }
 
 impl Step {
-    /// All of them, finest first.
-    pub const ALL: [Step; 6] = [Step::Minute, Step::Hour, Step::Day, Step::Week, Step::Month, Step::All];
+    /// All steps, finest first.
+    pub(crate) const ALL: [Step; 6] =
+        [Step::Minute, Step::Hour, Step::Day, Step::Week, Step::Month, Step::All];
 
-    /// The word in queries and answers.
+    /// Returns the name used in queries and responses.
     pub fn label(self) -> &'static str {
         ["minute", "hour", "day", "week", "month", "all"][self as usize]
     }
 
-    /// The step of this word.
+    /// Returns the step with this name.
     pub fn from_label(label: &str) -> Option<Step> {
         Step::ALL.into_iter().find(|step| step.label() == label)
     }
 }
 
-/// What series can be told apart by, and events chosen by.
+/// A dimension that queries can split or filter by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum By {
-    /// The event's name; for the metrics `events` and `players`.
+pub enum QueryDimension {
+    /// The event name; for the metrics `events` and `players` only.
     Event,
-    /// The value of a dimension.
-    Dimension(Dimension),
-    /// The value of a dimension that the game declared, or that the line stamps.
-    Declared(Declared),
+    /// A built-in dimension.
+    BuiltIn(Dimension),
+    /// A dimension declared by the game or added by ingest.
+    Declared(NumberedDimension),
 }
 
-/// A dimension that a game declared.
+/// The declaration of a dimension by a game.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Declared {
-    /// Under which its rows are stored.
+pub struct NumberedDimension {
+    /// The number under which its rows are stored.
     pub number: u8,
     /// The property's name.
     pub name: Arc<str>,
 }
 
-impl By {
-    /// The word in queries and answers.
+impl QueryDimension {
+    /// Returns the name used in queries and responses.
     pub fn label(&self) -> &str {
         match self {
-            By::Event => "event",
-            By::Dimension(dimension) => dimension.label(),
-            By::Declared(declared) => &declared.name,
+            QueryDimension::Event => "event",
+            QueryDimension::BuiltIn(dimension) => dimension.label(),
+            QueryDimension::Declared(declared) => &declared.name,
         }
     }
 
-    /// What this word stands for in a game that declared these dimensions.
-    pub fn from_label(label: &str, declared: &[Declared]) -> Option<By> {
+    /// Returns the dimension with this name in a game with these declared dimensions.
+    pub fn from_label(label: &str, declared: &[NumberedDimension]) -> Option<QueryDimension> {
         if let Some(dimension) = Dimension::from_label(label) {
-            return Some(By::Dimension(dimension));
+            return Some(QueryDimension::BuiltIn(dimension));
         }
         if label == "event" {
-            return Some(By::Event);
+            return Some(QueryDimension::Event);
         }
-        if let Some((number, _)) = STAMPED.iter().find(|(_, name)| *name == label) {
-            return Some(By::Declared(Declared { number: *number, name: label.into() }));
+        if let Some((number, _)) = SERVER_DIMENSIONS.iter().find(|(_, name)| *name == label) {
+            return Some(QueryDimension::Declared(NumberedDimension { number: *number, name: label.into() }));
         }
-        declared.iter().find(|declared| &*declared.name == label).cloned().map(By::Declared)
+        declared.iter().find(|declared| &*declared.name == label).cloned().map(QueryDimension::Declared)
     }
 
-    /// The cut that tells its values; that of an event's name is told by the metric.
+    /// Returns the cut whose rows contain its values; `None` for the event name, which is the metric.
     fn cut(&self) -> Option<Cut> {
         match self {
-            By::Event => None,
-            By::Dimension(dimension) => Some(Cut::By(*dimension)),
-            By::Declared(declared) => Some(Cut::Declared(declared.number)),
+            QueryDimension::Event => None,
+            QueryDimension::BuiltIn(dimension) => Some(Cut::By(*dimension)),
+            QueryDimension::Declared(declared) => Some(Cut::Declared(declared.number)),
         }
     }
 }
 
-/// Which window an answer is compared with.
+/// The window to compare with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Compare {
-    /// As many buckets before: by the calendar for days, weeks and months, the same length for other steps.
+pub enum CompareWith {
+    /// The same number of buckets before: by the calendar for days, weeks and months, by length for other steps.
     Previous,
-    /// The same window a year (for weeks: 52 weeks) earlier.
+    /// The same window one year (for weeks: 52 weeks) earlier.
     Year,
 }
 
-impl Compare {
-    /// The word in queries.
+impl CompareWith {
+    /// Returns the name used in queries.
     pub fn label(self) -> &'static str {
         match self {
-            Compare::Previous => "previous",
-            Compare::Year => "year",
+            CompareWith::Previous => "previous",
+            CompareWith::Year => "year",
         }
     }
 
-    /// What this word stands for.
-    pub fn from_label(label: &str) -> Option<Compare> {
+    /// Returns the comparison with this name.
+    pub fn from_label(label: &str) -> Option<CompareWith> {
         match label {
-            "previous" => Some(Compare::Previous),
-            "year" => Some(Compare::Year),
+            "previous" => Some(CompareWith::Previous),
+            "year" => Some(CompareWith::Year),
             _ => None,
         }
     }
@@ -235,16 +237,16 @@ impl Compare {
 
 /// The length of a window that ends now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Last {
-    /// Days of the calendar, of 23 or 25 hours where clocks change.
+pub struct WindowLength {
+    /// Calendar days, of 23 or 25 hours at clock changes.
     pub days: u32,
     /// Minutes.
     pub minutes: u32,
 }
 
-impl Last {
-    /// Reads `60m`, `24h`, `7d` or `4w`. `None`: anything else, nothing at all, or more than 100 years.
-    pub fn parse(text: &str) -> Option<Last> {
+impl WindowLength {
+    /// Parses `60m`, `24h`, `7d` or `4w`. `None` for anything else, for zero, and for more than 100 years.
+    pub fn parse(text: &str) -> Option<WindowLength> {
         let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
         let digits = (1..=8).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit());
         let number = number.parse().ok().filter(|number| digits && *number > 0)?;
@@ -255,12 +257,12 @@ impl Last {
             "w" => (number * 7, 0),
             _ => return None,
         };
-        (days <= 36_525 && minutes <= 36_525 * 1_440).then_some(Last { days, minutes })
+        (days <= 36_525 && minutes <= 36_525 * 1_440).then_some(WindowLength { days, minutes })
     }
 }
 
-/// As it is written in queries, without weeks and hours.
-impl std::fmt::Display for Last {
+/// As in queries, without weeks and hours.
+impl std::fmt::Display for WindowLength {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.days {
             0 => write!(f, "{}m", self.minutes),
@@ -269,69 +271,70 @@ impl std::fmt::Display for Last {
     }
 }
 
-/// Why a query cannot be answered as it was asked.
+/// The reason why a query is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {message}")]
 pub struct QueryError {
-    /// The field of the request, by its name there: `step`, `metrics[1].measure`, `where.country`.
+    /// The field of the request, such as `step`, `metrics[1].measure` or `where.country`.
     pub field: String,
-    /// What is wrong with it and what to do, as a phrase.
+    /// The problem and how to fix it, as a phrase.
     pub message: String,
 }
 
 impl QueryError {
-    /// An error about this field.
+    /// Creates an error about this field.
     pub fn new(field: impl Into<String>, message: impl Into<String>) -> QueryError {
         QueryError { field: field.into(), message: message.into() }
     }
 }
 
-/// What came out.
+/// The result of a query.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Answer {
-    /// Width of a bucket, also when the query left it open.
+pub struct QueryResult {
+    /// Width of a bucket, set even if the query left it open.
     pub step: Step,
-    /// The zone's IANA name.
+    /// IANA name of the time zone.
     pub tz: String,
-    /// When the buckets start.
-    pub times: Times,
-    /// One per value of `by`, highest total first, `(other)` last; without `by` one per metric.
+    /// Start times of the buckets.
+    pub times: BucketTimes,
+    /// One series per value of `by`, highest total first, `(other)` last; without `by`, one per metric.
     pub series: Vec<Series>,
-    /// The window compared with.
-    pub compare: Option<Compared>,
-    /// The end of the log that is included at least.
+    /// The window that the query compares with.
+    pub compare: Option<ComparedWindow>,
+    /// The log offset up to which the result is complete. It may include later entries.
     pub as_of: u64,
 }
 
-/// The second window of an answer: as many buckets, and the same values of `by` in the same order.
+/// The second window of a result: the same number of buckets, and the same series in the same order.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Compared {
-    /// When its buckets start.
-    pub times: Times,
-    /// Its series, then `(other)` if there is one.
+pub struct ComparedWindow {
+    /// Start times of its buckets.
+    pub times: BucketTimes,
+    /// Its series, with `(other)` last if it exists.
     pub series: Vec<Series>,
 }
 
-/// When buckets start. The first starts before the window if the window cuts it; what it counts is in the window alone.
+/// Start times of buckets. The first may lie before the window, but the bucket counts only the part within the
+/// window.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Times {
+pub struct BucketTimes {
     /// Minutes since 1970-01-01 UTC, ascending.
     pub minutes: Vec<u32>,
-    /// What the zone's clocks were ahead of UTC, from which time on.
-    pub offsets: Vec<Offset>,
-    /// The zone is UTC itself, written `Z` rather than `+00:00`.
+    /// UTC offsets of the time zone, each with the first bucket to which it applies.
+    pub offsets: Vec<ZoneOffset>,
+    /// True if the time zone is UTC, written `Z` rather than `+00:00`.
     pub utc: bool,
 }
 
-/// One line of a chart.
+/// One series of a result: a line of a chart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// Which metric, if the query has several and no formula.
+    /// The name of the metric, if the query has several and no formula.
     pub name: Option<String>,
-    /// The value of each of `by`, in the query's order; empty where events did not carry it.
-    pub key: Vec<(By, String)>,
-    /// One per bucket. `None`: nothing happened that has such a value, or it cannot be computed.
+    /// The value of each dimension of `by`, in the query's order; empty for events without the dimension.
+    pub key: Vec<(QueryDimension, String)>,
+    /// One value per bucket. `None` if there are no values to measure, or the formula has no result.
     pub values: Vec<Option<f64>>,
-    /// The measure over the whole window, not a sum of the buckets.
+    /// The measure over the whole window, which is not always the sum of the buckets.
     pub total: Option<f64>,
 }

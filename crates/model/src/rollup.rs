@@ -1,23 +1,23 @@
-//! The numbers of a rollup: what is kept of a series per minute, hour and day.
+//! Rollup values: everything that is stored about a series per minute, hour and day.
 //!
-//! Everything here is a pure function of the multiset of events that went in: the order of the events,
-//! and how the log was cut into batches, change no byte. So whatever is added is exact (integers and
-//! [`ExactSum`]) or a maximum ([`Distinct`]), and what is stored was computed with additions,
-//! multiplications, divisions and bit operations alone, in which all machines agree.
+//! All results are pure functions of the multiset of events: neither the order of the events nor how the log was
+//! split into batches changes a byte. Therefore everything that is merged is exact (integers and [`ExactSum`]) or a
+//! maximum ([`Distinct`]), and everything stored is computed with additions, multiplications, divisions and bit
+//! operations only, on which all machines agree.
 
+mod aggregate;
 mod block;
 mod bytes;
-mod cell;
 mod distinct;
 mod hash;
-mod players;
 mod quantiles;
 mod registers;
+mod slot_players;
 mod sum;
 
+pub use aggregate::{Aggregate, LatestValue, ValueStats, ValueSummary};
 pub use block::{Block, DayBlock, HourBlock, StoredBlock};
 pub use bytes::Corrupt;
-pub use cell::{Cell, Latest, Numbers, Values};
 pub use distinct::Distinct;
 pub use hash::hash_player;
 pub use quantiles::{Bucket, Quantiles};

@@ -1,45 +1,45 @@
-//! Which series there are: what a rollup row is about.
+//! Names of rollup rows: metrics, cuts and resolutions.
 
 use crate::Dimension;
 use crate::limits::DECLARED_NUMBER_MAX;
 
-/// The value of the row that gathers what the cardinality guard did not give a row of its own.
+/// The value of the row that counts everything the cardinality limit gave no row of its own.
 pub const OTHER: &str = "(other)";
 /// The metric over all events of a game.
 pub const EVENTS: &str = "$events";
-/// The number of a dimension that the line stamps itself: the variant of each experiment that an event was under, such as
-/// `button=blue`. An event has as many values as there are experiments, and stands in the row of each.
+/// The number of a dimension added by ingest: the variant of each experiment the event was in, such as
+/// `button=blue`. An event has one value per experiment and counts in the row of each.
 pub const VARIANT: u8 = 0;
-/// The number of a dimension that the line stamps itself: the version of the game variables that was active.
+/// The number of a dimension added by ingest: the version of the game variables that was active.
 pub const VARS: u8 = DECLARED_NUMBER_MAX + 1;
-/// The number of a dimension that the line stamps itself on `$level_metric`: which measure of which level, such as
-/// `coins@castle`; of a ranged one its value as well, `coins@castle=7`.
+/// The number of a dimension added by ingest to `$level_metric`: the measure and the level, such as
+/// `coins@castle`; for a ranged measure also its value, `coins@castle=7`.
 pub const MEASURE: u8 = VARS + 1;
-/// The dimensions that the line stamps itself, by their names in queries and answers.
-pub const STAMPED: [(u8, &str); 3] = [(VARIANT, "variant"), (VARS, "vars"), (MEASURE, "measure")];
-/// The stored number of the first declared dimension's cut; those before are kept for built-in ones.
+/// The dimensions added by ingest, with their names in queries and responses.
+pub const SERVER_DIMENSIONS: [(u8, &str); 3] = [(VARIANT, "variant"), (VARS, "vars"), (MEASURE, "measure")];
+/// The stored number of the cut by the first declared dimension; lower numbers are reserved for built-in ones.
 const DECLARED_CODE: u8 = 16;
-/// Joins the values of a [`Cut::Tuple`] row; it cannot stand in a dimension's value.
+/// Joins the values of a [`Cut::Tuple`] row; it cannot occur in a dimension's value.
 pub const TUPLE_SEPARATOR: char = '\u{1f}';
 
-/// How a metric's events are cut into rows. The numbers are stored and never reused.
+/// How a metric is divided into rows. The numbers are stored and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cut {
-    /// One row for everything; its value is empty.
+    /// One row for all events; its value is empty.
     Total,
-    /// One row per value of a dimension; events without it stand in the row with the empty value.
+    /// One row per value of a dimension; events without it count in the row with the empty value.
     By(Dimension),
-    /// One row per value of a dimension that the game declared, by the number it got then; those in
-    /// [`STAMPED`] are every game's. Events without it stand in no row.
+    /// One row per value of a declared dimension, identified by the number it got on declaration. Those in
+    /// [`SERVER_DIMENSIONS`] exist in every game. Events without the dimension count in no row.
     Declared(u8),
-    /// One row per combination of all dimensions' values, joined by [`TUPLE_SEPARATOR`] in the order of
-    /// [`Dimension::ALL`]. These rows have counts and values, but no players; and
-    /// [`EVENTS`] has none of them, because they are the sums of those of each event.
+    /// One row per combination of the values of all dimensions, joined by [`TUPLE_SEPARATOR`] in the order of
+    /// [`Dimension::ALL`]. These rows have counts and values but no players. [`EVENTS`] has none of them: they
+    /// would be the sums of those of each event.
     Tuple,
 }
 
 impl Cut {
-    /// The stored number.
+    /// Returns the stored number.
     pub fn code(self) -> u8 {
         match self {
             Cut::Total => 0,
@@ -49,7 +49,7 @@ impl Cut {
         }
     }
 
-    /// The cut with this stored number.
+    /// Returns the cut with this stored number.
     pub fn from_code(code: u8) -> Option<Cut> {
         match code {
             0 => Some(Cut::Total),
@@ -62,19 +62,19 @@ impl Cut {
 
 /// The width of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Level {
+pub enum Resolution {
     /// UTC minutes.
     Minute,
     /// UTC hours.
     Hour,
 }
 
-impl Level {
-    /// Minutes in a slot.
+impl Resolution {
+    /// Returns the number of minutes in a slot.
     pub fn minutes(self) -> u32 {
         match self {
-            Level::Minute => 1,
-            Level::Hour => 60,
+            Resolution::Minute => 1,
+            Resolution::Hour => 60,
         }
     }
 }

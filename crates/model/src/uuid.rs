@@ -1,69 +1,74 @@
-//! UUIDs as text, to 128 bits.
+//! Parsing of UUIDs into 128 bits.
 
-/// The value of 8-4-4-4-12 hexadecimal digits in any case, or of 32 digits without hyphens.
+/// Parses 8-4-4-4-12 hexadecimal digits in any case, or 32 digits without hyphens.
 #[inline]
 pub fn parse(text: &[u8]) -> Option<u128> {
     if let Some(text) = text.as_array::<36>() {
         hyphenated(text)
     } else {
-        text.as_array::<32>()
-            .and_then(|text| hex([eight(text, 0), eight(text, 8), eight(text, 16), eight(text, 24)]))
+        text.as_array::<32>().and_then(|text| {
+            parse_words([word_of_8(text, 0), word_of_8(text, 8), word_of_8(text, 16), word_of_8(text, 24)])
+        })
     }
 }
 
 #[inline(always)]
 fn hyphenated(text: &[u8; 36]) -> Option<u128> {
     let hyphens = [text[8], text[13], text[18], text[23]];
-    let second = four(text, 9) | four(text, 14) << 32;
-    let third = four(text, 19) | four(text, 24) << 32;
-    if hyphens == *b"----" { hex([eight(text, 0), second, third, eight(text, 28)]) } else { None }
+    let second = word_of_4(text, 9) | word_of_4(text, 14) << 32;
+    let third = word_of_4(text, 19) | word_of_4(text, 24) << 32;
+    if hyphens == *b"----" {
+        parse_words([word_of_8(text, 0), second, third, word_of_8(text, 28)])
+    } else {
+        None
+    }
 }
 
-/// Four bytes of the text as the low half of a word, the first one lowest.
+/// Returns four bytes of the text as the low half of a word, the first byte lowest.
 #[inline(always)]
-fn four(text: &[u8], at: usize) -> u64 {
-    let bytes: [u8; 4] = text[at..at + 4].try_into().expect("four bytes");
+fn word_of_4(text: &[u8], at: usize) -> u64 {
+    let bytes: [u8; 4] = text[at..at + 4].try_into().expect("the slice has 4 bytes");
     u64::from(u32::from_le_bytes(bytes))
 }
 
 #[inline(always)]
-fn eight(text: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(text[at..at + 8].try_into().expect("eight bytes"))
+fn word_of_8(text: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(text[at..at + 8].try_into().expect("the slice has 8 bytes"))
 }
 
 #[inline(always)]
-fn hex(words: [u64; 4]) -> Option<u128> {
-    let invalid = words.into_iter().fold(0, |invalid, word| invalid | not_hex(word));
-    let value = words.into_iter().fold(0, |value, word| value << 32 | u128::from(eight_digits(word)));
+fn parse_words(words: [u64; 4]) -> Option<u128> {
+    let invalid = words.into_iter().fold(0, |invalid, word| invalid | invalid_digits(word));
+    let value = words.into_iter().fold(0, |value, word| value << 32 | u128::from(digits_value(word)));
     (invalid == 0).then_some(value)
 }
 
 const ONES: u64 = u64::from_le_bytes([1; 8]);
 const HIGHS: u64 = ONES << 7;
 
-/// The high bit of each byte from `first` to `last`, if no byte is over 127.
+/// Returns the high bit of each byte from `first` to `last`, if no byte is over 127.
 #[inline(always)]
-fn between(bytes: u64, first: u8, last: u8) -> u64 {
+fn range_bits(bytes: u64, first: u8, last: u8) -> u64 {
     let from_first = bytes.wrapping_add(ONES * u64::from(0x80 - first));
     let above_last = bytes.wrapping_add(ONES * u64::from(0x7f - last));
     from_first & !above_last & HIGHS
 }
 
 #[inline(always)]
-fn letters(bytes: u64) -> u64 {
-    between(bytes | (ONES * 0x20), b'a', b'f')
+fn letter_bits(bytes: u64) -> u64 {
+    range_bits(bytes | (ONES * 0x20), b'a', b'f')
 }
 
-/// Not zero if one of the bytes is no hexadecimal digit.
+/// Returns a value other than zero if a byte is not a hexadecimal digit.
 #[inline(always)]
-fn not_hex(bytes: u64) -> u64 {
-    ((between(bytes, b'0', b'9') | letters(bytes)) & !bytes) ^ HIGHS
+fn invalid_digits(bytes: u64) -> u64 {
+    ((range_bits(bytes, b'0', b'9') | letter_bits(bytes)) & !bytes) ^ HIGHS
 }
 
-/// The value of eight hexadecimal digits, the first one most significant.
+/// Returns the value of eight hexadecimal digits, the first one most significant.
 #[inline(always)]
-fn eight_digits(bytes: u64) -> u32 {
-    let digits = (bytes & (ONES * 0x0f)) + (letters(bytes) >> 7) * 9;
+fn digits_value(bytes: u64) -> u32 {
+    let digits = (bytes & (ONES * 0x0f)) + (letter_bits(bytes) >> 7) * 9;
     let pairs = (digits << 4 | digits >> 8) & 0x00ff_00ff_00ff_00ff;
     let quads = (pairs | pairs >> 8) & 0x0000_ffff_0000_ffff;
     ((quads | quads >> 16) as u32).swap_bytes()
@@ -79,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn both_spellings_are_read_in_any_case() {
+    fn hyphenated_and_plain_uuids_parse_in_any_case() {
         let value = 0x0190b6a1_7c2e_7def_8a9b_0123456789ab;
         check("0190b6a1-7c2e-7def-8a9b-0123456789ab", value);
         check("0190B6A1-7C2E-7DEF-8A9B-0123456789AB", value);
@@ -88,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn other_spellings_are_not_read() {
+    fn other_formats_are_rejected() {
         check("", None);
         check("{0190b6a1-7c2e-7def-8a9b-0123456789ab}", None);
         check("urn:uuid:0190b6a1-7c2e-7def-8a9b-0123456789ab", None);
@@ -99,21 +104,21 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_at_every_place_is_a_digit_or_refused() {
-        for place in 0..32 {
+    fn every_byte_at_every_position_is_a_digit_or_rejected() {
+        for position in 0..32 {
             for byte in 0..=255u8 {
                 let mut text = [b'0'; 32];
-                text[place] = byte;
+                text[position] = byte;
                 let digit = char::from(byte).to_digit(16);
-                let expected = digit.map(|digit| u128::from(digit) << (4 * (31 - place)));
-                assert_eq!(parse(&text), expected, "{byte} at {place}");
+                let expected = digit.map(|digit| u128::from(digit) << (4 * (31 - position)));
+                assert_eq!(parse(&text), expected, "{byte} at {position}");
             }
         }
     }
 
     proptest! {
         #[test]
-        fn what_was_written_is_read_back(value: u128) {
+        fn formatted_uuid_parses_back(value: u128) {
             let digits = format!("{value:032x}");
             prop_assert_eq!(parse(digits.as_bytes()), Some(value));
             let (a, b, c) = (&digits[..8], &digits[8..12], &digits[12..16]);
@@ -122,7 +127,7 @@ mod tests {
         }
 
         #[test]
-        fn random_bytes_are_hardly_ever_a_uuid(text: [u8; 36]) {
+        fn bytes_other_than_hex_and_hyphens_are_rejected(text: [u8; 36]) {
             prop_assume!(text.iter().any(|byte| !byte.is_ascii_hexdigit() && *byte != b'-'));
             prop_assert_eq!(parse(&text), None);
         }

@@ -1,23 +1,24 @@
-//! Flows against a slow and obvious account of them: a list that is searched, numbers that are kept one by one.
+//! Compares the tracker with a slow, obvious reference: a list that is searched, and sequence numbers kept one by
+//! one.
 
 use std::collections::BTreeSet;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use model::flows::{
-    self, Cause, End, Figures, Flow, FlowPacket, Moment, Pair, Report, SILENCE_MS, STRAGGLERS_MS, Shares,
-    Took, Tracker, What,
+    self, DirectionStats, EndReason, Flow, FlowEnd, FlowPacket, FlowQuota, FlowTime, FlowTracker,
+    IDLE_TIMEOUT_MS, PacketKind, PacketOutcome, Pair, ReceptionReport, STRAGGLER_WINDOW_MS,
 };
 use proptest::prelude::*;
 
 const WALL_MS: i64 = 1_800_000_000_000;
-/// Fewer than there are pairs.
+/// Less than the number of pairs.
 const LIMIT: usize = 5;
 const ENDS: [&str; 4] = ["ann", "bo", "cy", "dee"];
-/// The last two send numbers of 32 bits.
+/// The last two pairs use 32-bit numbers.
 const PAIRS: [(usize, usize); 6] = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)];
 
-/// How a packet's number stands to the one that would come next.
+/// A packet's sequence number relative to the next expected one.
 #[derive(Clone, Debug)]
 enum Number {
     Next,
@@ -68,8 +69,8 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// One direction, number by number.
 #[derive(Clone, Default)]
-struct Numbers {
-    came: BTreeSet<i128>,
+struct ReferenceDirection {
+    received_numbers: BTreeSet<i128>,
     earlier: (u64, u64),
     duplicated: u32,
     reordered: u32,
@@ -79,13 +80,13 @@ struct Numbers {
     reports: Vec<(u32, i32, Option<u32>)>,
 }
 
-impl Numbers {
+impl ReferenceDirection {
     fn highest(&self) -> Option<i128> {
-        self.came.last().copied()
+        self.received_numbers.last().copied()
     }
 
-    /// Of all numbers that are sent like this, the one nearest to the highest; ahead, if two are as near.
-    fn meant(&self, number: u32) -> i128 {
+    /// Extends the number to the candidate nearest to the highest; of two equally near ones, the one ahead.
+    fn extended(&self, number: u32) -> i128 {
         let Some(highest) = self.highest() else { return i128::from(number) };
         let period: i128 = if number <= 65_535 { 1 << 16 } else { 1 << 32 };
         let around = highest.div_euclid(period);
@@ -96,38 +97,40 @@ impl Numbers {
     }
 
     fn packet(&mut self, number: u32, transit: Option<i64>) {
-        let meant = self.meant(number);
+        let extended = self.extended(number);
         let Some(highest) = self.highest() else {
-            self.came.insert(meant);
+            self.received_numbers.insert(extended);
             self.transits.extend(transit);
             return;
         };
-        if meant > highest + 3_000 || meant <= highest - 128 {
-            if self.last_stray.is_none_or(|last| follower(last) != number) {
+        if extended > highest + 3_000 || extended <= highest - 128 {
+            if self.last_stray.is_none_or(|last| successor(last) != number) {
                 self.strays += 1;
                 self.last_stray = Some(number);
                 return;
             }
             self.earlier = (self.received(), self.lost());
-            self.came = BTreeSet::from([i128::from(number)]);
+            self.received_numbers = BTreeSet::from([i128::from(number)]);
             self.last_stray = None;
-        } else if self.came.contains(&meant) {
+        } else if self.received_numbers.contains(&extended) {
             self.duplicated += 1;
             return;
         } else {
-            self.reordered += u32::from(meant < highest);
-            self.came.insert(meant);
+            self.reordered += u32::from(extended < highest);
+            self.received_numbers.insert(extended);
         }
         self.transits.extend(transit);
     }
 
     fn received(&self) -> u64 {
-        self.earlier.0 + self.came.len() as u64
+        self.earlier.0 + self.received_numbers.len() as u64
     }
 
     fn lost(&self) -> u64 {
-        let (Some(first), Some(last)) = (self.came.first(), self.came.last()) else { return self.earlier.1 };
-        self.earlier.1 + (last - first + 1) as u64 - self.came.len() as u64
+        let (Some(first), Some(last)) = (self.received_numbers.first(), self.received_numbers.last()) else {
+            return self.earlier.1;
+        };
+        self.earlier.1 + (last - first + 1) as u64 - self.received_numbers.len() as u64
     }
 
     fn jitter_ms(&self) -> f64 {
@@ -138,11 +141,11 @@ impl Numbers {
         jitter / 1000.0
     }
 
-    fn figures(&self) -> Figures {
-        if self.came.is_empty() {
+    fn stats(&self) -> DirectionStats {
+        if self.received_numbers.is_empty() {
             return self.reported();
         }
-        Figures {
+        DirectionStats {
             highest: self.highest().expect("it is not empty") as u64,
             received: self.received(),
             lost: self.lost(),
@@ -154,9 +157,9 @@ impl Numbers {
         }
     }
 
-    fn reported(&self) -> Figures {
+    fn reported(&self) -> DirectionStats {
         let (Some(first), Some(last)) = (self.reports.first(), self.reports.last()) else {
-            return Figures::default();
+            return DirectionStats::default();
         };
         let lost = |report: &(u32, i32, Option<u32>)| i64::from(report.1.max(0));
         let sent = self.reports.iter().rev().find_map(|report| report.2);
@@ -165,158 +168,159 @@ impl Numbers {
             Some(sent) => i64::from(sent) - lost(last),
             None => span - (lost(last) - lost(first)).clamp(0, span),
         };
-        Figures {
+        DirectionStats {
             highest: u64::from(last.0),
             received: received.max(0) as u64,
             lost: lost(last) as u64,
             jitter_ms: 2.0,
             is_reported: true,
-            ..Figures::default()
+            ..DirectionStats::default()
         }
     }
 }
 
-fn follower(number: u32) -> u32 {
+fn successor(number: u32) -> u32 {
     if number == 65_535 { 0 } else { number.wrapping_add(1) }
 }
 
-/// One flow, and in the list of all its place is all that it has.
+/// One flow in the list of all.
 #[derive(Clone)]
-struct Account {
+struct ReferenceFlow {
     pair: usize,
     opened_s: u64,
     last_s: u64,
     from: &'static str,
-    ended: Option<(Cause, u64)>,
-    /// By the lower and by the higher end.
-    sent: [Numbers; 2],
+    ended: Option<(EndReason, u64)>,
+    /// Sent by the lower and by the higher end.
+    sent: [ReferenceDirection; 2],
 }
 
-impl Account {
-    /// Whether nothing has been heard for too long, said of a flow that nobody has ended.
-    fn is_silent(&self, now_s: u64) -> bool {
-        self.ended.is_none() && now_s >= self.last_s + SILENCE_MS / 1000
+impl ReferenceFlow {
+    /// Returns true if a flow that has not ended timed out.
+    fn is_idle(&self, now_s: u64) -> bool {
+        self.ended.is_none() && now_s >= self.last_s + IDLE_TIMEOUT_MS / 1000
     }
 
-    fn is_forgotten(&self, now_s: u64) -> bool {
+    fn is_evicted(&self, now_s: u64) -> bool {
         match self.ended {
-            Some((Cause::Bye, at_s)) => now_s >= at_s + STRAGGLERS_MS / 1000,
-            Some((Cause::Silence, _)) => true,
+            Some((EndReason::Bye, at_s)) => now_s >= at_s + STRAGGLER_WINDOW_MS / 1000,
+            Some((EndReason::Silence, _)) => true,
             None => false,
         }
     }
 
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         let pair = Pair::of(ENDS[PAIRS[self.pair].0], ENDS[PAIRS[self.pair].1]).expect("two ends");
         let first = usize::from(self.from == pair.high);
-        let figures = [self.sent[first].figures(), self.sent[1 - first].figures()];
+        let stats = [self.sent[first].stats(), self.sent[1 - first].stats()];
         let ended = self.ended.map(|(cause, at_s)| (cause, WALL_MS + 1000 * at_s as i64));
         let (opened_ms, last_ms) =
             (WALL_MS + 1000 * self.opened_s as i64, WALL_MS + 1000 * self.last_s as i64);
-        format!("{} {} {opened_ms} {last_ms} {ended:?} {figures:?} {}", pair.low, pair.high, self.from)
+        format!("{} {} {opened_ms} {last_ms} {ended:?} {stats:?} {}", pair.low, pair.high, self.from)
     }
 }
 
-fn told(flow: &Flow) -> String {
+fn describe(flow: &Flow) -> String {
     let pair = flow.pair();
-    let (opened_ms, last_ms, ended, figures) = (flow.opened_ms, flow.last_ms, flow.ended, flow.figures());
-    format!("{} {} {opened_ms} {last_ms} {ended:?} {figures:?} {}", pair.low, pair.high, flow.from().id)
+    let (opened_ms, last_ms, ended, stats) = (flow.opened_ms, flow.last_ms, flow.ended, flow.stats());
+    format!("{} {} {opened_ms} {last_ms} {ended:?} {stats:?} {}", pair.low, pair.high, flow.from().id)
 }
 
 #[derive(Default)]
-struct Accounts {
-    kept: Vec<Account>,
+struct ReferenceTracker {
+    flows: Vec<ReferenceFlow>,
     ended: Vec<String>,
 }
 
-impl Accounts {
-    fn end(&mut self, at: usize, cause: Cause, now_s: u64) {
-        let account = &mut self.kept[at];
-        account.ended = Some((cause, if cause == Cause::Bye { now_s } else { account.last_s }));
-        self.ended.push(account.told());
+impl ReferenceTracker {
+    fn end(&mut self, at: usize, cause: EndReason, now_s: u64) {
+        let flow = &mut self.flows[at];
+        flow.ended = Some((cause, if cause == EndReason::Bye { now_s } else { flow.last_s }));
+        self.ended.push(flow.describe());
     }
 
-    fn take(
+    fn get_or_open(
         &mut self,
         pair: usize,
         opener: &'static str,
         now_s: u64,
-        is_straggler: impl Fn(&Account) -> bool,
-    ) -> Result<(&mut Account, Took), Took> {
-        let mut took = Took::Counted;
-        if let Some(at) = self.kept.iter().position(|account| account.pair == pair) {
-            if self.kept[at].is_silent(now_s) {
-                self.end(at, Cause::Silence, now_s);
+        is_straggler: impl Fn(&ReferenceFlow) -> bool,
+    ) -> Result<(&mut ReferenceFlow, PacketOutcome), PacketOutcome> {
+        let mut outcome = PacketOutcome::Counted;
+        if let Some(at) = self.flows.iter().position(|flow| flow.pair == pair) {
+            if self.flows[at].is_idle(now_s) {
+                self.end(at, EndReason::Silence, now_s);
             }
-            let account = &self.kept[at];
-            if account.ended.is_some() {
-                if !account.is_forgotten(now_s) && is_straggler(account) {
-                    return Err(Took::Straggler);
+            let flow = &self.flows[at];
+            if flow.ended.is_some() {
+                if !flow.is_evicted(now_s) && is_straggler(flow) {
+                    return Err(PacketOutcome::Straggler);
                 }
-                self.kept.remove(at);
+                self.flows.remove(at);
             }
         }
-        if !self.kept.iter().any(|account| account.pair == pair) {
-            if self.kept.len() >= LIMIT {
-                return Err(Took::Refused);
+        if !self.flows.iter().any(|flow| flow.pair == pair) {
+            if self.flows.len() >= LIMIT {
+                return Err(PacketOutcome::Rejected);
             }
             let (opened_s, last_s, sent) = (now_s, now_s, Default::default());
-            self.kept.push(Account { pair, opened_s, last_s, from: opener, ended: None, sent });
-            took = Took::Opened;
+            self.flows.push(ReferenceFlow { pair, opened_s, last_s, from: opener, ended: None, sent });
+            outcome = PacketOutcome::Opened;
         }
-        let account = self.kept.iter_mut().find(|account| account.pair == pair).expect("it is there now");
-        account.last_s = now_s;
-        Ok((account, took))
+        let flow = self.flows.iter_mut().find(|flow| flow.pair == pair).expect("the flow was just added");
+        flow.last_s = now_s;
+        Ok((flow, outcome))
     }
 
-    fn bye(&mut self, pair: usize, now_s: u64) -> Took {
-        let Some(at) = self.kept.iter().position(|account| account.pair == pair) else {
-            return Took::Nothing;
+    fn bye(&mut self, pair: usize, now_s: u64) -> PacketOutcome {
+        let Some(at) = self.flows.iter().position(|flow| flow.pair == pair) else {
+            return PacketOutcome::Ignored;
         };
-        if self.kept[at].is_silent(now_s) {
-            self.end(at, Cause::Silence, now_s);
+        if self.flows[at].is_idle(now_s) {
+            self.end(at, EndReason::Silence, now_s);
         }
-        if self.kept[at].ended.is_some() {
-            return Took::Straggler;
+        if self.flows[at].ended.is_some() {
+            return PacketOutcome::Straggler;
         }
-        self.end(at, Cause::Bye, now_s);
-        Took::Ended
+        self.end(at, EndReason::Bye, now_s);
+        PacketOutcome::Ended
     }
 
     fn sweep(&mut self, now_s: u64) {
-        for at in 0..self.kept.len() {
-            if self.kept[at].is_silent(now_s) {
-                self.end(at, Cause::Silence, now_s);
+        for at in 0..self.flows.len() {
+            if self.flows[at].is_idle(now_s) {
+                self.end(at, EndReason::Silence, now_s);
             }
         }
-        self.kept.retain(|account| !account.is_forgotten(now_s));
+        self.flows.retain(|flow| !flow.is_evicted(now_s));
     }
 }
 
-/// Shares of which nobody is refused one.
-fn alone() -> Arc<Shares> {
-    Arc::new(Shares::new(u32::MAX))
+/// A quota that rejects nothing.
+fn unlimited_quota() -> Arc<FlowQuota> {
+    Arc::new(FlowQuota::new(u32::MAX))
 }
 
-/// Both, and what the senders would send next.
-struct Both {
-    tracker: Tracker,
-    accounts: Accounts,
+/// Both trackers, and the numbers that the senders would send next.
+struct Comparison {
+    tracker: FlowTracker,
+    reference: ReferenceTracker,
     next: [[u64; 2]; 6],
     last: [[u32; 2]; 6],
     now_s: u64,
 }
 
-impl Both {
-    fn new() -> Both {
-        // Some begin just before their numbers go on at zero.
+impl Comparison {
+    fn new() -> Comparison {
+        // Some start just before their numbers wrap to zero.
         let next = std::array::from_fn(|pair| [65_530 + 7 * pair as u64, (1 << 32) - 3 - pair as u64]);
-        let (tracker, accounts) = (Tracker::new(0, LIMIT, alone()), Accounts::default());
-        Both { tracker, accounts, next, last: [[0; 2]; 6], now_s: 0 }
+        let (tracker, reference) =
+            (FlowTracker::new(0, LIMIT, unlimited_quota()), ReferenceTracker::default());
+        Comparison { tracker, reference, next, last: [[0; 2]; 6], now_s: 0 }
     }
 
-    fn now(&self) -> Moment {
-        Moment { wall_ms: WALL_MS + 1000 * self.now_s as i64, tick_ms: 1000 * self.now_s }
+    fn now(&self) -> FlowTime {
+        FlowTime { wall_ms: WALL_MS + 1000 * self.now_s as i64, monotonic_ms: 1000 * self.now_s }
     }
 
     fn number(&mut self, pair: usize, side: usize, number: &Number) -> u32 {
@@ -326,7 +330,7 @@ impl Both {
             Number::Skip(count) => *next + count,
             Number::Back(count) => next.saturating_sub(*count),
             Number::Elsewhere(anywhere) => u64::from(*anywhere),
-            Number::AfterTheLast => u64::from(follower(self.last[pair][side])),
+            Number::AfterTheLast => u64::from(successor(self.last[pair][side])),
         };
         if !matches!(number, Number::Back(_)) {
             *next = sent + 1;
@@ -346,14 +350,14 @@ impl Both {
             }
             Step::Bye { pair, swapped } => {
                 let (from, to) = ends(*pair, *swapped);
-                let packet = FlowPacket { from: end(from), to: end(to), what: What::Bye };
-                let took = self.tracker.packet(hash(*pair), 1, &packet, self.now());
-                assert_eq!(took, self.accounts.bye(*pair, self.now_s), "{step:?}");
+                let packet = FlowPacket { from: end(from), to: end(to), kind: PacketKind::Bye };
+                let outcome = self.tracker.apply_packet(hash(*pair), 1, &packet, self.now());
+                assert_eq!(outcome, self.reference.bye(*pair, self.now_s), "{step:?}");
             }
             Step::Wait { seconds } => self.now_s += seconds,
             Step::Sweep => {
-                self.tracker.advance(self.now());
-                self.accounts.sweep(self.now_s);
+                self.tracker.expire(self.now());
+                self.reference.sweep(self.now_s);
             }
             Step::Restart => self.restart(),
         }
@@ -366,25 +370,25 @@ impl Both {
         let seq = self.number(pair, side, number);
         let at_us = self.now().wall_ms * 1000;
         let sent_us = clock.then_some(at_us - delay_us);
-        let what = What::Numbered { seq, sent_us, at_us };
-        let packet = FlowPacket { from: end(from), to: end(to), what };
-        let took = self.tracker.packet(hash(pair), 1, &packet, self.now());
-        let near = |account: &Account| {
-            let sent = &account.sent[side];
-            sent.highest().is_none_or(|highest| (sent.meant(seq) - highest).abs() <= 3_000)
+        let kind = PacketKind::Numbered { seq, sent_us, at_us };
+        let packet = FlowPacket { from: end(from), to: end(to), kind };
+        let outcome = self.tracker.apply_packet(hash(pair), 1, &packet, self.now());
+        let near = |flow: &ReferenceFlow| {
+            let sent = &flow.sent[side];
+            sent.highest().is_none_or(|highest| (sent.extended(seq) - highest).abs() <= 3_000)
         };
-        let expected = self.accounts.take(pair, from, self.now_s, near).map(|(account, took)| {
-            account.sent[side].packet(seq, clock.then_some(delay_us));
-            took
+        let expected = self.reference.get_or_open(pair, from, self.now_s, near).map(|(flow, outcome)| {
+            flow.sent[side].packet(seq, clock.then_some(delay_us));
+            outcome
         });
-        assert_eq!(took, expected.unwrap_or_else(|took| took), "{seq} {from}>{to}");
+        assert_eq!(outcome, expected.unwrap_or_else(|outcome| outcome), "{seq} {from}>{to}");
     }
 
     fn report(&mut self, pair: usize, swapped: bool, (highest, lost, sent): (u32, i32, Option<u32>)) {
-        let (by, about) = ends(pair, swapped);
-        let report = Report {
-            by: end(by),
-            about: end(about),
+        let (reporter, source) = ends(pair, swapped);
+        let report = ReceptionReport {
+            reporter: end(reporter),
+            source: end(source),
             highest,
             lost,
             fraction: 0,
@@ -392,46 +396,52 @@ impl Both {
             sent,
             rtt_us: None,
         };
-        let took = self.tracker.report(hash(pair), 1, &report, self.now());
-        let expected = self.accounts.take(pair, about, self.now_s, |_| true).map(|(account, took)| {
-            account.sent[usize::from(about > by)].reports.push((highest, lost, sent));
-            took
-        });
-        assert_eq!(took, expected.unwrap_or_else(|took| took), "{by} about {about}");
+        let outcome = self.tracker.apply_report(hash(pair), 1, &report, self.now());
+        let expected =
+            self.reference.get_or_open(pair, source, self.now_s, |_| true).map(|(flow, outcome)| {
+                flow.sent[usize::from(source > reporter)].reports.push((highest, lost, sent));
+                outcome
+            });
+        assert_eq!(outcome, expected.unwrap_or_else(|outcome| outcome), "{reporter} about {source}");
     }
 
-    /// Written and read back; what had ended is told once more.
+    /// Writes and restores the tracker; ended flows are reported once more.
     fn restart(&mut self) {
         let mut bytes = Vec::new();
         let count = self.tracker.write(&mut bytes);
         self.compare(&Step::Restart);
-        self.tracker = Tracker::new(0, LIMIT, alone());
-        for flow in flows::read(&bytes, count).expect("they were written") {
+        self.tracker = FlowTracker::new(0, LIMIT, unlimited_quota());
+        for flow in flows::read_flows(&bytes, count).expect("the bytes were just written") {
             let low = flow.pair().low.to_owned();
             let high = flow.pair().high.to_owned();
             let pair = (0..6).find(|pair| ends(*pair, false) == (&*low, &*high)).expect("one of the six");
             self.tracker.restore(hash(pair), flow, self.now());
         }
-        let again = self.accounts.kept.iter().filter(|account| account.ended.is_some()).map(Account::told);
-        self.accounts.ended.extend(again);
+        let again =
+            self.reference.flows.iter().filter(|flow| flow.ended.is_some()).map(ReferenceFlow::describe);
+        self.reference.ended.extend(again);
     }
 
     fn compare(&mut self, step: &Step) {
-        let sorted = |mut told: Vec<String>| {
-            told.sort();
-            told
+        let sorted = |mut flows: Vec<String>| {
+            flows.sort();
+            flows
         };
-        let running = sorted(self.tracker.flows().map(told).collect());
-        let accounts = self.accounts.kept.iter().filter(|account| account.ended.is_none());
-        assert_eq!(running, sorted(accounts.map(Account::told).collect()), "running after {step:?}");
-        let ended = sorted(self.tracker.take_ended().iter().map(told).collect());
-        let expected = sorted(std::mem::take(&mut self.accounts.ended));
+        let running = sorted(self.tracker.running_flows().map(describe).collect());
+        let reference = self.reference.flows.iter().filter(|flow| flow.ended.is_none());
+        assert_eq!(
+            running,
+            sorted(reference.map(ReferenceFlow::describe).collect()),
+            "running after {step:?}"
+        );
+        let ended = sorted(self.tracker.drain_ended().iter().map(describe).collect());
+        let expected = sorted(std::mem::take(&mut self.reference.ended));
         assert_eq!(ended, expected, "ended by {step:?}");
     }
 }
 
-fn end(id: &str) -> End<'_> {
-    End { id, address: None }
+fn end(id: &str) -> FlowEnd<'_> {
+    FlowEnd { id, address: None }
 }
 
 fn ends(pair: usize, swapped: bool) -> (&'static str, &'static str) {
@@ -440,13 +450,13 @@ fn ends(pair: usize, swapped: bool) -> (&'static str, &'static str) {
 }
 
 fn hash(pair: usize) -> u64 {
-    // Two pairs share one hash.
+    // Two pairs share each hash.
     rustc_hash::FxBuildHasher.hash_one(pair / 2)
 }
 
 fn check(steps: &[Step]) {
-    let mut both = Both::new();
-    steps.iter().for_each(|step| both.step(step));
+    let mut comparison = Comparison::new();
+    steps.iter().for_each(|step| comparison.step(step));
 }
 
 proptest! {
@@ -454,7 +464,7 @@ proptest! {
 
     /// Ten thousand steps.
     #[test]
-    fn flows_are_what_the_obvious_account_says(steps in prop::collection::vec(step(), 250)) {
+    fn tracker_matches_the_reference(steps in prop::collection::vec(step(), 250)) {
         check(&steps);
     }
 }
@@ -464,7 +474,7 @@ proptest! {
 
     #[test]
     #[ignore = "a million steps take minutes; `make torture` runs them"]
-    fn flows_are_what_the_obvious_account_says_for_a_million_steps(
+    fn tracker_matches_the_reference_for_a_million_steps(
         steps in prop::collection::vec(step(), 500),
     ) {
         check(&steps);

@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use model::flows::{End, FlowPacket, What};
+use model::flows::{FlowEnd, FlowPacket, PacketKind};
 use pipeline::flows::{Datagram, Flows};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -52,9 +52,9 @@ fn numbered(flows: usize, threads: usize) {
             let (from, to) = if (number / flows).is_multiple_of(2) { (one, other) } else { (other, one) };
             let seq = (number / flows / 2) as u32 & 0xffff;
             let at_us = number as i64;
-            let what = What::Numbered { seq, sent_us: Some(at_us - 20), at_us };
-            let end = |id| End { id, address: None };
-            batch.push(FlowPacket { from: end(from), to: end(to), what });
+            let what = PacketKind::Numbered { seq, sent_us: Some(at_us - 20), at_us };
+            let end = |id| FlowEnd { id, address: None };
+            batch.push(FlowPacket { from: end(from), to: end(to), kind: what });
             if batch.len() == BATCH {
                 owner.packets(GAME, &batch);
                 batch.clear();

@@ -9,10 +9,10 @@ pub use totals::Totals;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
 
+use model::batch::{Endpoint, EventBatch};
 use model::deltas::Deltas;
-use model::ports::counters::{Counters, Select, StoreError};
-use model::record::{Batch, Endpoint};
-use model::series::{Cut, Level};
+use model::ports::counters::{Counters, SlotSelector, StoreError};
+use model::series::{Cut, Resolution};
 use model::{Outcome, Reject};
 use parking_lot::Mutex;
 
@@ -82,11 +82,11 @@ impl Account {
 
 impl Meter {
     /// Counts a batch of so many events: into the deltas of its minute, and for the eye. Samples count as they came in.
-    pub fn count(&self, batch: &Batch<'_>, events: u32, deltas: &mut Deltas, names: &Names) {
+    pub fn count(&self, batch: &EventBatch<'_>, events: u32, deltas: &mut Deltas, names: &Names) {
         if !batch.endpoint.is_accounted() {
             return;
         }
-        let accepted = batch.taken(events);
+        let accepted = batch.accepted(events);
         let minute = (batch.received_ms / 60_000).max(0) as u32;
         let mut refused = 0;
         let mut since_start = self.since_start.lock();
@@ -96,14 +96,14 @@ impl Meter {
         };
         if accepted > 0 {
             add(None, accepted);
-            deltas.count(batch.game, names.outcome(batch.endpoint, Outcome::Accepted), minute, accepted);
-            deltas.count(batch.game, BYTES, minute, batch.bytes);
+            deltas.add_count(batch.game, names.outcome(batch.endpoint, Outcome::Accepted), minute, accepted);
+            deltas.add_count(batch.game, BYTES, minute, batch.bytes);
         }
         for (reject, count) in batch.tallies() {
             refused += count;
             add(Some(reject), count);
-            deltas.count(batch.game, names.outcome(batch.endpoint, reject.outcome()), minute, count);
-            deltas.count(batch.game, names.reason(batch.endpoint, reject), minute, count);
+            deltas.add_count(batch.game, names.outcome(batch.endpoint, reject.outcome()), minute, count);
+            deltas.add_count(batch.game, names.reason(batch.endpoint, reject), minute, count);
         }
         drop(since_start);
         let mut games = self.games.lock();
@@ -242,8 +242,8 @@ pub fn sum(
 ) -> Result<u64, StoreError> {
     let mut sum = 0;
     let whole_hours = minutes.start.is_multiple_of(60) && minutes.end.is_multiple_of(60);
-    let level = if whole_hours { Level::Hour } else { Level::Minute };
-    let select = Select { game, metric, cut: Cut::Total, values: None, level };
+    let level = if whole_hours { Resolution::Hour } else { Resolution::Minute };
+    let select = SlotSelector { game, metric, cut: Cut::Total, values: None, resolution: level };
     counters.visit(select, minutes, &mut |_, _, cell| sum += cell.count.max(0) as u64)?;
     Ok(sum)
 }
@@ -266,15 +266,15 @@ mod tests {
 
     #[test]
     fn samples_count_as_they_came_in_whoever_counts() {
-        use model::record::{BatchBuilder, KeyClass, Samples, Stored};
+        use model::batch::{BatchBuilder, KeyClass, Samples, StoredEvent};
         let mut batch = BatchBuilder::new(Endpoint::Flows, KeyClass::Secret, 1, 60_000, 64);
         for taken in [5, 7] {
-            let samples = Some(Samples { taken, cell: b"cell" });
-            batch.push(&Stored { name: b"$flow.mos", samples, ..Stored::default() });
+            let samples = Some(Samples { received: taken, aggregate: b"cell" });
+            batch.push(&StoredEvent { name: b"$flow.mos", samples, ..StoredEvent::default() });
         }
         let (bytes, events) = batch.finish(&[]);
         let (meter, mut deltas) = (Meter::default(), Deltas::default());
-        let batch = Batch::read(&bytes).expect("it was built");
+        let batch = EventBatch::read(&bytes).expect("it was built");
         meter.count(&batch, events, &mut deltas, Names::get());
         let counts: Vec<u64> = meter.since_start().into_values().collect();
         assert_eq!(counts, [12]);

@@ -13,10 +13,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use liveops::LiveOps;
+use model::batch::{EventBatch, StoredEvent};
 use model::deltas::Deltas;
 use model::identity::Identities;
-use model::record::{Batch, Stored};
-use model::sessions::{PLAY_TIME, SESSION, Sessions, Sign};
+use model::sessions::{PLAY_TIME, SESSION, SessionSignal, Sessions};
 use tracing::{error, warn};
 use wal::{EntryRef, Wal, WalError};
 
@@ -159,20 +159,20 @@ pub fn fold(views: &Views, names: &Names, deltas: &mut Deltas, entry: &EntryRef<
         warn!(kind = entry.kind, offset = entry.offset, "an entry of an unknown kind was passed over");
         return;
     }
-    let batch = match Batch::read(entry.bytes) {
+    let batch = match EventBatch::read(entry.bytes) {
         Ok(batch) => batch,
         Err(failure) => {
             error!(%failure, offset = entry.offset, "an entry was passed over");
             return;
         }
     };
-    deltas.entry(entry.offset);
+    deltas.set_offset(entry.offset);
     views.meter.count(&batch, entry.events, deltas, names);
     if entry.events > 0 {
         if batch.endpoint.is_accounted() {
             views.inspector.accepted(batch.game, batch.endpoint, entry.events, batch.events());
         }
-        let wanted = |event: &Stored<'_>, linked| {
+        let wanted = |event: &StoredEvent<'_>, linked| {
             if LiveOps::is_wanted(event.name) {
                 views.liveops.event(batch.game, entry.offset, event);
             }
@@ -227,18 +227,18 @@ pub enum Linked {
 pub fn fold_events(
     people: People<'_>,
     offset: u64,
-    batch: &Batch<'_>,
+    batch: &EventBatch<'_>,
     deltas: &mut Deltas,
-    also: impl Fn(&Stored<'_>, Linked),
+    also: impl Fn(&StoredEvent<'_>, Linked),
 ) {
     let People { sessions, identities, seed } = people;
     let players = sessions.game(batch.game);
     let mut links = identities.game(batch.game);
-    deltas.values_max(batch.game, batch.values_max);
+    deltas.set_values_max(batch.game, batch.values_max);
     for event in batch.events() {
         if let Some(samples) = event.samples {
-            match samples.cell() {
-                Ok(cell) => deltas.samples(batch.game, &event, cell),
+            match samples.aggregate() {
+                Ok(cell) => deltas.add_samples(batch.game, &event, cell),
                 Err(failure) => error!(%failure, offset, "samples were passed over"),
             }
             continue;
@@ -250,27 +250,27 @@ pub fn fold_events(
             if identities.link(batch.game, anonymous, player, offset).is_ok() {
                 linked = Linked::Yes;
                 links = identities.game(batch.game);
-                players.join(anonymous, links.as_ref().map_or(player, |links| links.player(player)));
+                players.link(anonymous, links.as_ref().map_or(player, |links| links.player(player)));
             }
         }
         also(&event, linked);
         let player = player_of(seed, &event);
         let player = player.map(|id| links.as_ref().map_or(id, |links| links.player(id)));
-        deltas.event(batch.game, &event, player);
+        deltas.add_event(batch.game, &event, player);
         let Some(player) = player else { continue };
         let at_s = (event.ts_ms.min(batch.received_ms) / 1000) as u32;
-        let effect = players.observe(player, Sign::of(event.name), at_s);
-        if effect.began {
-            deltas.derived(batch.game, SESSION, &event, Some(player), None);
+        let effect = players.observe(player, SessionSignal::from_event_name(event.name), at_s);
+        if effect.started {
+            deltas.add_derived(batch.game, SESSION, &event, Some(player), None);
         }
         if effect.play_s > 0 {
-            deltas.derived(batch.game, PLAY_TIME, &event, Some(player), Some(f64::from(effect.play_s)));
+            deltas.add_derived(batch.game, PLAY_TIME, &event, Some(player), Some(f64::from(effect.play_s)));
         }
     }
 }
 
 /// Who is counted as a player: somebody with an id who is no bot.
-fn player_of(seed: u64, event: &Stored<'_>) -> Option<u64> {
+fn player_of(seed: u64, event: &StoredEvent<'_>) -> Option<u64> {
     (!event.player.is_empty() && !event.bot).then(|| event.player_number(seed))
 }
 

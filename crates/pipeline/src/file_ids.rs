@@ -1,6 +1,6 @@
 //! Ids for events in files that have none: the same whenever the file is read.
 
-use decode::json::Decoded;
+use model::RawBatch;
 use sha2::{Digest, Sha256};
 
 /// Gives ids to the events of one file, one after the other.
@@ -18,7 +18,7 @@ impl FileIds {
     }
 
     /// Gives an id to each event that has none.
-    pub fn give(&mut self, decoded: &mut Decoded<'_>) {
+    pub fn give(&mut self, decoded: &mut RawBatch<'_>) {
         for event in &mut decoded.events {
             if let Ok(event) = event {
                 event.id = event.id.or_else(|| Some(self.id()));
@@ -47,7 +47,7 @@ mod tests {
         let mut given = Vec::new();
         for _ in 0..events / at_once {
             let events = (0..at_once).map(|_| Ok(RawEvent::default())).collect();
-            let mut decoded = Decoded { sent_at_ms: None, events };
+            let mut decoded = RawBatch { sent_at_ms: None, events };
             ids.give(&mut decoded);
             given.extend(decoded.events.into_iter().map(|event| event.expect("none was refused").id));
         }
@@ -65,7 +65,7 @@ mod tests {
     fn an_own_id_is_kept_and_a_refused_event_has_its_number_too() {
         let own = RawEvent { id: Some(7), ..RawEvent::default() };
         let events = vec![Ok(own), Err(Reject::MalformedJson), Ok(RawEvent::default())];
-        let mut decoded = Decoded { sent_at_ms: None, events };
+        let mut decoded = RawBatch { sent_at_ms: None, events };
         FileIds::new(b"one", 0).give(&mut decoded);
         let id = |place: usize| decoded.events[place].as_ref().ok().and_then(|event| event.id);
         assert_eq!(id(0), Some(7));
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn after_the_highest_number_comes_the_lowest() {
         let events = (0..2).map(|_| Ok(RawEvent::default())).collect();
-        let mut decoded = Decoded { sent_at_ms: None, events };
+        let mut decoded = RawBatch { sent_at_ms: None, events };
         FileIds::new(b"one", u64::MAX).give(&mut decoded);
         let last = decoded.events[1].as_ref().ok().and_then(|event| event.id);
         assert_eq!(last, given(b"one", 1, 1)[0]);

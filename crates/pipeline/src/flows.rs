@@ -24,7 +24,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use hashbrown::DefaultHashBuilder;
-use model::flows::{Flow, FlowPacket, Moment, Pair, Senders, Shares, Took, Totals, Tracker, as_ssrc};
+use model::flows::{
+    Flow, FlowPacket, FlowQuota, FlowTime, FlowTracker, PacketOutcome, Pair, RtcpSources, TrackerTotals,
+    parse_ssrc,
+};
 use model::limits::FLOWS_MAX;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
@@ -46,9 +49,9 @@ const SENDERS_MAX: usize = 2 * FLOWS_MAX / SHARDS;
 
 /// The flows of all games.
 pub struct Flows {
-    trackers: Box<[Mutex<Tracker>]>,
+    trackers: Box<[Mutex<FlowTracker>]>,
     /// Sources of RTCP, by their own hash.
-    senders: Box<[Mutex<Senders>]>,
+    senders: Box<[Mutex<RtcpSources>]>,
     recent: RecentlyEnded,
     hasher: DefaultHashBuilder,
     since: Instant,
@@ -98,17 +101,17 @@ impl Taken {
         self.counted + self.ended + self.stragglers + self.refused + self.nothing
     }
 
-    fn note(&mut self, took: Took) {
+    fn note(&mut self, took: PacketOutcome) {
         match took {
-            Took::Opened => {
+            PacketOutcome::Opened => {
                 self.opened += 1;
                 self.counted += 1;
             }
-            Took::Counted => self.counted += 1,
-            Took::Ended => self.ended += 1,
-            Took::Straggler => self.stragglers += 1,
-            Took::Refused => self.refused += 1,
-            Took::Nothing => self.nothing += 1,
+            PacketOutcome::Counted => self.counted += 1,
+            PacketOutcome::Ended => self.ended += 1,
+            PacketOutcome::Straggler => self.stragglers += 1,
+            PacketOutcome::Rejected => self.refused += 1,
+            PacketOutcome::Ignored => self.nothing += 1,
         }
     }
 }
@@ -117,7 +120,7 @@ impl Taken {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// What became of packets and reports.
-    pub totals: Totals,
+    pub totals: TrackerTotals,
     /// Flows in memory.
     pub flows: u64,
     /// Datagrams that were no RTCP.
@@ -138,11 +141,11 @@ impl Default for Flows {
 impl Flows {
     /// At most so many at the same time of each game.
     pub fn new(per_game_max: u32) -> Flows {
-        let (each, shares) = (|| 0..SHARDS, Arc::new(Shares::new(per_game_max)));
-        let tracker = |number| Tracker::new(number as u16, FLOWS_MAX / SHARDS, Arc::clone(&shares));
+        let (each, shares) = (|| 0..SHARDS, Arc::new(FlowQuota::new(per_game_max)));
+        let tracker = |number| FlowTracker::new(number as u16, FLOWS_MAX / SHARDS, Arc::clone(&shares));
         Flows {
             trackers: each().map(|number| Mutex::new(tracker(number))).collect(),
-            senders: each().map(|_| Mutex::new(Senders::new(SENDERS_MAX))).collect(),
+            senders: each().map(|_| Mutex::new(RtcpSources::new(SENDERS_MAX))).collect(),
             recent: RecentlyEnded::default(),
             hasher: DefaultHashBuilder::default(),
             since: Instant::now(),
@@ -158,10 +161,10 @@ impl Flows {
     pub fn packets(&self, game: u32, packets: &[FlowPacket<'_>]) -> Taken {
         let (now, mut taken) = (self.now(), Taken::default());
         // Packets of one flow often come together: then its tracker is locked once.
-        let mut held: Option<(usize, MutexGuard<'_, Tracker>)> = None;
+        let mut held: Option<(usize, MutexGuard<'_, FlowTracker>)> = None;
         for packet in packets {
             let Some(pair) = Pair::of(packet.from.id, packet.to.id) else {
-                taken.note(Took::Nothing);
+                taken.note(PacketOutcome::Ignored);
                 continue;
             };
             let hash = self.hash(game, &pair);
@@ -174,7 +177,7 @@ impl Flows {
                     &mut other.insert((shard, self.trackers[shard].lock())).1
                 }
             };
-            taken.note(tracker.packet(hash, game, packet, now));
+            taken.note(tracker.apply_packet(hash, game, packet, now));
         }
         drop(held);
         self.wake(taken.opened + taken.ended);
@@ -184,7 +187,7 @@ impl Flows {
     /// Shows the running flows of a game. Only a part of all flows is locked at a time.
     pub fn visit(&self, game: u32, mut visit: impl FnMut(&Flow)) {
         for tracker in &self.trackers {
-            tracker.lock().flows().filter(|flow| flow.game == game).for_each(&mut visit);
+            tracker.lock().running_flows().filter(|flow| flow.game == game).for_each(&mut visit);
         }
     }
 
@@ -209,7 +212,7 @@ impl Flows {
     /// The running flow of this id.
     pub fn find(&self, game: u32, id: u64) -> Option<Flow> {
         self.trackers_of(id).find_map(|tracker| {
-            tracker.lock().flows().find(|flow| flow.id == id && flow.game == game).cloned()
+            tracker.lock().running_flows().find(|flow| flow.id == id && flow.game == game).cloned()
         })
     }
 
@@ -229,8 +232,8 @@ impl Flows {
 
     /// All trackers, the likeliest for this id first: the one of its number opened it, but after a restart its pair may
     /// belong to another.
-    fn trackers_of(&self, id: u64) -> impl Iterator<Item = &Mutex<Tracker>> {
-        let first = usize::from(Tracker::number_of(id));
+    fn trackers_of(&self, id: u64) -> impl Iterator<Item = &Mutex<FlowTracker>> {
+        let first = usize::from(FlowTracker::number_of(id));
         let others = (0..SHARDS).filter(move |shard| *shard != first);
         std::iter::once(first).chain(others).filter_map(|shard| self.trackers.get(shard))
     }
@@ -242,22 +245,22 @@ impl Flows {
         let mut figures = Figures { malformed, unknown, untold: load(&self.untold), ..Figures::default() };
         for tracker in &self.trackers {
             let tracker = tracker.lock();
-            figures.flows += tracker.running() as u64;
+            figures.flows += tracker.flow_count() as u64;
             let (all, its) = (&mut figures.totals, tracker.totals());
             all.opened += its.opened;
             all.ended += its.ended;
             all.counted += its.counted;
             all.stragglers += its.stragglers;
-            all.refused += its.refused;
+            all.rejected += its.rejected;
         }
         figures
     }
 
     /// Takes a flow back that was kept in the file. Whether it was not there yet.
-    fn restore(&self, flow: Flow, now: Moment) -> bool {
+    fn restore(&self, flow: Flow, now: FlowTime) -> bool {
         let (game, pair) = (flow.game, flow.pair());
         let hash = self.hash(game, &pair);
-        if let (Some(low), Some(high)) = (as_ssrc(pair.low), as_ssrc(pair.high)) {
+        if let (Some(low), Some(high)) = (parse_ssrc(pair.low), parse_ssrc(pair.high)) {
             self.meet(game, low, high, now);
             self.meet(game, high, low, now);
         }
@@ -271,20 +274,20 @@ impl Flows {
         }
     }
 
-    fn now(&self) -> Moment {
-        Moment { wall_ms: now_ms(), tick_ms: self.since.elapsed().as_millis() as u64 }
+    fn now(&self) -> FlowTime {
+        FlowTime { wall_ms: now_ms(), monotonic_ms: self.since.elapsed().as_millis() as u64 }
     }
 
     fn hash(&self, game: u32, pair: &Pair<'_>) -> u64 {
         self.hasher.hash_one((game, pair))
     }
 
-    fn senders(&self, game: u32, ssrc: u32) -> MutexGuard<'_, Senders> {
+    fn senders(&self, game: u32, ssrc: u32) -> MutexGuard<'_, RtcpSources> {
         self.senders[shard_of(self.hasher.hash_one((game, ssrc)))].lock()
     }
 
-    fn meet(&self, game: u32, ssrc: u32, peer: u32, now: Moment) {
-        self.senders(game, ssrc).meet(game, ssrc, peer, now);
+    fn meet(&self, game: u32, ssrc: u32, peer: u32, now: FlowTime) {
+        self.senders(game, ssrc).add_peer(game, ssrc, peer, now);
     }
 }
 

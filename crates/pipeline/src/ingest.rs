@@ -15,11 +15,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use decode::json::Decoded;
-use model::admit::{Door, admit};
+use model::admit::{AdmissionContext, admit};
+use model::batch::{BatchBuilder, DeclaredValues, Endpoint, KeyClass, StoredEvent};
 use model::ports::ids::Claim;
-use model::record::{BatchBuilder, Declared, Endpoint, KeyClass, Stored};
-use model::{Outcome, RawEvent, Reject};
+use model::{Outcome, RawBatch, RawEvent, Reject};
 use wal::{Entry, Lane, Wal, WalError};
 
 use crate::catalog::{Access, Catalog, DeclaredDimension, Scope};
@@ -128,10 +127,10 @@ impl Ingest {
         lane: &Lane<Claims>,
         access: &Access,
         request: &IngestRequest<'_>,
-        decoded: &Decoded<'_>,
+        decoded: &RawBatch<'_>,
     ) -> Result<Receipt, IngestError> {
         // Nobody waits for what the server tells of itself.
-        let commits = (!request.endpoint.is_own()).then_some(&self.commits);
+        let commits = (!request.endpoint.is_internal()).then_some(&self.commits);
         let taken = self.try_submit(lane, access, request, decoded, commits).await;
         if let Err(IngestError::Limited(over)) = &taken {
             self.limit(lane, access, request, decoded, over.reject).await?;
@@ -146,7 +145,7 @@ impl Ingest {
         lane: &Lane<Claims>,
         access: &Access,
         request: &IngestRequest<'_>,
-        decoded: &Decoded<'_>,
+        decoded: &RawBatch<'_>,
     ) -> Result<Receipt, IngestError> {
         self.try_submit(lane, access, request, decoded, None).await
     }
@@ -157,7 +156,7 @@ impl Ingest {
         lane: &Lane<Claims>,
         access: &Access,
         request: &IngestRequest<'_>,
-        decoded: &Decoded<'_>,
+        decoded: &RawBatch<'_>,
         commits: Option<&Commits>,
     ) -> Result<Receipt, IngestError> {
         let (game, received) = (access.game.number, decoded.events.len());
@@ -183,7 +182,7 @@ impl Ingest {
     }
 
     /// What somebody wants to be told of at once is applied at once. `position` is 0 if it is not known yet.
-    fn wake_applier_if_urgent(&self, game: u32, position: u64, decoded: &Decoded<'_>) {
+    fn wake_applier_if_urgent(&self, game: u32, position: u64, decoded: &RawBatch<'_>) {
         let names = decoded.events.iter().filter_map(|event| event.as_ref().ok()?.name.as_deref());
         if self.views.urgent_watchers.wants(game, names) {
             self.views.wake_applier(if position > 0 { position } else { self.log.durable_until() + 1 });
@@ -225,7 +224,7 @@ impl Ingest {
 
     /// Who is linked to whom has to be known as of everything that was acknowledged, if the request links somebody.
     /// Views that are far behind are not waited for: what passes here is decided again when it is applied.
-    async fn know_links(&self, decoded: &Decoded<'_>) {
+    async fn know_links(&self, decoded: &RawBatch<'_>) {
         let mut events = decoded.events.iter().filter_map(|event| event.as_ref().ok());
         if events.any(is_identify) {
             let caught_up = self.views.caught_up(self.log.durable_until());
@@ -244,7 +243,7 @@ impl Ingest {
         lane: &Lane<Claims>,
         access: &Access,
         request: &IngestRequest<'_>,
-        decoded: &Decoded<'_>,
+        decoded: &RawBatch<'_>,
         reject: Reject,
     ) -> Result<(), IngestError> {
         let batch =
@@ -266,7 +265,7 @@ impl Ingest {
             country: request.client.address.and_then(|address| self.country(address)),
             platform: device.platform.map_or("", |platform| platform.label()),
             bot: device.bot,
-            own: request.endpoint.is_own(),
+            own: request.endpoint.is_internal(),
         }
     }
 
@@ -274,15 +273,15 @@ impl Ingest {
         &self,
         access: &Access,
         request: &IngestRequest<'_>,
-        decoded: &Decoded<'_>,
-        door: &Door<'_>,
+        decoded: &RawBatch<'_>,
+        door: &AdmissionContext<'_>,
     ) -> (Entry<Claims>, Vec<(u32, Reject)>) {
         let game = access.game.number;
         let mask = self.masks.of(game, access.class);
         let capacity = decoded.events.len() * 160;
         let mut batch =
             BatchBuilder::new(request.endpoint, access.class, game, request.received_ms, capacity);
-        batch.values_max(access.game.settings.values_max);
+        batch.set_values_max(access.game.settings.values_max);
         let mut claims = Claims::with_capacity(decoded.events.len());
         let mut refused = Vec::new();
         let mut taken = 0;
@@ -308,7 +307,7 @@ impl Ingest {
         &self,
         access: &Access,
         request: &IngestRequest<'_>,
-        decoded: &Decoded<'_>,
+        decoded: &RawBatch<'_>,
         refused: &[(u32, Reject)],
     ) {
         if refused.is_empty() {
@@ -356,7 +355,7 @@ impl<'a> Stamping<'a> {
     fn push(
         &mut self,
         raw: &RawEvent<'_>,
-        door: &Door<'_>,
+        door: &AdmissionContext<'_>,
         batch: &mut BatchBuilder,
     ) -> Result<Option<u128>, Reject> {
         let mut event = admit(raw, door)?;
@@ -364,7 +363,7 @@ impl<'a> Stamping<'a> {
             quota.take_of_player(self.game, event.player, door.received_ms)?;
         }
         self.list.clear();
-        raw.declared.for_each(|(number, value)| Declared::put(&mut self.list, number, value));
+        raw.declared.for_each(|(number, value)| DeclaredValues::push(&mut self.list, number, value));
         if let Some(variants) = &mut self.variants {
             variants.stamp(&event, &mut self.list);
         }
@@ -374,19 +373,19 @@ impl<'a> Stamping<'a> {
         if event.name == level_measures::LEVEL_METRIC {
             level_measures::stamp(&event, raw.props.unwrap_or_default(), &mut self.list);
         }
-        event.declared = Declared::of(&self.list);
+        event.declared = DeclaredValues::from_bytes(&self.list);
         if !is_identify(raw) {
             batch.push(&event);
             return Ok(event.id);
         }
         let identified = self.identifying.admit(raw)?;
         let (player, anonymous) = (identified.player.as_bytes(), identified.anonymous.as_bytes());
-        batch.push(&Stored { player, anonymous, ..event });
+        batch.push(&StoredEvent { player, anonymous, ..event });
         Ok(event.id)
     }
 }
 
-/// A [`Door`] that owns what it looked up.
+/// An [`AdmissionContext`] that owns what it looked up.
 struct OwnDoor {
     received_ms: i64,
     sent_at_ms: Option<i64>,
@@ -399,8 +398,8 @@ struct OwnDoor {
 }
 
 impl OwnDoor {
-    fn as_door(&self) -> Door<'_> {
-        Door {
+    fn as_door(&self) -> AdmissionContext<'_> {
+        AdmissionContext {
             received_ms: self.received_ms,
             sent_at_ms: self.sent_at_ms,
             import: self.import,
@@ -408,7 +407,7 @@ impl OwnDoor {
             country: self.country.as_ref().map_or("", |country| country.as_str()),
             platform: self.platform,
             bot: self.bot,
-            own: self.own,
+            is_internal: self.own,
         }
     }
 }
@@ -448,10 +447,14 @@ fn unused(endpoint: Endpoint, taken: u32, removed: Option<usize>) -> u64 {
 
 /// How much of what came in was refused, by reason: these events, and what was refused `before`.
 /// What was refused, here and before, each reason once: that is as many as there are reasons.
-fn tallies(decoded: &Decoded<'_>, refused: &[(u32, Reject)], before: &[(Reject, u32)]) -> Vec<(Reject, u32)> {
+fn tallies(
+    decoded: &RawBatch<'_>,
+    refused: &[(u32, Reject)],
+    before: &[(Reject, u32)],
+) -> Vec<(Reject, u32)> {
     let here = refused.iter().map(|(index, reject)| {
         let raw = decoded.events[*index as usize].as_ref().ok();
-        (*reject, raw.and_then(|raw| raw.samples).map_or(1, |samples| samples.taken))
+        (*reject, raw.and_then(|raw| raw.samples).map_or(1, |samples| samples.received))
     });
     let mut tallies: Vec<(Reject, u32)> = Vec::new();
     for (reject, count) in before.iter().copied().chain(here) {
@@ -499,11 +502,11 @@ mod tests {
     #[test]
     fn every_reason_is_told_once_however_often_it_was_given() {
         let before = vec![(Reject::NotUtf8, 2); 300];
-        let told = tallies(&Decoded::default(), &[], &before);
+        let told = tallies(&RawBatch::default(), &[], &before);
         assert_eq!(told, [(Reject::NotUtf8, 600)]);
         let builder = BatchBuilder::new(Endpoint::Import, KeyClass::Secret, 1, 0, 0);
         let (bytes, events) = builder.finish(&told);
-        let batch = model::record::Batch::read(&bytes).expect("it was just written");
+        let batch = model::batch::EventBatch::read(&bytes).expect("it was just written");
         assert_eq!((events, batch.tallies().collect::<Vec<_>>()), (0, told));
         assert_eq!(batch.events().count(), 0);
     }

@@ -29,7 +29,7 @@ pub fn follow(opened: Opened, engine: Engine, catalog: &Catalog) -> anyhow::Resu
     let secret = catalog.id_secret();
     let mut ids = (engine.ids)(opened.report().next)?;
     remember(&opened, &mut *ids, &IdMasks::new(&secret)).context("remembering event ids")?;
-    let remembered: Remembered = Arc::new(AtomicU64::new(ids.remembered_until()));
+    let remembered: Remembered = Arc::new(AtomicU64::new(ids.registered_until()));
     let duplicates = Deduplicator::new(ids, Arc::clone(&remembered));
     let log = Wal::start(opened, Box::new(duplicates)).context("starting the log")?;
     let views = Arc::new(Views::open(engine.counters, &secret).context("opening the views")?);

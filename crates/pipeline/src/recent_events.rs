@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use model::record::{Endpoint, Stored};
+use model::batch::{Endpoint, StoredEvent};
 use model::{Dimension, Outcome, Reject};
 use parking_lot::Mutex;
 
@@ -111,7 +111,7 @@ impl Inspector {
         game: u32,
         endpoint: Endpoint,
         count: u32,
-        events: impl Iterator<Item = Stored<'a>>,
+        events: impl Iterator<Item = StoredEvent<'a>>,
     ) {
         let mut games = self.games.lock();
         let recent = games.entry(game).or_default();
@@ -159,7 +159,7 @@ impl Recent {
     }
 }
 
-fn shown(n: u64, endpoint: Endpoint, event: &Stored<'_>) -> Shown {
+fn shown(n: u64, endpoint: Endpoint, event: &StoredEvent<'_>) -> Shown {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Shown {
         n,
@@ -175,8 +175,8 @@ fn shown(n: u64, endpoint: Endpoint, event: &Stored<'_>) -> Shown {
 }
 
 /// Of samples: what their values come to.
-fn sum(event: &Stored<'_>) -> Option<f64> {
-    let cell = event.samples?.cell().ok()?;
+fn sum(event: &StoredEvent<'_>) -> Option<f64> {
+    let cell = event.samples?.aggregate().ok()?;
     cell.values.map(|values| values.sum.value())
 }
 
@@ -184,8 +184,8 @@ fn sum(event: &Stored<'_>) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn event(name: &str) -> Stored<'_> {
-        Stored { name: name.as_bytes(), ..Stored::default() }
+    fn event(name: &str) -> StoredEvent<'_> {
+        StoredEvent { name: name.as_bytes(), ..StoredEvent::default() }
     }
 
     fn take(inspector: &Inspector, names: &[&str]) {
@@ -206,8 +206,11 @@ mod tests {
     #[test]
     fn a_forgotten_player_is_not_shown() {
         let inspector = Inspector::default();
-        let of =
-            |player: &'static str| Stored { name: b"score", player: player.as_bytes(), ..Stored::default() };
+        let of = |player: &'static str| StoredEvent {
+            name: b"score",
+            player: player.as_bytes(),
+            ..StoredEvent::default()
+        };
         inspector.accepted(1, Endpoint::Events, 3, ["bo", "cy", "anon"].map(of).into_iter());
         inspector.forget(1, &["bo".to_owned(), "anon".to_owned()]);
         let view = inspector.view(1, 0);

@@ -1,7 +1,7 @@
 //! What was refused where bytes came in: how often, by reason, and the first few for people to look at.
 
 use model::Reject;
-use model::record::Endpoint;
+use model::batch::Endpoint;
 
 use crate::recent_events::{Inspector, Refusal};
 use crate::time::now_ms;

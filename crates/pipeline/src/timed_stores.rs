@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use model::deltas::Deltas;
-use model::ports::counters::{Checkpoint, Counters, Kept, Rows, Select, StoreError};
+use model::ports::counters::{Checkpoint, Counters, ExportedRows, SideState, SlotSelector, StoreError};
 use model::ports::ids::{Claim, IdStats, Ids, IdsError};
 use model::ports::records::Records;
-use model::rollup::Cell;
+use model::rollup::Aggregate;
 use parking_lot::Mutex;
 
 use crate::engine::Engine;
@@ -135,29 +135,29 @@ impl Counters for ClockedCounters {
         self.inner.durable_until()
     }
 
-    fn freeze(&self, kept: Kept) -> Box<dyn Checkpoint> {
-        let inner = self.rollups.write(|| self.inner.freeze(kept));
+    fn checkpoint(&self, kept: SideState) -> Box<dyn Checkpoint> {
+        let inner = self.rollups.write(|| self.inner.checkpoint(kept));
         Box::new(ClockedCheckpoint { inner, clock: Arc::clone(&self.rollups) })
     }
 
-    fn kept(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        self.inner.kept(name)
+    fn side_state(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.inner.side_state(name)
     }
 
     fn visit(
         &self,
-        select: Select<'_>,
+        select: SlotSelector<'_>,
         minutes: Range<u32>,
-        visit: &mut dyn FnMut(&str, u32, &Cell),
+        visit: &mut dyn FnMut(&str, u32, &Aggregate),
     ) -> Result<(), StoreError> {
         self.rollups.read(|| self.inner.visit(select, minutes, visit))
     }
 
-    fn export(&self, hours: &Range<u32>) -> Result<(u64, Rows), StoreError> {
+    fn export(&self, hours: &Range<u32>) -> Result<(u64, ExportedRows), StoreError> {
         self.rollups.read(|| self.inner.export(hours))
     }
 
-    fn replace(&self, hours: &Range<u32>, rows: &Rows) -> Result<(), StoreError> {
+    fn replace(&self, hours: &Range<u32>, rows: &ExportedRows) -> Result<(), StoreError> {
         self.rollups.write(|| self.inner.replace(hours, rows))
     }
 
@@ -212,8 +212,8 @@ impl Ids for ClockedIds {
         self.inner.release(claims);
     }
 
-    fn remembered_until(&self) -> u64 {
-        self.inner.remembered_until()
+    fn registered_until(&self) -> u64 {
+        self.inner.registered_until()
     }
 
     fn stats(&self) -> IdStats {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use liveops::{LiveOps, Touched};
 use model::deltas::Deltas;
 use model::identity::Identities;
-use model::ports::counters::{Checkpoint, Counters, Kept, StoreError};
+use model::ports::counters::{Checkpoint, Counters, SideState, StoreError};
 use model::ports::records::Records;
 use model::sessions::Sessions;
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
@@ -62,7 +62,7 @@ pub struct Views {
 impl Views {
     /// The views of an engine, with what it kept of the sessions.
     pub fn open(counters: Arc<dyn Counters>, secret: &str) -> Result<Views, StoreError> {
-        let sessions = match counters.kept(SESSIONS)? {
+        let sessions = match counters.side_state(SESSIONS)? {
             Some(bytes) => Sessions::restore(&bytes).map_err(|bad| StoreError(bad.to_string()))?,
             None => Sessions::default(),
         };
@@ -99,7 +99,7 @@ impl Views {
         let sessions = self.sessions.lock().snapshot();
         let mut records = self.liveops.changes();
         records.extend(self.identities.changes());
-        self.counters.freeze(Kept { states: vec![(SESSIONS, sessions)], records })
+        self.counters.checkpoint(SideState { states: vec![(SESSIONS, sessions)], records })
     }
 
     /// Pauses the applier at a position where everything applied is durable, until the returned guard is dropped. While
@@ -237,13 +237,13 @@ impl Seeds {
 
 #[cfg(test)]
 mod tests {
-    use testkit::counters::{Disk, MemoryCounters};
+    use testkit::counters::{MemoryCounters, MemoryDisk};
 
     use super::*;
 
     #[test]
     fn who_tells_what_is_watched_knows_before_those_who_wait_do() {
-        let counters = Arc::new(MemoryCounters::open(&Disk::default()));
+        let counters = Arc::new(MemoryCounters::open(&MemoryDisk::default()));
         let views =
             Arc::new(Views::open(counters, "secret").expect("there is nothing that could be damaged"));
         let (seen, looks) = (Arc::new(Mutex::new(None)), Arc::downgrade(&views));

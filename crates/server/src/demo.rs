@@ -8,9 +8,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use decode::json::Decoded;
-use model::record::{Endpoint, KeyClass};
-use model::{Dimension, RawEvent};
+use model::batch::{Endpoint, KeyClass};
+use model::{Dimension, RawBatch, RawEvent};
 use tracing::warn;
 use wal::{Ack, Lane};
 
@@ -76,7 +75,7 @@ async fn send(
     if events.is_empty() {
         return;
     }
-    let decoded = Decoded { sent_at_ms: None, events: events.into_iter().map(Ok).collect() };
+    let decoded = RawBatch { sent_at_ms: None, events: events.into_iter().map(Ok).collect() };
     let request = IngestRequest {
         endpoint: Endpoint::Demo,
         received_ms,

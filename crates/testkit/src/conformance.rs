@@ -1,4 +1,4 @@
-//! What every engine promises, one file for each port.
+//! Conformance suites that every engine must pass, one file per port.
 
 pub mod counters;
 pub mod ids;

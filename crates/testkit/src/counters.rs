@@ -1,28 +1,30 @@
-//! Rollups in memory: the plainest thing that keeps the promise of the port.
+//! The memory engine for rollups: the simplest implementation of the port.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use model::deltas::{Deltas, Row};
+use model::deltas::{DeltaRow, Deltas};
 use model::limits::{METRICS_MAX, TUPLES_MAX};
-use model::ports::counters::{Checkpoint, Counters, ExportedRow, Kept, Rows, Select, StoreError};
-use model::ports::records::{Records, Write};
-use model::rollup::{Cell, HourBlock};
-use model::series::{Cut, Level, OTHER, TUPLE_SEPARATOR};
+use model::ports::counters::{
+    Checkpoint, Counters, ExportedRow, ExportedRows, SideState, SlotSelector, StoreError,
+};
+use model::ports::records::{RecordWrite, Records};
+use model::rollup::{Aggregate, HourBlock};
+use model::series::{Cut, OTHER, Resolution, TUPLE_SEPARATOR};
 
-/// Rollups of every game; nothing is ever forgotten.
+/// Rollups of all games; nothing is ever evicted.
 pub struct MemoryCounters {
-    disk: Disk,
+    disk: MemoryDisk,
     now: RwLock<State>,
 }
 
-/// What survives a restart: the state of the last checkpoint.
-pub type Disk = Arc<Mutex<Saved>>;
+/// The state that survives a restart: that of the last checkpoint.
+pub type MemoryDisk = Arc<Mutex<SavedState>>;
 
-/// A state and what others asked to keep with it.
+/// The state of a checkpoint, with the side state.
 #[derive(Clone, Default)]
-pub struct Saved {
+pub struct SavedState {
     state: State,
     named: BTreeMap<&'static str, Vec<u8>>,
     records: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -32,24 +34,24 @@ pub struct Saved {
 struct State {
     applied_until: u64,
     rows: BTreeMap<Key, HourBlock>,
-    /// The values that have rows, per metric, cut and day.
+    /// The values that have rows, by metric, cut and day.
     admitted: BTreeMap<(u32, u8, String, u32), BTreeSet<String>>,
 }
 
-/// Ordered as the stored keys are.
+/// The key of a row. Ordered like the stored keys.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     game: u32,
     cut: u8,
-    /// Its length comes first.
+    /// The name, preceded by its length.
     metric: (u8, String),
     hour: u32,
     value: String,
 }
 
 impl MemoryCounters {
-    /// Opens what the last checkpoint left.
-    pub fn open(disk: &Disk) -> MemoryCounters {
+    /// Opens the state of the last checkpoint.
+    pub fn open(disk: &MemoryDisk) -> MemoryCounters {
         let state = disk.lock().unwrap_or_else(PoisonError::into_inner).state.clone();
         MemoryCounters { disk: Arc::clone(disk), now: RwLock::new(state) }
     }
@@ -60,13 +62,13 @@ impl MemoryCounters {
 }
 
 impl State {
-    fn add(&mut self, row: &Row<'_>) {
+    fn add(&mut self, row: &DeltaRow<'_>) {
         let hour = row.minute / 60;
         let metric = self.admitted_metric(row.game, row.metric, hour / 24);
         let value = self.admitted_value(row, &metric, hour / 24);
         let metric = (metric.len() as u8, metric);
         let key = Key { game: row.game, cut: row.cut.code(), metric, hour, value };
-        self.rows.entry(key).or_default().apply((row.minute % 60) as u8, row.since, &row.cell());
+        self.rows.entry(key).or_default().apply((row.minute % 60) as u8, row.since, &row.aggregate());
     }
 
     fn admitted_metric(&mut self, game: u32, metric: &str, day: u32) -> String {
@@ -76,7 +78,7 @@ impl State {
         self.admit((game, Cut::Total.code(), String::new(), day), metric, METRICS_MAX)
     }
 
-    fn admitted_value(&mut self, row: &Row<'_>, metric: &str, day: u32) -> String {
+    fn admitted_value(&mut self, row: &DeltaRow<'_>, metric: &str, day: u32) -> String {
         let values_max = match row.cut {
             Cut::Total => return row.value.to_owned(),
             Cut::By(_) | Cut::Declared(_) => row.values_max as usize,
@@ -85,7 +87,7 @@ impl State {
         self.admit((row.game, row.cut.code(), metric.to_owned(), day), row.value, values_max)
     }
 
-    /// The first values of a day stay, the others are one.
+    /// Keeps the first values of a day; all others share one row.
     fn admit(&mut self, group: (u32, u8, String, u32), value: &str, values_max: usize) -> String {
         let admitted = self.admitted.entry(group).or_default();
         if value != OTHER && !admitted.contains(value) {
@@ -97,7 +99,7 @@ impl State {
         value.to_owned()
     }
 
-    fn replace(&mut self, hours: &Range<u32>, rows: &Rows) {
+    fn replace(&mut self, hours: &Range<u32>, rows: &ExportedRows) {
         self.rows.retain(|key, _| !hours.contains(&key.hour));
         for (key, row) in rows {
             let block = HourBlock::decode(&row.block).expect("rows come from an export");
@@ -151,26 +153,30 @@ impl Counters for MemoryCounters {
         self.disk.lock().unwrap_or_else(PoisonError::into_inner).state.applied_until
     }
 
-    fn freeze(&self, kept: Kept) -> Box<dyn Checkpoint> {
-        Box::new(Frozen { disk: Arc::clone(&self.disk), state: self.read(State::clone), kept })
+    fn checkpoint(&self, side_state: SideState) -> Box<dyn Checkpoint> {
+        Box::new(PendingCheckpoint {
+            disk: Arc::clone(&self.disk),
+            state: self.read(State::clone),
+            side_state,
+        })
     }
 
-    fn kept(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+    fn side_state(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
         Ok(self.disk.lock().unwrap_or_else(PoisonError::into_inner).named.get(name).cloned())
     }
 
     fn visit(
         &self,
-        select: Select<'_>,
+        select: SlotSelector<'_>,
         minutes: Range<u32>,
-        visit: &mut dyn FnMut(&str, u32, &Cell),
+        visit: &mut dyn FnMut(&str, u32, &Aggregate),
     ) -> Result<(), StoreError> {
         self.read(|state| {
             let rows = state.rows.iter().filter(|(key, _)| key.is_selected(&select));
             for (key, block) in rows {
-                for (minute, cell) in slots(key.hour, block, select.level) {
+                for (minute, aggregate) in slots(key.hour, block, select.resolution) {
                     if minutes.contains(&minute) {
-                        visit(&key.value, minute, &cell);
+                        visit(&key.value, minute, &aggregate);
                     }
                 }
             }
@@ -178,14 +184,14 @@ impl Counters for MemoryCounters {
         Ok(())
     }
 
-    fn export(&self, hours: &Range<u32>) -> Result<(u64, Rows), StoreError> {
+    fn export(&self, hours: &Range<u32>) -> Result<(u64, ExportedRows), StoreError> {
         Ok(self.read(|state| {
             let rows = state.rows.iter().filter(|(key, _)| hours.contains(&key.hour));
             (state.applied_until, rows.map(|(key, block)| (key.bytes(), key.exported(block))).collect())
         }))
     }
 
-    fn replace(&self, hours: &Range<u32>, rows: &Rows) -> Result<(), StoreError> {
+    fn replace(&self, hours: &Range<u32>, rows: &ExportedRows) -> Result<(), StoreError> {
         self.now.write().unwrap_or_else(PoisonError::into_inner).replace(hours, rows);
         self.disk.lock().unwrap_or_else(PoisonError::into_inner).state.replace(hours, rows);
         Ok(())
@@ -202,18 +208,18 @@ impl Counters for MemoryCounters {
     }
 }
 
-struct Frozen {
-    disk: Disk,
+struct PendingCheckpoint {
+    disk: MemoryDisk,
     state: State,
-    kept: Kept,
+    side_state: SideState,
 }
 
-impl Checkpoint for Frozen {
+impl Checkpoint for PendingCheckpoint {
     fn commit(&mut self) -> Result<(), StoreError> {
         let mut disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
         disk.state = self.state.clone();
-        disk.named.extend(self.kept.states.clone());
-        for Write { key, value } in self.kept.records.clone() {
+        disk.named.extend(self.side_state.states.clone());
+        for RecordWrite { key, value } in self.side_state.records.clone() {
             match value {
                 Some(value) => disk.records.insert(key, value),
                 None => disk.records.remove(&key),
@@ -223,17 +229,17 @@ impl Checkpoint for Frozen {
     }
 }
 
-fn slots(hour: u32, block: &HourBlock, level: Level) -> Vec<(u32, Cell)> {
-    match level {
-        Level::Hour => vec![(hour * 60, block.total().into_owned())],
-        Level::Minute => {
-            block.slots().map(|(slot, cell)| (hour * 60 + u32::from(slot), cell.clone())).collect()
+fn slots(hour: u32, block: &HourBlock, resolution: Resolution) -> Vec<(u32, Aggregate)> {
+    match resolution {
+        Resolution::Hour => vec![(hour * 60, block.total().into_owned())],
+        Resolution::Minute => {
+            block.slots().map(|(slot, aggregate)| (hour * 60 + u32::from(slot), aggregate.clone())).collect()
         }
     }
 }
 
 impl Key {
-    fn is_selected(&self, select: &Select<'_>) -> bool {
+    fn is_selected(&self, select: &SlotSelector<'_>) -> bool {
         (self.game, self.cut, &self.metric.1[..]) == (select.game, select.cut.code(), select.metric)
             && select.values.is_none_or(|values| values.contains(&&self.value[..]))
     }
@@ -255,7 +261,7 @@ impl Key {
     }
 
     fn exported(&self, block: &HourBlock) -> ExportedRow {
-        let cut = match Cut::from_code(self.cut).expect("it was a cut") {
+        let cut = match Cut::from_code(self.cut).expect("stored cuts are valid") {
             Cut::Total => String::new(),
             Cut::By(dimension) => format!(" {}={:?}", dimension.label(), self.value),
             Cut::Declared(number) => format!(" dimension {number}={:?}", self.value),
@@ -273,32 +279,30 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::conformance::counters::{
-        counters_conform, cutting_the_log_changes_nothing, order_changes_nothing, steps,
-    };
+    use crate::conformance::counters::{check_event_order, check_log_split, counters_conform, steps};
     use crate::events::events;
 
-    fn new_home() -> impl Fn() -> Arc<dyn Counters> {
-        let disk = Disk::default();
+    fn new_store() -> impl Fn() -> Arc<dyn Counters> {
+        let disk = MemoryDisk::default();
         move || Arc::new(MemoryCounters::open(&disk))
     }
 
     #[test]
-    fn the_memory_engine_conforms() {
-        counters_conform(new_home);
+    fn memory_engine_conforms() {
+        counters_conform(new_store);
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn cutting_the_log_changes_no_byte(events in events(0..120), steps in steps()) {
-            cutting_the_log_changes_nothing(new_home(), &events, &steps);
+        fn log_split_does_not_change_the_rollups(events in events(0..120), steps in steps()) {
+            check_log_split(new_store(), &events, &steps);
         }
 
         #[test]
-        fn any_order_of_the_events_gives_the_same_rollups(events in events(0..120), seed: u64) {
-            order_changes_nothing(new_home(), &events, seed);
+        fn event_order_does_not_change_the_rollups(events in events(0..120), seed: u64) {
+            check_event_order(new_store(), &events, seed);
         }
     }
 }

@@ -1,26 +1,26 @@
-//! Invented events as the rollups get them, and what of them must be in the rollups: counted again by the plainest code.
+//! Generated events, and a simple recount to compare rollups with.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::Dimension;
+use model::batch::{DeclaredValues, StoredEvent};
 use model::deltas::Deltas;
 use model::limits::{DECLARED_NUMBER_MAX, VALUES_PER_DIMENSION};
-use model::ports::counters::{Counters, Select};
-use model::record::{Declared, Stored};
-use model::rollup::{Bucket, Cell, Values};
-use model::series::{Cut, EVENTS, Level, TUPLE_SEPARATOR, VARIANT};
+use model::ports::counters::{Counters, SlotSelector};
+use model::rollup::{Aggregate, Bucket, ValueStats};
+use model::series::{Cut, EVENTS, Resolution, TUPLE_SEPARATOR, VARIANT};
 use proptest::prelude::*;
 
-/// A metric that every event with a player also counts under, as a session does.
-pub const DERIVED: &str = "$session";
-/// A metric that the value of every event is also measured for, as one sample.
-pub const SAMPLED: &str = "$sampled";
-/// A plain counter of all events.
-pub const PLAIN: &str = "$load";
+/// A metric that also counts every event with a player, as sessions do.
+pub(crate) const DERIVED: &str = "$session";
+/// A metric that also records the value of every event as one sample.
+pub(crate) const SAMPLED: &str = "$sampled";
+/// A counter of all events.
+pub(crate) const PLAIN: &str = "$load";
 
-/// One event: an entry of the log of its own.
+/// One event, which is one entry of the log.
 #[derive(Clone, Debug)]
-pub struct Happened {
+pub struct TestEvent {
     /// The tenant.
     pub game: u32,
     /// Minutes since 1970-01-01 UTC.
@@ -31,17 +31,17 @@ pub struct Happened {
     pub player: Option<u64>,
     /// The measured value.
     pub value: Option<f64>,
-    /// In the order of [`Dimension::ALL`]; empty: not known.
+    /// In the order of [`Dimension::ALL`]; empty if unknown.
     pub dimensions: [String; Dimension::COUNT],
-    /// Numbers and values of declared dimensions, each number once.
+    /// Numbers and values of declared dimensions; each number at most once.
     pub declared: Vec<(u8, String)>,
-    /// Values of a dimension that the game keeps.
+    /// Number of values of a dimension that the game keeps per day.
     pub values_max: u32,
 }
 
-impl Happened {
-    /// Reads `minute name player country level value`, `-` for nothing. A player is one letter.
-    pub fn read(line: &str) -> Happened {
+impl TestEvent {
+    /// Parses `minute name player country level value`, with `-` for none. A player is one letter.
+    pub fn read(line: &str) -> TestEvent {
         let words: Vec<&str> =
             line.split_whitespace().map(|word| if word == "-" { "" } else { word }).collect();
         let [minute, name, player, country, level, value] = words[..] else {
@@ -50,7 +50,7 @@ impl Happened {
         let mut dimensions: [String; Dimension::COUNT] = Default::default();
         dimensions[Dimension::Country as usize] = country.to_owned();
         dimensions[Dimension::Level as usize] = level.to_owned();
-        Happened {
+        TestEvent {
             game: 1,
             minute: minute.parse().expect("a minute"),
             name: name.to_owned(),
@@ -62,7 +62,7 @@ impl Happened {
         }
     }
 
-    /// The values of its rows, cut in every way.
+    /// Returns the rows that count the event, in all cuts.
     fn rows(&self) -> Vec<(Cut, String)> {
         let by =
             Dimension::ALL.map(|dimension| (Cut::By(dimension), self.dimensions[dimension as usize].clone()));
@@ -71,7 +71,7 @@ impl Happened {
         [(Cut::Total, String::new()), (Cut::Tuple, tuple)].into_iter().chain(by).chain(declared).collect()
     }
 
-    /// What it counts under, and with which value.
+    /// Returns the metrics that count the event, with the value each of them gets.
     fn metrics(&self) -> Vec<(&str, Option<f64>)> {
         let derived = self.player.map(|_| (DERIVED, self.value));
         let sampled = self.value.map(|value| (SAMPLED, Some(value)));
@@ -79,48 +79,48 @@ impl Happened {
     }
 }
 
-/// What these events change. The first of them stands at this offset of the log, the others follow one by one.
-pub fn deltas_of(events: &[Happened], first: u64) -> Deltas {
+/// Returns the changes made by these events. The first has the log offset `first`; the others follow one by one.
+pub fn deltas_of(events: &[TestEvent], first: u64) -> Deltas {
     let mut deltas = Deltas::default();
     for (offset, event) in (first..).zip(events) {
         let mut declared = Vec::new();
         event
             .declared
             .iter()
-            .for_each(|(number, value)| Declared::put(&mut declared, *number, value.as_bytes()));
-        let stored = Stored {
+            .for_each(|(number, value)| DeclaredValues::push(&mut declared, *number, value.as_bytes()));
+        let stored = StoredEvent {
             ts_ms: i64::from(event.minute) * 60_000 + offset as i64 % 60_000,
             name: event.name.as_bytes(),
             value: event.value,
             dimensions: std::array::from_fn(|dimension| event.dimensions[dimension].as_bytes()),
-            declared: Declared::of(&declared),
-            ..Stored::default()
+            declared: DeclaredValues::from_bytes(&declared),
+            ..StoredEvent::default()
         };
-        deltas.entry(offset);
-        deltas.values_max(event.game, event.values_max);
-        deltas.event(event.game, &stored, event.player);
+        deltas.set_offset(offset);
+        deltas.set_values_max(event.game, event.values_max);
+        deltas.add_event(event.game, &stored, event.player);
         if event.player.is_some() {
-            deltas.derived(event.game, DERIVED, &stored, event.player, event.value);
+            deltas.add_derived(event.game, DERIVED, &stored, event.player, event.value);
         }
         if let Some(value) = event.value {
-            let mut cell = Cell::default();
-            cell.observe(event.player, Some((value, Bucket::of(value))));
-            deltas.samples(event.game, &Stored { name: SAMPLED.as_bytes(), ..stored }, cell);
+            let mut aggregate = Aggregate::default();
+            aggregate.observe(event.player, Some((value, Bucket::of(value))));
+            deltas.add_samples(event.game, &StoredEvent { name: SAMPLED.as_bytes(), ..stored }, aggregate);
         }
-        deltas.count(event.game, PLAIN, event.minute, 1);
+        deltas.add_count(event.game, PLAIN, event.minute, 1);
     }
     deltas
 }
 
-/// Three days from a midnight on: most events in a few minutes, some anywhere, late ones among them.
-pub fn events(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Happened>> {
+/// Generates events over three days from midnight: most within a few minutes, some at any time, some late.
+pub fn events(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<TestEvent>> {
     prop::collection::vec(event(), count)
 }
 
-/// A day that ends where another begins.
-pub const FIRST_MINUTE: u32 = 20_000 * 1_440;
+/// The first minute of a day.
+pub(crate) const FIRST_MINUTE: u32 = 20_000 * 1_440;
 
-fn event() -> impl Strategy<Value = Happened> {
+fn event() -> impl Strategy<Value = TestEvent> {
     let minute = prop_oneof![
         4 => 1_435..1_445u32,
         2 => (0..3u32, 0..4u32).prop_map(|(day, minute)| day * 1_440 + 715 + minute * 3),
@@ -136,7 +136,7 @@ fn event() -> impl Strategy<Value = Happened> {
         |(game, minute, name, player, value, dimensions, declared)| {
             let (minute, name) = (FIRST_MINUTE + minute, name.to_owned());
             let values_max = VALUES_PER_DIMENSION;
-            Happened { game, minute, name, player, value, dimensions, declared, values_max }
+            TestEvent { game, minute, name, player, value, dimensions, declared, values_max }
         },
     )
 }
@@ -169,8 +169,9 @@ fn dimensions() -> impl Strategy<Value = [String; Dimension::COUNT]> {
     ]
 }
 
-/// Compares every minute, every hour and every day of each row with the events themselves. Quantiles may be 1 % off.
-pub fn agrees_with_a_recount(counters: &dyn Counters, events: &[Happened]) {
+/// Panics unless every minute, hour and day of each row matches a recount of the events. Quantiles may be off by 1
+/// %.
+pub(crate) fn assert_matches_recount(counters: &dyn Counters, events: &[TestEvent]) {
     let mut expected: BTreeMap<(u32, String, Cut), BTreeMap<String, Vec<Counted>>> = BTreeMap::new();
     for event in events {
         for (metric, value) in event.metrics() {
@@ -182,11 +183,12 @@ pub fn agrees_with_a_recount(counters: &dyn Counters, events: &[Happened]) {
         }
     }
     for ((game, metric, cut), rows) in &expected {
-        for (level, minutes) in [(Level::Minute, 1), (Level::Hour, 60)] {
-            let select = Select { game: *game, metric, cut: *cut, values: None, level };
+        for (resolution, minutes) in [(Resolution::Minute, 1), (Resolution::Hour, 60)] {
+            let select = SlotSelector { game: *game, metric, cut: *cut, values: None, resolution };
             compare(&slots(counters, select, minutes), rows, minutes);
         }
-        let select = Select { game: *game, metric, cut: *cut, values: None, level: Level::Hour };
+        let select =
+            SlotSelector { game: *game, metric, cut: *cut, values: None, resolution: Resolution::Hour };
         compare(&slots(counters, select, 1_440), rows, 1_440);
     }
 }
@@ -198,16 +200,16 @@ struct Counted {
     value: Option<f64>,
 }
 
-type Slots = BTreeMap<(String, u32), Cell>;
+type Slots = BTreeMap<(String, u32), Aggregate>;
 
-/// What is visited, added up to slots of so many minutes.
-fn slots(counters: &dyn Counters, select: Select<'_>, minutes: u32) -> Slots {
+/// Returns the visited slots, added up to slots of this many minutes.
+fn slots(counters: &dyn Counters, select: SlotSelector<'_>, minutes: u32) -> Slots {
     let mut slots = Slots::new();
     let all = FIRST_MINUTE..FIRST_MINUTE + 3 * 1_440;
-    let mut visit = |value: &str, minute: u32, cell: &Cell| {
-        slots.entry((value.to_owned(), minute / minutes)).or_default().merge(cell);
+    let mut visit = |value: &str, minute: u32, aggregate: &Aggregate| {
+        slots.entry((value.to_owned(), minute / minutes)).or_default().merge(aggregate);
     };
-    counters.visit(select, all, &mut visit).expect("the store is well");
+    counters.visit(select, all, &mut visit).expect("the store does not fail");
     slots
 }
 
@@ -220,21 +222,21 @@ fn compare(slots: &Slots, rows: &BTreeMap<String, Vec<Counted>>, minutes: u32) {
     }
     assert!(slots.keys().eq(expected.keys()), "slots of {minutes} minutes");
     for (slot, events) in expected {
-        let cell = &slots[&slot];
-        assert_eq!(cell.count, events.len() as i64, "{slot:?}");
+        let aggregate = &slots[&slot];
+        assert_eq!(aggregate.count, events.len() as i64, "{slot:?}");
         let players: BTreeSet<u64> =
             events.iter().filter_map(|event| event.player).map(|hash| hash.max(1)).collect();
-        assert_eq!(cell.players.count(), players.len() as u64, "{slot:?}");
+        assert_eq!(aggregate.players.count(), players.len() as u64, "{slot:?}");
         let mut values: Vec<f64> = events.iter().filter_map(|event| event.value).collect();
         values.sort_by(f64::total_cmp);
-        assert_eq!(cell.values.is_some(), !values.is_empty(), "{slot:?}");
-        if let Some(found) = &cell.values {
+        assert_eq!(aggregate.values.is_some(), !values.is_empty(), "{slot:?}");
+        if let Some(found) = &aggregate.values {
             compare_values(found, &values);
         }
     }
 }
 
-fn compare_values(found: &Values, sorted: &[f64]) {
+fn compare_values(found: &ValueStats, sorted: &[f64]) {
     assert_eq!(found.count(), sorted.len() as i64);
     assert_eq!((found.min, found.max), (sorted[0], sorted[sorted.len() - 1]));
     assert!(is_nearest(found.sum.value(), sorted), "the sum of {sorted:?} is not {}", found.sum.value());
@@ -242,16 +244,17 @@ fn compare_values(found: &Values, sorted: &[f64]) {
         let rank = ((q * sorted.len() as f64).ceil() as usize).max(1);
         let (exact, estimate) = (sorted[rank - 1], found.quantile(q).expect("there are values"));
         let near = (estimate - exact).abs() <= 0.01 * exact.abs();
-        // The smallest count as zero, and the largest are not told apart.
-        let told_apart = (1e-12..=1e18).contains(&exact.abs());
+        // The smallest values count as zero, and the largest are not distinguished.
+        let is_distinguished = (1e-12..=1e18).contains(&exact.abs());
         assert!(
-            near || !told_apart && (estimate - exact).abs() <= 1e-12 || exact.abs() > 1e18,
+            near || !is_distinguished && (estimate - exact).abs() <= 1e-12 || exact.abs() > 1e18,
             "{q} of {sorted:?}"
         );
     }
 }
 
-/// No other float is nearer to the sum, which is added up digit by digit in units of the smallest float.
+/// Returns true if no other float is nearer to the sum, which is added digit by digit in units of the smallest
+/// float.
 fn is_nearest(float: f64, values: &[f64]) -> bool {
     let mut twice = [0i64; 72];
     values.iter().for_each(|value| (0..2).for_each(|_| add(&mut twice, *value)));
@@ -261,7 +264,7 @@ fn is_nearest(float: f64, values: &[f64]) -> bool {
         add(&mut distance, -neighbour);
         is_negative(&mut distance)
     };
-    // The largest float has no neighbour above; what is beyond it is told as the largest.
+    // The largest float has no neighbour above and represents everything beyond it.
     let above = float == f64::MAX || beside(float.next_up());
     let below = float == -f64::MAX || !beside(float.next_down());
     let exact = {
@@ -287,9 +290,9 @@ fn add(digits: &mut [i64; 72], value: f64) {
     let bits = value.abs().to_bits();
     let (exponent, fraction) = (bits >> 52, bits & ((1 << 52) - 1));
     let whole = if exponent == 0 { fraction } else { fraction + (1 << 52) };
-    let place = exponent.max(1) as usize - 1;
+    let position = exponent.max(1) as usize - 1;
     for bit in (0..53).filter(|bit| whole >> bit & 1 == 1) {
-        let at = place + bit;
+        let at = position + bit;
         digits[at / 32] += if value < 0.0 { -1 } else { 1 } << (at % 32);
     }
 }

@@ -1,17 +1,17 @@
-//! Event ids in memory: the plainest thing that keeps the promise of the port.
+//! The memory engine for event ids: the simplest implementation of the port.
 
 use std::collections::HashMap;
 
 use model::ports::ids::{Claim, IdKey, IdStats, Ids, IdsError};
 
-/// Remembers when each id was accepted. Nothing survives a restart, so the whole log is claimed again.
+/// Keeps the time at which each id was accepted. Nothing survives a restart, so the whole log is claimed again.
 pub struct MemoryIds {
     window_ms: u64,
     accepted_ms: HashMap<IdKey, u64>,
 }
 
 impl MemoryIds {
-    /// An empty set that remembers for `window_ms`.
+    /// Creates an empty set that keeps ids for `window_ms`.
     pub fn new(window_ms: u64) -> MemoryIds {
         MemoryIds { window_ms, accepted_ms: HashMap::new() }
     }
@@ -43,7 +43,7 @@ impl Ids for MemoryIds {
         }
     }
 
-    fn remembered_until(&self) -> u64 {
+    fn registered_until(&self) -> u64 {
         0
     }
 
@@ -55,15 +55,15 @@ impl Ids for MemoryIds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conformance::ids::{WINDOW_MS, ids_conform, random_life};
+    use crate::conformance::ids::{WINDOW_MS, check_random_operations, ids_conform};
 
     #[test]
-    fn the_memory_engine_conforms() {
+    fn memory_engine_conforms() {
         ids_conform(|| |_| Box::new(MemoryIds::new(WINDOW_MS)) as Box<dyn Ids>);
     }
 
     #[test]
-    fn a_long_random_life_of_the_memory_engine_agrees_with_the_ledger() {
-        random_life(|_| Box::new(MemoryIds::new(WINDOW_MS)) as Box<dyn Ids>, 1, 10_000);
+    fn random_operations_on_the_memory_engine_match_the_ledger() {
+        check_random_operations(|_| Box::new(MemoryIds::new(WINDOW_MS)) as Box<dyn Ids>, 1, 10_000);
     }
 }

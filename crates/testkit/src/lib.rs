@@ -1,4 +1,4 @@
-//! testkit
+//! Test support: conformance suites for the ports of the storage engine, and an engine in memory.
 
 pub mod conformance;
 pub mod counters;

@@ -5,10 +5,10 @@ use std::io::Read;
 use std::time::Duration;
 
 use decode::csv::{Mapping, Rows};
-use decode::json::{self, Decoded, Form};
+use decode::json::{self, Form};
 use decode::lines::{Lines, Piece};
-use model::Reject;
 use model::limits::EVENT_BYTES_MAX;
+use model::{RawBatch, Reject};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
@@ -76,7 +76,7 @@ async fn lines(mut reader: Reader<'_>, writer: &mut Writer<'_>) -> Result<(), Br
             match piece {
                 Piece::Lines { bytes, .. } => writer.lines(bytes).await?,
                 Piece::TooLong { .. } => {
-                    writer.write(Decoded::default(), &[(Reject::EventTooLarge, 1)]).await?
+                    writer.write(RawBatch::default(), &[(Reject::EventTooLarge, 1)]).await?
                 }
             }
         }
@@ -153,11 +153,11 @@ impl Writer<'_> {
         let taken = context.flows.lines(collector.game, bytes, &mut refusals);
         collector.counters.accepted.add(taken.packets() - taken.refused);
         self.desk.show(&mut refusals);
-        self.write(Decoded::default(), refusals.counts()).await
+        self.write(RawBatch::default(), refusals.counts()).await
     }
 
     async fn events(&mut self, bytes: &[u8]) -> Result<(), Broken> {
-        let mut decoded = Decoded::default();
+        let mut decoded = RawBatch::default();
         if json::decode(bytes, Form::Lines, &mut decoded).is_ok() {
             return self.write(decoded, &[]).await;
         }
@@ -169,14 +169,14 @@ impl Writer<'_> {
                 Err(_) => refused += 1,
             }
         }
-        let mut decoded = Decoded::default();
+        let mut decoded = RawBatch::default();
         let _ = json::decode(&text, Form::Lines, &mut decoded);
         let refused = [(Reject::NotUtf8, refused)];
         self.write(decoded, if refused[0].1 == 0 { &[] } else { &refused }).await
     }
 
     /// Returns when the events are durable.
-    async fn write(&mut self, mut decoded: Decoded<'_>, refused: &[(Reject, u32)]) -> Result<(), Broken> {
+    async fn write(&mut self, mut decoded: RawBatch<'_>, refused: &[(Reject, u32)]) -> Result<(), Broken> {
         if decoded.events.is_empty() && refused.is_empty() {
             return Ok(());
         }

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use decode::sample::Spread;
-use model::record::{Declared, Samples};
-use model::rollup::{Bucket, Cell, Latest};
+use model::batch::{DeclaredValues, Samples};
+use model::rollup::{Aggregate, Bucket, LatestValue};
 use model::{RawEvent, Reject};
 
 use super::dimensions::{Slot, values};
@@ -24,14 +24,14 @@ pub(super) struct Row {
     pub(super) taken: u32,
     /// What is behind the point of how many they stand for.
     pub(super) fraction: f64,
-    cell: Cell,
+    cell: Aggregate,
     declared: Range<u32>,
     encoded: Range<u32>,
 }
 
 impl Row {
     pub(super) fn new(name: Range<u32>, tags_end: u32, minute: u32, hash: u64, fraction: f64) -> Row {
-        let cell = Cell::default();
+        let cell = Aggregate::default();
         Row { name, tags_end, minute, hash, taken: 0, fraction, cell, declared: 0..0, encoded: 0..0 }
     }
 
@@ -76,7 +76,7 @@ impl Row {
         self.weighed(value, 1.0);
         let Some(values) = &mut self.cell.values else { return };
         if values.last.as_deref().is_none_or(|last| last.at_ms <= at_ms) {
-            values.last = Some(Box::new(Latest { at_ms, value: value + 0.0 }));
+            values.last = Some(Box::new(LatestValue { at_ms, value: value + 0.0 }));
         }
     }
 
@@ -111,7 +111,7 @@ impl Row {
         let start = out.len() as u32;
         for (slot, value) in values(self.tags(keys)) {
             if let Slot::Declared(number) = slot {
-                Declared::put(out, number, value.as_bytes());
+                DeclaredValues::push(out, number, value.as_bytes());
             }
         }
         let middle = out.len() as u32;
@@ -126,8 +126,8 @@ impl Row {
         let mut event = RawEvent {
             name: Some(Cow::Borrowed(name)),
             ts_ms: Some(i64::from(self.minute) * 60_000),
-            declared: Declared::of(part(&self.declared)),
-            samples: Some(Samples { taken: self.taken, cell: part(&self.encoded) }),
+            declared: DeclaredValues::from_bytes(part(&self.declared)),
+            samples: Some(Samples { received: self.taken, aggregate: part(&self.encoded) }),
             ..RawEvent::default()
         };
         for (slot, value) in values(self.tags(keys)) {

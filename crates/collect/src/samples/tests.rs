@@ -38,7 +38,7 @@ fn told(table: &mut Table) -> String {
         for event in table.events(entry).events {
             let event = event.expect("rows are not refused");
             let samples = event.samples.expect("a row has samples");
-            let cell = samples.cell().expect("it was encoded");
+            let cell = samples.aggregate().expect("it was encoded");
             let declared = event.declared.map(|(number, value)| format!(" {number}={}", text(value)));
             let built_in = event.dimensions.iter().flatten().map(|value| format!(" {value}"));
             let dimensions: String = built_in.chain(declared).collect();
@@ -47,7 +47,7 @@ fn told(table: &mut Table) -> String {
             told += &format!(
                 "{}{dimensions}{at}: {} of {}",
                 event.name.expect("a name"),
-                samples.taken,
+                samples.received,
                 cell.count
             );
             if let Some(values) = &cell.values {

@@ -1,16 +1,16 @@
 //! A whole body: which of its forms it has, and where one event ends and the next begins.
 
+use super::Malformed;
 use super::cursor::{Broken, Cursor, Value};
 use super::event::{Read, instant_ms};
-use super::{Decoded, Malformed};
 use model::limits::EVENTS_PER_REQUEST_MAX;
-use model::{RawEvent, Reject};
+use model::{RawBatch, RawEvent, Reject};
 
 /// A field's name in a message is cut to this many characters.
 const NAME_CHARS_SHOWN: usize = 64;
 
 /// One value: an event, an array of events or an envelope; or an event and then lines.
-pub(super) fn json<'a>(body: &'a [u8], out: &mut Decoded<'a>) -> Result<(), Malformed> {
+pub(super) fn json<'a>(body: &'a [u8], out: &mut RawBatch<'a>) -> Result<(), Malformed> {
     let text = str::from_utf8(body).map_err(|error| Malformed::NotUtf8 { at: error.valid_up_to() })?;
     let mut cursor = Cursor::new(text, 0);
     match cursor.body(out) {
@@ -21,7 +21,7 @@ pub(super) fn json<'a>(body: &'a [u8], out: &mut Decoded<'a>) -> Result<(), Malf
 }
 
 /// One event a line.
-pub(super) fn lines<'a>(body: &'a [u8], out: &mut Decoded<'a>) -> Result<(), Malformed> {
+pub(super) fn lines<'a>(body: &'a [u8], out: &mut RawBatch<'a>) -> Result<(), Malformed> {
     if body.trim_ascii().is_empty() {
         return Err(Malformed::Empty);
     }
@@ -34,7 +34,7 @@ pub(super) fn lines<'a>(body: &'a [u8], out: &mut Decoded<'a>) -> Result<(), Mal
     }
 }
 
-fn all_lines<'a>(text: &'a str, mut from: usize, out: &mut Decoded<'a>) -> Result<(), Malformed> {
+fn all_lines<'a>(text: &'a str, mut from: usize, out: &mut RawBatch<'a>) -> Result<(), Malformed> {
     while from < text.len() {
         let len = memchr::memchr(b'\n', &text.as_bytes()[from..]);
         let end = len.map_or(text.len(), |len| from + len);
@@ -46,7 +46,7 @@ fn all_lines<'a>(text: &'a str, mut from: usize, out: &mut Decoded<'a>) -> Resul
 
 /// Reads the line that begins at `from` and ends with the text. A blank one is no event.
 #[inline(always)]
-fn one_line<'a>(text: &'a str, from: usize, out: &mut Decoded<'a>) -> Result<(), Malformed> {
+fn one_line<'a>(text: &'a str, from: usize, out: &mut RawBatch<'a>) -> Result<(), Malformed> {
     let mut cursor = Cursor::new(text, from);
     cursor.skip_space();
     if cursor.is_at_end() {
@@ -64,7 +64,7 @@ fn one_line<'a>(text: &'a str, from: usize, out: &mut Decoded<'a>) -> Result<(),
 
 /// Room for one more event, unless there are too many.
 #[inline(always)]
-fn new_slot<'a, 'b>(out: &'b mut Decoded<'a>) -> Result<&'b mut Result<RawEvent<'a>, Reject>, Malformed> {
+fn new_slot<'a, 'b>(out: &'b mut RawBatch<'a>) -> Result<&'b mut Result<RawEvent<'a>, Reject>, Malformed> {
     if out.events.len() == EVENTS_PER_REQUEST_MAX {
         return Err(Malformed::TooManyEvents);
     }
@@ -82,7 +82,7 @@ enum End {
 }
 
 impl<'a> Cursor<'a> {
-    fn body(&mut self, out: &mut Decoded<'a>) -> Result<End, Broken> {
+    fn body(&mut self, out: &mut RawBatch<'a>) -> Result<End, Broken> {
         self.skip_space();
         match self.peek() {
             b'[' => self.events(out)?,
@@ -97,7 +97,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// An event, an envelope, or the first of several lines.
-    fn object(&mut self, out: &mut Decoded<'a>) -> Result<End, Broken> {
+    fn object(&mut self, out: &mut RawBatch<'a>) -> Result<End, Broken> {
         let from = self.at;
         let mut event = RawEvent::default();
         match self.event(&mut event)? {
@@ -115,7 +115,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// An object with the key `events`, from its opening bracket on.
-    fn envelope(&mut self, out: &mut Decoded<'a>) -> Result<(), Broken> {
+    fn envelope(&mut self, out: &mut RawBatch<'a>) -> Result<(), Broken> {
         self.at += 1;
         self.depth = 1;
         self.skip_space();
@@ -135,7 +135,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    fn envelope_events(&mut self, out: &mut Decoded<'a>) -> Result<(), Broken> {
+    fn envelope_events(&mut self, out: &mut RawBatch<'a>) -> Result<(), Broken> {
         out.events.clear();
         if self.peek() == b'[' { self.events(out) } else { self.fail(Malformed::EventsNotAnArray) }
     }
@@ -151,7 +151,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// An array of events, from its opening bracket on.
-    fn events(&mut self, out: &mut Decoded<'a>) -> Result<(), Broken> {
+    fn events(&mut self, out: &mut RawBatch<'a>) -> Result<(), Broken> {
         self.at += 1;
         self.depth += 1;
         self.skip_space();

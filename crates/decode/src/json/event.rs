@@ -6,8 +6,8 @@ use super::number::Number;
 use super::text::Text;
 use super::time;
 use model::limits::{DIMENSION_BYTES_MAX, EVENT_BYTES_MAX, PLAYER_BYTES_MAX};
+use model::placeholder_id::is_placeholder_id;
 use model::uuid;
-use model::worthless::is_worthless;
 use model::{Dimension, RawEvent, Reject};
 use std::borrow::Cow;
 
@@ -286,7 +286,7 @@ fn opaque_id(id: Cow<'_, str>, too_long: Reject) -> Result<Option<Cow<'_, str>>,
     if id.len() > PLAYER_BYTES_MAX {
         return Err(too_long);
     }
-    Ok(if is_worthless(&id) { None } else { Some(id) })
+    Ok(if is_placeholder_id(&id) { None } else { Some(id) })
 }
 
 #[inline(always)]

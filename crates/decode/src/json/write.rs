@@ -65,13 +65,14 @@ pub fn push_string(out: &mut String, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::{Decoded, EPOCH_MS, Form, decode};
+    use crate::json::{EPOCH_MS, Form, decode};
+    use model::RawBatch;
     use proptest::prelude::*;
 
     fn check(event: &RawEvent<'_>) {
         let mut text = String::new();
         write_event(&mut text, event);
-        let mut decoded = Decoded::default();
+        let mut decoded = RawBatch::default();
         decode(text.as_bytes(), Form::Lines, &mut decoded)
             .unwrap_or_else(|failure| panic!("{failure}: {text}"));
         assert_eq!(decoded.events, [Ok(event.clone())], "{text}");

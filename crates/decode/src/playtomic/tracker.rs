@@ -18,11 +18,11 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 use model::limits::{DIMENSION_BYTES_MAX, EVENTS_PER_REQUEST_MAX, PROP_STRING_BYTES_MAX};
-use model::{Dimension, RawEvent, Reject};
+use model::{Dimension, RawBatch, RawEvent, Reject};
 
 use super::escape::{parameter, raw_parameter, text, unescape};
 use super::source::source;
-use crate::json::{Decoded, push_string};
+use crate::json::push_string;
 
 /// A name of the game's own has at most so many characters.
 const NAME_CHARS_MAX: usize = 50;
@@ -80,13 +80,13 @@ pub fn tracker(query: &str) -> Result<Tracked, TrackerError> {
 
 impl Tracked {
     /// The parts as raw events, in their order.
-    pub fn decoded(&self) -> Decoded<'_> {
+    pub fn decoded(&self) -> RawBatch<'_> {
         let source = self.source.as_deref();
         let events = self.parts.iter().map(|part| match part {
             Ok(part) => Ok(part.raw(source)),
             Err(reject) => Err(*reject),
         });
-        Decoded { sent_at_ms: None, events: events.collect() }
+        RawBatch { sent_at_ms: None, events: events.collect() }
     }
 }
 

@@ -5,13 +5,13 @@ use decode::capture::{Translated, Untranslatable, gameanalytics, posthog, segmen
 use decode::csv::{Mapping, Rows};
 use decode::ddp::Inbound;
 use decode::influx::Precision;
-use decode::json::{Decoded, Form, Malformed, decode};
+use decode::json::{Form, Malformed, decode};
 use decode::lines::{Lines, Piece};
 use decode::otlp::{Encoding, Metrics, Series};
 use decode::sample::{Measured, Refused, Taken};
 use decode::{flow, rtcp};
 use decode::{influx, playtomic, statsd};
-use model::{RawEvent, Reject};
+use model::{RawBatch, RawEvent, Reject};
 use std::cell::RefCell;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
@@ -383,7 +383,7 @@ fn told_in_our_words(told: Result<Translated, Untranslatable>) -> (u8, usize, (u
         Err(Untranslatable::Shape(_)) => return (2, 0, (0, 0)),
         Err(Untranslatable::TooMany) => return (3, 0, (0, 0)),
     };
-    let mut decoded = Decoded::default();
+    let mut decoded = RawBatch::default();
     match decode(&told.body, Form::Json, &mut decoded) {
         Ok(()) => assert_eq!(decoded.events.len(), told.events),
         Err(why) => assert!(matches!(why, Malformed::TooDeep { .. }), "{why}"),
@@ -418,7 +418,7 @@ fn packets(body: &[u8]) -> u64 {
         Ok(line) => {
             let packet = line.packet(0);
             let addresses = [packet.from.address, packet.to.address].map(|address| address.is_some());
-            hash((std::mem::discriminant(&packet.what), addresses))
+            hash((std::mem::discriminant(&packet.kind), addresses))
         }
         Err(refused) => hash(refused.reject),
     };
@@ -433,7 +433,7 @@ fn hash(behaviour: impl Hash) -> u64 {
 }
 
 fn events(body: &[u8], form: Form) -> u64 {
-    let mut decoded = Decoded::default();
+    let mut decoded = RawBatch::default();
     let result = decode(body, form, &mut decoded);
     let malformed = result.err().map(|malformed| std::mem::discriminant(&malformed));
     hash((malformed, decoded.sent_at_ms.is_some(), events_said(&decoded)))
@@ -531,7 +531,7 @@ fn stream_cut(bytes: &[u8]) -> u64 {
 }
 
 /// Which reasons and fields there were.
-fn events_said(decoded: &Decoded<'_>) -> (u128, u64) {
+fn events_said(decoded: &RawBatch<'_>) -> (u128, u64) {
     decoded.events.iter().fold((0, 0), |(reasons, fields), event| match event {
         Ok(event) => (reasons, fields | fields_of(event)),
         Err(reject) => (reasons | reason(*reject), fields),

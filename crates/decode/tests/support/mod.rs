@@ -1,12 +1,12 @@
 //! A decoded body in words, for tests to compare.
 
-use decode::json::{Decoded, Form, decode};
-use model::{Dimension, RawEvent, Reject};
+use decode::json::{Form, decode};
+use model::{Dimension, RawBatch, RawEvent, Reject};
 
 /// A line for each event, or why there are none.
 #[allow(dead_code, reason = "not every test reads JSON")]
 pub fn describe(body: &[u8], form: Form) -> String {
-    let mut decoded = Decoded::default();
+    let mut decoded = RawBatch::default();
     if let Err(malformed) = decode(body, form, &mut decoded) {
         return format!("malformed: {malformed}");
     }

@@ -6,10 +6,10 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
-use model::deltas::Row;
-use model::ports::counters::Select;
-use model::rollup::{Cell, HourBlock};
-use model::series::{Cut, Level};
+use model::deltas::DeltaRow;
+use model::ports::counters::SlotSelector;
+use model::rollup::{Aggregate, HourBlock};
+use model::series::{Cut, Resolution};
 
 use super::keys;
 use super::value::Value;
@@ -30,7 +30,7 @@ pub(super) struct GroupKey<'a> {
 }
 
 impl<'a> GroupKey<'a> {
-    pub(super) fn of(select: &Select<'a>, hour: u32) -> GroupKey<'a> {
+    pub(super) fn of(select: &SlotSelector<'a>, hour: u32) -> GroupKey<'a> {
         GroupKey { game: select.game, cut: select.cut, metric: select.metric, hour }
     }
 }
@@ -43,10 +43,16 @@ struct StoredRow {
 }
 
 impl StoredRow {
-    fn visit(&self, level: Level, minutes: &Range<u32>, hour: u32, visit: &mut dyn FnMut(&str, u32, &Cell)) {
+    fn visit(
+        &self,
+        level: Resolution,
+        minutes: &Range<u32>,
+        hour: u32,
+        visit: &mut dyn FnMut(&str, u32, &Aggregate),
+    ) {
         match level {
-            Level::Hour => visit(self.value.as_str(), hour * 60, &self.block.total()),
-            Level::Minute => {
+            Resolution::Hour => visit(self.value.as_str(), hour * 60, &self.block.total()),
+            Resolution::Minute => {
                 for (slot, cell) in self.block.slots() {
                     let minute = hour * 60 + u32::from(slot);
                     if minutes.contains(&minute) {
@@ -180,7 +186,7 @@ impl Groups {
         resident.rows[row].block = block;
     }
 
-    pub(super) fn apply(&mut self, group: usize, row: usize, delta: &Row<'_>) {
+    pub(super) fn apply(&mut self, group: usize, row: usize, delta: &DeltaRow<'_>) {
         let resident = self.groups[group].as_mut().expect("places of groups come from the index");
         *resident.used.get_mut() = true;
         let found = &mut resident.rows[row];
@@ -233,18 +239,18 @@ impl Groups {
     pub(super) fn visit(
         &self,
         key: &GroupKey<'_>,
-        select: &Select<'_>,
+        select: &SlotSelector<'_>,
         minutes: &Range<u32>,
-        visit: &mut dyn FnMut(&str, u32, &Cell),
+        visit: &mut dyn FnMut(&str, u32, &Aggregate),
     ) {
         let Some(place) = self.group(key) else { return };
         let group = self.at(place);
         group.used.store(true, Ordering::Relaxed);
         match select.values {
-            None => group.rows.iter().for_each(|row| row.visit(select.level, minutes, key.hour, visit)),
+            None => group.rows.iter().for_each(|row| row.visit(select.resolution, minutes, key.hour, visit)),
             Some(values) => {
                 for row in values.iter().filter_map(|value| group.find(&self.hasher, value)) {
-                    group.rows[row].visit(select.level, minutes, key.hour, visit);
+                    group.rows[row].visit(select.resolution, minutes, key.hour, visit);
                 }
             }
         }

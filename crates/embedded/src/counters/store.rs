@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use hashbrown::HashSet;
-use model::ports::counters::{Checkpoint, Kept, Rows as ExportedRows, StoreError};
-use model::ports::records::Write;
+use model::ports::counters::{Checkpoint, ExportedRows, SideState, StoreError};
+use model::ports::records::RecordWrite;
 use model::rollup::HourBlock;
 use model::series::{Cut, OTHER};
 
@@ -129,7 +129,7 @@ impl Store {
         self.durable_until.load(Ordering::Acquire)
     }
 
-    pub(super) fn kept(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+    pub(super) fn side_state(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
         let kept = self.meta.get(kept_key(name)).map_err(failed)?;
         Ok(kept.map(|bytes| bytes.to_vec()))
     }
@@ -277,12 +277,12 @@ impl Store {
 pub(super) struct Pending {
     store: Option<Arc<Store>>,
     rows: Rows,
-    kept: Kept,
+    kept: SideState,
     applied_until: u64,
 }
 
 impl Pending {
-    pub(super) fn new(store: Option<Arc<Store>>, rows: Rows, kept: Kept, applied_until: u64) -> Pending {
+    pub(super) fn new(store: Option<Arc<Store>>, rows: Rows, kept: SideState, applied_until: u64) -> Pending {
         Pending { store, rows, kept, applied_until }
     }
 }
@@ -299,7 +299,7 @@ impl Checkpoint for Pending {
         for (name, bytes) in &self.kept.states {
             batch.insert(&store.meta, kept_key(name), bytes.as_slice());
         }
-        for Write { key, value } in &self.kept.records {
+        for RecordWrite { key, value } in &self.kept.records {
             match value {
                 Some(value) => batch.insert(&store.records, key.as_slice(), value.as_slice()),
                 None => batch.remove(&store.records, key.as_slice()),
@@ -313,7 +313,7 @@ impl Checkpoint for Pending {
         store.newest_hour.fetch_max(newest_hour, Ordering::AcqRel);
         store.durable_until.store(self.applied_until, Ordering::Release);
         self.rows.clear();
-        self.kept = Kept::default();
+        self.kept = SideState::default();
         Ok(())
     }
 }

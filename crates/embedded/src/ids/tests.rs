@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use model::ports::ids::{Claim, IdKey, IdMask, Ids, IdsError};
 use proptest::prelude::*;
 use tempfile::TempDir;
-use testkit::conformance::ids::{WINDOW_MS, ids_conform, random_life};
+use testkit::conformance::ids::{WINDOW_MS, check_random_operations, ids_conform};
 
 use super::{EmbeddedIds, IdsOptions, OpenReport};
 
@@ -42,7 +42,7 @@ fn the_embedded_engine_conforms_without_memory_for_filters() {
 
 #[test]
 fn a_long_random_life_agrees_with_the_ledger() {
-    random_life(home(small(20_000)), 1, 10_000);
+    check_random_operations(home(small(20_000)), 1, 10_000);
 }
 
 proptest! {
@@ -54,7 +54,7 @@ proptest! {
         keys_per_run in 1usize..200,
         filter_bytes_max in 0u64..20_000,
     ) {
-        random_life(home(IdsOptions { keys_per_run, ..small(filter_bytes_max) }), seed, 200);
+        check_random_operations(home(IdsOptions { keys_per_run, ..small(filter_bytes_max) }), seed, 200);
     }
 }
 
@@ -84,7 +84,7 @@ impl World {
 
     /// What a start does after a crash.
     fn replay(&self, ids: &mut EmbeddedIds) {
-        let from = ids.remembered_until() / 100 * 100;
+        let from = ids.registered_until() / 100 * 100;
         for offset in (from..self.end).step_by(100) {
             claim(ids, offset, offset..offset + 100);
         }
@@ -139,7 +139,7 @@ fn after_a_flush_nothing_is_claimed_again() {
     world.write_runs(&mut ids, 3);
     drop(ids);
     let (mut ids, report) = world.open();
-    assert_eq!(ids.remembered_until(), 300);
+    assert_eq!(ids.registered_until(), 300);
     assert_eq!(report, OpenReport { runs: 3, keys: 300, ..OpenReport::default() });
     world.assert_all_are_known(&mut ids);
 }
@@ -193,7 +193,7 @@ fn runs_ahead_of_the_log_are_dropped() {
     world.end = 250;
     let (mut ids, report) = world.open();
     assert_eq!((report.runs, report.ahead_of_log), (2, 1));
-    assert_eq!(ids.remembered_until(), 200);
+    assert_eq!(ids.registered_until(), 200);
     claim(&mut ids, 200, 200..250);
     assert_eq!(claim(&mut ids, 250, 249..252), [false, true, true]);
 }
@@ -209,13 +209,13 @@ fn check_damage(n: usize, damage: impl Fn(&Path)) {
     let (mut ids, report) = world.open();
     let hole = n as u64 * 100..n as u64 * 100 + 100;
     assert_eq!((report.runs, report.holes), (4, vec![hole.clone()]));
-    assert_eq!(ids.remembered_until(), hole.start);
+    assert_eq!(ids.registered_until(), hole.start);
     world.replay(&mut ids);
     world.assert_all_are_known(&mut ids);
     ids.flush(world.end, receipt_ms(world.end)).expect("the disk is well");
     drop(ids);
     let (mut ids, report) = world.open();
-    assert_eq!((report.runs, report.holes, ids.remembered_until()), (5, vec![], 500));
+    assert_eq!((report.runs, report.holes, ids.registered_until()), (5, vec![], 500));
     assert!(world.files("bad").is_empty());
     world.assert_all_are_known(&mut ids);
 }
@@ -271,7 +271,7 @@ fn a_damaged_run_stops_no_other_from_being_merged_or_written() {
     world.write_runs(&mut ids, 8);
     flip(&world.files("ids")[3], 1024);
     world.write_runs(&mut ids, 3);
-    assert_eq!(ids.remembered_until(), 1_100);
+    assert_eq!(ids.registered_until(), 1_100);
     drop(ids);
     let (mut ids, _) = world.open();
     world.replay(&mut ids);

@@ -153,7 +153,7 @@ pub async fn list(State(shared): State<Arc<AppState>>, uri: Uri, headers: Header
         (_, Some(player), _) => Friends::FollowedBy(player),
         _ => Friends::These(&ids),
     };
-    let hidden = access.class == model::record::KeyClass::Secret;
+    let hidden = access.class == model::batch::KeyClass::Secret;
     json(&game.feed.achievements(asked.player.as_deref(), friends, hidden))
 }
 

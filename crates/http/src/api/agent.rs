@@ -10,7 +10,7 @@ use axum::extract::{ConnectInfo, State};
 use axum::response::{IntoResponse, Response};
 use hyper::http::request::Parts;
 use hyper::{Request, StatusCode};
-use model::record::{Endpoint, KeyClass};
+use model::batch::{Endpoint, KeyClass};
 
 use super::commands::Local;
 use super::openapi::shapes;

@@ -13,7 +13,7 @@ use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap};
 use hyper::{Request, Uri};
 use liveops::Command;
 use liveops::boards::{self, Asks, Query};
-use model::record::KeyClass;
+use model::batch::KeyClass;
 use serde::Serialize;
 use utoipa::OpenApi;
 

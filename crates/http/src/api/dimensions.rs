@@ -7,8 +7,8 @@ use axum::response::{IntoResponse, Response};
 use hyper::Uri;
 use hyper::header::{self, HeaderMap};
 use model::Dimension;
-use model::ports::counters::{Select, StoreError};
-use model::series::{Cut, EVENTS, Level, OTHER, STAMPED};
+use model::ports::counters::{SlotSelector, StoreError};
+use model::series::{Cut, EVENTS, OTHER, Resolution, SERVER_DIMENSIONS};
 use serde_json::{Value, json};
 
 use crate::AppState;
@@ -50,7 +50,7 @@ pub async fn get(
 
 fn answer(game: &Game, views: &Views, now_ms: i64) -> Result<Value, StoreError> {
     let built_in = Dimension::ALL.map(|dimension| (dimension.label(), Cut::By(dimension), false));
-    let stamped = STAMPED.map(|(number, name)| (name, Cut::Declared(number), false));
+    let stamped = SERVER_DIMENSIONS.map(|(number, name)| (name, Cut::Declared(number), false));
     let declared = game.settings.dimensions.iter();
     let declared = declared.map(|dimension| (&dimension.name[..], Cut::Declared(dimension.number), true));
     let mut dimensions = Vec::new();
@@ -69,8 +69,13 @@ fn answer(game: &Game, views: &Views, now_ms: i64) -> Result<Value, StoreError> 
 /// All events together have every value that one of them has, so they overflow first.
 fn is_overflowed(game: &Game, views: &Views, cut: Cut, now_ms: i64) -> Result<bool, StoreError> {
     let midnight = (now_ms.div_euclid(DAY_MS) * 24 * 60).max(0) as u32;
-    let select =
-        Select { game: game.number, metric: EVENTS, cut, values: Some(&[OTHER]), level: Level::Hour };
+    let select = SlotSelector {
+        game: game.number,
+        metric: EVENTS,
+        cut,
+        values: Some(&[OTHER]),
+        resolution: Resolution::Hour,
+    };
     let mut is_overflowed = false;
     views.counters.visit(select, midnight..midnight + 24 * 60, &mut |_, _, _| is_overflowed = true)?;
     Ok(is_overflowed)

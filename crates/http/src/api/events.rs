@@ -6,13 +6,13 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::response::IntoResponse;
 use bytes::Bytes;
-use decode::json::{Decoded, Form, Malformed, decode};
+use decode::json::{Form, Malformed, decode};
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
-use model::record::Endpoint;
-use model::{Outcome, Reject};
+use model::batch::Endpoint;
+use model::{Outcome, RawBatch, Reject};
 use wal::{Ack, Lane, WalError};
 
 use super::openapi::shapes;
@@ -95,7 +95,7 @@ async fn take(
     let access = auth::allow(access, Scope::EventsWrite)?;
     let (form, ack) = (form(&head.headers)?, ack(query)?);
     let bytes = body::read(&head.headers, incoming, body::Limits::EVENTS).await?;
-    let mut decoded = Decoded::default();
+    let mut decoded = RawBatch::default();
     decode(&bytes, form, &mut decoded).map_err(malformed)?;
     let request = ingest::IngestRequest {
         endpoint: Endpoint::Events,
@@ -183,7 +183,7 @@ fn accepted(answer: Vec<u8>, used: Option<Used>) -> Response<Body> {
 }
 
 /// The receipt as JSON. Written by hand: every label is a word without quotes or escapes.
-pub(crate) fn answer(receipt: &Receipt, decoded: &Decoded<'_>) -> Vec<u8> {
+pub(crate) fn answer(receipt: &Receipt, decoded: &RawBatch<'_>) -> Vec<u8> {
     let mut json = Vec::with_capacity(128 + receipt.refused.len() * 120);
     let mut number = itoa::Buffer::new();
     json.push(b'{');
@@ -247,7 +247,8 @@ mod tests {
         };
         let id = Some(0x0190c1f2_0003_7004_8005_000000000006);
         let repeated = RawEvent { id, ..RawEvent::default() };
-        let decoded = Decoded { sent_at_ms: None, events: vec![Err(Reject::EventNameTooLong), Ok(repeated)] };
+        let decoded =
+            RawBatch { sent_at_ms: None, events: vec![Err(Reject::EventNameTooLong), Ok(repeated)] };
         let expected = r#"{"accepted":97,"duplicate":1,"late":0,"limited":0,"invalid":2,"position":"0/1048576","results":[{"i":0,"outcome":"invalid","reason":"event_name_too_long"},{"i":1,"id":"0190c1f2-0003-7004-8005-000000000006","outcome":"duplicate","reason":"seen_before"}]}"#;
         assert_eq!(String::from_utf8(answer(&receipt, &decoded)).unwrap(), expected);
     }

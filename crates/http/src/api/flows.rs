@@ -9,11 +9,11 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Path, State};
 use axum::response::{IntoResponse, Response};
-use decode::json::Decoded;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Request, StatusCode, Uri};
-use model::record::Endpoint;
+use model::RawBatch;
+use model::batch::Endpoint;
 use serde_json::{Value, json};
 use tracing::warn;
 use wal::Ack;
@@ -178,7 +178,7 @@ async fn read(
     let access = auth::by_key_from(&shared.catalog, &head.headers, head.uri.query(), address, now_s())?;
     let access = access.ok_or_else(|| Problem::key("send `Authorization: Bearer KEY`"))?;
     let access = auth::allow(access, Scope::EventsWrite)?;
-    if access.class == model::record::KeyClass::Public {
+    if access.class == model::batch::KeyClass::Public {
         return Err(Problem::scope("packets of flows come from servers: send a secret key"));
     }
     let limits = Limits { bytes: BODY_BYTES_MAX, inflated_bytes: BODY_BYTES_MAX };
@@ -200,7 +200,7 @@ async fn taken(local: &Local, access: &Access, bytes: &[u8]) -> Value {
             ack: Ack::Disk,
             refused: refusals.counts(),
         };
-        let counted = shared.ingest.submit(&local.lane, access, &request, &Decoded::default()).await;
+        let counted = shared.ingest.submit(&local.lane, access, &request, &RawBatch::default()).await;
         if let Err(failure) = counted {
             let (game, refused) = (&access.game.id, refusals.count());
             warn!(game, refused, %failure, "refused packets of flows are not in the accounting");

@@ -10,13 +10,13 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use decode::json::{Decoded, decode};
+use decode::json::decode;
 use hyper::header::{CONTENT_TYPE, HeaderMap};
 use hyper::http::request::Parts;
 use hyper::{Request, StatusCode, Uri};
+use model::batch::{Endpoint, KeyClass};
 use model::limits::EVENTS_PER_REQUEST_MAX;
-use model::record::{Endpoint, KeyClass};
-use model::{Outcome, Reject};
+use model::{Outcome, RawBatch, Reject};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use utoipa::OpenApi;
@@ -119,7 +119,7 @@ async fn take(local: &Local, head: &Parts, incoming: &mut Body) -> Result<Vec<u8
     let access = access(local, &head.headers, head.uri.query())?;
     let (form, origin) = (events::form(&head.headers)?, Origin::parse(head.uri.query().unwrap_or_default())?);
     let bytes = body::read(&head.headers, incoming, body::Limits::EVENTS).await?;
-    let mut decoded = Decoded::default();
+    let mut decoded = RawBatch::default();
     if origin.refused.is_empty() || !bytes.trim_ascii().is_empty() {
         decode(&bytes, form, &mut decoded).map_err(events::malformed)?;
     }

@@ -9,7 +9,7 @@ use axum::extract::{ConnectInfo, Query as Parameters, State};
 use axum::response::{IntoResponse, Response};
 use hyper::header::HeaderMap;
 use hyper::{Uri, header};
-use model::admit::OWN_REQUESTS;
+use model::admit::REQUEST_METRIC_PREFIX;
 use model::ports::counters::StoreError;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -88,7 +88,7 @@ fn requests(views: &Views, game: &Game, minutes: Range<i64>) -> Result<Value, St
     let minutes = minutes.start.max(0) as u32..minutes.end.max(0) as u32;
     let mut routes: BTreeMap<String, Value> = BTreeMap::new();
     for metric in views.counters.metrics(game.number, minutes.clone())? {
-        let told = metric.strip_prefix(OWN_REQUESTS).and_then(|rest| rest.rsplit_once('.'));
+        let told = metric.strip_prefix(REQUEST_METRIC_PREFIX).and_then(|rest| rest.rsplit_once('.'));
         let Some((route, outcome)) = told else { continue };
         let count = accounting::sum(&*views.counters, game.number, &metric, minutes.clone())?;
         let (method, path) = route.split_once(' ').unwrap_or((route, ""));

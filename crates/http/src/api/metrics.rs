@@ -88,7 +88,7 @@ impl Text {
         let totals = figures.totals;
         self.family("playmeter_flow_packets_total", "counter", "Packets and reports of flows, by outcome.");
         let outcomes =
-            [("counted", totals.counted), ("straggler", totals.stragglers), ("refused", totals.refused)];
+            [("counted", totals.counted), ("straggler", totals.stragglers), ("refused", totals.rejected)];
         for (outcome, count) in outcomes {
             let _ = writeln!(self.0, "playmeter_flow_packets_total{{outcome=\"{outcome}\"}} {count}");
         }

@@ -13,7 +13,7 @@ use decode::otlp::{Encoding, Metrics, answer, problem};
 use hyper::Request;
 use hyper::header::{CONTENT_TYPE, HeaderMap};
 use hyper::http::request::Parts;
-use model::record::Endpoint;
+use model::batch::Endpoint;
 use tokio::sync::Mutex;
 
 use super::commands::Local;

@@ -5,10 +5,9 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
-use decode::json::Decoded;
 use decode::sample::Taken;
-use model::Reject;
-use model::record::Endpoint;
+use model::batch::Endpoint;
+use model::{RawBatch, Reject};
 use wal::{Ack, Lane};
 
 use crate::AppState;
@@ -108,7 +107,7 @@ impl Samples {
         lane: &Lane<Claims>,
         access: &Access,
         door: Door,
-        decoded: &Decoded<'_>,
+        decoded: &RawBatch<'_>,
     ) -> Result<Vec<(u32, Reject)>, IngestError> {
         let Door { endpoint, address } = door;
         let (received_ms, refused) = (self.received_ms, self.refusals.counts());

@@ -7,14 +7,13 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Path, State};
 use axum::response::IntoResponse;
-use decode::json::Decoded;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, USER_AGENT};
 use hyper::{Request, Uri};
 use liveops::surveys::{self, AnswerEvent};
 use liveops::vars::{self, Json, Moment};
 use liveops::{Command, Kind};
-use model::record::{Endpoint, KeyClass};
-use model::{Dimension, RawEvent};
+use model::batch::{Endpoint, KeyClass};
+use model::{Dimension, RawBatch, RawEvent};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::{OpenApi, ToSchema};
@@ -284,7 +283,7 @@ impl Teller<'_> {
             return Ok(());
         }
         let events = answers.iter().map(|answer| Ok(event(answer, player))).collect();
-        let decoded = Decoded { sent_at_ms: None, events };
+        let decoded = RawBatch { sent_at_ms: None, events };
         // With the server's class of ids: nobody who has the public key can use them up.
         let access = Access { class: KeyClass::Secret, ..self.access.clone() };
         ingest.submit(&self.local.lane, &access, &self.request(), &decoded).await.map_err(refused)?;

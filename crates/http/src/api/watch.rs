@@ -19,7 +19,7 @@ use hyper::Uri;
 use hyper::body::Frame;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName};
 use liveops::boards::{SOURCE, Window};
-use model::record::KeyClass;
+use model::batch::KeyClass;
 use tokio::sync::watch;
 
 use super::events::address;

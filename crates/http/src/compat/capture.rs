@@ -8,11 +8,12 @@ use std::net::SocketAddr;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use decode::capture::{Translated, Untranslatable};
-use decode::json::{Decoded, Form};
+use decode::json::Form;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, USER_AGENT};
 use hyper::http::request::Parts;
-use model::record::Endpoint;
+use model::RawBatch;
+use model::batch::Endpoint;
 use wal::Ack;
 
 use crate::api::commands::Local;
@@ -33,7 +34,7 @@ pub(super) async fn take(
     told: &Translated,
 ) -> Result<(), Problem> {
     let access = auth::allow(access, Scope::EventsWrite)?;
-    let mut decoded = Decoded::default();
+    let mut decoded = RawBatch::default();
     decode::json::decode(&told.body, Form::Json, &mut decoded).map_err(events::malformed)?;
     let request = ingest::IngestRequest {
         endpoint,

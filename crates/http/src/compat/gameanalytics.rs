@@ -16,7 +16,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use hyper::header::AUTHORIZATION;
 use hyper::http::request::Parts;
 use hyper::{Request, StatusCode};
-use model::record::Endpoint;
+use model::batch::Endpoint;
 use serde_json::json;
 use sha2::Sha256;
 

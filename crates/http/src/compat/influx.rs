@@ -11,7 +11,7 @@ use decode::playtomic::parameter;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, StatusCode};
-use model::record::Endpoint;
+use model::batch::Endpoint;
 
 use crate::api::commands::Local;
 use crate::api::events::{address, refused};

@@ -10,7 +10,7 @@ use decode::capture::posthog::{beacon, translate};
 use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
 use hyper::{Request, StatusCode};
-use model::record::Endpoint;
+use model::batch::Endpoint;
 use serde_json::json;
 
 use super::capture::{access, answer, take, untranslatable};

@@ -9,7 +9,7 @@ use decode::capture::segment::translate_as;
 use hyper::Request;
 use hyper::header::{AUTHORIZATION, HeaderMap};
 use hyper::http::request::Parts;
-use model::record::Endpoint;
+use model::batch::Endpoint;
 
 use super::capture::{access, answer, take, untranslatable};
 use crate::api::commands::Local;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use model::record::KeyClass;
+use model::batch::KeyClass;
 
 use super::messages::{self, Refusal};
 use super::publications::{Wanted, may_see};

@@ -12,11 +12,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::Context;
-use decode::json::Decoded;
-use model::RawEvent;
-use model::admit::OWN_REQUESTS;
-use model::record::{Endpoint, Samples};
-use model::rollup::{Bucket, Cell};
+use model::admit::REQUEST_METRIC_PREFIX;
+use model::batch::{Endpoint, Samples};
+use model::rollup::{Aggregate, Bucket};
+use model::{RawBatch, RawEvent};
 use tokio::runtime::Builder;
 use tokio::sync::Notify;
 use tokio::time::sleep;
@@ -138,14 +137,14 @@ fn cells((route, outcomes): (&Route, &Outcomes)) -> Vec<(String, u32, Vec<u8>)> 
             let mut bytes = Vec::new();
             cell(latency).encode(&mut bytes);
             let count = u32::try_from(latency.count()).unwrap_or(u32::MAX);
-            (format!("{OWN_REQUESTS}{method} {path}.{}", answered.label()), count, bytes)
+            (format!("{REQUEST_METRIC_PREFIX}{method} {path}.{}", answered.label()), count, bytes)
         })
         .collect()
 }
 
 /// Latencies as values in milliseconds: the sum is exact, the others to the upper end of their bucket.
-fn cell(latency: &Latency) -> Cell {
-    let mut cell = Cell { count: latency.count() as i64, ..Cell::default() };
+fn cell(latency: &Latency) -> Aggregate {
+    let mut cell = Aggregate { count: latency.count() as i64, ..Aggregate::default() };
     let values = cell.values.get_or_insert_default();
     values.sum.add(latency.total_us() as f64 / 1000.0);
     for (upper_us, count) in latency.buckets() {
@@ -167,10 +166,10 @@ async fn submit(
     let events = cells.iter().map(|(name, taken, cell)| RawEvent {
         name: Some(Cow::Borrowed(name)),
         ts_ms: Some(minute_ms),
-        samples: Some(Samples { taken: *taken, cell }),
+        samples: Some(Samples { received: *taken, aggregate: cell }),
         ..RawEvent::default()
     });
-    let decoded = Decoded { sent_at_ms: None, events: events.map(Ok).collect() };
+    let decoded = RawBatch { sent_at_ms: None, events: events.map(Ok).collect() };
     let (endpoint, received_ms, ack) = (Endpoint::Monitor, now_ms(), Ack::Disk);
     let client = ClientInfo::default();
     let request = IngestRequest { endpoint, received_ms, ack, refused: &[], client };
@@ -189,7 +188,8 @@ mod tests {
         }
         let told = cells((&("GET", "/v1/boards/{table}".into()), &outcomes)).into_iter().map(
             |(name, count, bytes)| {
-                let cell = Samples { taken: count, cell: &bytes }.cell().expect("it was encoded");
+                let cell =
+                    Samples { received: count, aggregate: &bytes }.aggregate().expect("it was encoded");
                 let values = cell.values.expect("there are some");
                 let middle = values.quantiles.quantile(0.5).expect("a value");
                 // Quantiles are right to a hundredth.

@@ -2,7 +2,7 @@
 
 use liveops::vars::Who;
 use model::Dimension;
-use model::query::{By, Compare, Last, Measure, MetricQuery, Query, Step};
+use model::query::{CompareWith, Measure, MetricQuery, Query, QueryDimension, Step, WindowLength};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -52,18 +52,22 @@ fn any_step() -> impl Strategy<Value = Happening> {
 
 fn query(metric: &str, measure: Measure, last: &str, step: Step) -> Query {
     let metric = MetricQuery { metric: metric.into(), measure: Some(measure), as_name: None };
-    Query { metrics: vec![metric], last: Last::parse(last), step: Some(step), ..Query::default() }
+    Query { metrics: vec![metric], last: WindowLength::parse(last), step: Some(step), ..Query::default() }
 }
 
 fn topics() -> Vec<Topic> {
-    let country = || vec![By::Dimension(Dimension::Country)];
+    let country = || vec![QueryDimension::BuiltIn(Dimension::Country)];
     let queries = [
         query("hit", Measure::Count, "60m", Step::Minute),
         query("events", Measure::Uniques, "3h", Step::Hour),
         query("online", Measure::Count, "10m", Step::Minute),
         Query { by: country(), top: Some(2), ..query("win", Measure::Sum, "2h", Step::Hour) },
-        Query { by: vec![By::Event], top: Some(1), ..query("events", Measure::Count, "20m", Step::Minute) },
-        Query { compare: Some(Compare::Previous), ..query("miss", Measure::P90, "30m", Step::Minute) },
+        Query {
+            by: vec![QueryDimension::Event],
+            top: Some(1),
+            ..query("events", Measure::Count, "20m", Step::Minute)
+        },
+        Query { compare: Some(CompareWith::Previous), ..query("miss", Measure::P90, "30m", Step::Minute) },
     ];
     let newest = Page::Board {
         table: "race".into(),

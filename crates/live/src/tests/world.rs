@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use liveops::{By, Caller, Command, CommandRef};
+use model::batch::{BatchBuilder, Endpoint, KeyClass, StoredEvent};
 use model::deltas::Deltas;
-use model::record::{BatchBuilder, Endpoint, KeyClass, Stored};
 use serde_json::{Value, json};
-use testkit::counters::{Disk, MemoryCounters};
+use testkit::counters::{MemoryCounters, MemoryDisk};
 use tokio::sync::Notify;
 use wal::EntryRef;
 
@@ -37,7 +37,7 @@ pub type Happened<'a> = (&'a str, &'a str, &'a str, Option<f64>, i64);
 
 impl World {
     pub fn new() -> World {
-        let counters = Arc::new(MemoryCounters::open(&Disk::default()));
+        let counters = Arc::new(MemoryCounters::open(&MemoryDisk::default()));
         let views = Arc::new(Views::open(counters, "secret").expect("nothing is kept"));
         let clock = Arc::new(AtomicI64::new(START_MS));
         let told = Arc::clone(&clock);
@@ -88,7 +88,7 @@ impl World {
         let mut batch = BatchBuilder::new(Endpoint::Events, KeyClass::Public, game.number, now_ms, 64);
         for (name, player, country, value, minutes_ago) in events {
             let mut event =
-                Stored { ts_ms: now_ms - minutes_ago * 60_000, value: *value, ..Stored::default() };
+                StoredEvent { ts_ms: now_ms - minutes_ago * 60_000, value: *value, ..StoredEvent::default() };
             (event.name, event.player) = (name.as_bytes(), player.as_bytes());
             event.dimensions[model::Dimension::Country as usize] = country.as_bytes();
             batch.push(&event);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use model::query::{Last, MetricQuery, Query, Step};
+use model::query::{MetricQuery, Query, Step, WindowLength};
 use serde_json::{Value, json};
 
 use super::query::ask;
@@ -31,7 +31,7 @@ impl Online {
         let players = MetricQuery { metric: "players".into(), ..MetricQuery::default() };
         let query = Query {
             metrics: vec![players],
-            last: Last::parse("60m"),
+            last: WindowLength::parse("60m"),
             step: Some(Step::Minute),
             ..Query::default()
         };

@@ -5,7 +5,7 @@ mod rows;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use model::query::{Answer, Query, Series, Standing, run};
+use model::query::{IncrementalQuery, Query, QueryResult, Series, run};
 use serde_json::{Value, json};
 
 use crate::docs::Doc;
@@ -25,7 +25,7 @@ const POINTS_MAX: usize = 500;
 pub(crate) struct Asked {
     query: Query,
     moment: Moment,
-    standing: Result<Standing, String>,
+    standing: Result<IncrementalQuery, String>,
     mode: Mode,
     rows: Rows,
 }
@@ -39,10 +39,10 @@ impl Asked {
     }
 
     /// A new answer, over the window of now.
-    fn anew(&self, at: &At<'_>) -> Result<Standing, String> {
+    fn anew(&self, at: &At<'_>) -> Result<IncrementalQuery, String> {
         let plan = self.query.plan(at.ms, &at.game.tz).map_err(|error| error.to_string())?;
         let links = at.views.identities.game(at.game.number);
-        let standing = Standing::ask(plan, at.game.number, &*at.views.counters, links.as_deref());
+        let standing = IncrementalQuery::run(plan, at.game.number, &*at.views.counters, links.as_deref());
         standing.map_err(|error| error.to_string())
     }
 
@@ -53,13 +53,13 @@ impl Asked {
             (Ok(standing), Touches::Minutes(minutes)) if !has_moved => {
                 let links = at.views.identities.game(at.game.number);
                 let (game, counters) = (at.game.number, &*at.views.counters);
-                if let Err(error) = standing.touch(minutes, game, counters, links.as_deref()) {
+                if let Err(error) = standing.refresh(minutes, game, counters, links.as_deref()) {
                     self.standing = Err(error.to_string());
                 }
             }
             _ => self.standing = self.anew(at),
         }
-        let is_patchable = |standing: &Standing| standing.plan().is_patchable();
+        let is_patchable = |standing: &IncrementalQuery| standing.plan().is_refreshable();
         self.mode = match &self.standing {
             Ok(standing) if is_patchable(standing) => Mode::Incremental,
             _ => Mode::Poll,
@@ -67,14 +67,14 @@ impl Asked {
     }
 
     /// What is new since the answer before.
-    fn compare(&mut self, before: Result<Answer, String>) -> Update {
+    fn compare(&mut self, before: Result<QueryResult, String>) -> Update {
         let after = match (&before, &self.standing) {
             (Err(before), Err(after)) if before == after => return Update::Same,
             (_, Err(_)) => {
                 self.rows.forget();
                 return Update::Reset;
             }
-            (_, Ok(standing)) => standing.answer(),
+            (_, Ok(standing)) => standing.result(),
         };
         let difference = before.ok().as_ref().and_then(|before| Difference::of(before, after));
         let Some(difference) = difference.filter(|difference| difference.points.len() <= POINTS_MAX) else {
@@ -96,7 +96,7 @@ pub(crate) fn routes(query: &Query, game: &Game) -> Vec<Interest> {
 }
 
 /// The answer as of now.
-pub(crate) fn ask(query: &Query, at: &At<'_>) -> Result<Answer, String> {
+pub(crate) fn ask(query: &Query, at: &At<'_>) -> Result<QueryResult, String> {
     let plan = query.plan(at.ms, &at.game.tz).map_err(|error| error.to_string())?;
     let links = at.views.identities.game(at.game.number);
     run(&plan, at.game.number, &*at.views.counters, links.as_deref()).map_err(|error| error.to_string())
@@ -104,7 +104,7 @@ pub(crate) fn ask(query: &Query, at: &At<'_>) -> Result<Answer, String> {
 
 impl Source for Asked {
     fn advance(&mut self, at: &At<'_>, touched: &Touches) -> Update {
-        let before = self.standing.as_ref().map(|standing| standing.answer().clone());
+        let before = self.standing.as_ref().map(|standing| standing.result().clone());
         let before = before.map_err(String::clone);
         self.bring_up_to_date(at, touched);
         self.moment = at.moment();
@@ -122,14 +122,14 @@ impl Source for Asked {
 
     fn whole(&self) -> Bytes {
         match &self.standing {
-            Ok(standing) => inner(&answer::json(standing.answer(), self.moment.ms)),
+            Ok(standing) => inner(&answer::json(standing.result(), self.moment.ms)),
             Err(failure) => failed(&self.moment, failure),
         }
     }
 
     fn documents(&mut self) -> Vec<Arc<Doc>> {
         match &self.standing {
-            Ok(standing) => self.rows.of(standing.answer()),
+            Ok(standing) => self.rows.of(standing.result()),
             Err(failure) => self.rows.failed(failure),
         }
     }
@@ -143,7 +143,7 @@ struct Difference {
 
 impl Difference {
     /// `None`: they differ in more than that.
-    fn of(before: &Answer, after: &Answer) -> Option<Difference> {
+    fn of(before: &QueryResult, after: &QueryResult) -> Option<Difference> {
         let named =
             |series: &'_ Series, other: &'_ Series| series.name == other.name && series.key == other.key;
         let pairs = || before.series.iter().zip(&after.series).enumerate();
@@ -166,7 +166,7 @@ impl Difference {
         Some(difference)
     }
 
-    fn message(&self, answer: &Answer, moment: &Moment) -> Value {
+    fn message(&self, answer: &QueryResult, moment: &Moment) -> Value {
         let point = |(series, bucket): &(usize, usize)| {
             let series = &answer.series[*series];
             let mut point = named(series);

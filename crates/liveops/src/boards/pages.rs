@@ -259,7 +259,7 @@ fn take_u32(bytes: &mut &[u8]) -> Result<u32, Damaged> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use model::ports::records::Write;
+    use model::ports::records::RecordWrite;
 
     use super::*;
 
@@ -322,7 +322,7 @@ mod tests {
             }
             changed.retain(|row| (*row as usize) < rows.len());
             changed.iter().for_each(|row| rows[*row as usize] = random(256) as u8);
-            let mut writes: Vec<Write> = Vec::new();
+            let mut writes: Vec<RecordWrite> = Vec::new();
             if random(20) == 0 && !rows.is_empty() {
                 let row = random(rows.len() as u64) as u32;
                 rows[row as usize] = 0;
@@ -330,7 +330,7 @@ mod tests {
                 pages.forget(row, &rows, checkpoint, PREFIXES, &mut Changes::new(0, 0, &mut writes));
             }
             pages.write(changed, &rows, checkpoint, PREFIXES, &mut Changes::new(0, 0, &mut writes));
-            for Write { key, value } in writes {
+            for RecordWrite { key, value } in writes {
                 match value {
                     Some(value) => drop(records.insert(key[5..].to_vec(), value)),
                     None => drop(records.remove(&key[5..])),

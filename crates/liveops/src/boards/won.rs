@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use hashbrown::HashMap;
 use model::Dimension;
-use model::record::Stored;
+use model::batch::StoredEvent;
 use serde::Deserialize;
 
 use super::store::WON;
@@ -41,7 +41,7 @@ impl Won {
     }
 
     /// Takes note of a `$level` event.
-    pub fn event(&mut self, at: At, event: &Stored<'_>) {
+    pub fn event(&mut self, at: At, event: &StoredEvent<'_>) {
         let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
         let level =
             text(event.dimensions[Dimension::Level as usize]).filter(|level| self.watched.contains(level));

@@ -5,7 +5,7 @@ mod naive;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::ports::records::{Records, Write};
+use model::ports::records::{RecordWrite, Records};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -76,7 +76,7 @@ impl World {
     fn restart(&mut self) {
         let mut writes = Vec::new();
         self.game.changes(1, &mut writes);
-        for Write { key, value } in writes {
+        for RecordWrite { key, value } in writes {
             match value {
                 Some(value) => self.store.0.lock().insert(key, value),
                 None => self.store.0.lock().remove(&key),

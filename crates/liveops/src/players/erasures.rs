@@ -226,7 +226,7 @@ mod tests {
     use std::sync::Arc;
 
     use model::ports::counters::StoreError;
-    use model::ports::records::{Records, Write};
+    use model::ports::records::{RecordWrite, Records};
     use parking_lot::Mutex;
 
     use super::*;
@@ -307,7 +307,7 @@ mod tests {
         }
 
         fn checkpoint(&mut self) {
-            for Write { key, value } in self.liveops.changes() {
+            for RecordWrite { key, value } in self.liveops.changes() {
                 let mut records = self.records.0.lock();
                 match value {
                     Some(value) => drop(records.insert(key, value)),

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use liveops;
 use liveops::levels::{Command, Decision, List, Packed, Page, Row, Save, State, Viewer};
 use liveops::{Answer, By, Caller, CommandRef, Game, LiveOps, Refusal, Signed, encode, players};
+use model::batch::StoredEvent;
 use model::event::Dimension;
 use model::ports::counters::StoreError;
-use model::ports::records::{Records, Write};
-use model::record::Stored;
+use model::ports::records::{RecordWrite, Records};
 use parking_lot::{Mutex, RwLock};
 
 pub const GAME: u32 = 7;
@@ -23,9 +23,9 @@ impl Memory {
         self.0.lock().iter().flat_map(|(key, value)| [key.clone(), value.clone()].concat()).collect()
     }
 
-    fn write(&self, writes: Vec<Write>) {
+    fn write(&self, writes: Vec<RecordWrite>) {
         let mut records = self.0.lock();
-        for Write { key, value } in writes {
+        for RecordWrite { key, value } in writes {
             match value {
                 Some(value) => records.insert(key, value),
                 None => records.remove(&key),
@@ -167,8 +167,12 @@ fn apply(live: &LiveOps, offset: u64, entry: &Entry) {
             let _ = live.apply(offset, bytes).expect("a command");
         }
         Entry::Played { level, props, ms } => {
-            let mut event =
-                Stored { ts_ms: *ms, name: b"$level", props: props.as_bytes(), ..Stored::default() };
+            let mut event = StoredEvent {
+                ts_ms: *ms,
+                name: b"$level",
+                props: props.as_bytes(),
+                ..StoredEvent::default()
+            };
             event.dimensions[Dimension::Level as usize] = level.as_bytes();
             live.event(GAME, offset, &event);
         }

@@ -9,7 +9,7 @@ use liveops;
 
 use liveops::{Answer, By, Caller, Command, CommandRef, Game, LiveOps, Refusal};
 use model::ports::counters::StoreError;
-use model::ports::records::{Records, Write};
+use model::ports::records::{RecordWrite, Records};
 
 /// The game that tests are about.
 pub const GAME: u32 = 7;
@@ -19,9 +19,9 @@ pub const GAME: u32 = 7;
 struct Store(Mutex<BTreeMap<Vec<u8>, Vec<u8>>>);
 
 impl Store {
-    fn write(&self, writes: Vec<Write>) {
+    fn write(&self, writes: Vec<RecordWrite>) {
         let mut records = self.0.lock().expect("no test panics while it writes");
-        for Write { key, value } in writes {
+        for RecordWrite { key, value } in writes {
             match value {
                 Some(value) => records.insert(key, value),
                 None => records.remove(&key),

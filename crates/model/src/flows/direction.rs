@@ -1,77 +1,77 @@
-//! One direction of a flow: from packets that passed here, or from what their receiver reported, or both.
+//! One direction of a flow, from observed packets, from the receiver's reports, or from both.
 
-use super::bytes::Reader;
+use super::bytes::FlowReader;
 use super::quality::{Quality, mos};
-use super::report::Report;
-use super::sequence::{Place, Sequence};
+use super::rtcp::ReceptionReport;
+use super::sequence::{Placement, Sequence};
 
-/// More than this between two packets' transit times is a clock that was set, not jitter.
+/// A larger difference between two packets' transit times means that a clock was set; it is not jitter.
 const TRANSIT_STEP_US: u64 = 10_000_000;
 
 /// One direction of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Direction {
+pub(super) struct Direction {
     sequence: Option<Sequence>,
     jitter_us: f64,
     transit_us: Option<i64>,
-    told: Option<Told>,
-    /// What had been expected and lost when the minute began.
-    mark: (u64, u64),
+    reported: Option<ReportedStats>,
+    /// Packets expected and lost up to the start of the current minute.
+    at_minute_start: (u64, u64),
 }
 
-/// What the receiver of a direction reported last.
+/// The last report of a direction's receiver.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Told {
+struct ReportedStats {
     highest: u32,
     lost: u32,
-    /// The same in the first report.
+    /// `highest` and `lost` of the first report.
     first: (u32, u32),
-    /// Packets that the sender says it has sent; 0: it has not said.
+    /// Packets sent, according to the sender; 0 if it has not reported.
     sent: u32,
-    /// Of the last interval, of 256.
+    /// Share lost in the last interval, in 1/256.
     fraction: u8,
     jitter_us: f64,
 }
 
-/// What is known of a direction. What was counted here is preferred to what was reported.
+/// Statistics of one direction. Observed packets take precedence over reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Figures {
-    /// The highest number, extended over wrap-around.
+pub struct DirectionStats {
+    /// The highest sequence number, extended over wrap-around.
     pub highest: u64,
-    /// Packets that came.
+    /// Packets received.
     pub received: u64,
-    /// Packets that did not.
+    /// Packets lost.
     pub lost: u64,
-    /// Packets that came again; not in `received`.
+    /// Packets received again; not in `received`.
     pub duplicated: u32,
-    /// Packets that came after a higher one; in `received`.
+    /// Packets received after one with a higher number; included in `received`.
     pub reordered: u32,
-    /// Packets whose numbers fitted nowhere; not in `received`.
+    /// Packets whose sequence number fits no numbering; not in `received`.
     pub strays: u32,
     /// Interarrival jitter, milliseconds.
     pub jitter_ms: f64,
-    /// The figures are those of the receiver's reports.
+    /// True if the statistics come from the receiver's reports.
     pub is_reported: bool,
 }
 
 impl Direction {
-    /// Takes a packet that came at `at_us`. `sent_us` is by the sender's clock, which may be any.
-    pub fn packet(&mut self, number: u32, sent_us: Option<i64>, at_us: i64) {
-        let place = match &mut self.sequence {
+    /// Applies a packet received at `at_us`. `sent_us` is on the sender's clock, which may have any origin.
+    pub(crate) fn apply_packet(&mut self, number: u32, sent_us: Option<i64>, at_us: i64) {
+        let placement = match &mut self.sequence {
             Some(sequence) => sequence.observe(number),
             none => {
                 *none = Some(Sequence::first(number));
-                Place::Ahead
+                Placement::Ahead
             }
         };
-        match (place, sent_us) {
-            (Place::Stray | Place::Duplicated, _) | (_, None) => {}
-            (_, Some(sent_us)) => self.transit(at_us.wrapping_sub(sent_us)),
+        match (placement, sent_us) {
+            (Placement::Stray | Placement::Duplicated, _) | (_, None) => {}
+            (_, Some(sent_us)) => self.update_jitter(at_us.wrapping_sub(sent_us)),
         }
     }
 
-    /// RFC 3550, A.8.
-    fn transit(&mut self, transit_us: i64) {
+    /// The interarrival jitter of RFC 3550, A.8.
+    fn update_jitter(&mut self, transit_us: i64) {
         if let Some(before) = self.transit_us.replace(transit_us) {
             let difference = transit_us.wrapping_sub(before).unsigned_abs();
             if difference <= TRANSIT_STEP_US {
@@ -80,29 +80,29 @@ impl Direction {
         }
     }
 
-    /// Takes what the direction's receiver reports.
-    pub fn report(&mut self, report: &Report<'_>) {
+    /// Applies a report of the direction's receiver.
+    pub(crate) fn apply_report(&mut self, report: &ReceptionReport<'_>) {
         let lost = report.lost.max(0) as u32;
-        let first = self.told.map_or((report.highest, lost), |told| told.first);
-        let sent = report.sent.or(self.told.map(|told| told.sent)).unwrap_or(0);
+        let first = self.reported.map_or((report.highest, lost), |reported| reported.first);
+        let sent = report.sent.or(self.reported.map(|reported| reported.sent)).unwrap_or(0);
         let (highest, fraction, jitter_us) = (report.highest, report.fraction, report.jitter_us);
-        self.told = Some(Told { highest, lost, first, sent, fraction, jitter_us });
+        self.reported = Some(ReportedStats { highest, lost, first, sent, fraction, jitter_us });
     }
 
-    /// Whether the number is near those that came; yes, if none came.
-    pub fn is_near(&self, number: u32) -> bool {
+    /// Returns true if the number is near those received, or if none was received.
+    pub(crate) fn is_near(&self, number: u32) -> bool {
         self.sequence.is_none_or(|sequence| sequence.is_near(number))
     }
 
-    /// Whether anything is known.
-    pub fn is_known(&self) -> bool {
-        self.sequence.is_some() || self.told.is_some()
+    /// Returns true if there was a packet or a report.
+    pub(crate) fn is_known(&self) -> bool {
+        self.sequence.is_some() || self.reported.is_some()
     }
 
-    /// What is known.
-    pub fn figures(&self) -> Figures {
-        match (&self.sequence, &self.told) {
-            (Some(sequence), _) => Figures {
+    /// Returns the statistics.
+    pub(crate) fn stats(&self) -> DirectionStats {
+        match (&self.sequence, &self.reported) {
+            (Some(sequence), _) => DirectionStats {
                 highest: sequence.highest(),
                 received: sequence.received(),
                 lost: sequence.lost(),
@@ -112,47 +112,47 @@ impl Direction {
                 jitter_ms: self.jitter_us / 1000.0,
                 is_reported: false,
             },
-            (None, Some(told)) => told.figures(),
-            (None, None) => Figures::default(),
+            (None, Some(reported)) => reported.stats(),
+            (None, None) => DirectionStats::default(),
         }
     }
 
-    /// The quality over its whole life.
-    pub fn quality(&self, rtt_ms: Option<f64>) -> Quality {
+    /// Returns the quality since the start of the flow.
+    pub(crate) fn quality(&self, rtt_ms: Option<f64>) -> Quality {
         let (expected, lost) = self.counts();
-        self.rated(expected, lost, rtt_ms)
+        self.quality_of(expected, lost, rtt_ms)
     }
 
-    /// The quality since the minute began.
-    pub fn quality_since_mark(&self, rtt_ms: Option<f64>) -> Quality {
+    /// Returns the quality since the start of the current minute.
+    pub(crate) fn minute_quality(&self, rtt_ms: Option<f64>) -> Quality {
         let (expected, lost) = self.counts();
-        let expected = expected.saturating_sub(self.mark.0);
-        self.rated(expected, lost.saturating_sub(self.mark.1).min(expected), rtt_ms)
+        let expected = expected.saturating_sub(self.at_minute_start.0);
+        self.quality_of(expected, lost.saturating_sub(self.at_minute_start.1).min(expected), rtt_ms)
     }
 
-    fn rated(&self, expected: u64, lost: u64, rtt_ms: Option<f64>) -> Quality {
-        let jitter_ms = self.figures().jitter_ms;
+    fn quality_of(&self, expected: u64, lost: u64, rtt_ms: Option<f64>) -> Quality {
+        let jitter_ms = self.stats().jitter_ms;
         let quality = Quality { expected, lost, jitter_ms, rtt_ms, mos: 0.0 };
         Quality { mos: mos(quality.loss(), jitter_ms, rtt_ms.unwrap_or(0.0)), ..quality }
     }
 
-    /// Packets that should have come, and those of them that did not.
+    /// Returns the numbers of packets expected and lost.
     fn counts(&self) -> (u64, u64) {
-        match (&self.sequence, &self.told) {
+        match (&self.sequence, &self.reported) {
             (Some(sequence), _) => (sequence.received() + sequence.lost(), sequence.lost()),
-            (None, Some(told)) => told.counts(),
+            (None, Some(reported)) => reported.counts(),
             (None, None) => (0, 0),
         }
     }
 
-    /// A minute begins.
-    pub fn mark(&mut self) {
-        self.mark = self.counts();
+    /// Starts a new minute.
+    pub(crate) fn start_minute(&mut self) {
+        self.at_minute_start = self.counts();
     }
 }
 
-impl Told {
-    /// Packets since the first report.
+impl ReportedStats {
+    /// Returns the number of packets since the first report.
     fn span(&self) -> u64 {
         (self.highest.wrapping_sub(self.first.0) as i32).max(0) as u64
     }
@@ -161,23 +161,24 @@ impl Told {
         u64::from(self.lost.saturating_sub(self.first.1)).min(self.span())
     }
 
-    fn figures(&self) -> Figures {
+    fn stats(&self) -> DirectionStats {
         let (sent, lost) = (u64::from(self.sent), u64::from(self.lost));
         let received = match sent {
             0 => self.span() - self.lost_in_span(),
             sent => sent.saturating_sub(lost),
         };
-        Figures {
+        DirectionStats {
             highest: u64::from(self.highest),
             received,
             lost,
             jitter_ms: self.jitter_us / 1000.0,
             is_reported: true,
-            ..Figures::default()
+            ..DirectionStats::default()
         }
     }
 
-    /// Of what the sender says it sent, else since the first report, else of 256, as the only report says.
+    /// Returns packets expected and lost: of those sent, if the sender reported it; else since the first report;
+    /// else of 256, from the fraction of the only report.
     fn counts(&self) -> (u64, u64) {
         match (u64::from(self.sent), self.span()) {
             (0, 0) => (256, u64::from(self.fraction)),
@@ -187,10 +188,10 @@ impl Told {
     }
 }
 
-/// The stored form: flags, then what there is.
+/// The stored form: flags, then the fields that exist.
 impl Direction {
     pub(super) fn write(&self, bytes: &mut Vec<u8>) {
-        let has = [self.sequence.is_some(), self.transit_us.is_some(), self.told.is_some()];
+        let has = [self.sequence.is_some(), self.transit_us.is_some(), self.reported.is_some()];
         bytes.push(has.iter().rev().fold(0, |flags, has| flags << 1 | *has as u8));
         bytes.extend_from_slice(&self.jitter_us.to_le_bytes());
         if let Some(sequence) = &self.sequence {
@@ -199,16 +200,16 @@ impl Direction {
         if let Some(transit_us) = self.transit_us {
             bytes.extend_from_slice(&transit_us.to_le_bytes());
         }
-        let Some(told) = &self.told else { return };
-        for number in [told.highest, told.lost, told.first.0, told.first.1, told.sent] {
+        let Some(reported) = &self.reported else { return };
+        for number in [reported.highest, reported.lost, reported.first.0, reported.first.1, reported.sent] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
-        bytes.push(told.fraction);
-        bytes.extend_from_slice(&told.jitter_us.to_le_bytes());
+        bytes.push(reported.fraction);
+        bytes.extend_from_slice(&reported.jitter_us.to_le_bytes());
     }
 
-    /// What [`Direction::write`] wrote; its minute begins now.
-    pub(super) fn read(reader: &mut Reader<'_>) -> Option<Direction> {
+    /// Decodes a direction written by [`Direction::write`] and starts a new minute.
+    pub(super) fn read(reader: &mut FlowReader<'_>) -> Option<Direction> {
         let (flags, jitter_us) = (reader.u8()?, reader.amount()?);
         let mut direction = Direction { jitter_us, ..Direction::default() };
         if flags & 1 != 0 {
@@ -218,7 +219,7 @@ impl Direction {
             direction.transit_us = Some(reader.i64()?);
         }
         if flags & 4 != 0 {
-            direction.told = Some(Told {
+            direction.reported = Some(ReportedStats {
                 highest: reader.u32()?,
                 lost: reader.u32()?,
                 first: (reader.u32()?, reader.u32()?),
@@ -227,7 +228,7 @@ impl Direction {
                 jitter_us: reader.amount()?,
             });
         }
-        direction.mark();
+        direction.start_minute();
         (flags < 8).then_some(direction)
     }
 }

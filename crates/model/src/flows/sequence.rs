@@ -1,57 +1,57 @@
-//! The numbers of one direction's packets: what was received, lost, repeated and out of order.
+//! Sequence numbers of one direction: packets received, lost, duplicated and reordered.
 //!
-//! After RFC 3550, A.1 and A.3, with two differences: a repeated packet is told from a late one, by remembering which of
-//! the last [`WINDOW`] numbers came; and a direction that starts its numbers again keeps what was counted before.
+//! Follows RFC 3550, A.1 and A.3, with two differences. Duplicates are distinguished from late packets by keeping
+//! which of the last [`WINDOW`] numbers arrived. A direction that restarts its numbering keeps its earlier counts.
 
-/// How far behind the highest number a packet may come and still be placed. RFC 3550 has 100 (`MAX_MISORDER`).
-pub const WINDOW: u64 = 128;
-/// How far ahead a number may be without being taken for another numbering (`MAX_DROPOUT` of RFC 3550).
-pub const DROPOUT_MAX: u64 = 3_000;
-/// Extended numbers begin here, so that those before the first packet have room.
+/// A packet this far behind the highest number can still be placed. RFC 3550 uses 100 (`MAX_MISORDER`).
+pub(crate) const WINDOW: u64 = 128;
+/// A number further ahead belongs to another numbering (`MAX_DROPOUT` of RFC 3550).
+pub(crate) const DROPOUT_MAX: u64 = 3_000;
+/// The origin of extended numbers, so that there is room for numbers before the first packet.
 const ORIGIN: u64 = 1 << 32;
 
-/// What a packet's number said.
+/// The place of a packet among those received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// The highest so far.
+pub(super) enum Placement {
+    /// It has the highest number so far.
     Ahead,
-    /// It came after a higher one.
+    /// It arrived after a packet with a higher number.
     Reordered,
-    /// It had come before.
+    /// It arrived before.
     Duplicated,
-    /// It fits nowhere: too old to tell, or far from the others.
+    /// Its number fits nowhere: too old to decide, or far from the others.
     Stray,
-    /// It follows a stray: the numbers have started again here.
+    /// It directly follows a stray: the numbering restarts here.
     Restarted,
 }
 
-/// The numbers of one direction, from its first packet on.
+/// The sequence numbers of one direction, from its first packet on.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sequence {
+pub(super) struct Sequence {
     base: u64,
     highest: u64,
-    /// Bit `i`: the number `highest - i` came.
+    /// Bit `i`: the number `highest - i` arrived.
     seen: u128,
-    /// Of this numbering.
+    /// Packets received in the current numbering.
     received_here: u64,
-    /// The number after the last stray, as it would be sent; `None` after none.
+    /// The number that would follow the last stray; `None` after any other packet.
     probe: Option<u32>,
-    /// Of earlier numberings.
-    before: Before,
+    /// Counts of earlier numberings.
+    previous: PreviousCounts,
     duplicated: u32,
     reordered: u32,
     strays: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Before {
+struct PreviousCounts {
     received: u64,
     lost: u64,
 }
 
 impl Sequence {
-    /// The first packet of a direction.
-    pub fn first(number: u32) -> Sequence {
+    /// Starts with the first packet of a direction.
+    pub(crate) fn first(number: u32) -> Sequence {
         let first = ORIGIN + u64::from(number);
         Sequence {
             base: first,
@@ -59,103 +59,103 @@ impl Sequence {
             seen: 1,
             received_here: 1,
             probe: None,
-            before: Before::default(),
+            previous: PreviousCounts::default(),
             duplicated: 0,
             reordered: 0,
             strays: 0,
         }
     }
 
-    /// Takes the number of one more packet.
-    pub fn observe(&mut self, number: u32) -> Place {
-        let extended = self.extended(number);
+    /// Applies the sequence number of the next packet.
+    pub(crate) fn observe(&mut self, number: u32) -> Placement {
+        let extended = self.extend(number);
         if extended > self.highest && extended - self.highest <= DROPOUT_MAX {
-            self.ahead(extended)
+            self.advance(extended)
         } else if extended <= self.highest && self.highest - extended < WINDOW {
-            self.behind(extended)
+            self.fill(extended)
         } else if self.probe == Some(number) {
             self.restart(number)
         } else {
             self.probe = Some(successor(number));
             self.strays = self.strays.saturating_add(1);
-            Place::Stray
+            Placement::Stray
         }
     }
 
-    fn ahead(&mut self, extended: u64) -> Place {
+    fn advance(&mut self, extended: u64) -> Placement {
         self.seen = self.seen.checked_shl((extended - self.highest) as u32).unwrap_or(0) | 1;
         self.highest = extended;
         self.received_here += 1;
-        Place::Ahead
+        Placement::Ahead
     }
 
-    fn behind(&mut self, extended: u64) -> Place {
+    fn fill(&mut self, extended: u64) -> Placement {
         let bit = 1 << (self.highest - extended);
         if self.seen & bit != 0 {
             self.duplicated = self.duplicated.saturating_add(1);
-            return Place::Duplicated;
+            return Placement::Duplicated;
         }
         self.seen |= bit;
         self.base = self.base.min(extended);
         self.received_here += 1;
         self.reordered = self.reordered.saturating_add(1);
-        Place::Reordered
+        Placement::Reordered
     }
 
-    fn restart(&mut self, number: u32) -> Place {
-        let before = Before { received: self.received(), lost: self.lost() };
+    fn restart(&mut self, number: u32) -> Placement {
+        let previous = PreviousCounts { received: self.received(), lost: self.lost() };
         let Sequence { duplicated, reordered, strays, .. } = *self;
-        *self = Sequence { before, duplicated, reordered, strays, ..Sequence::first(number) };
-        Place::Restarted
+        *self = Sequence { previous, duplicated, reordered, strays, ..Sequence::first(number) };
+        Placement::Restarted
     }
 
-    /// The number nearest to the highest that is sent like this: up to 65,535 it is one of 16 bits, as in RTP, and else
-    /// one of 32 bits.
-    fn extended(&self, number: u32) -> u64 {
-        let ahead = match u16::try_from(number) {
+    /// Extends a number to the candidate nearest to the highest so far. Numbers up to 65,535 are 16-bit numbers, as
+    /// in RTP; larger ones are 32-bit numbers.
+    fn extend(&self, number: u32) -> u64 {
+        let distance = match u16::try_from(number) {
             Ok(short) => i64::from(short.wrapping_sub(self.highest as u16) as i16),
             Err(_) => i64::from(number.wrapping_sub(self.highest as u32) as i32),
         };
-        self.highest.saturating_add_signed(ahead)
+        self.highest.saturating_add_signed(distance)
     }
 
-    /// Whether the number is near those of the direction: what comes late after an end, and no new beginning.
-    pub fn is_near(&self, number: u32) -> bool {
-        self.extended(number).abs_diff(self.highest) <= DROPOUT_MAX
+    /// Returns true if the number is near those of the direction: a late packet rather than a new flow.
+    pub(crate) fn is_near(&self, number: u32) -> bool {
+        self.extend(number).abs_diff(self.highest) <= DROPOUT_MAX
     }
 
-    /// The highest number, extended over wrap-around: 65,536 follows 65,535.
-    pub fn highest(&self) -> u64 {
+    /// Returns the highest number, extended over wrap-around: 65,536 follows 65,535.
+    pub(crate) fn highest(&self) -> u64 {
         self.highest - ORIGIN
     }
 
-    /// Packets that came, repeated ones and strays not counted.
-    pub fn received(&self) -> u64 {
-        self.before.received + self.received_here
+    /// Returns the packets received, without duplicates and strays.
+    pub(crate) fn received(&self) -> u64 {
+        self.previous.received + self.received_here
     }
 
-    /// Packets that did not come.
-    pub fn lost(&self) -> u64 {
-        self.before.lost + (self.highest - self.base + 1 - self.received_here)
+    /// Returns the packets lost.
+    pub(crate) fn lost(&self) -> u64 {
+        self.previous.lost + (self.highest - self.base + 1 - self.received_here)
     }
 
-    /// Packets that came again.
-    pub fn duplicated(&self) -> u32 {
+    /// Returns the packets that arrived again.
+    pub(crate) fn duplicated(&self) -> u32 {
         self.duplicated
     }
 
-    /// Packets that came after a higher one.
-    pub fn reordered(&self) -> u32 {
+    /// Returns the packets that arrived after one with a higher number.
+    pub(crate) fn reordered(&self) -> u32 {
         self.reordered
     }
 
-    /// Packets whose numbers fit nowhere.
-    pub fn strays(&self) -> u32 {
+    /// Returns the packets whose number fits nowhere.
+    pub(crate) fn strays(&self) -> u32 {
         self.strays
     }
 }
 
-/// The number that is sent after this one.
+/// Returns the next sequence number.
 fn successor(number: u32) -> u32 {
     if number == u32::from(u16::MAX) { 0 } else { number.wrapping_add(1) }
 }
@@ -163,7 +163,9 @@ fn successor(number: u32) -> u32 {
 /// The stored form: 81 bytes.
 impl Sequence {
     pub(super) fn write(&self, bytes: &mut Vec<u8>) {
-        for number in [self.base, self.highest, self.received_here, self.before.received, self.before.lost] {
+        for number in
+            [self.base, self.highest, self.received_here, self.previous.received, self.previous.lost]
+        {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
         bytes.extend_from_slice(&self.seen.to_le_bytes());
@@ -173,60 +175,61 @@ impl Sequence {
         bytes.push(self.probe.is_some() as u8);
     }
 
-    pub(super) fn read(reader: &mut super::bytes::Reader<'_>) -> Option<Sequence> {
+    pub(super) fn read(reader: &mut super::bytes::FlowReader<'_>) -> Option<Sequence> {
         let (base, highest, received_here) = (reader.u64()?, reader.u64()?, reader.u64()?);
-        let before = Before { received: reader.u64()?, lost: reader.u64()? };
-        let seen = u128::from_le_bytes(reader.take()?);
+        let previous = PreviousCounts { received: reader.u64()?, lost: reader.u64()? };
+        let seen = u128::from_le_bytes(reader.array()?);
         let (duplicated, reordered, strays) = (reader.u32()?, reader.u32()?, reader.u32()?);
         let (probe, has_probe) = (reader.u32()?, reader.u8()?);
-        let holds = base <= highest
+        let is_valid = base <= highest
             && highest - base < 1 << 48
             && (ORIGIN >> 1..1 << 60).contains(&base)
             && highest >= ORIGIN
             && (1..=highest - base + 1).contains(&received_here)
             && seen & 1 == 1
-            && before.received.max(before.lost) < 1 << 60;
+            && previous.received.max(previous.lost) < 1 << 60;
         let probe = (has_probe != 0).then_some(probe);
         let sequence =
-            Sequence { base, highest, seen, received_here, probe, before, duplicated, reordered, strays };
-        holds.then_some(sequence)
+            Sequence { base, highest, seen, received_here, probe, previous, duplicated, reordered, strays };
+        is_valid.then_some(sequence)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Place::*;
+    use Placement::*;
 
-    /// Packets of these numbers, and what became of them: highest, received, lost.
-    fn check(numbers: &[u32], places: &[Place], expected: [u64; 3]) {
+    /// Applies packets with these numbers and checks their placement, then highest, received and lost.
+    fn check(numbers: &[u32], expected_placements: &[Placement], expected: [u64; 3]) {
         let mut sequence = Sequence::first(numbers[0]);
-        let told: Vec<Place> = numbers[1..].iter().map(|number| sequence.observe(*number)).collect();
-        assert_eq!(told, places, "{numbers:?}");
+        let placements: Vec<Placement> =
+            numbers[1..].iter().map(|number| sequence.observe(*number)).collect();
+        assert_eq!(placements, expected_placements, "{numbers:?}");
         assert_eq!([sequence.highest(), sequence.received(), sequence.lost()], expected, "{numbers:?}");
     }
 
     #[test]
-    fn a_gap_is_a_loss_until_it_is_filled() {
+    fn gap_counts_as_loss_until_filled() {
         check(&[7, 8, 10], &[Ahead, Ahead], [10, 3, 1]);
         check(&[7, 8, 10, 9], &[Ahead, Ahead, Reordered], [10, 4, 0]);
         check(&[7, 8, 10, 9, 9], &[Ahead, Ahead, Reordered, Duplicated], [10, 4, 0]);
     }
 
     #[test]
-    fn a_packet_from_before_the_first_is_reordered_and_no_loss() {
+    fn packet_before_the_first_is_reordered_not_lost() {
         check(&[2, 1], &[Reordered], [2, 2, 0]);
         check(&[5, 3], &[Reordered], [5, 2, 1]);
         check(&[0, 65_535], &[Reordered], [0, 2, 0]);
     }
 
     #[test]
-    fn the_first_packet_again_is_a_duplicate() {
+    fn repeated_first_packet_is_a_duplicate() {
         check(&[9, 9, 9], &[Duplicated, Duplicated], [9, 1, 0]);
     }
 
     #[test]
-    fn numbers_go_on_over_their_end() {
+    fn sequence_numbers_wrap_around() {
         check(&[65_534, 65_535, 0, 1], &[Ahead; 3], [65_537, 4, 0]);
         check(&[65_534, 0, 65_535], &[Ahead, Reordered], [65_536, 3, 0]);
         check(&[u32::MAX, 0, 1], &[Ahead; 2], [1 << 32 | 1, 3, 0]);
@@ -234,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_placed_within_the_window_and_not_behind_it() {
+    fn sequence_number_outside_the_window_is_a_stray() {
         check(&[1_000, 1_001, 1_001 - 127], &[Ahead, Reordered], [1_001, 3, 125]);
         check(&[1_000, 1_001, 1_001 - 128], &[Ahead, Stray], [1_001, 2, 0]);
         check(&[1_000, 4_000], &[Ahead], [4_000, 2, 2_999]);
@@ -242,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn two_in_a_row_from_elsewhere_are_a_new_numbering() {
+    fn two_consecutive_strays_restart_the_numbering() {
         check(&[1_000, 1_002, 30_000, 30_001, 30_003], &[Ahead, Stray, Restarted, Ahead], [30_003, 4, 2]);
         check(&[1_000, 30_000, 1_001, 50_000], &[Stray, Ahead, Stray], [1_001, 2, 0]);
     }

@@ -1,105 +1,107 @@
-//! Where rollups are kept.
+//! The port for rollups.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::records::{Records, Write};
+use super::records::{RecordWrite, Records};
 use crate::deltas::Deltas;
-use crate::rollup::Cell;
-use crate::series::{Cut, Level};
+use crate::rollup::Aggregate;
+use crate::series::{Cut, Resolution};
 
-/// The store answered with an error; nothing is known to have changed.
+/// The store returned an error; nothing is known to have changed.
 #[derive(Debug, thiserror::Error)]
 #[error("store failed: {0}")]
 pub struct StoreError(pub String);
 
-/// What others than the rollups keep with a checkpoint.
+/// State of other components that is stored with a checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
-    /// Small states by name, each replaced as a whole.
+pub struct SideState {
+    /// Small states by name; each replaces the previous one as a whole.
     pub states: Vec<(&'static str, Vec<u8>)>,
-    /// The records that changed, to be read back through [`Records`](super::records::Records).
-    pub records: Vec<Write>,
+    /// Changed records, to be read back through [`Records`].
+    pub records: Vec<RecordWrite>,
 }
 
-/// Rollups of every game by minute and hour.
+/// Rollups of all games, by minute and hour.
 ///
-/// A range of the log applied twice counts once, also when a crash came between: the store keeps the end of what it
-/// has applied in the same transaction as the data. Ranges come in log order, each starting where the last one ended.
+/// A range of the log applied twice counts once, even after a crash: the store keeps the end of the applied log
+/// in the same transaction as the data. Ranges come in log order, each starting where the last one ended.
 pub trait Counters: Records {
-    /// Adds what the log's `range` changed. A range that ends at or before `applied_until` changes nothing.
+    /// Applies the changes of the log's `range`. A range that ends at or before `applied_until` changes nothing.
     ///
-    /// Readers see the whole of it or nothing of it.
+    /// Readers see either the whole range or nothing of it.
     fn apply(&self, range: Range<u64>, deltas: &Deltas) -> Result<(), StoreError>;
 
-    /// The end of the log that reads include.
+    /// Returns the end of the log that reads include.
     fn applied_until(&self) -> u64;
 
-    /// The end of the log that would survive a power cut here; the log is replayed from this offset at start.
+    /// Returns the end of the log that survives a power cut here; at start, the log is replayed from this offset.
     fn durable_until(&self) -> u64;
 
-    /// Takes what is applied but not yet durable aside, to be made durable by the caller's own thread.
+    /// Takes a snapshot of everything applied but not yet durable, for the caller to commit on a thread of its
+    /// own.
     ///
-    /// `kept` is stored in the same transaction: what others know that belongs to exactly this position. One
-    /// checkpoint at a time: the next is frozen only after the one before was committed.
-    fn freeze(&self, kept: Kept) -> Box<dyn Checkpoint>;
+    /// `side_state` is stored in the same transaction: state of other components that belongs to exactly this
+    /// position. One checkpoint at a time: the caller takes the next only after the previous one was committed.
+    fn checkpoint(&self, side_state: SideState) -> Box<dyn Checkpoint>;
 
-    /// What was last kept durably under this name; it belongs to [`Counters::durable_until`] at the time of opening.
-    fn kept(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError>;
+    /// Returns the last durable side state of this name; it belongs to [`Counters::durable_until`] at the time of
+    /// opening.
+    fn side_state(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError>;
 
-    /// Visits the slots of one cut of a metric that lie in `minutes` (minutes since 1970-01-01 UTC; for hour slots both
-    /// ends are whole hours): the row's value, the first minute of the slot, the slot. With `values`, only those rows.
-    /// No order is promised. Slots in which nothing happened are not visited.
+    /// Visits the slots of one cut of a metric within `minutes` (minutes since 1970-01-01 UTC; whole hours for
+    /// hour slots), passing the row's value, the first minute of the slot and its aggregate. With `values`,
+    /// visits only those rows. The order is unspecified. Empty slots are not visited.
     fn visit(
         &self,
-        select: Select<'_>,
+        select: SlotSelector<'_>,
         minutes: Range<u32>,
-        visit: &mut dyn FnMut(&str, u32, &Cell),
+        visit: &mut dyn FnMut(&str, u32, &Aggregate),
     ) -> Result<(), StoreError>;
 
-    /// Every row of these hours (since 1970) and the position that they contain. For comparing and for replacing; its
-    /// cost and memory follow the rows.
-    fn export(&self, hours: &Range<u32>) -> Result<(u64, Rows), StoreError>;
+    /// Returns all rows of these hours (since 1970) and the position that they contain, for comparison and
+    /// replacement. Time and memory grow with the number of rows.
+    fn export(&self, hours: &Range<u32>) -> Result<(u64, ExportedRows), StoreError>;
 
-    /// Puts these rows in the place of all rows of the hours, durably. The position stays as it is. Nothing is applied
-    /// and nothing frozen meanwhile.
-    fn replace(&self, hours: &Range<u32>, rows: &Rows) -> Result<(), StoreError>;
+    /// Replaces all rows of the hours by these, durably. The position does not change. No range may be applied
+    /// and no checkpoint taken meanwhile.
+    fn replace(&self, hours: &Range<u32>, rows: &ExportedRows) -> Result<(), StoreError>;
 
-    /// The metrics that have rows in `minutes`, in order: event names and the server's own.
+    /// Returns the metrics that have rows in `minutes`, in order: event names and the server's own metrics.
     fn metrics(&self, game: u32, minutes: Range<u32>) -> Result<Vec<String>, StoreError>;
 }
 
-/// Rows by their stored keys, in order.
-pub type Rows = BTreeMap<Vec<u8>, ExportedRow>;
+/// Exported rows by their stored keys, in order.
+pub type ExportedRows = BTreeMap<Vec<u8>, ExportedRow>;
 
-/// One row of one hour as it is stored.
+/// One row of one hour as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportedRow {
-    /// For people: the game, the metric, the row's value and the hour.
+    /// The game, the metric, the row's value and the hour in readable form, for diagnostics.
     pub name: String,
     /// The lowest log offset that contributed.
     pub since: u64,
-    /// The encoded [`crate::rollup::HourBlock`]: the same content has the same bytes.
+    /// The encoded [`crate::rollup::HourBlock`]. Equal content has equal bytes.
     pub block: Vec<u8>,
 }
 
-/// Applied additions on their way to the disk.
+/// A snapshot of applied changes on its way to the disk.
 pub trait Checkpoint: Send {
-    /// Makes them durable, all or none. May take seconds. After an error it may be called again.
+    /// Makes the changes durable, all or none. May take seconds. May be called again after an error.
     fn commit(&mut self) -> Result<(), StoreError>;
 }
 
-/// What to visit.
+/// The rows and slots to visit.
 #[derive(Clone, Copy, Debug)]
-pub struct Select<'a> {
+pub struct SlotSelector<'a> {
     /// The tenant.
     pub game: u32,
     /// The event name, or [`crate::series::EVENTS`].
     pub metric: &'a str,
-    /// How it is cut.
+    /// How the metric is divided into rows.
     pub cut: Cut,
-    /// Only these rows; `None` for all rows.
+    /// Restricts the visit to these rows; `None` selects all.
     pub values: Option<&'a [&'a str]>,
     /// Minute or hour slots.
-    pub level: Level,
+    pub resolution: Resolution,
 }

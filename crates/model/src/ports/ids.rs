@@ -1,31 +1,31 @@
-//! Which event ids have been accepted: what makes sending again harmless.
+//! Deduplication of event ids: the port that makes retries harmless.
 
 /// The secret mask of one (game, key class): the first 16 bytes of SHA-256(secret || game || class), read big-endian.
 ///
-/// Computed once for each pair, not for each event.
+/// Computed once per pair, not once per event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct IdMask(pub u128);
 
-/// An event id as it is remembered: the id XOR the mask of its game and key class.
+/// An event id as it is stored: the id XOR the mask of its game and key class.
 ///
-/// The mask is secret, so nobody can make an id in one game that equals an id in another. It is one mask for all ids
-/// of the pair, so two ids of one game are equal exactly when their keys are.
+/// The mask is secret, so a client cannot construct an id in one game that equals an id in another. All ids of a
+/// pair share one mask, so two ids of one game are equal exactly when their keys are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct IdKey(pub u128);
 
-/// One id that asks to be accepted.
+/// A request to register an event id as new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// What is remembered.
+    /// The id as it is stored.
     pub key: IdKey,
-    /// For an id made from the time (UUIDv7), that time in milliseconds since 1970. Such ids cost least to look up.
+    /// The time inside a UUIDv7, in milliseconds since 1970. Ids with a time are the cheapest to look up.
     pub time_ms: Option<u64>,
 }
 
-/// What a set of ids holds and costs.
+/// Size and cost of a set of ids.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IdStats {
-    /// Ids remembered. After a restart some may be counted twice.
+    /// Ids kept. After a restart some may be counted twice.
     pub keys: u64,
     /// Sorted files on disk.
     pub runs: usize,
@@ -33,39 +33,41 @@ pub struct IdStats {
     pub memory_bytes: u64,
     /// Size of the files.
     pub disk_bytes: u64,
-    /// How often a claim had to wait for the disk since start.
+    /// Claims since start that had to wait for the disk.
     pub waits: u64,
 }
 
-/// Why ids could not be claimed. Nothing of the batch is claimed then.
+/// The reason why ids could not be claimed. None of the batch is claimed then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdsError {
-    /// The disk has no room for the ids; the same batch may be sent again later.
-    #[error("the disk is full: ids are taken again when there is room")]
+    /// The disk has no room for the ids; the caller may retry the batch later.
+    #[error("no disk space left for event ids; free disk space and retry")]
     Full,
-    /// The disk did not answer as it should; the same batch may be sent again.
-    #[error("ids cannot be kept: {0}")]
+    /// The disk returned an error; the caller may retry the batch.
+    #[error("event ids cannot be stored: {0}")]
     Unavailable(String),
-    /// A file is not what was written. It heals at the next start, when its part of the log is claimed again.
-    #[error("{0} is damaged; start again to rebuild it from the log")]
+    /// A file differs from what was written. It is rebuilt at the next start, when its part of the log is claimed
+    /// again.
+    #[error("{0} is damaged; restart the server to rebuild it from the log")]
     Corrupt(String),
 }
 
-/// The ids accepted inside the window.
+/// The event ids accepted inside the deduplication window.
 ///
-/// An id is new once per (game, key class) for as long as the window lasts, exactly. What this set has not yet on disk
-/// is derived from the log: after a restart the log's entries are claimed again from `remembered_until`, and from then
-/// on the answers are those of a set that never stopped. Beyond the window plus one day, an id is new again.
+/// An id is new exactly once per (game, key class) during the window. Ids that are not yet on disk here are
+/// recovered from the log: after a restart the log entries from `registered_until` on are claimed again, and from
+/// then on the results are those of a set that never stopped. After the window plus one day, an id is new again.
 ///
 /// One thread calls it, in log order. In the common case a claim does not wait for the disk.
 pub trait Ids: Send {
-    /// Claims the ids of a batch whose first event will stand at `offset`, and pushes for each whether it is new.
+    /// Claims the ids of a batch whose first event will be at `offset`, and pushes to `fresh` for each id whether
+    /// it is new.
     ///
-    /// Of repeats inside the batch only the first is new. `now_ms` is the time of receipt. For entries that are claimed
-    /// again after a restart it is the receipt's own time, and the answers mean nothing. An empty batch is welcome: it
-    /// lets time pass, and tells how far the log has grown, when no event brings an id.
+    /// Of repeats inside the batch only the first is new. `now_ms` is the time of receipt. For entries that are
+    /// claimed again after a restart, it is their original time of receipt and the results have no meaning. An
+    /// empty batch is allowed: it reports the time and the growth of the log when no event brings an id.
     ///
-    /// On an error nothing of the batch is claimed and `fresh` is as it was.
+    /// On an error nothing of the batch is claimed and `fresh` is unchanged.
     fn claim(
         &mut self,
         offset: u64,
@@ -74,35 +76,36 @@ pub trait Ids: Send {
         fresh: &mut Vec<bool>,
     ) -> Result<(), IdsError>;
 
-    /// Takes back claims that were answered as new and whose events were not written.
+    /// Releases claims that were reported as new but whose events were not written.
     ///
-    /// Comes before the next call of `claim`: an id that is remembered while its event is not in the log would refuse
-    /// the event when it is sent again.
+    /// Must come before the next call of `claim`: an id that stays registered without its event in the log would
+    /// reject the retry.
     fn release(&mut self, claims: &[Claim]);
 
-    /// Every id below this log offset is on disk here; after a restart the log is claimed again from here.
-    fn remembered_until(&self) -> u64;
+    /// Returns the log offset below which every id is on disk here; after a restart the log is claimed again from
+    /// there.
+    fn registered_until(&self) -> u64;
 
-    /// What is held and what it costs.
+    /// Returns the size and cost of the set.
     fn stats(&self) -> IdStats;
 }
 
 impl IdKey {
-    /// The key of an id under its game's mask.
-    pub fn new(mask: IdMask, id: u128) -> IdKey {
+    /// Masks an id with the mask of its game and key class.
+    pub(crate) fn new(mask: IdMask, id: u128) -> IdKey {
         IdKey(id ^ mask.0)
     }
 }
 
 impl Claim {
-    /// The claim of an id under its game's mask.
+    /// Creates the claim of an id under the mask of its game and key class.
     pub fn new(mask: IdMask, id: u128) -> Claim {
         Claim { key: IdKey::new(mask, id), time_ms: time_of_id(id) }
     }
 }
 
-/// The time inside a UUIDv7 (RFC 9562, 5.7: 48 bits of milliseconds, version 7, variant 10).
-pub fn time_of_id(id: u128) -> Option<u64> {
+/// Returns the time inside a UUIDv7 (RFC 9562, 5.7: 48 bits of milliseconds, version 7, variant 10).
+pub(crate) fn time_of_id(id: u128) -> Option<u64> {
     let version = (id >> 76) & 0xf;
     let variant = (id >> 62) & 0x3;
     (version == 7 && variant == 2).then_some((id >> 80) as u64)
@@ -113,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_of_a_version_7_id_is_its_first_48_bits() {
+    fn time_of_a_uuid_v7_is_its_first_48_bits() {
         let id = 0x017f_22e2_79b0_7cc3_98c4_dc0c_0c07_398f; // RFC 9562, A.6
         assert_eq!(time_of_id(id), Some(1_645_557_742_000));
     }
@@ -126,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_id_in_two_games_has_two_keys() {
+    fn same_id_has_different_keys_in_two_games() {
         let (one, two) = (IdMask(1 << 90), IdMask(7));
         assert_ne!(IdKey::new(one, 5), IdKey::new(two, 5));
         assert_eq!(IdKey::new(one, 5), IdKey::new(one, 5));

@@ -1,11 +1,11 @@
 //! Arithmetic over the metrics of a query: `A / B`, `(wins + draws) / plays * 100`.
 //!
-//! A formula is read once into steps for a stack and then runs per bucket and per total.
+//! A formula is compiled once into operations on a stack, then evaluated per bucket and per total.
 
 use super::QueryError;
 use crate::limits::QUERY_FORMULA_BYTES_MAX;
 
-/// A formula whose names have become places in the list of metrics.
+/// A compiled formula, in which names are indices into the list of metrics.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Formula {
     steps: Vec<Op>,
@@ -23,13 +23,13 @@ enum Op {
 }
 
 impl Formula {
-    /// Reads a formula over metrics of these names. Errors name `formula`.
-    pub fn parse(text: &str, names: &[&str]) -> Result<Formula, QueryError> {
+    /// Compiles a formula over metrics with these names. Errors name the field `formula`.
+    pub(crate) fn parse(text: &str, names: &[&str]) -> Result<Formula, QueryError> {
         if text.len() > QUERY_FORMULA_BYTES_MAX {
-            let message = format!("a formula may have {QUERY_FORMULA_BYTES_MAX} bytes");
+            let message = format!("must be at most {QUERY_FORMULA_BYTES_MAX} bytes long");
             return Err(QueryError::new("formula", message));
         }
-        let mut parser = Parser { text, at: 0, names, steps: Vec::new() };
+        let mut parser = FormulaParser { text, at: 0, names, steps: Vec::new() };
         parser.sum()?;
         match parser.peek() {
             None => Ok(Formula { steps: parser.steps }),
@@ -37,9 +37,13 @@ impl Formula {
         }
     }
 
-    /// The formula over one value per metric. `None`: something needed is missing, or something is divided by zero, or
-    /// the result is beyond any number.
-    pub fn value(&self, metrics: impl Fn(usize) -> Option<f64>, stack: &mut Vec<Option<f64>>) -> Option<f64> {
+    /// Evaluates the formula with one value per metric. `None` if an operand is missing, for a division by zero, and
+    /// if the result is not finite.
+    pub(crate) fn value(
+        &self,
+        metrics: impl Fn(usize) -> Option<f64>,
+        stack: &mut Vec<Option<f64>>,
+    ) -> Option<f64> {
         stack.clear();
         for step in &self.steps {
             let value = match step {
@@ -73,15 +77,15 @@ fn pop(stack: &mut Vec<Option<f64>>) -> Option<f64> {
     stack.pop().expect("the parser puts operands before their operator")
 }
 
-/// Recursive descent; the depth is bounded by the length of the text.
-struct Parser<'a> {
+/// A recursive-descent parser; the length of the text bounds its depth.
+struct FormulaParser<'a> {
     text: &'a str,
     at: usize,
     names: &'a [&'a str],
     steps: Vec<Op>,
 }
 
-impl Parser<'_> {
+impl FormulaParser<'_> {
     fn sum(&mut self) -> Result<(), QueryError> {
         self.product()?;
         while let Some(op) = self.operator(&[(b'+', Op::Add), (b'-', Op::Subtract)]) {
@@ -128,16 +132,18 @@ impl Parser<'_> {
     }
 
     fn number(&mut self) -> Result<(), QueryError> {
-        let word = self.word(|byte| byte.is_ascii_digit() || byte == b'.');
-        let number = word.parse().map_err(|_| refuse(format!("\"{word}\" is not a number")))?;
+        let token = self.token(|byte| byte.is_ascii_digit() || byte == b'.');
+        let number = token.parse().map_err(|_| formula_error(format!("\"{token}\" is not a number")))?;
         self.steps.push(Op::Number(number));
         Ok(())
     }
 
     fn name(&mut self) -> Result<(), QueryError> {
-        let word = self.word(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-        let found = self.names.iter().position(|name| *name == word);
-        let index = found.ok_or_else(|| refuse(format!("no metric is called \"{word}\"")))?;
+        let token = self.token(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        let found = self.names.iter().position(|name| *name == token);
+        let index = found.ok_or_else(|| {
+            formula_error(format!("unknown metric \"{token}\"; use the name of a metric of this query"))
+        })?;
         self.steps.push(Op::Metric(index));
         Ok(())
     }
@@ -155,7 +161,7 @@ impl Parser<'_> {
         rest.bytes().next()
     }
 
-    fn word(&mut self, belongs: impl Fn(u8) -> bool) -> String {
+    fn token(&mut self, belongs: impl Fn(u8) -> bool) -> String {
         let rest = &self.text[self.at..];
         let end = rest.bytes().position(|byte| !belongs(byte)).unwrap_or(rest.len());
         self.at += end;
@@ -164,12 +170,14 @@ impl Parser<'_> {
 
     fn expected(&self, what: &str) -> QueryError {
         match self.text[self.at..].chars().next() {
-            Some(found) => refuse(format!("expected {what}, found \"{found}\" at position {}", self.at + 1)),
-            None => refuse(format!("expected {what}, found the end")),
+            Some(found) => {
+                formula_error(format!("expected {what}, found \"{found}\" at position {}", self.at + 1))
+            }
+            None => formula_error(format!("expected {what}, found the end of the formula")),
         }
     }
 }
 
-fn refuse(message: String) -> QueryError {
+fn formula_error(message: String) -> QueryError {
     QueryError::new("formula", message)
 }

@@ -1,6 +1,6 @@
-//! Queries in words, over a store that is a list of events.
+//! Queries written as text, over a store that is a list of events.
 
-mod standing;
+mod incremental;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -14,27 +14,27 @@ use proptest::prelude::*;
 use super::*;
 use crate::deltas::Deltas;
 use crate::identity::{Identities, Links};
-use crate::ports::counters::{Checkpoint, Counters, Kept, Rows, Select, StoreError};
+use crate::ports::counters::{Checkpoint, Counters, ExportedRows, SideState, SlotSelector, StoreError};
 use crate::ports::records::Records;
-use crate::rollup::{Bucket, Cell, Latest, hash_player};
-use crate::series::{Cut, EVENTS, Level, TUPLE_SEPARATOR};
+use crate::rollup::{Aggregate, Bucket, LatestValue, hash_player};
+use crate::series::{Cut, EVENTS, Resolution, TUPLE_SEPARATOR};
 
 const GAME: u32 = 7;
 
-/// Where a slot is kept: metric, code of the cut, minutes of the level, row, minute.
-type Place = (String, u8, u32, String, u32);
+/// The key of a slot: metric, code of the cut, minutes of the resolution, row, minute.
+type SlotKey = (String, u8, u32, String, u32);
 
 /// Rollups in a map.
 #[derive(Default)]
 struct Store {
-    cells: BTreeMap<Place, Cell>,
-    /// Visits the other way round: no order is promised.
+    aggregates: BTreeMap<SlotKey, Aggregate>,
+    /// Visits slots in reverse, because the port guarantees no order.
     backwards: bool,
 }
 
-/// An event as the tests write it.
+/// An event of a test.
 #[derive(Clone, Debug, Default)]
-struct Fact {
+struct TestEvent {
     minute: u32,
     name: String,
     player: Option<String>,
@@ -47,51 +47,51 @@ struct Fact {
 /// The number of a dimension that the game declared.
 const WEAPON: u8 = 3;
 
-fn declared() -> Vec<Declared> {
-    vec![Declared { number: WEAPON, name: "weapon".into() }]
+fn declared() -> Vec<NumberedDimension> {
+    vec![NumberedDimension { number: WEAPON, name: "weapon".into() }]
 }
 
-fn by(label: &str) -> Option<By> {
-    By::from_label(label, &declared())
+fn by(label: &str) -> Option<QueryDimension> {
+    QueryDimension::from_label(label, &declared())
 }
 
 impl Store {
-    fn of(facts: &[Fact]) -> Store {
+    fn of(events: &[TestEvent]) -> Store {
         let mut store = Store::default();
-        facts.iter().for_each(|fact| store.put(fact));
+        events.iter().for_each(|event| store.put(event));
         store
     }
 
-    fn put(&mut self, fact: &Fact) {
-        self.add(&fact.name, fact, fact.value);
-        if !matches!(&fact.name[..], "$session" | "$play_time") {
-            self.add(EVENTS, fact, None);
+    fn put(&mut self, event: &TestEvent) {
+        self.add(&event.name, event, event.value);
+        if !matches!(&event.name[..], "$session" | "$play_time") {
+            self.add(EVENTS, event, None);
         }
     }
 
-    fn add(&mut self, metric: &str, fact: &Fact, value: Option<f64>) {
-        self.add_row(metric, Cut::Total, "", fact, value);
+    fn add(&mut self, metric: &str, event: &TestEvent, value: Option<f64>) {
+        self.add_row(metric, Cut::Total, "", event, value);
         for dimension in Dimension::ALL {
-            self.add_row(metric, Cut::By(dimension), &fact.dimensions[dimension as usize], fact, value);
+            self.add_row(metric, Cut::By(dimension), &event.dimensions[dimension as usize], event, value);
         }
-        if let Some(weapon) = &fact.weapon {
-            self.add_row(metric, Cut::Declared(WEAPON), weapon, fact, value);
+        if let Some(weapon) = &event.weapon {
+            self.add_row(metric, Cut::Declared(WEAPON), weapon, event, value);
         }
-        let tuple = fact.dimensions.join(&TUPLE_SEPARATOR.to_string());
-        self.add_row(metric, Cut::Tuple, &tuple, fact, value);
+        let tuple = event.dimensions.join(&TUPLE_SEPARATOR.to_string());
+        self.add_row(metric, Cut::Tuple, &tuple, event, value);
     }
 
-    fn add_row(&mut self, metric: &str, cut: Cut, row: &str, fact: &Fact, value: Option<f64>) {
-        for level in [Level::Minute, Level::Hour] {
-            let minute = fact.minute - fact.minute % level.minutes();
-            let place = (metric.to_owned(), cut.code(), level.minutes(), row.to_owned(), minute);
-            let player = fact.player.as_ref().map(|player| hash_player(1, player.as_bytes()));
+    fn add_row(&mut self, metric: &str, cut: Cut, row: &str, event: &TestEvent, value: Option<f64>) {
+        for resolution in [Resolution::Minute, Resolution::Hour] {
+            let minute = event.minute - event.minute % resolution.minutes();
+            let key = (metric.to_owned(), cut.code(), resolution.minutes(), row.to_owned(), minute);
+            let player = event.player.as_ref().map(|player| hash_player(1, player.as_bytes()));
             let player = player.filter(|_| cut != Cut::Tuple);
-            let cell = self.cells.entry(place).or_default();
-            cell.observe(player, value.map(|value| (value, Bucket::of(value))));
-            // In this store every value is a state as well.
-            if let (Some(values), Some(value)) = (&mut cell.values, value) {
-                values.observe_latest(Latest { at_ms: i64::from(fact.minute) * 60_000, value });
+            let aggregate = self.aggregates.entry(key).or_default();
+            aggregate.observe(player, value.map(|value| (value, Bucket::of(value))));
+            // In this store every value is also a state.
+            if let (Some(values), Some(value)) = (&mut aggregate.values, value) {
+                values.observe_latest(LatestValue { at_ms: i64::from(event.minute) * 60_000, value });
             }
         }
     }
@@ -120,46 +120,49 @@ impl Counters for Store {
         42
     }
 
-    fn freeze(&self, _: Kept) -> Box<dyn Checkpoint> {
+    fn checkpoint(&self, _: SideState) -> Box<dyn Checkpoint> {
         unimplemented!("this store is only read")
     }
 
-    fn kept(&self, _: &str) -> Result<Option<Vec<u8>>, StoreError> {
+    fn side_state(&self, _: &str) -> Result<Option<Vec<u8>>, StoreError> {
         unimplemented!("this store is only read")
     }
 
-    fn export(&self, _: &Range<u32>) -> Result<(u64, Rows), StoreError> {
+    fn export(&self, _: &Range<u32>) -> Result<(u64, ExportedRows), StoreError> {
         unimplemented!("this store is only read")
     }
 
-    fn replace(&self, _: &Range<u32>, _: &Rows) -> Result<(), StoreError> {
+    fn replace(&self, _: &Range<u32>, _: &ExportedRows) -> Result<(), StoreError> {
         unimplemented!("this store is only read")
     }
 
     fn visit(
         &self,
-        select: Select<'_>,
+        select: SlotSelector<'_>,
         minutes: Range<u32>,
-        visit: &mut dyn FnMut(&str, u32, &Cell),
+        visit: &mut dyn FnMut(&str, u32, &Aggregate),
     ) -> Result<(), StoreError> {
-        assert_eq!((minutes.start % select.level.minutes(), minutes.end % select.level.minutes()), (0, 0));
+        assert_eq!(
+            (minutes.start % select.resolution.minutes(), minutes.end % select.resolution.minutes()),
+            (0, 0)
+        );
         assert_eq!(select.game, GAME);
-        let at = |level| (select.metric.to_owned(), select.cut.code(), level, String::new(), 0);
-        let level = select.level.minutes();
-        let wanted = |(.., row, minute): &Place| {
+        let at = |resolution| (select.metric.to_owned(), select.cut.code(), resolution, String::new(), 0);
+        let resolution = select.resolution.minutes();
+        let wanted = |(.., row, minute): &SlotKey| {
             minutes.contains(minute) && select.values.is_none_or(|values| values.contains(&&row[..]))
         };
-        let rows = self.cells.range(at(level)..at(level + 1));
-        let mut found: Vec<_> = rows.filter(|(place, _)| wanted(place)).collect();
+        let rows = self.aggregates.range(at(resolution)..at(resolution + 1));
+        let mut found: Vec<_> = rows.filter(|(key, _)| wanted(key)).collect();
         if self.backwards {
             found.reverse();
         }
-        found.into_iter().for_each(|((.., row, minute), cell)| visit(row, *minute, cell));
+        found.into_iter().for_each(|((.., row, minute), aggregate)| visit(row, *minute, aggregate));
         Ok(())
     }
 
     fn metrics(&self, _: u32, minutes: Range<u32>) -> Result<Vec<String>, StoreError> {
-        let seen = self.cells.keys().filter(|(.., minute)| minutes.contains(minute));
+        let seen = self.aggregates.keys().filter(|(.., minute)| minutes.contains(minute));
         Ok(seen.map(|(metric, ..)| metric.clone()).collect::<BTreeSet<_>>().into_iter().collect())
     }
 }
@@ -169,31 +172,32 @@ fn minute(time: &str) -> u32 {
     (timestamp.as_second() / 60) as u32
 }
 
-/// `2026-11-19T00:05Z plays country=FR player=ann value=3`, one a line.
-fn facts(text: &str) -> Vec<Fact> {
-    text.lines().map(str::trim).filter(|line| !line.is_empty()).map(fact).collect()
+/// Parses events such as `2026-11-19T00:05Z plays country=FR player=ann value=3`, one per line.
+fn parse_events(text: &str) -> Vec<TestEvent> {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).map(parse_event).collect()
 }
 
-fn fact(line: &str) -> Fact {
+fn parse_event(line: &str) -> TestEvent {
     let mut words = line.split(' ');
     let time = words.next().expect("a time");
     let name = words.next().expect("a name").to_owned();
-    let mut fact = Fact { minute: minute(time), name, ..Fact::default() };
+    let mut event = TestEvent { minute: minute(time), name, ..TestEvent::default() };
     for (word, text) in words.map(|word| word.split_once('=').expect("name=value")) {
         match word {
-            "player" => fact.player = Some(text.to_owned()),
-            "value" => fact.value = text.parse().ok(),
-            "weapon" => fact.weapon = Some(text.to_owned()),
+            "player" => event.player = Some(text.to_owned()),
+            "value" => event.value = text.parse().ok(),
+            "weapon" => event.weapon = Some(text.to_owned()),
             dimension => {
                 let dimension = Dimension::from_label(dimension).expect("a dimension");
-                fact.dimensions[dimension as usize] = text.to_owned();
+                event.dimensions[dimension as usize] = text.to_owned();
             }
         }
     }
-    fact
+    event
 }
 
-/// `metric=plays measure=sum from=... step=day by=country where.platform=web,ios`; further metrics as `A=plays:sum`.
+/// Parses a query such as `metric=plays measure=sum from=... step=day by=country where.platform=web,ios`; named
+/// metrics are written `A=plays:sum`.
 fn query(text: &str) -> Query {
     let mut query = Query::default();
     let milliseconds = |time: &str| Some(i64::from(minute(time)) * 60_000);
@@ -206,12 +210,12 @@ fn query(text: &str) -> Query {
             "formula" => query.formula = Some(value.replace('_', " ")),
             "from" => query.from_ms = milliseconds(value),
             "to" => query.until_ms = milliseconds(value),
-            "last" => query.last = Last::parse(value),
+            "last" => query.last = WindowLength::parse(value),
             "step" => query.step = Step::from_label(value),
             "by" => query.by = value.split(',').filter_map(by).collect(),
             "top" => query.top = value.parse().ok(),
             "tz" => query.tz = Some(value.to_owned()),
-            "compare" => query.compare = Compare::from_label(value),
+            "compare" => query.compare = CompareWith::from_label(value),
             _ => match word.strip_prefix("where.").and_then(by) {
                 Some(by) => query.filter.push((by, value.split(',').map(str::to_owned).collect())),
                 None => query.metrics.push(named_metric(word, value)),
@@ -230,7 +234,7 @@ fn named_metric(name: &str, value: &str) -> MetricQuery {
     }
 }
 
-fn show(answer: &Answer) -> String {
+fn show(answer: &QueryResult) -> String {
     let mut text = format!("{} {}: {}", answer.step.label(), answer.tz, show_times(&answer.times));
     answer.series.iter().for_each(|series| text += &show_series(series));
     if let Some(compared) = &answer.compare {
@@ -240,15 +244,15 @@ fn show(answer: &Answer) -> String {
     text
 }
 
-fn show_times(times: &Times) -> String {
+fn show_times(times: &BucketTimes) -> String {
     let one = |(index, minute): (usize, &u32)| {
-        let held = times.offsets.iter().rfind(|offset| offset.from <= index).expect("an offset").minutes;
-        let local = i64::from(*minute) + i64::from(held);
+        let offset = times.offsets.iter().rfind(|offset| offset.from <= index).expect("an offset").minutes;
+        let local = i64::from(*minute) + i64::from(offset);
         let local = Timestamp::from_second(local * 60).expect("a time").strftime("%m-%dT%H:%M").to_string();
-        let sign = if held < 0 { '-' } else { '+' };
+        let sign = if offset < 0 { '-' } else { '+' };
         match times.utc {
             true => local + "Z",
-            false => format!("{local}{sign}{:02}:{:02}", held.abs() / 60, held.abs() % 60),
+            false => format!("{local}{sign}{:02}:{:02}", offset.abs() / 60, offset.abs() % 60),
         }
     };
     times.minutes.iter().enumerate().map(one).collect::<Vec<_>>().join(" ")
@@ -262,15 +266,15 @@ fn show_series(series: &Series) -> String {
     format!("\n{}: {} = {}", names.join("/"), values.join(" "), number(&series.total))
 }
 
-/// At 2026-11-20T12:34:56Z, in a game that lives in UTC.
-fn answer(store: &Store, text: &str) -> Result<Answer, QueryError> {
+/// Runs a query at 2026-11-20T12:34:56Z, in a game in UTC.
+fn answer(store: &Store, text: &str) -> Result<QueryResult, QueryError> {
     let now_ms = i64::from(minute("2026-11-20T12:34Z")) * 60_000 + 56_000;
     let plan = query(text).plan(now_ms, "UTC")?;
-    Ok(run(&plan, GAME, store, None).expect("the store is memory"))
+    Ok(run(&plan, GAME, store, None).expect("the store does not fail"))
 }
 
-fn check_over(events: &str, text: &str, expected: Expect) {
-    let mut store = Store::of(&facts(events));
+fn check_events(events: &str, text: &str, expected: Expect) {
+    let mut store = Store::of(&parse_events(events));
     let shown = |store: &Store| match answer(store, text) {
         Ok(answer) => show(&answer),
         Err(error) => error.to_string(),
@@ -281,7 +285,7 @@ fn check_over(events: &str, text: &str, expected: Expect) {
     expected.assert_eq(&forwards);
 }
 
-/// Two days in which Ann, Bo and Cem play.
+/// Two days of events of Ann, Bo and Cem.
 const TWO_DAYS: &str = "
     2026-11-18T10:00Z $view player=ann country=FR platform=web
     2026-11-18T10:01Z $play player=ann country=FR platform=web value=10
@@ -297,7 +301,7 @@ const TWO_DAYS: &str = "
 const WINDOW: &str = "from=2026-11-18T00:00:00Z to=2026-11-20T00:00:00Z";
 
 fn check(text: &str, expected: Expect) {
-    check_over(TWO_DAYS, &format!("{WINDOW} {text}"), expected);
+    check_events(TWO_DAYS, &format!("{WINDOW} {text}"), expected);
 }
 
 #[test]
@@ -362,7 +366,7 @@ fn measures_of_a_metric() {
 }
 
 #[test]
-fn what_never_happened_is_zero_or_unknown() {
+fn metric_without_events_is_zero_or_unknown() {
     check(
         "metric=nothing step=day",
         expect![[r#"
@@ -446,8 +450,8 @@ fn built_in_metrics() {
 }
 
 #[test]
-fn a_player_is_online_for_three_minutes() {
-    check_over(
+fn player_is_online_for_three_minutes() {
+    check_events(
         "2026-11-19T13:00Z a player=ann
          2026-11-19T13:01Z a player=bo
          2026-11-19T13:02Z a player=ann
@@ -457,7 +461,7 @@ fn a_player_is_online_for_three_minutes() {
             minute UTC: 11-19T12:59Z 11-19T13:00Z 11-19T13:01Z 11-19T13:02Z 11-19T13:03Z 11-19T13:04Z 11-19T13:05Z 11-19T13:06Z 11-19T13:07Z 11-19T13:08Z
             : 0 1 2 2 2 1 0 1 1 1 = 2"#]],
     );
-    check_over(
+    check_events(
         "2026-11-19T12:59Z a player=ann",
         "metric=online step=minute from=2026-11-19T13:00:00Z to=2026-11-19T13:03:00Z",
         expect![[r#"
@@ -516,7 +520,7 @@ fn series_by_one_dimension() {
 }
 
 #[test]
-fn events_of_some_values_only() {
+fn filtered_by_dimension_values() {
     check(
         "metric=plays step=day where.country=FR",
         expect![[r#"
@@ -551,7 +555,7 @@ fn events_of_some_values_only() {
 }
 
 #[test]
-fn several_dimensions_at_a_time() {
+fn series_by_several_dimensions() {
     check(
         "metric=plays step=day by=country,platform",
         expect![[r#"
@@ -586,7 +590,7 @@ fn several_dimensions_at_a_time() {
     check(
         "metric=players step=day by=country where.platform=web",
         expect![
-            "measure: players are not counted for several dimensions at a time; use one dimension in `by` and `where` together"
+            "measure: players cannot be counted over several dimensions; use a single dimension in `by` and `where`"
         ],
     );
 }
@@ -644,11 +648,11 @@ fn series_by_event() {
     );
     check(
         "metric=plays step=day by=event",
-        expect!["by: event goes with the metrics events and players only"],
+        expect!["by: event is supported only for the metrics events and players"],
     );
     check(
         "metric=plays step=day where.event=$view",
-        expect!["where.event: event goes with the metrics events and players only"],
+        expect!["where.event: event is supported only for the metrics events and players"],
     );
 }
 
@@ -701,14 +705,23 @@ fn formulas_over_metrics() {
 }
 
 #[test]
-fn formulas_that_are_none() {
-    check("A=plays formula=A+", expect![[r#"formula: expected a number, a name or "(", found the end"#]]);
+fn invalid_formulas() {
+    check(
+        "A=plays formula=A+",
+        expect![[r#"formula: expected a number, a name or "(", found the end of the formula"#]],
+    );
     check("A=plays formula=A)", expect![[r#"formula: expected an operator, found ")" at position 2"#]]);
-    check("A=plays formula=(A", expect![[r#"formula: expected ")", found the end"#]]);
+    check("A=plays formula=(A", expect![[r#"formula: expected ")", found the end of the formula"#]]);
     check("A=plays formula=A_A", expect![[r#"formula: expected an operator, found "A" at position 3"#]]);
-    check("A=plays formula=B", expect![[r#"formula: no metric is called "B""#]]);
+    check(
+        "A=plays formula=B",
+        expect![[r#"formula: unknown metric "B"; use the name of a metric of this query"#]],
+    );
     check("A=plays formula=1.2.3", expect![[r#"formula: "1.2.3" is not a number"#]]);
-    check("A=plays formula=", expect![[r#"formula: expected a number, a name or "(", found the end"#]]);
+    check(
+        "A=plays formula=",
+        expect![[r#"formula: expected a number, a name or "(", found the end of the formula"#]],
+    );
     check(
         "A=plays formula=é",
         expect![[r#"formula: expected a number, a name or "(", found "é" at position 1"#]],
@@ -716,91 +729,100 @@ fn formulas_that_are_none() {
 }
 
 #[test]
-fn refusals_name_the_field() {
+fn errors_name_the_field() {
     check(
         "step=day",
         expect![
-            "metric: name one: an event, or events, players, sessions, views, plays, play_time_s, online"
+            "metric: is required; use an event name or one of events, players, sessions, views, plays, play_time_s, online"
         ],
     );
-    check("metric= step=day", expect!["metric: a metric's name has 1 to 200 bytes"]);
-    check("metric=plays tz=Mars/Olympus", expect![[r#"tz: no time zone is called "Mars/Olympus""#]]);
-    check("metric=plays step=day top=0", expect!["top: has to be 1 to 1000"]);
-    check("metric=plays step=day top=1001", expect!["top: has to be 1 to 1000"]);
-    check("metric=plays last=60m", expect!["last: ends now; leave out `from` and `to`, or leave out `last`"]);
+    check("metric= step=day", expect!["metric: must be between 1 and 200 bytes long"]);
+    check(
+        "metric=plays tz=Mars/Olympus",
+        expect![[r#"tz: unknown time zone "Mars/Olympus"; use an IANA name such as Europe/Paris"#]],
+    );
+    check("metric=plays step=day top=0", expect!["top: must be between 1 and 1000"]);
+    check("metric=plays step=day top=1001", expect!["top: must be between 1 and 1000"]);
+    check(
+        "metric=plays last=60m",
+        expect!["last: cannot be combined with `from` or `to`; remove `last` or both of them"],
+    );
     check(
         "metric=players measure=sum",
-        expect!["measure: players has no values to measure; leave `measure` out"],
+        expect!["measure: players has no values to measure; remove `measure`"],
     );
     check(
         "metric=events measure=avg",
-        expect!["measure: events has no values to measure; ask for count or uniques, or name an event"],
+        expect!["measure: events has no values to measure; use count or uniques, or name an event"],
     );
-    check("metric=plays by=country,country", expect!["by: country is there twice"]);
-    check("metric=plays where.country=FR where.country=DE", expect!["where.country: is there twice"]);
+    check("metric=plays by=country,country", expect!["by: country is listed twice"]);
+    check(
+        "metric=plays where.country=FR where.country=DE",
+        expect!["where.country: is set twice; list all values in one filter"],
+    );
     check(
         "A=plays A=views",
-        expect![[r#"metrics[1].as: two metrics are called "A"; give them names of their own"#]],
+        expect![[r#"metrics[1].as: two metrics are named "A"; set a different `as` for each"#]],
     );
     check(
         "A=plays B=online:sum",
-        expect!["metrics[1].measure: online has no values to measure; leave `measure` out"],
+        expect!["metrics[1].measure: online has no values to measure; remove `measure`"],
     );
-    check_over(
+    check_events(
         "",
         "metric=plays from=2026-11-20T00:00:00Z to=2026-11-20T00:00:00Z",
-        expect!["from: has to lie before `to`"],
+        expect!["from: must be before `to`"],
     );
-    check_over("", "metric=plays from=2026-11-21T00:00:00Z", expect!["from: has to lie before `to`"]);
-    check_over(
+    check_events("", "metric=plays from=2026-11-21T00:00:00Z", expect!["from: must be before `to`"]);
+    check_events(
         "",
         "metric=plays to=1969-11-20T00:00:00Z",
-        expect!["to: has to lie between the years 1970 and 2200"],
+        expect!["to: must be between the years 1970 and 2200"],
     );
-    check_over(
+    check_events(
         "",
         "metric=plays to=2300-11-20T00:00:00Z",
-        expect!["to: has to lie between the years 1970 and 2200"],
+        expect!["to: must be between the years 1970 and 2200"],
     );
-    check_over(
+    check_events(
         "",
         "metric=plays step=minute from=2020-01-01T00:00:00Z",
         expect![
-            "step: 3622355 times in up to 1 series are more than 1000000 points; take a wider step, a shorter window or a smaller top"
+            "step: 3622355 buckets in up to 1 series exceed 1000000 points; use a wider step, a shorter window or a smaller `top`"
         ],
     );
-    check_over(
+    check_events(
         "",
         "metric=plays step=minute last=30d by=country",
         expect![
-            "step: 43200 times in up to 51 series are more than 1000000 points; take a wider step, a shorter window or a smaller top"
+            "step: 43200 buckets in up to 51 series exceed 1000000 points; use a wider step, a shorter window or a smaller `top`"
         ],
     );
-    check_over(
+    check_events(
         "",
         "metric=online step=day last=700d",
         expect![
-            "last: online is counted by the minute, and 1008755 minutes are too many; take a shorter window"
+            "last: online is counted per minute and 1008755 minutes exceed the limit; use a shorter window"
         ],
     );
-    check_over(
+    check_events(
         "",
         "metric=plays last=100w compare=year from=1970-11-20T00:00:00Z",
-        expect!["last: ends now; leave out `from` and `to`, or leave out `last`"],
+        expect!["last: cannot be combined with `from` or `to`; remove `last` or both of them"],
     );
-    check_over(
+    check_events(
         "",
         "metric=plays to=1970-11-20T00:00:00Z compare=year",
-        expect!["compare: the other window would begin before 1970"],
+        expect!["compare: the compared window would start before 1970"],
     );
 }
 
-/// The window that a query without times gets.
+/// Checks the default window of a query.
 fn check_window(text: &str, expected: Expect) {
-    let answer = answer(&Store::default(), &format!("metric=plays {text}")).expect("a good query");
+    let answer = answer(&Store::default(), &format!("metric=plays {text}")).expect("a valid query");
     let window = query(&format!("metric=plays {text}"))
         .plan(i64::from(minute("2026-11-20T12:34Z")) * 60_000 + 56_000, "UTC")
-        .expect("a good query")
+        .expect("a valid query")
         .window();
     let at =
         |minute: u32| Timestamp::from_second(i64::from(minute) * 60).expect("a time").strftime("%m-%dT%H:%M");
@@ -827,21 +849,21 @@ fn windows_end_with_the_minute_of_now() {
     check_window("to=2026-11-20T00:00:00Z", expect!["11-19T00:00..11-20T00:00 24 by hour"]);
 }
 
-/// A play a minute for as long as the window is: the values are lengths in minutes.
+/// Counts one play per minute of the window, so the values are the lengths of the buckets in minutes.
 fn check_lengths(text: &str, expected: Expect) {
     let query = query(&format!("metric=plays {text}"));
-    let window = query.plan(0, "UTC").expect("a good query").window();
+    let window = query.plan(0, "UTC").expect("a valid query").window();
     let mut store = Store::default();
     for minute in window {
-        let fact = Fact { minute, ..Fact::default() };
-        store.add_row("$play", Cut::Total, "", &fact, None);
+        let event = TestEvent { minute, ..TestEvent::default() };
+        store.add_row("$play", Cut::Total, "", &event, None);
     }
-    let plan = query.plan(0, "UTC").expect("a good query");
-    expected.assert_eq(&show(&run(&plan, GAME, &store, None).expect("the store is memory")));
+    let plan = query.plan(0, "UTC").expect("a valid query");
+    expected.assert_eq(&show(&run(&plan, GAME, &store, None).expect("the store does not fail")));
 }
 
 #[test]
-fn days_are_as_long_as_clocks_make_them() {
+fn days_have_23_to_25_hours_at_clock_changes() {
     check_lengths(
         "step=day tz=Europe/Paris from=2026-03-27T23:00:00Z to=2026-03-30T22:00:00Z",
         expect![[r#"
@@ -875,7 +897,7 @@ fn days_are_as_long_as_clocks_make_them() {
 }
 
 #[test]
-fn days_that_begin_late_or_not_at_all() {
+fn skipped_midnights_and_skipped_days() {
     check_lengths(
         "step=day tz=America/Sao_Paulo from=2018-11-03T03:00:00Z to=2018-11-05T02:00:00Z",
         expect![[r#"
@@ -891,7 +913,7 @@ fn days_that_begin_late_or_not_at_all() {
 }
 
 #[test]
-fn hours_are_those_of_local_clocks() {
+fn hours_follow_local_clocks() {
     check_lengths(
         "step=hour tz=Europe/Paris from=2026-10-24T23:00:00Z to=2026-10-25T03:00:00Z",
         expect![[r#"
@@ -935,7 +957,7 @@ fn weeks_start_on_monday_and_months_on_the_first() {
 }
 
 #[test]
-fn the_first_and_last_bucket_count_what_the_window_has_of_them() {
+fn first_and_last_bucket_are_clipped_to_the_window() {
     check_lengths(
         "step=hour from=2026-01-01T10:20:00Z to=2026-01-01T12:40:00Z",
         expect![[r#"
@@ -951,7 +973,7 @@ fn the_first_and_last_bucket_count_what_the_window_has_of_them() {
 }
 
 #[test]
-fn the_window_before_is_compared() {
+fn previous_window_is_compared() {
     check(
         "metric=plays step=day compare=previous",
         expect![[r#"
@@ -960,7 +982,7 @@ fn the_window_before_is_compared() {
         before: 11-16T00:00Z 11-17T00:00Z
         : 0 0 = 0"#]],
     );
-    check_over(
+    check_events(
         TWO_DAYS,
         "metric=plays by=country from=2026-11-19T00:00:00Z to=2026-11-20T00:00:00Z step=all compare=previous",
         expect![[r#"
@@ -973,7 +995,7 @@ fn the_window_before_is_compared() {
             TR: 0 = 0
             (other): 1 = 1"#]],
     );
-    check_over(
+    check_events(
         TWO_DAYS,
         "metric=plays from=2026-11-19T00:30:00Z to=2026-11-19T02:00:00Z step=hour compare=previous",
         expect![[r#"
@@ -982,7 +1004,7 @@ fn the_window_before_is_compared() {
             before: 11-18T22:30Z 11-18T23:30Z
             : 0 0 = 0"#]],
     );
-    check_over(
+    check_events(
         "",
         "metric=plays from=2026-03-29T00:00:00Z to=2026-03-30T10:00:00Z step=day tz=Europe/Paris compare=previous",
         expect![[r#"
@@ -991,7 +1013,7 @@ fn the_window_before_is_compared() {
             before: 03-27T00:00+01:00 03-28T00:00+01:00
             : 0 0 = 0"#]],
     );
-    check_over(
+    check_events(
         "",
         "metric=plays from=2026-03-01T00:00:00Z to=2026-03-31T12:00:00Z step=month compare=previous",
         expect![[r#"
@@ -1000,7 +1022,7 @@ fn the_window_before_is_compared() {
             before: 02-01T00:00Z
             : 0 = 0"#]],
     );
-    check_over(
+    check_events(
         "",
         "metric=plays last=1d step=week compare=year",
         expect![[r#"
@@ -1009,7 +1031,7 @@ fn the_window_before_is_compared() {
         before: 11-17T00:00Z
         : 0 = 0"#]],
     );
-    check_over(
+    check_events(
         "",
         "metric=plays to=2024-02-29T12:00:00Z from=2024-02-29T10:00:00Z step=hour compare=year",
         expect![[r#"
@@ -1020,22 +1042,22 @@ fn the_window_before_is_compared() {
     );
 }
 
-/// What an event looks like to a recount: when, who, what value, which country.
-fn any_fact(minutes: Range<u32>) -> impl Strategy<Value = Fact> {
+/// A random event: time, name, country, player and value.
+fn any_event(minutes: Range<u32>) -> impl Strategy<Value = TestEvent> {
     let value = prop::option::of((-1000i32..1000).prop_map(f64::from));
     let words =
         (prop::sample::select(vec!["a", "b"]), prop::sample::select(vec!["", "DE", "FR", "TR", "US"]));
     (minutes, words, prop::option::of(0..9u8), value).prop_map(|(minute, (name, country), player, value)| {
-        let mut fact = Fact { minute, name: name.to_owned(), value, ..Fact::default() };
-        fact.player = player.map(|player| player.to_string());
-        fact.dimensions[0] = country.to_owned();
-        fact
+        let mut event = TestEvent { minute, name: name.to_owned(), value, ..TestEvent::default() };
+        event.player = player.map(|player| player.to_string());
+        event.dimensions[0] = country.to_owned();
+        event
     })
 }
 
-/// Events, a window among them, a zone and a step. The windows have clock changes in them.
-fn any_case() -> impl Strategy<Value = (Vec<Fact>, Range<u32>, &'static str, Step)> {
-    let places = [
+/// Events, a window, a time zone and a step. The windows include clock changes.
+fn any_case() -> impl Strategy<Value = (Vec<TestEvent>, Range<u32>, &'static str, Step)> {
+    let zones = [
         ("UTC", "2026-03-28T20:00Z"),
         ("Europe/Paris", "2026-03-28T20:00Z"),
         ("Europe/Paris", "2026-10-24T20:00Z"),
@@ -1049,16 +1071,16 @@ fn any_case() -> impl Strategy<Value = (Vec<Fact>, Range<u32>, &'static str, Ste
     ];
     let length = prop::sample::select(vec![(Step::Minute, 300u32), (Step::Hour, 2_900), (Step::Day, 9_000)]);
     let length = prop_oneof![4 => length, 1 => prop::sample::select(vec![(Step::Week, 30_000), (Step::Month, 90_000)])];
-    (prop::sample::select(places.to_vec()), length).prop_flat_map(|((zone, around), (step, length))| {
+    (prop::sample::select(zones.to_vec()), length).prop_flat_map(|((zone, around), (step, length))| {
         let from = minute(around);
         let all = from..from + length;
         let window =
             (0..length / 2, 1..length / 2).prop_map(move |(start, len)| from + start..from + start + len);
-        (prop::collection::vec(any_fact(all), 0..80), window, Just(zone), Just(step))
+        (prop::collection::vec(any_event(all), 0..80), window, Just(zone), Just(step))
     })
 }
 
-/// What tells the minutes of one bucket from those of another, read off the zone's clocks.
+/// Returns a key that is equal for all minutes of one bucket, read from local clocks.
 fn bucket_of(zone: &TimeZone, step: Step, minute: u32) -> (DateTime, i32) {
     let timestamp = Timestamp::from_second(i64::from(minute) * 60).expect("a time");
     let local = zone.to_datetime(timestamp);
@@ -1075,37 +1097,37 @@ fn bucket_of(zone: &TimeZone, step: Step, minute: u32) -> (DateTime, i32) {
     }
 }
 
-fn measure_of(facts: &[&Fact], measure: Measure) -> Option<f64> {
-    let mut values: Vec<f64> = facts.iter().filter_map(|fact| fact.value).collect();
+fn measure_of(events: &[&TestEvent], measure: Measure) -> Option<f64> {
+    let mut values: Vec<f64> = events.iter().filter_map(|event| event.value).collect();
     values.sort_by(f64::total_cmp);
     let share = |share: f64| values.get(((share * values.len() as f64).ceil() as usize).max(1) - 1).copied();
     match measure {
-        Measure::Count => Some(facts.len() as f64),
+        Measure::Count => Some(events.len() as f64),
         Measure::Sum => Some(values.iter().sum()),
         Measure::Min => values.first().copied(),
         Measure::Max => values.last().copied(),
         Measure::Avg => (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64),
         Measure::Uniques => {
-            Some(facts.iter().filter_map(|fact| fact.player.as_ref()).collect::<BTreeSet<_>>().len() as f64)
+            Some(events.iter().filter_map(|event| event.player.as_ref()).collect::<BTreeSet<_>>().len() as f64)
         }
         Measure::P10 => share(0.1),
         Measure::P50 => share(0.5),
         Measure::P90 => share(0.9),
         Measure::P99 => share(0.99),
         Measure::Last => {
-            let newest = facts.iter().filter(|fact| fact.value.is_some()).map(|fact| fact.minute).max();
+            let newest = events.iter().filter(|event| event.value.is_some()).map(|event| event.minute).max();
             let values =
-                facts.iter().filter(|fact| Some(fact.minute) == newest).filter_map(|fact| fact.value);
+                events.iter().filter(|event| Some(event.minute) == newest).filter_map(|event| event.value);
             values.max_by(f64::total_cmp)
         }
     }
 }
 
-/// The most players that were seen in the three minutes up to one of these.
-fn online_of(facts: &[Fact], minutes: impl Iterator<Item = u32>) -> f64 {
+/// Returns the maximum number of players active in the three minutes up to one of these minutes.
+fn online_of(events: &[TestEvent], minutes: impl Iterator<Item = u32>) -> f64 {
     let online = |minute: u32| {
-        let seen = facts.iter().filter(|fact| (minute - 2..=minute).contains(&fact.minute));
-        seen.filter_map(|fact| fact.player.as_ref()).collect::<BTreeSet<_>>().len()
+        let seen = events.iter().filter(|event| (minute - 2..=minute).contains(&event.minute));
+        seen.filter_map(|event| event.player.as_ref()).collect::<BTreeSet<_>>().len()
     };
     minutes.map(online).max().unwrap_or(0) as f64
 }
@@ -1117,7 +1139,7 @@ fn near(one: Option<f64>, other: Option<f64>) -> bool {
     }
 }
 
-fn ask(metric: &str, measure: Option<Measure>, window: &Range<u32>, zone: &str, step: Step) -> Query {
+fn query_of(metric: &str, measure: Option<Measure>, window: &Range<u32>, zone: &str, step: Step) -> Query {
     Query {
         metrics: vec![MetricQuery { metric: metric.to_owned(), measure, as_name: None }],
         from_ms: Some(i64::from(window.start) * 60_000),
@@ -1128,17 +1150,17 @@ fn ask(metric: &str, measure: Option<Measure>, window: &Range<u32>, zone: &str, 
     }
 }
 
-fn run_over(store: &Store, query: &Query) -> Answer {
-    let plan = query.plan(0, "UTC").expect("a good query");
-    run(&plan, GAME, store, None).expect("the store is memory")
+fn run_over(store: &Store, query: &Query) -> QueryResult {
+    let plan = query.plan(0, "UTC").expect("a valid query");
+    run(&plan, GAME, store, None).expect("the store does not fail")
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn an_answer_is_what_a_recount_finds((facts, window, name, step) in any_case(), backwards: bool) {
-        let store = Store { backwards, ..Store::of(&facts) };
+    fn query_result_matches_a_recount((events, window, name, step) in any_case(), backwards: bool) {
+        let store = Store { backwards, ..Store::of(&events) };
         let zone = TimeZone::get(name).expect("a zone");
         let mut buckets: Vec<((DateTime, i32), Range<u32>)> = Vec::new();
         for minute in window.clone() {
@@ -1148,11 +1170,11 @@ proptest! {
                 _ => buckets.push((bucket, minute..minute + 1)),
             }
         }
-        let of = |minutes: &Range<u32>| -> Vec<&Fact> {
-            facts.iter().filter(|fact| fact.name == "a" && minutes.contains(&fact.minute)).collect()
+        let of = |minutes: &Range<u32>| -> Vec<&TestEvent> {
+            events.iter().filter(|event| event.name == "a" && minutes.contains(&event.minute)).collect()
         };
         for measure in Measure::ALL {
-            let answer = run_over(&store, &ask("a", Some(measure), &window, name, step));
+            let answer = run_over(&store, &query_of("a", Some(measure), &window, name, step));
             prop_assert_eq!(answer.times.minutes.len(), buckets.len());
             prop_assert!(near(answer.series[0].total, measure_of(&of(&window), measure)));
             for (value, (_, minutes)) in answer.series[0].values.iter().zip(&buckets) {
@@ -1160,21 +1182,21 @@ proptest! {
                 prop_assert!(near(*value, recounted), "{measure:?} {minutes:?}: {value:?} is {recounted:?}");
             }
         }
-        let online = run_over(&store, &ask("online", None, &window, name, step));
+        let online = run_over(&store, &query_of("online", None, &window, name, step));
         for (value, (_, minutes)) in online.series[0].values.iter().zip(&buckets) {
-            prop_assert_eq!(*value, Some(online_of(&facts, minutes.clone())));
+            prop_assert_eq!(*value, Some(online_of(&events, minutes.clone())));
         }
     }
 
     #[test]
-    fn the_top_and_the_rest_are_everything(
-        (facts, window, name, step) in any_case(),
+    fn top_series_and_the_rest_add_up_to_the_total(
+        (events, window, name, step) in any_case(),
         backwards: bool,
         top in 1..6usize,
-        by in prop::sample::select(vec![By::Dimension(Dimension::Country), By::Event]),
+        by in prop::sample::select(vec![QueryDimension::BuiltIn(Dimension::Country), QueryDimension::Event]),
     ) {
-        let store = Store { backwards, ..Store::of(&facts) };
-        let query = ask("events", Some(Measure::Count), &window, name, step);
+        let store = Store { backwards, ..Store::of(&events) };
+        let query = query_of("events", Some(Measure::Count), &window, name, step);
         let total = run_over(&store, &query);
         let parts = run_over(&store, &Query { by: vec![by], top: Some(top), ..query });
         let sum = |of: &dyn Fn(&Series) -> Option<f64>| parts.series.iter().filter_map(of).sum::<f64>();
@@ -1188,33 +1210,33 @@ proptest! {
     }
 
     #[test]
-    fn players_of_the_rest_are_counted_once((facts, window, name, step) in any_case(), top in 1..3usize) {
-        let query = ask("a", Some(Measure::Uniques), &window, name, step);
-        let by = vec![By::Dimension(Dimension::Country)];
-        let answer = run_over(&Store::of(&facts), &Query { by, top: Some(top), ..query });
+    fn players_of_the_rest_are_counted_once((events, window, name, step) in any_case(), top in 1..3usize) {
+        let query = query_of("a", Some(Measure::Uniques), &window, name, step);
+        let by = vec![QueryDimension::BuiltIn(Dimension::Country)];
+        let answer = run_over(&Store::of(&events), &Query { by, top: Some(top), ..query });
         let own: Vec<&str> = answer.series.iter().take(top).map(|series| &series.key[0].1[..]).collect();
-        let rest: Vec<&Fact> = facts
+        let rest: Vec<&TestEvent> = events
             .iter()
-            .filter(|fact| fact.name == "a" && window.contains(&fact.minute))
-            .filter(|fact| !own.contains(&&fact.dimensions[0][..]))
+            .filter(|event| event.name == "a" && window.contains(&event.minute))
+            .filter(|event| !own.contains(&&event.dimensions[0][..]))
             .collect();
         prop_assert_eq!(answer.series.len() > top, !rest.is_empty());
         let Some(other) = answer.series.get(top) else { return Ok(()) };
         prop_assert_eq!(other.total, measure_of(&rest, Measure::Uniques));
         let ends = answer.times.minutes[1..].iter().chain([&window.end]);
         for ((start, end), value) in answer.times.minutes.iter().zip(ends).zip(&other.values) {
-            let here = rest.iter().copied().filter(|fact| (*start..*end).contains(&fact.minute));
+            let here = rest.iter().copied().filter(|event| (*start..*end).contains(&event.minute));
             prop_assert_eq!(*value, measure_of(&here.collect::<Vec<_>>(), Measure::Uniques));
         }
     }
 
     #[test]
-    fn the_window_before_has_as_many_buckets_and_never_lies_after((_, window, name, step) in any_case()) {
-        let query = Query { compare: Some(Compare::Previous), ..ask("a", None, &window, name, step) };
+    fn previous_window_has_as_many_buckets_and_is_never_later((_, window, name, step) in any_case()) {
+        let query = Query { compare: Some(CompareWith::Previous), ..query_of("a", None, &window, name, step) };
         let answer = run_over(&Store::default(), &query);
-        let (before, now) = (answer.compare.expect("it was asked for").times.minutes, answer.times.minutes);
+        let (before, now) = (answer.compare.expect("the query compares").times.minutes, answer.times.minutes);
         prop_assert_eq!(before.len(), now.len());
-        // A day that a zone left out is an empty bucket, at the start of the next.
+        // A day that a zone skipped is an empty bucket at the start of the next.
         prop_assert!(before.iter().zip(&now).all(|(before, now)| before <= now));
         if matches!(step, Step::Minute | Step::Hour) {
             prop_assert_eq!((now[0] - before[0]) as usize, window.len());
@@ -1231,11 +1253,11 @@ const WEAPONS: &str = "
     2026-11-19T10:04Z $play player=cem country=TR value=16";
 
 fn check_weapons(text: &str, expected: Expect) {
-    check_over(WEAPONS, &format!("{WINDOW} {text}"), expected);
+    check_events(WEAPONS, &format!("{WINDOW} {text}"), expected);
 }
 
 #[test]
-fn a_declared_dimension_cuts_as_a_built_in_one_does() {
+fn declared_dimension_splits_like_a_built_in_one() {
     check_weapons(
         "metric=plays step=all measure=sum by=weapon",
         expect![[r#"
@@ -1267,42 +1289,45 @@ fn a_declared_dimension_cuts_as_a_built_in_one_does() {
 }
 
 #[test]
-fn a_declared_dimension_goes_with_no_other() {
-    let alone = "goes with no other dimension; ask for it alone";
-    let refused =
-        |text: &str| answer(&Store::default(), text).expect_err("it cannot be answered").to_string();
-    assert_eq!(refused("metric=plays by=weapon,country"), format!("by: weapon {alone}"));
-    assert_eq!(refused("metric=plays by=country where.weapon=axe"), format!("where.weapon: weapon {alone}"));
-    assert_eq!(refused("metric=plays by=variant,weapon"), format!("by: variant {alone}"));
+fn declared_dimension_cannot_be_combined_with_another() {
+    let message = "cannot be combined with another dimension; query it alone";
+    let error_of =
+        |text: &str| answer(&Store::default(), text).expect_err("the query is invalid").to_string();
+    assert_eq!(error_of("metric=plays by=weapon,country"), format!("by: weapon {message}"));
+    assert_eq!(
+        error_of("metric=plays by=country where.weapon=axe"),
+        format!("where.weapon: weapon {message}")
+    );
+    assert_eq!(error_of("metric=plays by=variant,weapon"), format!("by: variant {message}"));
 }
 
 #[test]
-fn a_dimension_that_was_not_declared_is_not_known() {
+fn undeclared_dimension_is_unknown() {
     assert_eq!(by("armour"), None);
-    assert_eq!(By::from_label("weapon", &[]), None);
+    assert_eq!(QueryDimension::from_label("weapon", &[]), None);
     assert_eq!(by("variant").map(|by| by.label().to_owned()).as_deref(), Some("variant"));
 }
 
-/// Links of `anonymous=player` pairs.
+/// Creates links from `(anonymous, player)` pairs.
 fn links(pairs: &[(&str, &str)]) -> std::sync::Arc<Links> {
     let identities = Identities::default();
     let id = |id: &str| hash_player(1, id.as_bytes());
     for (anonymous, player) in pairs {
-        identities.link(GAME, id(anonymous), id(player), 0).expect("it is free");
+        identities.link(GAME, id(anonymous), id(player), 0).expect("the id is not linked");
     }
-    identities.game(GAME).expect("somebody was linked")
+    identities.game(GAME).expect("a link exists")
 }
 
 fn check_linked(text: &str, expected: Expect) {
     let query = query(&format!("{WINDOW} {text}"));
-    let plan = query.plan(0, "UTC").expect("a good query");
-    let store = Store::of(&facts(TWO_DAYS));
+    let plan = query.plan(0, "UTC").expect("a valid query");
+    let store = Store::of(&parse_events(TWO_DAYS));
     let answer = run(&plan, GAME, &store, Some(&links(&[("bo", "ann"), ("cem", "ann")])));
-    expected.assert_eq(&show(&answer.expect("the store is memory")));
+    expected.assert_eq(&show(&answer.expect("the store does not fail")));
 }
 
 #[test]
-fn who_turned_out_to_be_a_player_is_counted_once_also_before_that_was_known() {
+fn linked_player_is_counted_once_even_before_the_link() {
     check_linked(
         "metric=players step=day",
         expect![[r#"
@@ -1334,13 +1359,13 @@ fn who_turned_out_to_be_a_player_is_counted_once_also_before_that_was_known() {
 
 proptest! {
     #[test]
-    fn links_count_as_if_everyone_had_always_used_one_id(
-        (facts, window, name, step) in any_case(),
+    fn linked_ids_count_as_one_player(
+        (events, window, name, step) in any_case(),
         pairs in prop::collection::vec((0..6usize, 0..6usize), 0..4),
     ) {
         let identities = Identities::default();
         let names: Vec<String> =
-            facts.iter().filter_map(|fact| fact.player.clone()).collect::<BTreeSet<_>>().into_iter().collect();
+            events.iter().filter_map(|event| event.player.clone()).collect::<BTreeSet<_>>().into_iter().collect();
         let id = |name: &str| hash_player(1, name.as_bytes());
         for (anonymous, player) in pairs {
             if let (Some(anonymous), Some(player)) = (names.get(anonymous), names.get(player)) {
@@ -1348,18 +1373,18 @@ proptest! {
             }
         }
         let links = identities.game(GAME);
-        let who = |name: &String| {
+        let resolve = |name: &String| {
             let player = links.as_ref().map_or(id(name), |links| links.player(id(name)));
             names.iter().find(|other| id(other) == player).expect("players are among them").clone()
         };
-        let renamed: Vec<Fact> = facts
+        let renamed: Vec<TestEvent> = events
             .iter()
-            .map(|fact| Fact { player: fact.player.as_ref().map(who), ..fact.clone() })
+            .map(|event| TestEvent { player: event.player.as_ref().map(resolve), ..event.clone() })
             .collect();
         for metric in ["players", "online"] {
-            let query = ask(metric, None, &window, name, step);
-            let plan = query.plan(0, "UTC").expect("a good query");
-            let linked = run(&plan, GAME, &Store::of(&facts), links.as_deref()).expect("it is memory");
+            let query = query_of(metric, None, &window, name, step);
+            let plan = query.plan(0, "UTC").expect("a valid query");
+            let linked = run(&plan, GAME, &Store::of(&events), links.as_deref()).expect("the store does not fail");
             prop_assert_eq!(linked, run_over(&Store::of(&renamed), &query));
         }
     }

@@ -1,37 +1,38 @@
-//! One series in one hour, by the minute, or in one day, by the hour.
+//! A block: one row in one hour by minute, or in one day by hour.
 
 use std::borrow::Cow;
 
-use super::bytes::{Corrupt, Members, Reader, put_packed, put_set, put_signed, put_varint, varint_bytes};
-use super::players::{self, Players};
-use super::{Bucket, Cell, Distinct, Latest, Numbers, Quantiles, Values};
+use super::bytes::{
+    BitMembers, ByteReader, Corrupt, put_packed, put_set, put_signed, put_varint, varint_bytes,
+};
+use super::slot_players::{self, StoredPlayers};
+use super::{Aggregate, Bucket, Distinct, LatestValue, Quantiles, ValueStats, ValueSummary};
 
-/// An hour of a series: 60 minutes.
+/// An hour of a row: 60 minutes.
 pub type HourBlock = Block<60>;
-/// A day of a series: 24 hours.
+/// A day of a row: 24 hours.
 pub type DayBlock = Block<24>;
 
-/// The slots of a series, at most 60, and their total, which is always the sum of the slots.
+/// The slots of a row, at most 60, and their total, which always equals the sum of the slots.
 ///
-/// Equal events give equal bytes, in whatever order and however cut they came. Only slots in which
-/// something happened take memory.
+/// Equal events give equal bytes, in any order and grouping. Only slots with events take memory.
 #[derive(Clone, Debug)]
 pub struct Block<const SLOTS: usize> {
     since: u64,
-    /// A bit for each slot that has a cell, and [`SUMMED`].
+    /// One bit per slot that has an aggregate, and [`SUM_INCLUDES_LAST`].
     present: u64,
-    /// Of each slot that has one, ascending. Behind them, once there are two, the sum of all but the last of them:
-    /// what happens now is added once, and once more when the next slot begins.
-    cells: Vec<Cell>,
+    /// The aggregates of these slots, ascending. If there are two or more, followed by the sum of all but the last:
+    /// most events go to the last slot, which is added to the sum only when the next slot starts.
+    aggregates: Vec<Aggregate>,
 }
 
-/// The last slot is in the sum as well, as it is after reading: what is looked at often is not added up each time.
-const SUMMED: u64 = 1 << 63;
+/// Set if the sum includes the last slot, as after decoding, so that frequent reads need not add it each time.
+const SUM_INCLUDES_LAST: u64 = 1 << 63;
 
 impl<const SLOTS: usize> Default for Block<SLOTS> {
     fn default() -> Self {
-        const { assert!(SLOTS > 0 && SLOTS <= 60, "slots are bits of a word, their number is six bits") };
-        Block { since: u64::MAX, present: 0, cells: Vec::new() }
+        const { assert!(SLOTS > 0 && SLOTS <= 60, "a slot is a bit of a word and their number has six bits") };
+        Block { since: u64::MAX, present: 0, aggregates: Vec::new() }
     }
 }
 
@@ -42,139 +43,135 @@ impl<const SLOTS: usize> PartialEq for Block<SLOTS> {
 }
 
 impl<const SLOTS: usize> Block<SLOTS> {
-    /// Counts one event of this log offset in its slot and in the total; see [`Cell::observe`].
+    /// Counts one event of this log offset in its slot and in the total; see [`Aggregate::observe`].
     #[inline]
     pub fn observe(&mut self, slot: u8, offset: u64, player: Option<u64>, value: Option<(f64, Bucket)>) {
-        self.add(slot, offset, |cell| cell.observe(player, value));
+        self.add(slot, offset, |aggregate| aggregate.observe(player, value));
     }
 
-    /// Adds what happened in a slot to it and to the total. `since` is the lowest log offset among the
-    /// events of `delta` themselves, not of the batch they came in.
-    pub fn apply(&mut self, slot: u8, since: u64, delta: &Cell) {
+    /// Adds a change to a slot and to the total. `since` is the lowest log offset among the events of `delta`
+    /// themselves, not of the batch that contained them.
+    pub fn apply(&mut self, slot: u8, since: u64, delta: &Aggregate) {
         self.since = self.since.min(since);
         if !delta.is_empty() {
-            self.add(slot, since, |cell| cell.merge(delta));
+            self.add(slot, since, |aggregate| aggregate.merge(delta));
         }
     }
 
-    /// The same for whatever `add` adds to an empty cell, which must not be nothing. It may be asked twice.
+    /// Changes a slot and the total by calling `add`, which must add something and may be called twice.
     #[inline]
-    pub fn add(&mut self, slot: u8, since: u64, add: impl Fn(&mut Cell)) {
+    pub fn add(&mut self, slot: u8, since: u64, add: impl Fn(&mut Aggregate)) {
         assert!(usize::from(slot) < SLOTS, "slot {slot} of {SLOTS}");
         self.since = self.since.min(since);
-        let place = self.place(slot);
+        let position = self.position(slot);
         if self.present >> slot & 1 == 0 {
-            self.insert(slot, place);
+            self.insert(slot, position);
         }
-        add(&mut self.cells[place]);
+        add(&mut self.aggregates[position]);
         let slots = self.slots_in_use();
-        if slots > 1 && (place + 1 < slots || self.present & SUMMED != 0) {
-            add(&mut self.cells[slots]);
+        if slots > 1 && (position + 1 < slots || self.present & SUM_INCLUDES_LAST != 0) {
+            add(&mut self.aggregates[slots]);
         }
     }
 
-    /// Adds all that `other` has.
+    /// Adds another block.
     pub fn merge(&mut self, other: &Block<SLOTS>) {
-        other.slots().for_each(|(slot, cell)| self.apply(slot, other.since, cell));
+        other.slots().for_each(|(slot, aggregate)| self.apply(slot, other.since, aggregate));
         self.since = self.since.min(other.since);
     }
 
-    /// The lowest log offset that contributed; the highest number if none did.
+    /// Returns the lowest log offset that contributed, or `u64::MAX` for an empty block.
     pub fn since(&self) -> u64 {
         self.since
     }
 
-    /// All slots together.
-    pub fn total(&self) -> Cow<'_, Cell> {
+    /// Returns the sum of all slots.
+    pub fn total(&self) -> Cow<'_, Aggregate> {
         match self.slots_in_use() {
-            0 => Cow::Owned(Cell::default()),
-            1 => Cow::Borrowed(&self.cells[0]),
-            slots if self.present & SUMMED != 0 => Cow::Borrowed(&self.cells[slots]),
+            0 => Cow::Owned(Aggregate::default()),
+            1 => Cow::Borrowed(&self.aggregates[0]),
+            slots if self.present & SUM_INCLUDES_LAST != 0 => Cow::Borrowed(&self.aggregates[slots]),
             slots => {
-                let mut total = self.cells[slots].clone();
-                total.merge(&self.cells[slots - 1]);
+                let mut total = self.aggregates[slots].clone();
+                total.merge(&self.aggregates[slots - 1]);
                 Cow::Owned(total)
             }
         }
     }
 
-    /// What happened in this slot, if anything did.
-    pub fn slot(&self, slot: u8) -> Option<&Cell> {
+    /// Returns the aggregate of this slot, if it is not empty.
+    #[cfg(test)]
+    pub(crate) fn slot(&self, slot: u8) -> Option<&Aggregate> {
         let is_present = usize::from(slot) < SLOTS && self.present >> slot & 1 == 1;
-        is_present.then(|| &self.cells[self.place(slot)]).filter(|cell| !cell.is_empty())
+        is_present.then(|| &self.aggregates[self.position(slot)]).filter(|aggregate| !aggregate.is_empty())
     }
 
-    /// The cell that is most likely added to next, whatever it holds.
-    pub fn last(&self) -> Option<&Cell> {
-        self.cells.get(self.slots_in_use().saturating_sub(1))
+    /// Returns the aggregate of the last slot, which the next events most likely change. It may be empty.
+    pub fn last(&self) -> Option<&Aggregate> {
+        self.aggregates.get(self.slots_in_use().saturating_sub(1))
     }
 
-    /// The slots in which something happened, ascending.
-    pub fn slots(&self) -> impl Iterator<Item = (u8, &Cell)> + Clone {
-        // A correction may have emptied a cell.
-        let all = Members(self.present & !SUMMED).zip(&self.cells);
-        all.filter(|(_, cell)| !cell.is_empty())
+    /// Returns the slots that are not empty, ascending.
+    pub fn slots(&self) -> impl Iterator<Item = (u8, &Aggregate)> + Clone {
+        // A correction may have emptied an aggregate.
+        let all = BitMembers(self.present & !SUM_INCLUDES_LAST).zip(&self.aggregates);
+        all.filter(|(_, aggregate)| !aggregate.is_empty())
     }
 
-    /// Nothing happened.
-    pub fn is_empty(&self) -> bool {
-        self.slots().next().is_none()
-    }
-
-    /// What it keeps outside of itself.
+    /// Returns the heap memory in use, in bytes.
     pub fn heap_bytes(&self) -> usize {
-        let cells = self.cells.iter().map(Cell::heap_bytes).sum::<usize>();
-        self.cells.capacity() * size_of::<Cell>() + cells
+        let aggregates = self.aggregates.iter().map(Aggregate::heap_bytes).sum::<usize>();
+        self.aggregates.capacity() * size_of::<Aggregate>() + aggregates
     }
 
     fn slots_in_use(&self) -> usize {
-        (self.present & !SUMMED).count_ones() as usize
+        (self.present & !SUM_INCLUDES_LAST).count_ones() as usize
     }
 
-    fn place(&self, slot: u8) -> usize {
+    fn position(&self, slot: u8) -> usize {
         (self.present & ((1 << slot) - 1)).count_ones() as usize
     }
 
     #[cold]
-    fn insert(&mut self, slot: u8, place: usize) {
+    fn insert(&mut self, slot: u8, position: usize) {
         let slots = self.slots_in_use();
         let sum = usize::from(slots == 1);
-        // Exactly one at first: most series of an hour are touched in one minute.
-        self.cells.reserve_exact(if self.cells.len() + sum < self.cells.capacity() {
+        // Reserves exactly one at first: most rows change in only one minute of an hour.
+        self.aggregates.reserve_exact(if self.aggregates.len() + sum < self.aggregates.capacity() {
             0
         } else {
             slots.max(1) + sum
         });
         if slots == 1 {
-            self.cells.push(Cell::default());
+            self.aggregates.push(Aggregate::default());
         }
-        let is_last = slots > 0 && place == slots;
-        if is_last && self.present & SUMMED == 0 {
-            let (cells, sum) = self.cells.split_at_mut(slots);
-            sum[0].merge(&cells[slots - 1]);
+        let is_last = slots > 0 && position == slots;
+        if is_last && self.present & SUM_INCLUDES_LAST == 0 {
+            let (aggregates, sum) = self.aggregates.split_at_mut(slots);
+            sum[0].merge(&aggregates[slots - 1]);
         }
         if is_last || slots == 1 {
-            self.present &= !SUMMED;
+            self.present &= !SUM_INCLUDES_LAST;
         }
-        self.cells.insert(place, Cell::default());
+        self.aggregates.insert(position, Aggregate::default());
         self.present |= 1 << slot;
     }
 }
 
 const VERSION: u8 = 1;
-/// Of a block with values that have a last one: these stand behind the quantiles. Other blocks are as they always were.
+/// The version of blocks with latest values, which follow the quantiles. Other blocks keep version 1.
 const VERSION_WITH_LAST: u8 = 2;
-/// In the byte that says how many slots a block has.
+/// A flag in the byte that contains the number of slots.
 const HAS_VALUES: u8 = 0x40;
 const HAS_PLAYERS: u8 = 0x80;
 
 impl<const SLOTS: usize> Block<SLOTS> {
-    /// Writes the version, the number of slots and what there is, `since`, the slots in use and their
-    /// counts; then, where there are some, numbers, quantiles and last of values, each with its length before
-    /// it, and players. The total is not written, but for its registers: it is the sum.
+    /// Encodes the version, the number of slots with flags, `since`, the slots in use and their counts; then, if
+    /// present, summaries, quantiles and latest values, each preceded by its length; then players. Of the total only
+    /// the registers are stored, because the rest is the sum of the slots.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let values = self.slots().filter_map(|(slot, cell)| Some((slot, cell.values.as_deref()?)));
-        let players = self.slots().map(|(slot, cell)| (slot, &cell.players));
+        let values = self.slots().filter_map(|(slot, aggregate)| Some((slot, aggregate.values.as_deref()?)));
+        let players = self.slots().map(|(slot, aggregate)| (slot, &aggregate.players));
         let players = players.filter(|(_, players)| !players.is_empty());
         let has_values = if values.clone().next().is_some() { HAS_VALUES } else { 0 };
         let has_players = if players.clone().next().is_some() { HAS_PLAYERS } else { 0 };
@@ -183,7 +180,7 @@ impl<const SLOTS: usize> Block<SLOTS> {
         out.extend([version, SLOTS as u8 | has_values | has_players]);
         put_varint(out, self.since);
         put_set::<SLOTS>(out, set_of(self.slots()));
-        put_counts(out, &self.slots().map(|(_, cell)| cell.count).collect::<Vec<_>>());
+        put_counts(out, &self.slots().map(|(_, aggregate)| aggregate.count).collect::<Vec<_>>());
         if has_values != 0 {
             put_values::<SLOTS>(out, values);
         }
@@ -191,43 +188,43 @@ impl<const SLOTS: usize> Block<SLOTS> {
             put_lasts::<SLOTS>(out, lasts);
         }
         if has_players != 0 {
-            players::encode::<SLOTS>(players, &self.total().players, out);
+            slot_players::encode::<SLOTS>(players, &self.total().players, out);
         }
     }
 
-    /// Reads what [`Block::encode`] wrote, and nothing else: a block has one form only.
+    /// Decodes a block. Accepts only the canonical form that [`Block::encode`] writes.
     pub fn decode(bytes: &[u8]) -> Result<Block<SLOTS>, Corrupt> {
         let stored = StoredBlock::<SLOTS>::open(bytes)?;
         let mut block = Block { since: stored.since, present: stored.slots, ..Block::default() };
         let slots = stored.slots.count_ones() as usize;
-        block.cells.reserve_exact(slots + usize::from(slots > 1));
-        block.cells.extend(Members(stored.slots).map(|slot| stored.cell(slot)));
+        block.aggregates.reserve_exact(slots + usize::from(slots > 1));
+        block.aggregates.extend(BitMembers(stored.slots).map(|slot| stored.aggregate(slot)));
         for (slot, values) in stored.values()? {
-            block.cell(slot)?.values = Some(Box::new(values?));
+            block.aggregate(slot)?.values = Some(Box::new(values?));
         }
         for (slot, last) in stored.lasts()? {
-            let values = block.cell(slot)?.values.as_deref_mut();
-            values.ok_or(Corrupt("the last of no values"))?.last = Some(Box::new(last));
+            let values = block.aggregate(slot)?.values.as_deref_mut();
+            values.ok_or(Corrupt("a latest value without values"))?.last = Some(Box::new(last));
         }
         for (slot, players) in stored.players()? {
-            block.cell(slot)?.players = players;
+            block.aggregate(slot)?.players = players;
         }
-        if block.cells.iter().any(Cell::is_empty) {
-            return Err(Corrupt("nothing happened in a slot"));
+        if block.aggregates.iter().any(Aggregate::is_empty) {
+            return Err(Corrupt("a slot is empty"));
         }
-        if block.cells.len() > 1 {
-            let mut total = Cell::default();
-            block.cells.iter().for_each(|cell| total.merge(cell));
-            block.cells.push(total);
-            block.present |= SUMMED;
+        if block.aggregates.len() > 1 {
+            let mut total = Aggregate::default();
+            block.aggregates.iter().for_each(|aggregate| total.merge(aggregate));
+            block.aggregates.push(total);
+            block.present |= SUM_INCLUDES_LAST;
         }
         stored.check_total(&block.total()).map(|()| block)
     }
 
-    fn cell(&mut self, slot: u8) -> Result<&mut Cell, Corrupt> {
-        let place = self.place(slot);
+    fn aggregate(&mut self, slot: u8) -> Result<&mut Aggregate, Corrupt> {
+        let position = self.position(slot);
         let is_present = self.present >> slot & 1 == 1;
-        self.cells.get_mut(place).filter(|_| is_present).ok_or(Corrupt("a slot is not in use"))
+        self.aggregates.get_mut(position).filter(|_| is_present).ok_or(Corrupt("a slot is not in use"))
     }
 }
 
@@ -235,11 +232,11 @@ fn set_of<T>(slots: impl Iterator<Item = (u8, T)>) -> u64 {
     slots.fold(0, |set, (slot, _)| set | 1 << slot)
 }
 
-/// Instead of a width.
+/// Marks varints in the byte that contains the width of packed counts.
 const VARINTS: u8 = 65;
 
-/// The smallest count, and if there are more than one, how much larger each is: either so many bits for
-/// each, or 65 and varints, if these are shorter.
+/// Encodes the smallest count and, if there are several, the difference of each to it: either packed with equal
+/// width, or, if shorter, the byte 65 and varints.
 fn put_counts(out: &mut Vec<u8>, counts: &[i64]) {
     let Some(smallest) = counts.iter().copied().min() else { return };
     put_signed(out, smallest);
@@ -259,14 +256,14 @@ fn put_counts(out: &mut Vec<u8>, counts: &[i64]) {
     }
 }
 
-/// The bits for the largest, unless varints are shorter. These have a byte at least.
+/// Returns the width in bits of the largest number, unless varints are shorter. A varint takes at least one byte.
 fn packed_width(numbers: impl ExactSizeIterator<Item = u64> + Clone) -> Option<u32> {
     let width = 64 - numbers.clone().fold(0, |all, number| all | number).leading_zeros();
     let packed = (numbers.len() * width as usize).div_ceil(8);
     (packed <= numbers.len() || packed <= numbers.map(varint_bytes).sum()).then_some(width)
 }
 
-fn read_counts(reader: &mut Reader, counts: &mut [i64]) -> Result<(), Corrupt> {
+fn read_counts(reader: &mut ByteReader, counts: &mut [i64]) -> Result<(), Corrupt> {
     let mut above = [0; 64];
     let above = &mut above[..counts.len()];
     let smallest = if counts.is_empty() { 0 } else { reader.signed()? };
@@ -288,11 +285,11 @@ fn read_counts(reader: &mut Reader, counts: &mut [i64]) -> Result<(), Corrupt> {
 
 fn put_values<'a, const SLOTS: usize>(
     out: &mut Vec<u8>,
-    values: impl Iterator<Item = (u8, &'a Values)> + Clone,
+    values: impl Iterator<Item = (u8, &'a ValueStats)> + Clone,
 ) {
     let mut part = Vec::new();
     put_set::<SLOTS>(&mut part, set_of(values.clone()));
-    values.clone().for_each(|(_, values)| values.numbers().encode(&mut part));
+    values.clone().for_each(|(_, values)| values.summary().encode(&mut part));
     put_part(out, &mut part);
     values.for_each(|(_, values)| values.quantiles.encode(&mut part));
     put_part(out, &mut part);
@@ -300,7 +297,7 @@ fn put_values<'a, const SLOTS: usize>(
 
 fn put_lasts<'a, const SLOTS: usize>(
     out: &mut Vec<u8>,
-    lasts: impl Iterator<Item = (u8, &'a Latest)> + Clone,
+    lasts: impl Iterator<Item = (u8, &'a LatestValue)> + Clone,
 ) {
     let mut part = Vec::new();
     put_set::<SLOTS>(&mut part, set_of(lasts.clone()));
@@ -313,39 +310,39 @@ fn put_part(out: &mut Vec<u8>, part: &mut Vec<u8>) {
     out.append(part);
 }
 
-/// The bytes of a block, of which a query reads only what it asks for.
+/// The bytes of a block, for queries that decode only the parts they need.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredBlock<'a, const SLOTS: usize> {
     since: u64,
     slots: u64,
     counts: [i64; SLOTS],
     values: Option<StoredValues<'a>>,
-    lasts: Option<(u64, Reader<'a>)>,
-    players: Option<Reader<'a>>,
+    lasts: Option<(u64, ByteReader<'a>)>,
+    players: Option<ByteReader<'a>>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct StoredValues<'a> {
     slots: u64,
-    numbers: Reader<'a>,
-    quantiles: Reader<'a>,
+    summaries: ByteReader<'a>,
+    quantiles: ByteReader<'a>,
 }
 
 impl<'a, const SLOTS: usize> StoredBlock<'a, SLOTS> {
-    /// Reads the counts and where the rest is.
+    /// Decodes the counts and locates the other parts.
     pub fn open(bytes: &'a [u8]) -> Result<StoredBlock<'a, SLOTS>, Corrupt> {
-        let mut reader = Reader(bytes);
+        let mut reader = ByteReader(bytes);
         let (version, shape) = (reader.byte()?, reader.byte()?);
         if !(VERSION..=VERSION_WITH_LAST).contains(&version)
             || shape & !(HAS_VALUES | HAS_PLAYERS) != SLOTS as u8
         {
-            return Err(Corrupt("another version or kind of block"));
+            return Err(Corrupt("unknown version or kind of block"));
         }
         let (since, slots) = (reader.varint()?, reader.set::<SLOTS>()?);
         let mut dense = [0; SLOTS];
         read_counts(&mut reader, &mut dense[..slots.count_ones() as usize])?;
         let mut counts = [0; SLOTS];
-        Members(slots).zip(dense).for_each(|(slot, count)| counts[usize::from(slot)] = count);
+        BitMembers(slots).zip(dense).for_each(|(slot, count)| counts[usize::from(slot)] = count);
         let values =
             if shape & HAS_VALUES == 0 { None } else { Some(StoredValues::open::<SLOTS>(&mut reader)?) };
         let lasts = if version == VERSION_WITH_LAST { Some(open_lasts::<SLOTS>(&mut reader)?) } else { None };
@@ -357,59 +354,60 @@ impl<'a, const SLOTS: usize> StoredBlock<'a, SLOTS> {
     }
 
     /// See [`Block::since`].
-    pub fn since(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn since(&self) -> u64 {
         self.since
     }
 
-    /// How many events were in each slot.
+    /// Returns the number of events in each slot.
     pub fn counts(&self) -> &[i64; SLOTS] {
         &self.counts
     }
 
-    /// Count, sum, least and greatest of the values of each slot that has some, ascending.
-    pub fn numbers(&self) -> Result<Vec<(u8, Numbers)>, Corrupt> {
-        let Some(StoredValues { slots, numbers, .. }) = self.values else { return Ok(Vec::new()) };
-        each(slots, numbers, Numbers::decode)
+    /// Returns count, sum, minimum and maximum of the values of each slot that has values, ascending.
+    pub(crate) fn summaries(&self) -> Result<Vec<(u8, ValueSummary)>, Corrupt> {
+        let Some(StoredValues { slots, summaries, .. }) = self.values else { return Ok(Vec::new()) };
+        each(slots, summaries, ValueSummary::decode)
     }
 
-    /// The distribution of the values of each slot that has some, ascending.
-    pub fn quantiles(&self) -> Result<Vec<(u8, Quantiles)>, Corrupt> {
+    /// Returns the distribution of the values of each slot that has values, ascending.
+    pub(crate) fn quantiles(&self) -> Result<Vec<(u8, Quantiles)>, Corrupt> {
         let Some(StoredValues { slots, quantiles, .. }) = self.values else { return Ok(Vec::new()) };
         each(slots, quantiles, Quantiles::decode)
     }
 
-    /// The players of each slot that has some, ascending.
-    pub fn players(&self) -> Result<Vec<(u8, Distinct)>, Corrupt> {
-        self.open_players()?.map_or(Ok(Vec::new()), Players::each)
+    /// Returns the players of each slot that has players, ascending.
+    pub(crate) fn players(&self) -> Result<Vec<(u8, Distinct)>, Corrupt> {
+        self.open_players()?.map_or(Ok(Vec::new()), StoredPlayers::each)
     }
 
-    /// The players of all slots together, without reading those of each.
+    /// Returns the players of all slots together, without decoding each slot.
     pub fn players_total(&self) -> Result<Distinct, Corrupt> {
-        self.open_players()?.map_or(Ok(Distinct::default()), Players::total)
+        self.open_players()?.map_or(Ok(Distinct::default()), StoredPlayers::total)
     }
 
-    fn open_players(&self) -> Result<Option<Players<'a>>, Corrupt> {
-        self.players.map(Players::open::<SLOTS>).transpose()
+    fn open_players(&self) -> Result<Option<StoredPlayers<'a>>, Corrupt> {
+        self.players.map(StoredPlayers::open::<SLOTS>).transpose()
     }
 
-    fn cell(&self, slot: u8) -> Cell {
-        Cell { count: self.counts[usize::from(slot)], ..Cell::default() }
+    fn aggregate(&self, slot: u8) -> Aggregate {
+        Aggregate { count: self.counts[usize::from(slot)], ..Aggregate::default() }
     }
 
-    fn values(&self) -> Result<impl Iterator<Item = (u8, Result<Values, Corrupt>)>, Corrupt> {
-        let (numbers, quantiles) = (self.numbers()?, self.quantiles()?);
-        let pairs = numbers.into_iter().zip(quantiles);
-        Ok(pairs.map(|((slot, numbers), (_, quantiles))| (slot, Values::of(numbers, quantiles))))
+    fn values(&self) -> Result<impl Iterator<Item = (u8, Result<ValueStats, Corrupt>)>, Corrupt> {
+        let (summaries, quantiles) = (self.summaries()?, self.quantiles()?);
+        let pairs = summaries.into_iter().zip(quantiles);
+        Ok(pairs.map(|((slot, summaries), (_, quantiles))| (slot, ValueStats::of(summaries, quantiles))))
     }
 
-    /// The newest value of each slot that has one, ascending.
-    pub fn lasts(&self) -> Result<Vec<(u8, Latest)>, Corrupt> {
+    /// Returns the latest value of each slot that has one, ascending.
+    pub(crate) fn lasts(&self) -> Result<Vec<(u8, LatestValue)>, Corrupt> {
         let Some((slots, lasts)) = self.lasts else { return Ok(Vec::new()) };
-        each(slots, lasts, Latest::decode)
+        each(slots, lasts, LatestValue::decode)
     }
 
-    /// The registers that are stored for the total are those of the slots together.
-    fn check_total(&self, total: &Cell) -> Result<(), Corrupt> {
+    /// Checks that the stored registers of the total equal those of all slots together.
+    fn check_total(&self, total: &Aggregate) -> Result<(), Corrupt> {
         let players = self.open_players()?;
         let Some(players) = players.filter(|players| players.slots().count_ones() > 1) else { return Ok(()) };
         let equal = players.total_registers() == total.players.registers();
@@ -418,29 +416,29 @@ impl<'a, const SLOTS: usize> StoredBlock<'a, SLOTS> {
 }
 
 impl<'a> StoredValues<'a> {
-    fn open<const SLOTS: usize>(reader: &mut Reader<'a>) -> Result<StoredValues<'a>, Corrupt> {
-        let (mut numbers, quantiles) = (reader.part()?, reader.part()?);
-        let slots = numbers.set::<SLOTS>()?;
+    fn open<const SLOTS: usize>(reader: &mut ByteReader<'a>) -> Result<StoredValues<'a>, Corrupt> {
+        let (mut summaries, quantiles) = (reader.part()?, reader.part()?);
+        let slots = summaries.set::<SLOTS>()?;
         if slots == 0 {
-            Err(Corrupt("values of no slot"))
+            Err(Corrupt("values without a slot"))
         } else {
-            Ok(StoredValues { slots, numbers, quantiles })
+            Ok(StoredValues { slots, summaries, quantiles })
         }
     }
 }
 
-fn open_lasts<'a, const SLOTS: usize>(reader: &mut Reader<'a>) -> Result<(u64, Reader<'a>), Corrupt> {
+fn open_lasts<'a, const SLOTS: usize>(reader: &mut ByteReader<'a>) -> Result<(u64, ByteReader<'a>), Corrupt> {
     let mut lasts = reader.part()?;
     let slots = lasts.set::<SLOTS>()?;
-    if slots == 0 { Err(Corrupt("the last of no slot")) } else { Ok((slots, lasts)) }
+    if slots == 0 { Err(Corrupt("latest values without a slot")) } else { Ok((slots, lasts)) }
 }
 
 fn each<'a, T>(
     slots: u64,
-    mut reader: Reader<'a>,
-    read: impl Fn(&mut Reader<'a>) -> Result<T, Corrupt>,
+    mut reader: ByteReader<'a>,
+    read: impl Fn(&mut ByteReader<'a>) -> Result<T, Corrupt>,
 ) -> Result<Vec<(u8, T)>, Corrupt> {
-    let all: Result<Vec<_>, _> = Members(slots).map(|slot| Ok((slot, read(&mut reader)?))).collect();
+    let all: Result<Vec<_>, _> = BitMembers(slots).map(|slot| Ok((slot, read(&mut reader)?))).collect();
     all.and_then(|all| reader.end().map(|()| all))
 }
 
@@ -453,14 +451,14 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Copy, Debug)]
-    struct Happened {
+    struct TestEvent {
         slot: u8,
         offset: u64,
         player: Option<u64>,
         value: Option<f64>,
     }
 
-    impl Happened {
+    impl TestEvent {
         fn player(self) -> Option<u64> {
             self.player.map(|player| hash_player(1, &player.to_le_bytes()))
         }
@@ -469,28 +467,28 @@ mod tests {
             self.value.map(|value| (value, Bucket::of(value)))
         }
 
-        /// Some values are a state, all of them at a few moments.
-        fn last(self) -> Option<Latest> {
+        /// Integers count as states, measured at a few different times.
+        fn last(self) -> Option<LatestValue> {
             let value = self.value.filter(|value| value.fract() == 0.0)?;
-            Some(Latest { at_ms: (self.offset % 7) as i64 - 3, value })
+            Some(LatestValue { at_ms: (self.offset % 7) as i64 - 3, value })
         }
 
-        fn cell(self) -> Cell {
-            let mut cell = Cell::default();
-            cell.observe(self.player(), self.value());
-            if let (Some(values), Some(last)) = (&mut cell.values, self.last()) {
+        fn aggregate(self) -> Aggregate {
+            let mut aggregate = Aggregate::default();
+            aggregate.observe(self.player(), self.value());
+            if let (Some(values), Some(last)) = (&mut aggregate.values, self.last()) {
                 values.observe_latest(last);
             }
-            cell
+            aggregate
         }
     }
 
-    fn block_of<const SLOTS: usize>(events: &[Happened]) -> Block<SLOTS> {
+    fn block_of<const SLOTS: usize>(events: &[TestEvent]) -> Block<SLOTS> {
         let mut block = Block::default();
         for event in events {
             match event.last() {
                 None => block.observe(event.slot, event.offset, event.player(), event.value()),
-                Some(_) => block.apply(event.slot, event.offset, &event.cell()),
+                Some(_) => block.apply(event.slot, event.offset, &event.aggregate()),
             }
         }
         block
@@ -502,12 +500,12 @@ mod tests {
         out
     }
 
-    /// One event a line: its slot, its player and its value, `-` for none; offsets from 7 on.
-    fn events_of(text: &str) -> Vec<Happened> {
+    /// One event per line: its slot, its player and its value, `-` for none; offsets start at 7.
+    fn events_of(text: &str) -> Vec<TestEvent> {
         let event = |(line, offset): (&str, u64)| {
             let words: Vec<&str> = line.split_whitespace().collect();
             let [slot, player, value] = words[..] else { panic!("a slot, a player and a value") };
-            Happened {
+            TestEvent {
                 slot: slot.parse().expect("a slot"),
                 offset,
                 player: player.parse().ok(),
@@ -517,17 +515,17 @@ mod tests {
         text.lines().zip(7..).map(event).collect()
     }
 
-    fn tell(cell: &Cell) -> String {
-        let values = cell.values.as_deref().map_or_else(String::new, |values| {
+    fn describe(aggregate: &Aggregate) -> String {
+        let values = aggregate.values.as_deref().map_or_else(String::new, |values| {
             format!(" {}/{} {}..{}", values.sum.value(), values.count(), values.min, values.max)
         });
-        format!("{} by {}{values}", cell.count, cell.players.count())
+        format!("{} by {}{values}", aggregate.count, aggregate.players.count())
     }
 
     fn check(events: &str, expected: Expect) {
         let block: HourBlock = block_of(&events_of(events));
-        let slots = block.slots().map(|(slot, cell)| format!("{slot:02}: {}\n", tell(cell)));
-        let text = slots.chain([format!("all: {} since {}", tell(&block.total()), block.since())]);
+        let slots = block.slots().map(|(slot, aggregate)| format!("{slot:02}: {}\n", describe(aggregate)));
+        let text = slots.chain([format!("all: {} since {}", describe(&block.total()), block.since())]);
         expected.assert_eq(&text.collect::<String>());
         assert_eq!(HourBlock::decode(&bytes(&block)), Ok(block));
     }
@@ -554,9 +552,9 @@ mod tests {
         );
     }
 
-    /// What is stored stays readable: a change of these bytes is a new version.
+    /// Stored blocks must stay readable: a change of these bytes needs a new version.
     #[test]
-    fn the_bytes_of_version_1_are_these() {
+    fn bytes_of_version_1_are_stable() {
         let mut block = HourBlock::default();
         for event in events_of("5 - 0.5\n5 1 -\n6 1 -\n6 - 20") {
             block.observe(event.slot, event.offset, event.player(), event.value());
@@ -567,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_version_2_are_these() {
+    fn bytes_of_version_2_are_stable() {
         let block: HourBlock = block_of(&events_of("5 - 0.5\n6 - 20\n6 - 30"));
         let hex: String = bytes(&block).iter().map(|byte| format!("{byte:02x}")).collect();
         expect!["027c0702050602010211020506020301030103010405190905050f0701844c02f84e2605010601050f"]
@@ -578,7 +576,7 @@ mod tests {
     fn assert_cost(counts: impl Iterator<Item = i64>, bytes_max: usize) {
         let mut block = HourBlock::default();
         for (slot, count) in (0..60).zip(counts) {
-            block.apply(slot, 1 << 40, &Cell { count, ..Cell::default() });
+            block.apply(slot, 1 << 40, &Aggregate { count, ..Aggregate::default() });
         }
         let stored = bytes(&block);
         assert!(stored.len() <= bytes_max, "{} bytes", stored.len());
@@ -586,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dense_series_of_counters_costs_less_than_two_bytes_a_minute() {
+    fn dense_counters_take_less_than_two_bytes_per_minute() {
         assert_cost((0..60).map(|minute| minute * 7 % 11 + 1), 45);
         assert_cost((0..60).map(|minute| 10_000 + minute * 97 % 500), 85);
         assert_cost((0..60).map(|minute| minute * minute * 4 + 1), 120);
@@ -596,35 +594,35 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_touched_in_one_minute_takes_less_than_100_bytes() {
+    fn hour_with_one_counted_minute_takes_less_than_100_bytes() {
         let block: HourBlock = block_of(&events_of("5 - -"));
         assert!(size_of_val(&block) + block.heap_bytes() < 100);
     }
 
     #[test]
-    fn who_stays_all_hour_is_stored_once() {
+    fn player_in_every_minute_is_stored_once() {
         let stay = (0..60u8).flat_map(|slot| {
-            (0..50).map(move |player| Happened { slot, offset: 1, player: Some(player), value: None })
+            (0..50).map(move |player| TestEvent { slot, offset: 1, player: Some(player), value: None })
         });
         let stored = bytes(&block_of::<60>(&stay.collect::<Vec<_>>()));
         assert!(stored.len() < 50 * 8 + 60 * 8 + 20, "{} bytes", stored.len());
     }
 
     #[test]
-    fn a_correction_that_empties_a_slot_leaves_no_trace_of_it() {
+    fn emptied_slot_is_not_stored() {
         let mut block: HourBlock = block_of(&events_of("5 - -\n6 - -"));
-        block.apply(6, 9, &Cell { count: -1, ..Cell::default() });
+        block.apply(6, 9, &Aggregate { count: -1, ..Aggregate::default() });
         assert_eq!(bytes(&block), bytes(&block_of::<60>(&events_of("5 - -"))));
         assert_eq!((block.slot(6), block.slots().count()), (None, 1));
     }
 
     #[test]
-    fn an_hour_is_not_read_as_a_day() {
+    fn hour_block_does_not_decode_as_a_day_block() {
         assert!(DayBlock::decode(&bytes(&block_of::<60>(&events_of("5 1 -")))).is_err());
     }
 
     /// Few events, or so many players that some slots, or only the total, are estimates.
-    fn events<const SLOTS: u8>() -> impl Strategy<Value = Vec<Happened>> {
+    fn events<const SLOTS: u8>() -> impl Strategy<Value = Vec<TestEvent>> {
         let value = prop_oneof![
             4 => Just(None),
             2 => (-50i32..50).prop_map(|value| Some(f64::from(value))),
@@ -633,11 +631,11 @@ mod tests {
         ];
         let slot = prop_oneof![0..SLOTS, Just(3), 2..5u8];
         let event = (slot, any::<u64>(), prop::option::of(0u64..30), value)
-            .prop_map(|(slot, offset, player, value)| Happened { slot, offset, player, value });
+            .prop_map(|(slot, offset, player, value)| TestEvent { slot, offset, player, value });
         let crowd =
             prop_oneof![5 => Just((0, 1)), 1 => (1_000u64..1_100, 1..40u8), 1 => (0u64..4_000, 1..3u8)];
         (prop::collection::vec(event, 0..60), crowd).prop_map(|(mut events, (players, slots))| {
-            let one = |player| Happened {
+            let one = |player| TestEvent {
                 slot: (player % u64::from(slots)) as u8 % SLOTS,
                 offset: 1 << 50,
                 player: Some(player),
@@ -652,7 +650,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(128))]
 
         #[test]
-        fn order_and_cut_change_no_byte(events in events::<60>(), seed: u64, cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6)) {
+        fn order_and_grouping_do_not_change_the_bytes(events in events::<60>(), seed: u64, cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6)) {
             let whole: HourBlock = block_of(&events);
             let mut other = events.clone();
             other.sort_by_key(|event| hash_player(seed, &[event.slot, event.player.unwrap_or(77) as u8]));
@@ -669,33 +667,33 @@ mod tests {
         }
 
         #[test]
-        fn the_total_is_the_sum_of_the_slots(events in events::<24>()) {
+        fn total_is_the_sum_of_the_slots(events in events::<24>()) {
             let block: DayBlock = block_of(&events);
-            let mut sum = Cell::default();
-            block.slots().for_each(|(_, cell)| sum.merge(cell));
+            let mut sum = Aggregate::default();
+            block.slots().for_each(|(_, aggregate)| sum.merge(aggregate));
             prop_assert_eq!(&*block.total(), &sum);
-            let mut all = Cell::default();
-            events.iter().for_each(|event| all.merge(&event.cell()));
+            let mut all = Aggregate::default();
+            events.iter().for_each(|event| all.merge(&event.aggregate()));
             prop_assert_eq!(&*block.total(), &all);
         }
 
         #[test]
-        fn a_part_reads_as_it_does_in_the_whole(events in events::<24>()) {
+        fn partial_read_matches_the_whole_block(events in events::<24>()) {
             let block: DayBlock = block_of(&events);
             let stored = bytes(&block);
-            let stored = StoredBlock::<24>::open(&stored).expect("it is a block");
+            let stored = StoredBlock::<24>::open(&stored).expect("the bytes are a block");
             prop_assert_eq!(stored.since(), block.since());
-            prop_assert_eq!(stored.counts(), &std::array::from_fn(|slot| block.slot(slot as u8).map_or(0, |cell| cell.count)));
+            prop_assert_eq!(stored.counts(), &std::array::from_fn(|slot| block.slot(slot as u8).map_or(0, |aggregate| aggregate.count)));
             prop_assert_eq!(stored.players_total(), Ok(block.total().players.clone()));
-            let players = block.slots().map(|(slot, cell)| (slot, cell.players.clone()));
+            let players = block.slots().map(|(slot, aggregate)| (slot, aggregate.players.clone()));
             prop_assert_eq!(stored.players(), Ok(players.filter(|(_, players)| !players.is_empty()).collect()));
-            let values: Vec<_> = block.slots().filter_map(|(slot, cell)| Some((slot, cell.values.as_deref()?))).collect();
-            prop_assert_eq!(stored.numbers(), Ok(values.iter().map(|(slot, values)| (*slot, values.numbers())).collect()));
+            let values: Vec<_> = block.slots().filter_map(|(slot, aggregate)| Some((slot, aggregate.values.as_deref()?))).collect();
+            prop_assert_eq!(stored.summaries(), Ok(values.iter().map(|(slot, values)| (*slot, values.summary())).collect()));
             prop_assert_eq!(stored.quantiles(), Ok(values.iter().map(|(slot, values)| (*slot, values.quantiles.clone())).collect()));
         }
 
         #[test]
-        fn any_bytes_are_a_block_in_its_one_form_or_refused(
+        fn any_bytes_are_rejected_or_a_canonical_block(
             events in events::<60>(),
             noise in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
             near_the_head: bool,
@@ -709,12 +707,12 @@ mod tests {
                 prop_assert_eq!(bytes(&block), noisy.clone());
             }
             if let Ok(stored) = StoredBlock::<60>::open(&noisy) {
-                let _ = (stored.numbers(), stored.quantiles(), stored.players(), stored.players_total());
+                let _ = (stored.summaries(), stored.quantiles(), stored.players(), stored.players_total());
             }
         }
 
         #[test]
-        fn random_bytes_never_make_it_panic(mut noise in prop::collection::vec(any::<u8>(), 0..200), shape in 0u8..4) {
+        fn random_bytes_do_not_panic(mut noise in prop::collection::vec(any::<u8>(), 0..200), shape in 0u8..4) {
             noise.splice(0..0, [VERSION, 60 | shape << 6, 1]);
             let _ = HourBlock::decode(&noise);
         }

@@ -1,14 +1,14 @@
-//! The bytes that every part of a rollup is written in: varints, packed bits and sets of slots.
+//! Primitives of the rollup encoding: varints, packed bits and sets of slots.
 //!
-//! Each value has exactly one form and the reader refuses all others, so that equal bytes and equal
-//! rollups are the same thing.
+//! Each value has exactly one valid encoding and the reader rejects all others, so that rollups are equal exactly
+//! when their bytes are.
 
-/// The bytes are not a rollup. Not retried: a person has to look.
+/// The bytes are not a valid rollup. A retry does not help; an operator must look at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a rollup: {0}")]
+#[error("rollup is corrupt: {0}")]
 pub struct Corrupt(pub &'static str);
 
-/// Seven bits a byte, the lowest first; the top bit says that more follow.
+/// Appends seven bits per byte, the lowest first; the top bit is set if more bytes follow.
 #[inline]
 pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -18,7 +18,7 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Small numbers of either sign stay short: 0, -1, 1, -2 become 0, 1, 2, 3.
+/// Appends a signed number; small ones of either sign stay short: 0, -1, 1, -2 become 0, 1, 2, 3.
 #[inline]
 pub(crate) fn put_signed(out: &mut Vec<u8>, value: i64) {
     put_varint(out, zigzag(value));
@@ -38,7 +38,7 @@ pub(crate) fn varint_bytes(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
 
-/// The lowest `width` bits of each value, one after the other.
+/// Appends the lowest `width` bits of each value, without gaps.
 pub(crate) fn put_packed(out: &mut Vec<u8>, width: u32, values: impl Iterator<Item = u64>) {
     let (mut pending, mut bits) = (0u128, 0);
     for value in values {
@@ -55,13 +55,13 @@ pub(crate) fn put_packed(out: &mut Vec<u8>, width: u32, values: impl Iterator<It
     }
 }
 
-/// A set of numbers below `LEN` (at most 64): how many, then nothing if it is all of them, each of
-/// them if that is shorter than a bit for everyone, else those bits.
+/// Appends a set of numbers below `LEN` (at most 64): their number, then nothing if the set is full, a list of the
+/// members if that is shorter than a bitmap, else a bitmap.
 pub(crate) fn put_set<const LEN: usize>(out: &mut Vec<u8>, set: u64) {
     let members = set.count_ones() as usize;
     out.push(members as u8);
     if members < LEN.div_ceil(8) {
-        out.extend(Members(set));
+        out.extend(BitMembers(set));
     } else if members < LEN {
         out.extend_from_slice(&set.to_le_bytes()[..LEN.div_ceil(8)]);
     }
@@ -69,9 +69,9 @@ pub(crate) fn put_set<const LEN: usize>(out: &mut Vec<u8>, set: u64) {
 
 /// The members of a set, ascending.
 #[derive(Clone)]
-pub(crate) struct Members(pub u64);
+pub(crate) struct BitMembers(pub u64);
 
-impl Iterator for Members {
+impl Iterator for BitMembers {
     type Item = u8;
 
     #[inline]
@@ -82,11 +82,11 @@ impl Iterator for Members {
     }
 }
 
-/// What is still to be read.
+/// The bytes that are still to be read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reader<'a>(pub &'a [u8]);
+pub(crate) struct ByteReader<'a>(pub &'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> ByteReader<'a> {
     #[inline]
     pub(crate) fn byte(&mut self) -> Result<u8, Corrupt> {
         let (first, rest) = self.0.split_first().ok_or(Corrupt("ends too early"))?;
@@ -120,21 +120,21 @@ impl<'a> Reader<'a> {
         self.varint().map(unzigzag)
     }
 
-    /// A varint that counts things of at least `bytes_each` bytes, all of which are still to come:
-    /// what is reserved for them is never more than what was sent.
+    /// Reads the number of items that follow, each of at least `bytes_each` bytes. Fails if fewer bytes are left, so
+    /// that malformed input cannot cause large allocations.
     pub(crate) fn length(&mut self, bytes_each: usize) -> Result<usize, Corrupt> {
         let length = usize::try_from(self.varint()?).map_err(|_| Corrupt("ends too early"))?;
         let bytes = length.checked_mul(bytes_each).ok_or(Corrupt("ends too early"))?;
         if bytes <= self.0.len() { Ok(length) } else { Err(Corrupt("ends too early")) }
     }
 
-    /// A part with its length before it.
-    pub(crate) fn part(&mut self) -> Result<Reader<'a>, Corrupt> {
+    /// Reads a part that is preceded by its length.
+    pub(crate) fn part(&mut self) -> Result<ByteReader<'a>, Corrupt> {
         let bytes = self.length(1)?;
-        self.take(bytes).map(Reader)
+        self.take(bytes).map(ByteReader)
     }
 
-    /// Gives each of `values` its `width` bits.
+    /// Reads `width` bits into each of `values`.
     pub(crate) fn packed(&mut self, width: u32, values: &mut [u64]) -> Result<(), Corrupt> {
         let bytes = self.take((values.len() * width as usize).div_ceil(8))?;
         let mask = if width == 0 { 0 } else { u64::MAX >> (64 - width) };
@@ -174,11 +174,11 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn end(self) -> Result<(), Corrupt> {
-        if self.0.is_empty() { Ok(()) } else { Err(Corrupt("goes on after its end")) }
+        if self.0.is_empty() { Ok(()) } else { Err(Corrupt("bytes after the end")) }
     }
 }
 
-/// 16 bytes from there on, with zeros after the last.
+/// Returns 16 bytes from `at` on, padded with zeros at the end.
 #[inline]
 fn window(bytes: &[u8], at: usize) -> u128 {
     let rest = bytes.get(at..).unwrap_or_default();
@@ -198,46 +198,46 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_varint_reads_back_and_its_length_is_known(value: u64, narrow in 0u32..64) {
+        fn varint_round_trips_with_the_predicted_length(value: u64, narrow in 0u32..64) {
             let value = value >> narrow;
             let mut out = Vec::new();
             put_varint(&mut out, value);
             prop_assert_eq!(out.len(), varint_bytes(value));
-            prop_assert_eq!(Reader(&out).varint(), Ok(value));
+            prop_assert_eq!(ByteReader(&out).varint(), Ok(value));
             prop_assert_eq!(unzigzag(zigzag(value as i64)), value as i64);
         }
 
         #[test]
-        fn packed_numbers_read_back(width in 0u32..=64, values in prop::collection::vec(any::<u64>(), 0..70)) {
+        fn packed_numbers_round_trip(width in 0u32..=64, values in prop::collection::vec(any::<u64>(), 0..70)) {
             let mask = if width == 0 { 0 } else { u64::MAX >> (64 - width) };
             let values: Vec<u64> = values.into_iter().map(|value| value & mask).collect();
             let mut out = Vec::new();
             put_packed(&mut out, width, values.iter().copied());
             let mut read = vec![0; values.len()];
-            let mut reader = Reader(&out);
+            let mut reader = ByteReader(&out);
             prop_assert_eq!(reader.packed(width, &mut read), Ok(()));
             prop_assert_eq!(reader.end(), Ok(()));
             prop_assert_eq!(read, values);
         }
 
         #[test]
-        fn a_set_reads_back(set: u64, thinner: u64, full: bool) {
+        fn set_round_trips(set: u64, thinner: u64, full: bool) {
             let set = if full { u64::MAX } else { set & thinner } & (u64::MAX >> 4);
             let mut out = Vec::new();
             put_set::<60>(&mut out, set);
-            prop_assert_eq!(Reader(&out).set::<60>(), Ok(set));
+            prop_assert_eq!(ByteReader(&out).set::<60>(), Ok(set));
         }
 
         #[test]
-        fn what_is_read_has_one_form_only(bytes in prop::collection::vec(any::<u8>(), 0..12)) {
+        fn decoded_bytes_are_canonical(bytes in prop::collection::vec(any::<u8>(), 0..12)) {
             let mut again = Vec::new();
-            let mut reader = Reader(&bytes);
+            let mut reader = ByteReader(&bytes);
             if let Ok(set) = reader.set::<24>() {
                 put_set::<24>(&mut again, set);
                 prop_assert_eq!(&again[..], &bytes[..bytes.len() - reader.0.len()]);
             }
             again.clear();
-            let mut reader = Reader(&bytes);
+            let mut reader = ByteReader(&bytes);
             if let Ok(value) = reader.varint() {
                 put_varint(&mut again, value);
                 prop_assert_eq!(&again[..], &bytes[..bytes.len() - reader.0.len()]);

@@ -1,30 +1,30 @@
-//! How many different players there were.
+//! Number of distinct players.
 
-use super::bytes::{Corrupt, Reader, put_varint};
+use super::bytes::{ByteReader, Corrupt, put_varint};
 use super::registers::Registers;
 
-/// The number of distinct 64-bit hashes (of [`super::hash_player`]): exact up to 1,024 of them, then
-/// estimated by HyperLogLog with a standard error of 0.57 %.
+/// The number of distinct 64-bit hashes (of [`super::hash_player`]): exact up to 1,024, then estimated by
+/// HyperLogLog with a standard error of 0.57 %.
 ///
-/// Which of the two it is depends on the number of distinct hashes alone, and the registers are the same
-/// as if there had never been an exact set: so any order and any grouping of inserts and merges give the
-/// same bytes. A player cannot be taken out again. Nobody costs one word, up to four players 40 bytes,
-/// up to 1,024 some 11 to 22 bytes each, all beyond that 32 KiB.
+/// The representation depends only on the number of distinct hashes, and the registers are the same as if there had
+/// never been an exact set: any order and grouping of inserts and merges gives the same bytes. A player cannot be
+/// removed. An empty set takes 8 bytes, up to four players take 40 bytes, up to 1,024 take 11 to 22 bytes each, and
+/// more than that 32 KiB.
 #[derive(Clone, Debug, Default)]
 pub struct Distinct(Option<Box<Sketch>>);
 
 #[derive(Clone, Debug)]
 enum Sketch {
-    /// Most minutes of most series see very few players. Zero is a free place, here and in the table.
+    /// Most minutes of most series have very few players. Zero marks a free place, here and in the table.
     Few([u64; FEW]),
     Table(Table),
     Dense(Registers),
 }
 
 const FEW: usize = 4;
-/// So many hashes are kept themselves.
+/// Up to this number, the hashes themselves are kept.
 pub(super) const EXACT_MAX: usize = 1_024;
-/// Says in the bytes that registers follow.
+/// Marks registers in the encoded form.
 const DENSE: u64 = EXACT_MAX as u64 + 1;
 
 impl PartialEq for Distinct {
@@ -38,7 +38,7 @@ impl PartialEq for Distinct {
 }
 
 impl Distinct {
-    /// Counts this hash, once. The hash 0 counts as 1.
+    /// Counts this hash once. The hash 0 counts as 1.
     #[inline]
     pub fn insert(&mut self, hash: u64) {
         let hash = hash.max(1);
@@ -49,7 +49,7 @@ impl Distinct {
         }
     }
 
-    /// Adds all that `other` has seen.
+    /// Adds another set.
     pub fn merge(&mut self, other: &Distinct) {
         let Some(theirs) = other.0.as_deref() else { return };
         let Some(ours) = self.0.as_deref_mut() else {
@@ -62,7 +62,7 @@ impl Distinct {
         }
     }
 
-    /// How many there were.
+    /// Returns the number of distinct hashes, exact or estimated.
     pub fn count(&self) -> u64 {
         match self.registers() {
             Some(registers) => registers.estimate().max(DENSE),
@@ -70,25 +70,25 @@ impl Distinct {
         }
     }
 
-    /// How many there were in all of them together.
-    pub fn union_count<'a>(sketches: impl IntoIterator<Item = &'a Distinct>) -> u64 {
+    /// Returns the number of distinct hashes in the union of the sets.
+    pub(crate) fn union_count<'a>(sketches: impl IntoIterator<Item = &'a Distinct>) -> u64 {
         let mut union = Distinct::default();
         sketches.into_iter().for_each(|sketch| union.merge(sketch));
         union.count()
     }
 
-    /// Nobody was seen.
-    pub fn is_empty(&self) -> bool {
+    /// Returns true if no hash was inserted.
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// The number is exact.
-    pub fn is_exact(&self) -> bool {
+    /// Returns true if the number is exact.
+    pub(crate) fn is_exact(&self) -> bool {
         self.registers().is_none()
     }
 
-    /// What it keeps outside of itself.
-    pub fn heap_bytes(&self) -> usize {
+    /// Returns the heap memory in use, in bytes.
+    pub(crate) fn heap_bytes(&self) -> usize {
         let Some(sketch) = self.0.as_deref() else { return 0 };
         size_of::<Sketch>()
             + match sketch {
@@ -98,9 +98,9 @@ impl Distinct {
             }
     }
 
-    /// Writes how many hashes and each of them in 8 bytes, ascending; or 1,025 and the registers.
+    /// Encodes the number of hashes and each hash in 8 bytes, ascending; or 1,025 and the registers.
     ///
-    /// Differences of neighbours would save 8 % at a hundred players and nothing at eight.
+    /// Delta encoding would save 8 % at a hundred players and nothing at eight.
     pub fn encode(&self, out: &mut Vec<u8>) {
         if let Some(registers) = self.registers() {
             put_varint(out, DENSE);
@@ -111,20 +111,20 @@ impl Distinct {
         out.extend(sorted.iter().flat_map(|hash| hash.to_le_bytes()));
     }
 
-    /// Reads what [`Distinct::encode`] wrote.
+    /// Decodes a set written by [`Distinct::encode`].
     pub fn decode(bytes: &[u8]) -> Result<Distinct, Corrupt> {
-        let mut reader = Reader(bytes);
+        let mut reader = ByteReader(bytes);
         let distinct = match reader.varint()? {
             DENSE => Registers::decode(&mut reader)?.into(),
             _ => {
-                reader = Reader(bytes);
+                reader = ByteReader(bytes);
                 exact(&read_hashes(&mut reader)?)?
             }
         };
         reader.end().map(|()| distinct)
     }
 
-    /// The hashes, in no order; none once they are too many.
+    /// Returns the hashes in any order; none once only registers are left.
     pub(crate) fn hashes(&self) -> impl Iterator<Item = u64> {
         self.0.as_deref().into_iter().flat_map(Sketch::hashes)
     }
@@ -163,8 +163,8 @@ impl Extend<u64> for Distinct {
     }
 }
 
-/// A varint, and so many hashes, ascending.
-pub(super) fn read_hashes(reader: &mut Reader) -> Result<Vec<u64>, Corrupt> {
+/// Reads a varint and that many hashes, ascending.
+pub(super) fn read_hashes(reader: &mut ByteReader) -> Result<Vec<u64>, Corrupt> {
     let count = reader.length(8)?;
     let (eights, _) = reader.take(count * 8)?.as_chunks::<8>();
     let hashes: Vec<u64> = eights.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
@@ -172,7 +172,7 @@ pub(super) fn read_hashes(reader: &mut Reader) -> Result<Vec<u64>, Corrupt> {
     if ascending { Ok(hashes) } else { Err(Corrupt("hashes are not in order")) }
 }
 
-/// So few hashes that they are kept themselves.
+/// Creates an exact set.
 fn exact(hashes: &[u64]) -> Result<Distinct, Corrupt> {
     if hashes.len() > EXACT_MAX {
         return Err(Corrupt("too many hashes for an exact number"));
@@ -198,7 +198,7 @@ impl Sketch {
         }
     }
 
-    /// Makes registers of the hashes, if it has not happened yet.
+    /// Converts the hashes to registers, unless they are registers already.
     fn dense(&mut self) -> &mut Registers {
         if !matches!(self, Sketch::Dense(_)) {
             let mut registers = Registers::new();
@@ -207,7 +207,7 @@ impl Sketch {
         }
         match self {
             Sketch::Dense(registers) => registers,
-            _ => unreachable!("it was made dense above"),
+            _ => unreachable!("converted to dense above"),
         }
     }
 
@@ -221,7 +221,7 @@ impl Sketch {
     }
 }
 
-/// Hashes by open addressing, at most three quarters full, in 8 to 2,048 slots.
+/// A hash table with open addressing, at most three quarters full, in 8 to 2,048 slots.
 #[derive(Clone, Debug)]
 struct Table {
     used: usize,
@@ -281,16 +281,18 @@ mod tests {
         out
     }
 
-    /// Counts players `0..number`, in one go, backwards, and in two halves that overlap.
+    /// Counts players `0..number` in order, in reverse order, and in two overlapping parts.
     fn check(number: u64, is_exact: bool, error_max: f64) {
         let whole: Distinct = players(0, number).collect();
         let mut hashes: Vec<u64> = players(0, number).collect();
         hashes.reverse();
         let mut halves: Distinct = hashes[hashes.len() / 3..].iter().copied().collect();
         halves.merge(&hashes[..hashes.len() * 2 / 3].iter().copied().collect());
-        for other in
-            [halves, hashes.into_iter().collect(), Distinct::decode(&bytes(&whole)).expect("it is whole")]
-        {
+        for other in [
+            halves,
+            hashes.into_iter().collect(),
+            Distinct::decode(&bytes(&whole)).expect("the encoding is valid"),
+        ] {
             assert_eq!(other, whole, "{number}");
             assert_eq!(bytes(&other), bytes(&whole), "{number}");
         }
@@ -307,15 +309,15 @@ mod tests {
     }
 
     #[test]
-    fn more_are_estimated_without_a_step() {
+    fn estimate_is_continuous_beyond_1024_players() {
         for number in [1_025, 1_026, 1_500, 10_000, 40_000, 100_000, 300_000] {
             check(number, false, 0.025);
         }
     }
 
-    /// The standard error is 1.04 / sqrt(2^15) = 0.57 %, so that 1.1 % is nearly two of it.
+    /// The standard error is 1.04 / sqrt(2^15) = 0.57 %, so 1.1 % is nearly twice that.
     #[test]
-    fn at_a_million_players_the_error_is_below_1_1_percent_but_for_one_in_ten() {
+    fn error_at_a_million_players_is_below_1_1_percent_in_9_of_10_cases() {
         let (seeds, million) = (32, 1_000_000u64);
         let error = |seed: u64| {
             let mut distinct = Distinct::default();
@@ -328,29 +330,29 @@ mod tests {
         assert!(typical < 0.0075 && beyond <= 3, "{typical}, {beyond} beyond");
     }
 
-    /// What is stored stays readable: a change of these bytes is a new version.
+    /// Stored sets must stay readable: a change of these bytes needs a new version.
     #[test]
-    fn the_bytes_of_an_estimate_are_these() {
+    fn bytes_of_an_estimate_are_stable() {
         let stored = bytes(&players(0, 100_000).collect());
         assert_eq!((stored.len(), hash_player(0, &stored)), (16_391, 12_689_576_203_998_374_519));
     }
 
     #[test]
-    fn nobody_costs_one_word() {
+    fn empty_set_takes_8_bytes() {
         assert_eq!(size_of::<Distinct>(), 8);
         assert_eq!(size_of::<Sketch>(), 40);
         assert_eq!(bytes(&Distinct::default()), [0]);
     }
 
     #[test]
-    fn a_union_counts_everyone_once() {
+    fn union_counts_each_player_once() {
         let parts: Vec<Distinct> =
             (0..10).map(|part| players(part * 50, part * 50 + 100).collect()).collect();
         assert_eq!(Distinct::union_count(&parts), 550);
         assert_eq!(Distinct::union_count([]), 0);
     }
 
-    /// Numbers near the step from exact to dense, and registers of every rank.
+    /// Numbers of hashes near the step from exact to dense, and registers of all ranks.
     fn some_hashes() -> impl Strategy<Value = Vec<u64>> {
         (prop_oneof![0usize..40, 1_000usize..1_060, 0usize..3_000], any::<u64>(), 0u32..50).prop_map(
             |(number, seed, zeros)| {
@@ -367,7 +369,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn order_and_cut_change_no_byte(hashes in some_hashes(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 2)) {
+        fn order_and_grouping_do_not_change_the_bytes(hashes in some_hashes(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 2)) {
             let whole: Distinct = hashes.iter().copied().collect();
             let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(hashes.len() + 1)).collect();
             cuts.sort_unstable();
@@ -384,7 +386,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_a_set_in_its_one_form_or_refused(
+        fn any_bytes_are_rejected_or_a_canonical_set(
             hashes in some_hashes(),
             noise in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
             cut: Option<prop::sample::Index>,

@@ -1,14 +1,13 @@
-//! The hash by which players are told apart. Stored for ever: it cannot change without a new format.
+//! The hash that identifies players in rollups. It is stored: it cannot change without a new format.
 
 const SECRET: [u64; 4] =
     [0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db, 0x8ebc_6af0_9c88_c6e3, 0x5899_65cc_7537_4cc3];
 
-/// The 64 bits that stand for a player in [`super::Distinct`].
+/// Hashes a player's id to the 64 bits that represent the player in [`super::Distinct`].
 ///
-/// This is wyhash, final version 4, as of its published vectors (Wang Yi, github.com/wangyi-fudan/wyhash
-/// at 77e50f2, public domain), seeded by the game: the same player in two games has unrelated hashes,
-/// and who does not know the seed cannot easily choose ids that distort an estimate. It is no
-/// cryptographic hash.
+/// This is wyhash, final version 4, as of its published vectors (Wang Yi, github.com/wangyi-fudan/wyhash at 77e50f2,
+/// public domain), seeded by the game: the same player has unrelated hashes in two games, and without the seed it is
+/// hard to choose ids that distort an estimate. It is not a cryptographic hash.
 #[inline]
 pub fn hash_player(game_seed: u64, player: &[u8]) -> u64 {
     let mut seed = game_seed ^ mix(game_seed ^ SECRET[0], SECRET[1]);
@@ -25,7 +24,7 @@ pub fn hash_player(game_seed: u64, player: &[u8]) -> u64 {
     mix(a ^ SECRET[0] ^ player.len() as u64, b ^ SECRET[1])
 }
 
-/// Everything but the last 1 to 16 bytes, three lanes at once while there are more than 48.
+/// Folds all but the last 1 to 16 bytes, in three lanes while more than 48 are left.
 #[inline]
 fn fold(mut seed: u64, mut bytes: &[u8]) -> u64 {
     if bytes.len() > 48 {
@@ -45,7 +44,7 @@ fn fold(mut seed: u64, mut bytes: &[u8]) -> u64 {
     seed
 }
 
-/// 4 to 16 bytes as four halves of words that overlap where there are less than 16.
+/// Returns 4 to 16 bytes as four half words, which overlap if there are fewer than 16.
 #[inline]
 fn short(bytes: &[u8]) -> (u64, u64) {
     let (last, inner) = (bytes.len() - 4, (bytes.len() >> 3) << 2);
@@ -60,12 +59,12 @@ fn few(bytes: &[u8]) -> u64 {
 
 #[inline]
 fn half(bytes: &[u8], at: usize) -> u64 {
-    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes were taken")).into()
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("the slice has 4 bytes")).into()
 }
 
 #[inline]
 fn word(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes were taken"))
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("the slice has 8 bytes"))
 }
 
 #[inline]
@@ -89,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_published_vectors_hold() {
+    fn hash_matches_the_published_vectors() {
         check(0, "", 0x0409_638e_e2bd_e459);
         check(1, "a", 0xa841_2d09_1b5f_e0a9);
         check(2, "abc", 0x32dd_92e4_b291_5153);
@@ -104,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bit_of_a_player_changes_half_of_the_hash() {
+    fn each_input_bit_changes_half_of_the_hash() {
         for length in 1..=64 {
             let player = vec![7u8; length];
             let flipped = (0..length * 8).map(|bit| {

@@ -1,25 +1,25 @@
-//! Medians and tails of values, to within one percent.
+//! Quantiles of values, to within one percent.
 
-use super::bytes::{Corrupt, Reader, put_signed, put_varint};
+use super::bytes::{ByteReader, Corrupt, put_signed, put_varint};
 
-/// Counts values by bucket, so that any quantile is known with a relative error below 1 %.
+/// Counts values by bucket, so that every quantile is known with a relative error below 1 %.
 ///
-/// A DDSketch (Masson, Rim, Lee, "DDSketch", VLDB 2019) that never collapses buckets: there are 7,001 of
-/// them, so that merging is adding and nothing depends on order. Counts may be taken back.
+/// This is a DDSketch (Masson, Rim, Lee, "DDSketch", VLDB 2019) that never collapses its 7,001 buckets, so merging
+/// is addition and order does not matter. Values can be removed again.
 #[derive(Clone, Debug, Default)]
 pub struct Quantiles {
     total: i64,
     counts: Counts,
 }
 
-/// Where a value belongs: 0, or one of 3,500 buckets of either sign. Buckets are ordered as values are.
+/// The bucket of a value: 0, or one of 3,500 buckets of either sign. Buckets are ordered as values are.
 ///
-/// Between two powers of two, 2^e and 2^(e+1), there are 35 buckets: bucket ⌊35e + 6s³ - 21s² + 50s⌋ for
-/// 2^e (1 + s). This is the cubic that the reference implementations of DDSketch take for the logarithm
-/// (A = 6/35, B = -3/5, C = 10/7) times 35, with which no bucket is wider than e^0.02, and so no value
-/// in it further than tanh 0.01 < 1 % from [`Bucket::value`]. It needs no logarithm: all machines agree.
+/// Between two powers of two, 2^e and 2^(e+1), there are 35 buckets: bucket ⌊35e + 6s³ - 21s² + 50s⌋ for 2^e (1 +
+/// s). This is 35 times the cubic that the reference implementations of DDSketch use for the logarithm (A = 6/35, B
+/// = -3/5, C = 10/7). No bucket is wider than e^0.02, so no value in it is further than tanh 0.01 < 1 % from
+/// `Bucket::value`. It needs no logarithm, so all machines agree.
 ///
-/// Less than 2^-40 (0.9e-12) counts as zero; 2^60 (1.15e18) and more is in the last bucket.
+/// Values below 2^-40 (0.9e-12) count as zero; values of 2^60 (1.15e18) and more go to the last bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bucket(i16);
 
@@ -29,32 +29,32 @@ const OCTAVES: i16 = 100;
 const BUCKET_MAX: i16 = PER_OCTAVE * OCTAVES;
 
 impl Bucket {
-    /// The bucket of a finite number.
+    /// Returns the bucket of a finite number.
     #[inline]
     pub fn of(value: f64) -> Bucket {
         let bits = value.to_bits();
         let octave = (bits >> 52 & 0x7ff) as i16 - 1_023 - OCTAVE_MIN;
         let s = f64::from_bits(bits & ((1 << 52) - 1) | 1.0f64.to_bits()) - 1.0;
         let inside = (((6.0 * s - 21.0) * s + 50.0) * s) as i16;
-        let place = match octave {
+        let position = match octave {
             ..0 => 0,
             OCTAVES.. => BUCKET_MAX,
             _ => (octave * PER_OCTAVE + inside + 1).min(BUCKET_MAX),
         };
-        Bucket(if value < 0.0 { -place } else { place })
+        Bucket(if value < 0.0 { -position } else { position })
     }
 
-    /// What every value in it is within 1 % of.
-    pub fn value(self) -> f64 {
-        let Some(place) = self.0.unsigned_abs().checked_sub(1) else { return 0.0 };
-        let octave = i64::from(place / PER_OCTAVE as u16) + i64::from(OCTAVE_MIN);
+    /// Returns the representative value, which is within 1 % of every value in the bucket.
+    pub(crate) fn value(self) -> f64 {
+        let Some(position) = self.0.unsigned_abs().checked_sub(1) else { return 0.0 };
+        let octave = i64::from(position / PER_OCTAVE as u16) + i64::from(OCTAVE_MIN);
         let power = f64::from_bits(((octave + 1_023) as u64) << 52);
-        let value = MIDDLES[usize::from(place % PER_OCTAVE as u16)] * power;
+        let value = MIDDLES[usize::from(position % PER_OCTAVE as u16)] * power;
         if self.0 < 0 { -value } else { value }
     }
 }
 
-/// In the first octave, what has the same relative distance to both ends of each bucket.
+/// For each bucket of the first octave, the value with the same relative distance to both of its ends.
 static MIDDLES: [f64; PER_OCTAVE as usize] = middles();
 
 const fn middles() -> [f64; PER_OCTAVE as usize] {
@@ -68,7 +68,7 @@ const fn middles() -> [f64; PER_OCTAVE as usize] {
     middles
 }
 
-/// Where 6s³ - 21s² + 50s reaches this number.
+/// Returns the s at which 6s³ - 21s² + 50s reaches `inside`.
 const fn start(inside: usize) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     let mut halvings = 0;
@@ -84,22 +84,22 @@ const fn start(inside: usize) -> f64 {
     high
 }
 
-/// The numbers in the buckets. Those without any may be among them.
+/// Counts by bucket. May include buckets with a count of zero.
 #[derive(Clone, Debug)]
 enum Counts {
-    /// As most cells have: one value, or none if its count is zero.
+    /// A single bucket, as most aggregates have; empty if its count is zero.
     One([(Bucket, i64); 1]),
-    /// In order.
+    /// A sorted list.
     Sparse(Vec<(Bucket, i64)>),
-    /// Each bucket from `first` on, and beside it that of the value zero, which lies far below all others.
+    /// All buckets from `first` on. The zero bucket is kept separately, because it is far below all others.
     Window { first: i16, counts: Box<[i32]>, zeros: i32 },
 }
 
-/// A window takes a quarter of the memory of a list if it is full, and as much if it is a quarter full, but finds a
-/// bucket five times as fast. It stays until it is an eighth full, for not to be made again.
+/// A full window takes a quarter of the memory of a list, a quarter-full one as much as a list, but finding a bucket
+/// is five times as fast. A window stays until it is less than an eighth full, to avoid rebuilding it repeatedly.
 const WINDOW_PER_ENTRY: usize = 4;
 const WINDOW_PER_ENTRY_STAYING: usize = 8;
-/// So few are found fast enough in a list.
+/// Up to this number, a list is searched fast enough.
 const SPARSE_MIN: usize = 8;
 const ZERO: Bucket = Bucket(0);
 
@@ -116,26 +116,26 @@ impl PartialEq for Quantiles {
 }
 
 impl Quantiles {
-    /// Adds `times` values of this bucket, or takes them back if that is negative.
+    /// Adds `times` values of this bucket, or removes them if `times` is negative.
     #[inline]
     pub fn add(&mut self, bucket: Bucket, times: i64) {
         self.total = self.total.wrapping_add(times);
         self.counts.add(bucket, times);
     }
 
-    /// Adds all that `other` has.
-    pub fn merge(&mut self, other: &Quantiles) {
+    /// Adds other quantiles.
+    pub(crate) fn merge(&mut self, other: &Quantiles) {
         self.total = self.total.wrapping_add(other.total);
         other.counts.iter().for_each(|(bucket, count)| self.counts.add(bucket, count));
     }
 
-    /// How many values there are.
+    /// Returns the number of values.
     pub fn count(&self) -> i64 {
         self.total
     }
 
-    /// Within 1 % of the smallest value that at least the share `q` of all values (0 to 1) do not
-    /// exceed. None if there are no values.
+    /// Returns a value within 1 % of the smallest value that is not exceeded by at least the share `q` (0 to 1) of
+    /// all values. `None` if there are no values.
     pub fn quantile(&self, q: f64) -> Option<f64> {
         let rank = ((q * self.total as f64).ceil() as i64).clamp(1, self.total.max(1));
         let mut passed = 0i64;
@@ -146,8 +146,8 @@ impl Quantiles {
         self.counts.iter().find(reached).map(|(bucket, _)| bucket.value())
     }
 
-    /// What it keeps outside of itself.
-    pub fn heap_bytes(&self) -> usize {
+    /// Returns the heap memory in use, in bytes.
+    pub(crate) fn heap_bytes(&self) -> usize {
         match &self.counts {
             Counts::One(_) => 0,
             Counts::Sparse(entries) => entries.capacity() * size_of::<(Bucket, i64)>(),
@@ -155,34 +155,35 @@ impl Quantiles {
         }
     }
 
-    /// Writes how many buckets are in use, and for each how many are free before it, doubled, plus one if
-    /// a count other than 1 follows.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    /// Encodes the number of buckets in use, and for each twice the number of free buckets before it, plus one if a
+    /// count other than 1 follows.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.counts.iter().count() as u64);
         let mut next = -BUCKET_MAX;
-        for (Bucket(place), count) in self.counts.iter() {
-            put_varint(out, (place - next) as u64 * 2 + u64::from(count != 1));
+        for (Bucket(position), count) in self.counts.iter() {
+            put_varint(out, (position - next) as u64 * 2 + u64::from(count != 1));
             if count != 1 {
                 put_signed(out, count);
             }
-            next = place + 1;
+            next = position + 1;
         }
     }
 
-    /// Reads what [`Quantiles::encode`] wrote.
-    pub(super) fn decode(reader: &mut Reader) -> Result<Quantiles, Corrupt> {
+    /// Decodes quantiles written by [`Quantiles::encode`].
+    pub(super) fn decode(reader: &mut ByteReader) -> Result<Quantiles, Corrupt> {
         let mut entries = Vec::with_capacity(reader.length(1)?);
         let mut next = i64::from(-BUCKET_MAX);
         for _ in 0..entries.capacity() {
             let head = reader.varint()?;
-            let place = next.checked_add_unsigned(head >> 1).filter(|place| *place <= BUCKET_MAX.into());
-            let place = place.ok_or(Corrupt("a bucket is out of range"))?;
+            let position =
+                next.checked_add_unsigned(head >> 1).filter(|position| *position <= BUCKET_MAX.into());
+            let position = position.ok_or(Corrupt("a bucket is out of range"))?;
             let count = if head & 1 == 0 { 1 } else { reader.signed()? };
             if head & 1 == 1 && (count == 0 || count == 1) {
                 return Err(Corrupt("a bucket's count is malformed"));
             }
-            entries.push((Bucket(place as i16), count));
-            next = place + 1;
+            entries.push((Bucket(position as i16), count));
+            next = position + 1;
         }
         let total = entries.iter().fold(0i64, |total, (_, count)| total.wrapping_add(*count));
         Ok(Quantiles { total, counts: Counts::of(entries, WINDOW_PER_ENTRY) })
@@ -192,14 +193,14 @@ impl Quantiles {
 impl Counts {
     #[inline]
     fn add(&mut self, bucket: Bucket, times: i64) {
-        if !self.add_if_there(bucket, times) {
+        if !self.try_add(bucket, times) {
             self.insert(bucket, times);
         }
     }
 
-    /// Whether there is room for this bucket and number.
+    /// Adds to a bucket that exists; returns false if there is no room for the bucket or its count.
     #[inline]
-    fn add_if_there(&mut self, bucket: Bucket, times: i64) -> bool {
+    fn try_add(&mut self, bucket: Bucket, times: i64) -> bool {
         match self {
             Counts::One([(own, count)]) => {
                 if *count == 0 {
@@ -212,7 +213,7 @@ impl Counts {
                 same
             }
             Counts::Window { first, counts, zeros } => {
-                // Before the first is a very large index.
+                // Buckets before the first give a very large index.
                 let count = match counts.get_mut((bucket.0 - *first) as usize) {
                     Some(count) => count,
                     None if bucket == ZERO => zeros,
@@ -233,7 +234,7 @@ impl Counts {
         }
     }
 
-    /// Makes room for a bucket that is not there, or for a number that a window cannot hold.
+    /// Makes room for a new bucket, or for a count that a window cannot hold.
     #[cold]
     fn insert(&mut self, bucket: Bucket, times: i64) {
         let (mut entries, per_entry) = match std::mem::take(self) {
@@ -246,7 +247,7 @@ impl Counts {
             Some((_, count)) => *count = count.wrapping_add(times),
             None => {
                 if entries.len() == entries.capacity() {
-                    // Most lists stay at a few.
+                    // Most lists stay short.
                     entries.reserve_exact(entries.len().max(3));
                 }
                 entries.insert(at, (bucket, times));
@@ -255,7 +256,8 @@ impl Counts {
         *self = Counts::of(entries, per_entry);
     }
 
-    /// A window where it has at most so many buckets for each that is in use, and every number fits.
+    /// Builds a window if it needs at most `per_entry` buckets for each one in use and every count fits, else a
+    /// list.
     fn of(entries: Vec<(Bucket, i64)>, per_entry: usize) -> Counts {
         match entries[..] {
             [] => return Counts::default(),
@@ -273,22 +275,23 @@ impl Counts {
         let (first, mut counts) = (first.0, vec![0; span].into_boxed_slice());
         let mut zeros = 0;
         for (bucket, count) in &entries {
-            let place = counts.get_mut((bucket.0 - first) as usize);
-            *place.unwrap_or(&mut zeros) = *count as i32;
+            let position = counts.get_mut((bucket.0 - first) as usize);
+            *position.unwrap_or(&mut zeros) = *count as i32;
         }
         Counts::Window { first, counts, zeros }
     }
 
-    /// The buckets in use, in order.
+    /// Iterates over the buckets in use, in order.
     fn iter(&self) -> impl Iterator<Item = (Bucket, i64)> {
         let (entries, first, counts, zeros): (&[_], _, &[i32], _) = match self {
             Counts::One(one) => (one, 0, &[], 0),
             Counts::Sparse(entries) => (entries, 0, &[], 0),
             Counts::Window { first, counts, zeros } => (&[], *first, counts, i64::from(*zeros)),
         };
-        // Zeros have a place of their own only where the window is on one side of them.
+        // Zeros have a separate count only if the window lies on one side of them.
         let (before, after) = if first > 0 { (zeros, 0) } else { (0, zeros) };
-        let window = counts.iter().zip(first..).map(|(count, place)| (Bucket(place), i64::from(*count)));
+        let window =
+            counts.iter().zip(first..).map(|(count, position)| (Bucket(position), i64::from(*count)));
         let all = [(ZERO, before)].into_iter().chain(entries.iter().copied()).chain(window);
         all.chain([(ZERO, after)]).filter(|(_, count)| *count != 0)
     }
@@ -314,7 +317,7 @@ mod tests {
     }
 
     fn decoded(bytes: &[u8]) -> Result<Quantiles, Corrupt> {
-        let mut reader = Reader(bytes);
+        let mut reader = ByteReader(bytes);
         let quantiles = Quantiles::decode(&mut reader)?;
         reader.end().map(|()| quantiles)
     }
@@ -346,8 +349,8 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_of_every_bucket_are_within_one_percent_and_in_order() {
-        let mut places: Vec<i16> = Vec::new();
+    fn bucket_bounds_are_ordered_and_within_one_percent() {
+        let mut positions: Vec<i16> = Vec::new();
         for octave in -40..60 {
             for inside in 0..PER_OCTAVE as usize {
                 let low = (1.0 + start(inside)) * 2f64.powi(octave);
@@ -356,31 +359,31 @@ mod tests {
                     assert!(is_near(bucket.value(), value) || value < 2f64.powi(-40), "{value}");
                     assert_eq!(Bucket::of(-value), Bucket(-bucket.0));
                     assert_eq!(Bucket::of(bucket.value()), bucket);
-                    places.push(bucket.0);
+                    positions.push(bucket.0);
                 }
             }
         }
-        assert!(places.is_sorted());
-        places.dedup();
-        assert!(places.iter().copied().eq(0..=BUCKET_MAX));
+        assert!(positions.is_sorted());
+        positions.dedup();
+        assert!(positions.iter().copied().eq(0..=BUCKET_MAX));
     }
 
     #[test]
-    fn what_is_too_small_is_zero_and_what_is_too_large_is_in_the_last_bucket() {
-        let places =
+    fn out_of_range_values_go_to_the_zero_or_last_bucket() {
+        let positions =
             [0.9e-12, -f64::MIN_POSITIVE, 1.16e18, f64::MAX, f64::MIN].map(|value| Bucket::of(value).0);
-        assert_eq!(places, [0, 0, BUCKET_MAX, BUCKET_MAX, -BUCKET_MAX]);
+        assert_eq!(positions, [0, 0, BUCKET_MAX, BUCKET_MAX, -BUCKET_MAX]);
     }
 
-    /// The numbers are stored for ever.
+    /// Bucket numbers are stored and must not change.
     #[test]
     fn buckets_keep_their_numbers() {
-        let places = [1e-12, 0.1, 1.0, 1.5, 20.0, 1e6, 1e18, -1.0].map(|value| Bucket::of(value).0);
-        assert_eq!(places, [5, 1_284, 1_401, 1_421, 1_552, 2_098, 3_493, -1_401]);
+        let positions = [1e-12, 0.1, 1.0, 1.5, 20.0, 1e6, 1e18, -1.0].map(|value| Bucket::of(value).0);
+        assert_eq!(positions, [5, 1_284, 1_401, 1_421, 1_552, 2_098, 3_493, -1_401]);
     }
 
     #[test]
-    fn a_number_that_a_window_cannot_hold_is_still_counted() {
+    fn count_beyond_32_bits_is_kept() {
         let values: Vec<f64> = (0..40).map(f64::from).collect();
         let mut quantiles = sketch_of(&values);
         for bucket in [Bucket::of(0.0), Bucket::of(7.0), Bucket::of(7.0)] {
@@ -394,13 +397,13 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_values_with_zeros_among_them_take_less_than_two_kilobytes() {
+    fn thousand_values_with_zeros_take_less_than_2_kb() {
         let quantiles = sketch_of(&(0..1_000).map(f64::from).collect::<Vec<_>>());
         assert!(quantiles.heap_bytes() < 2_000, "{} bytes", quantiles.heap_bytes());
     }
 
     #[test]
-    fn values_that_are_taken_back_leave_no_trace() {
+    fn removed_values_leave_no_trace() {
         let mut quantiles = sketch_of(&[1.0, 2.0, 3.0]);
         quantiles.add(Bucket::of(2.0), -1);
         assert_eq!(quantiles, sketch_of(&[3.0, 1.0]));
@@ -424,7 +427,7 @@ mod tests {
         }
 
         #[test]
-        fn order_and_cut_change_no_byte(values in values(), cut: prop::sample::Index) {
+        fn order_and_grouping_do_not_change_the_bytes(values in values(), cut: prop::sample::Index) {
             let mut sorted = values.clone();
             sorted.sort_by(f64::total_cmp);
             let (left, right) = sorted.split_at(cut.index(values.len() + 1));
@@ -435,7 +438,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_quantiles_in_their_one_form_or_refused(
+        fn any_bytes_are_rejected_or_canonical_quantiles(
             values in values(),
             noise in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         ) {

@@ -1,16 +1,16 @@
-//! HyperLogLog: what is left of many hashes when only their number matters.
+//! HyperLogLog registers, for sets that are too large to be kept exactly.
 
-use super::bytes::{Corrupt, Reader};
+use super::bytes::{ByteReader, Corrupt};
 
-/// 2^15 registers, each with the highest rank seen: by the first 15 bits of a hash which register, and
-/// how many zeros are at the head of the other 49, plus one.
+/// 2^15 registers. The first 15 bits of a hash select the register; it holds the highest rank seen, which is the
+/// number of leading zeros of the other 49 bits plus one.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Registers(Box<[u8; REGISTERS]>);
 
 const INDEX_BITS: u32 = 15;
 const REGISTERS: usize = 1 << INDEX_BITS;
-/// So many are looked at together: ranks that need a byte are rare.
-const SOME: usize = 64;
+/// Registers that are checked together: ranks that need a whole byte are rare.
+const CHUNK: usize = 64;
 const RANK_MAX: u8 = (64 - INDEX_BITS) as u8 + 1;
 
 /// 1 / (2 ln 2), of the estimator for infinitely many registers.
@@ -20,7 +20,7 @@ impl Registers {
     pub(super) const HEAP_BYTES: usize = REGISTERS;
 
     pub(super) fn new() -> Registers {
-        Registers(vec![0; REGISTERS].try_into().expect("it has as many registers"))
+        Registers(vec![0; REGISTERS].try_into().expect("the length matches"))
     }
 
     #[inline]
@@ -39,21 +39,21 @@ impl Registers {
         }
     }
 
-    /// The improved estimator (Otmar Ertl, "New cardinality estimation algorithms for HyperLogLog
-    /// sketches", 2017, algorithm 6): no bias at any size, no tables, no switching between formulas.
+    /// Returns the improved estimate (Otmar Ertl, "New cardinality estimation algorithms for HyperLogLog sketches",
+    /// 2017, algorithm 6): unbiased at any size, without tables or a switch between formulas.
     pub(super) fn estimate(&self) -> u64 {
         let registers = REGISTERS as f64;
-        let having = self.histogram();
+        let counts = self.histogram();
         let top = usize::from(RANK_MAX);
-        let mut sum = registers * tau(1.0 - f64::from(having[top]) / registers);
+        let mut sum = registers * tau(1.0 - f64::from(counts[top]) / registers);
         for rank in (1..top).rev() {
-            sum = 0.5 * (sum + f64::from(having[rank]));
+            sum = 0.5 * (sum + f64::from(counts[rank]));
         }
-        sum += registers * sigma(f64::from(having[0]) / registers);
+        sum += registers * sigma(f64::from(counts[0]) / registers);
         (ALPHA * registers * registers / sum).round() as u64
     }
 
-    /// How many registers have each rank. Four at once, because equal ranks wait for each other.
+    /// Counts the registers by rank, in four lanes because increments of equal ranks depend on each other.
     fn histogram(&self) -> [u32; 64] {
         let mut lanes = [[0u32; 64]; 4];
         for four in self.0.as_chunks::<4>().0 {
@@ -64,23 +64,23 @@ impl Registers {
         std::array::from_fn(|rank| lanes.iter().map(|lane| lane[rank]).sum())
     }
 
-    /// The lowest rank, then half a byte for how far each register is above it (register i in the low
-    /// half, register i + 16,384 in the high half of a byte), 15 for at least that: those ranks follow,
-    /// in order. 16.4 KB.
+    /// Encodes the lowest rank, then half a byte per register with its distance to the lowest (register i in the low
+    /// half and register i + 16,384 in the high half of a byte). The value 15 means at least that; those ranks
+    /// follow in order. 16.4 KB.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let lowest = self.0.iter().copied().fold(u8::MAX, u8::min);
         let above = |rank: u8| (rank - lowest).min(15);
         let (low, high) = self.0.split_at(REGISTERS / 2);
         out.push(lowest);
         out.extend(low.iter().zip(high).map(|(low, high)| above(*low) | above(*high) << 4));
-        for some in self.0.as_chunks::<SOME>().0 {
-            if some.iter().copied().fold(0, u8::max) - lowest >= 15 {
-                out.extend(some.iter().filter(|rank| **rank - lowest >= 15));
+        for chunk in self.0.as_chunks::<CHUNK>().0 {
+            if chunk.iter().copied().fold(0, u8::max) - lowest >= 15 {
+                out.extend(chunk.iter().filter(|rank| **rank - lowest >= 15));
             }
         }
     }
 
-    pub(super) fn decode(reader: &mut Reader) -> Result<Registers, Corrupt> {
+    pub(super) fn decode(reader: &mut ByteReader) -> Result<Registers, Corrupt> {
         let mut registers = Registers::new();
         let lowest = reader.byte()?;
         let halves = reader.take(REGISTERS / 2)?;
@@ -95,17 +95,17 @@ impl Registers {
         if well_formed { Ok(registers) } else { Err(Corrupt("a register is out of range")) }
     }
 
-    /// Makes ranks of half bytes; the high ones come from the reader.
-    fn raise(&mut self, lowest: u8, reader: &mut Reader) -> Result<(), Corrupt> {
+    /// Converts half bytes to ranks; ranks of 15 or more above the lowest are read from the reader.
+    fn raise(&mut self, lowest: u8, reader: &mut ByteReader) -> Result<(), Corrupt> {
         if lowest > RANK_MAX {
             return Err(Corrupt("a register is out of range"));
         }
-        for some in self.0.as_chunks_mut::<SOME>().0 {
-            if !some.contains(&15) {
-                some.iter_mut().for_each(|register| *register += lowest);
+        for chunk in self.0.as_chunks_mut::<CHUNK>().0 {
+            if !chunk.contains(&15) {
+                chunk.iter_mut().for_each(|register| *register += lowest);
                 continue;
             }
-            for register in some {
+            for register in chunk {
                 *register = if *register == 15 { high_rank(lowest, reader)? } else { *register + lowest };
             }
         }
@@ -113,7 +113,7 @@ impl Registers {
     }
 }
 
-fn high_rank(lowest: u8, reader: &mut Reader) -> Result<u8, Corrupt> {
+fn high_rank(lowest: u8, reader: &mut ByteReader) -> Result<u8, Corrupt> {
     let rank = reader.byte()?;
     if rank >= lowest + 15 { Ok(rank) } else { Err(Corrupt("a register is too low")) }
 }

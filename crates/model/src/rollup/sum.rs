@@ -1,13 +1,13 @@
-//! Sums without rounding, so that the order of the terms cannot matter.
+//! Sums without rounding, so that the order of the terms does not matter.
 
-use super::bytes::{Corrupt, Reader, put_varint, unzigzag, zigzag};
+use super::bytes::{ByteReader, Corrupt, put_varint, unzigzag, zigzag};
 
 /// The exact sum of any finite numbers.
 ///
-/// A sum that a float holds exactly (all integers below 2^53, above all) is that float. Else it is one
-/// long integer in units of 2^-1074, the smallest float, of which only the words that were touched are
-/// kept (Kulisch's long accumulator, with a window). Two sums are equal when their totals are, and then
-/// their bytes are, whatever the terms and their order were.
+/// A sum that a float represents exactly (such as all integers below 2^53) is stored as that float. Any other sum is
+/// one long integer in units of 2^-1074, the smallest float, of which only the words in use are stored (Kulisch's
+/// long accumulator, with a window). Sums with equal totals compare equal and have equal bytes, whatever the terms
+/// and their order were.
 #[derive(Clone, Debug)]
 pub struct ExactSum(Total);
 
@@ -41,12 +41,12 @@ impl PartialEq for ExactSum {
 }
 
 impl ExactSum {
-    /// Adds a finite number; subtracting is adding the negative.
+    /// Adds a finite number. To subtract, add the negative.
     #[inline]
     pub fn add(&mut self, value: f64) {
         if let Total::Float(sum) = &mut self.0 {
             let (total, lost) = two_sum(*sum, value);
-            // Not so when something is lost, and not when the sum overflows: then `lost` is no number.
+            // If something was lost, or the sum overflowed and `lost` is NaN, the long form takes over.
             if lost == 0.0 {
                 *sum = total;
                 return;
@@ -55,15 +55,15 @@ impl ExactSum {
         self.long().add_float(value);
     }
 
-    /// Adds all that `other` has.
-    pub fn merge(&mut self, other: &ExactSum) {
+    /// Adds another sum.
+    pub(crate) fn merge(&mut self, other: &ExactSum) {
         match &other.0 {
             Total::Float(value) => self.add(*value),
             Total::Long(long) => self.long().add_long(long),
         }
     }
 
-    /// The float nearest to the total (ties to even), or the largest float where that is beyond.
+    /// Returns the float nearest to the total (ties to even), or the largest float if the total is beyond it.
     pub fn value(&self) -> f64 {
         match &self.0 {
             Total::Float(value) => *value,
@@ -71,31 +71,31 @@ impl ExactSum {
         }
     }
 
-    /// The total if it is a float itself.
+    /// Returns the total if it is exactly a float.
     pub(super) fn as_float(&self) -> Option<f64> {
         let value = self.value();
         (ExactSum(Total::Float(value)) == *self).then_some(value)
     }
 
-    /// What it keeps outside of itself.
-    pub fn heap_bytes(&self) -> usize {
+    /// Returns the heap memory in use, in bytes.
+    pub(crate) fn heap_bytes(&self) -> usize {
         match &self.0 {
             Total::Float(_) => 0,
             Total::Long(Long(words)) => size_of_val(&words[..]),
         }
     }
 
-    /// Writes the total as ± odd · 2^exponent: 0 for nothing, else a varint of exponent and sign, and
-    /// the odd number, seven bits a byte.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    /// Encodes the total as ± odd · 2^exponent: 0 for zero, else a varint of exponent and sign, and the odd number
+    /// with seven bits per byte.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self.odd() {
             None => out.push(0),
             Some(odd) => odd.encode(out),
         }
     }
 
-    /// Reads what [`ExactSum::encode`] wrote.
-    pub(crate) fn decode(reader: &mut Reader) -> Result<ExactSum, Corrupt> {
+    /// Decodes a sum written by [`ExactSum::encode`].
+    pub(crate) fn decode(reader: &mut ByteReader) -> Result<ExactSum, Corrupt> {
         match reader.varint()? {
             0 => Ok(ExactSum::default()),
             head => Odd::decode(head - 1, reader)?.sum(),
@@ -110,7 +110,7 @@ impl ExactSum {
         }
         match &mut self.0 {
             Total::Long(long) => long,
-            Total::Float(_) => unreachable!("it was made long above"),
+            Total::Float(_) => unreachable!("converted to long above"),
         }
     }
 
@@ -122,7 +122,7 @@ impl ExactSum {
     }
 }
 
-/// The rounded sum and what rounding lost, exactly (Knuth, TAOCP 2, 4.2.2, theorem B).
+/// Returns the rounded sum and the rounding error, exactly (Knuth, TAOCP 2, 4.2.2, theorem B).
 #[inline]
 fn two_sum(a: f64, b: f64) -> (f64, f64) {
     let sum = a + b;
@@ -130,7 +130,7 @@ fn two_sum(a: f64, b: f64) -> (f64, f64) {
     (sum, (a - (sum - b_part)) + (b - b_part))
 }
 
-/// Mantissa and its place in units of 2^-1074.
+/// Returns the mantissa and its position in units of 2^-1074.
 fn mantissa(value: f64) -> (u64, usize) {
     let bits = value.to_bits();
     let exponent = (bits >> 52 & 0x7ff) as usize;
@@ -138,14 +138,14 @@ fn mantissa(value: f64) -> (u64, usize) {
     if exponent == 0 { (fraction, 0) } else { (fraction | 1 << 52, exponent - 1) }
 }
 
-/// A two's complement integer in units of 2^-1074: the first word says how many zero words are below
-/// the others. One slice, because a sum with its tag then takes 16 bytes.
+/// A two's complement integer in units of 2^-1074. The first word contains the number of zero words below the
+/// others; a single slice keeps a sum with its tag at 16 bytes.
 #[derive(Clone, Debug)]
 struct Long(Box<[u64]>);
 
 impl Long {
     fn zero() -> Long {
-        // One word that is not there yet: the first number decides where the window is.
+        // No words yet: the first number added decides the position of the window.
         Long(Box::new([u64::MAX]))
     }
 
@@ -162,13 +162,13 @@ impl Long {
     }
 
     fn add_float(&mut self, value: f64) {
-        let (mantissa, place) = mantissa(value);
-        let mut number = u128::from(mantissa) << (place % 64);
+        let (mantissa, position) = mantissa(value);
+        let mut number = u128::from(mantissa) << (position % 64);
         if value.is_sign_negative() {
             number = number.wrapping_neg();
         }
         if number != 0 {
-            self.add_words(place / 64, &[number as u64, (number >> 64) as u64]);
+            self.add_words(position / 64, &[number as u64, (number >> 64) as u64]);
         }
     }
 
@@ -187,7 +187,7 @@ impl Long {
         for word in &mut self.0[skip..] {
             let term = match addend.next() {
                 Some(term) => *term,
-                // The rest of the addend and the carry cancel, or are both nothing.
+                // The rest of the addend and the carry cancel, or both are zero.
                 None if carry == (fill != 0) => break,
                 None => fill,
             };
@@ -221,13 +221,13 @@ impl Long {
             .collect();
     }
 
-    /// One more word on top, for a sum that no longer fits.
+    /// Adds one more word on top, for a sum that no longer fits.
     #[cold]
     fn extend(&mut self, fill: u64) {
         self.0 = self.0.iter().copied().chain([fill]).collect();
     }
 
-    /// The words of its absolute value.
+    /// Returns the words of the absolute value.
     fn magnitude(&self) -> Vec<u64> {
         let mut words = self.words().to_vec();
         if self.is_negative() {
@@ -242,9 +242,9 @@ impl Long {
     fn value(&self) -> f64 {
         let words = self.magnitude();
         let Some(top) = top_bit(&words) else { return 0.0 };
-        let place = self.first() * 64 + top;
-        // Below 2^53 of the smallest floats, a float's bits are the number.
-        let bits = if place < 53 { words[0] } else { rounded(&words, top, place) };
+        let position = self.first() * 64 + top;
+        // Below 2^53 of the smallest floats, the bits of a float are the number itself.
+        let bits = if position < 53 { words[0] } else { rounded(&words, top, position) };
         let value = f64::from_bits(bits).min(f64::MAX);
         if self.is_negative() { -value } else { value }
     }
@@ -254,13 +254,13 @@ fn sign_fill(top: u64) -> u64 {
     ((top as i64) >> 63) as u64
 }
 
-/// The place of the highest bit.
+/// Returns the position of the highest bit.
 fn top_bit(words: &[u64]) -> Option<usize> {
     let last = words.iter().rposition(|word| *word != 0)?;
     Some(last * 64 + 63 - words[last].leading_zeros() as usize)
 }
 
-/// 64 bits from `from` on, as many as there are.
+/// Returns up to 64 bits starting at `from`.
 fn bits_at(words: &[u64], from: usize) -> u64 {
     let word = |index: usize| words.get(index).copied().unwrap_or(0);
     let (index, shift) = (from / 64, from % 64);
@@ -268,9 +268,9 @@ fn bits_at(words: &[u64], from: usize) -> u64 {
     word(index) >> shift | high
 }
 
-/// The bits of the nearest float, whose exponent a carry out of the fraction rightly raises.
-fn rounded(words: &[u64], top: usize, place: usize) -> u64 {
-    // Where fewer than 53 bits are in the window, those below are zero.
+/// Returns the bits of the nearest float. A carry out of the fraction correctly increments the exponent.
+fn rounded(words: &[u64], top: usize, position: usize) -> u64 {
+    // If the window has fewer than 53 bits, those below are zero.
     let (fraction, half_or_more, sticky) = match top.checked_sub(52) {
         None => (words[0] << (52 - top), false, false),
         Some(from) => {
@@ -282,13 +282,13 @@ fn rounded(words: &[u64], top: usize, place: usize) -> u64 {
         }
     };
     let fraction = fraction & ((1 << 53) - 1);
-    let exponent = (place - 51).min(0x7ff) as u64;
+    let exponent = (position - 51).min(0x7ff) as u64;
     let up = half_or_more && (sticky || fraction & 1 == 1);
     let bits = (exponent << 52) + (fraction - (1 << 52)) + u64::from(up);
     bits.min(f64::INFINITY.to_bits())
 }
 
-/// A total that is not zero: ± an odd number · 2^exponent. There is one such form of each.
+/// A total other than zero: ± an odd number · 2^exponent. Each total has exactly one such form.
 #[derive(Debug, PartialEq)]
 struct Odd {
     negative: bool,
@@ -303,9 +303,9 @@ const ODD_BITS_MAX: usize = (TOP_EXPONENT_MAX - SMALLEST_EXPONENT) as usize;
 
 impl Odd {
     fn of_float(value: f64) -> Option<Odd> {
-        let (mantissa, place) = mantissa(value);
+        let (mantissa, position) = mantissa(value);
         let zeros = if mantissa == 0 { return None } else { mantissa.trailing_zeros() };
-        let exponent = place as i64 + i64::from(zeros) + SMALLEST_EXPONENT;
+        let exponent = position as i64 + i64::from(zeros) + SMALLEST_EXPONENT;
         Some(Odd { negative: value < 0.0, exponent, words: vec![mantissa >> zeros] })
     }
 
@@ -332,14 +332,14 @@ impl Odd {
         }
     }
 
-    fn decode(head: u64, reader: &mut Reader) -> Result<Odd, Corrupt> {
+    fn decode(head: u64, reader: &mut ByteReader) -> Result<Odd, Corrupt> {
         let mut words = vec![0; 1];
-        for place in (0..ODD_BITS_MAX).step_by(7) {
+        for position in (0..ODD_BITS_MAX).step_by(7) {
             let byte = reader.byte()?;
-            let bits = u128::from(byte & 0x7f) << (place % 64);
-            words.resize(place / 64 + 2, 0);
-            words[place / 64] |= bits as u64;
-            words[place / 64 + 1] |= (bits >> 64) as u64;
+            let bits = u128::from(byte & 0x7f) << (position % 64);
+            words.resize(position / 64 + 2, 0);
+            words[position / 64] |= bits as u64;
+            words[position / 64 + 1] |= (bits >> 64) as u64;
             if byte < 0x80 {
                 let odd = Odd { negative: head & 1 == 1, exponent: unzigzag(head >> 1), words };
                 return odd.checked(byte);
@@ -358,7 +358,7 @@ impl Odd {
     }
 
     fn sum(self) -> Result<ExactSum, Corrupt> {
-        // Here both factors and the product are floats, so that nothing is rounded.
+        // Here both factors and the product are floats, so nothing is rounded.
         if self.bits() <= 53 && (-1_000..=900).contains(&self.exponent) {
             let power = f64::from_bits(((self.exponent + 1_023) as u64) << 52);
             let value = self.words[0] as f64 * power;
@@ -368,10 +368,10 @@ impl Odd {
     }
 
     fn long(self) -> Total {
-        let place = (self.exponent - SMALLEST_EXPONENT) as usize;
+        let position = (self.exponent - SMALLEST_EXPONENT) as usize;
         let mut long = Long::zero();
         for (index, word) in self.words.iter().enumerate() {
-            let at = place + index * 64;
+            let at = position + index * 64;
             let shifted = u128::from(*word) << (at % 64);
             long.add_words(at / 64, &[shifted as u64, (shifted >> 64) as u64, 0]);
         }
@@ -395,7 +395,7 @@ mod tests {
 
     use super::*;
 
-    /// The same sum the slow way: 32 bits a digit in units of 2^-1074, carried only when asked.
+    /// A slow reference sum: digits of 32 bits in units of 2^-1074, carried only on demand.
     #[derive(Clone)]
     struct Slow([i64; 72]);
 
@@ -410,15 +410,15 @@ mod tests {
             let bits = value.abs().to_bits();
             let (exponent, fraction) = (bits >> 52, bits & ((1 << 52) - 1));
             let whole = if exponent == 0 { fraction } else { fraction + (1 << 52) };
-            let place = exponent.max(1) as usize - 1;
+            let position = exponent.max(1) as usize - 1;
             let sign = if value < 0.0 { -1 } else { 1 };
             for bit in (0..53).filter(|bit| whole >> bit & 1 == 1) {
-                let at = place + bit;
+                let at = position + bit;
                 self.0[at / 32] += sign << (at % 32);
             }
         }
 
-        /// Compared with zero.
+        /// Compares with zero.
         fn sign(&self) -> Ordering {
             let mut digits = self.0;
             for index in 0..digits.len() - 1 {
@@ -430,7 +430,8 @@ mod tests {
             top.then(if digits.iter().all(|digit| *digit == 0) { Ordering::Equal } else { Ordering::Greater })
         }
 
-        /// `nearest` is the float nearest to this sum: it is not beyond the middle to a neighbour.
+        /// Returns true if `nearest` is the float nearest to this sum: the sum is not beyond the middle to a
+        /// neighbour.
         fn rounds_to(&self, nearest: f64) -> bool {
             let beside = |neighbour: f64| {
                 let mut twice = Slow(self.0.map(|digit| digit * 2));
@@ -465,13 +466,13 @@ mod tests {
     }
 
     fn decoded(bytes: &[u8]) -> Result<ExactSum, Corrupt> {
-        let mut reader = Reader(bytes);
+        let mut reader = ByteReader(bytes);
         let sum = ExactSum::decode(&mut reader)?;
         reader.end().map(|()| sum)
     }
 
     #[test]
-    fn nothing_is_rounded_on_the_way() {
+    fn intermediate_sums_are_not_rounded() {
         check(&[], 0.0);
         check(&[3.0, 4.0], 7.0);
         check(&[1e16, 1.0, -1e16], 1.0);
@@ -485,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_the_last_bit_goes_to_the_even_side() {
+    fn ties_round_to_even() {
         let last = f64::EPSILON;
         check(&[1.0, last / 2.0], 1.0);
         check(&[1.0, last, last / 2.0], 1.0 + 2.0 * last);
@@ -494,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_is_two_words_and_an_integer_one_needs_no_more() {
+    fn integer_sum_takes_16_bytes_and_no_heap() {
         assert_eq!(size_of::<ExactSum>(), 16);
         assert_eq!(sum_of(&[1e15, -3.0, 77.0]).heap_bytes(), 0);
         assert_eq!(bytes(&sum_of(&[1_000.0])).len(), 2);
@@ -511,9 +512,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_sum_equals_the_slow_one_to_the_last_bit(values in prop::collection::vec(any_finite(), 0..40)) {
+        fn sum_matches_the_reference_to_the_last_bit(values in prop::collection::vec(any_finite(), 0..40)) {
             let (mut sum, mut slow) = (sum_of(&values), Slow::of(&values));
-            // Each round takes the leading 53 bits off both. The largest floats have no neighbour above.
+            // Each round subtracts the leading 53 bits from both. The largest floats have no neighbour above.
             for _ in 0..60 {
                 let leading = sum.value();
                 prop_assert!(leading.abs() == f64::MAX || slow.rounds_to(leading));
@@ -525,7 +526,7 @@ mod tests {
         }
 
         #[test]
-        fn order_and_cut_change_no_byte(
+        fn order_and_grouping_do_not_change_the_bytes(
             values in prop::collection::vec(any_finite(), 0..40),
             seed: u64,
             cut in 0usize..40,
@@ -544,7 +545,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_a_sum_in_its_one_form_or_refused(
+        fn any_bytes_are_rejected_or_a_canonical_sum(
             mut noise in prop::collection::vec(any::<u8>(), 0..60),
             long: bool,
         ) {

@@ -1,8 +1,8 @@
 //! The accounting of a game over a range of minutes, as JSON.
 
 use model::Outcome;
+use model::batch::Endpoint;
 use model::ports::counters::StoreError;
-use model::record::Endpoint;
 use serde_json::{Value, json};
 
 use crate::accounting::{Account, Names, accounts};

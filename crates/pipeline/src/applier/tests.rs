@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use model::batch::{BatchBuilder, Endpoint, ErasureScope, KeyClass};
 use model::identity::Identities;
 use model::ports::counters::StoreError;
-use model::ports::records::{Records, Write};
-use model::record::{BatchBuilder, Endpoint, Gone, KeyClass};
-use model::rollup::{Cell, Distinct, hash_player};
+use model::ports::records::{RecordWrite, Records};
+use model::rollup::{Aggregate, Distinct, hash_player};
 use model::series::Cut;
 use proptest::prelude::*;
 
@@ -35,11 +35,13 @@ fn log(happened: &[Happened]) -> Vec<Vec<u8>> {
         at_ms += i64::from(*after_s) * 1000;
         let (id, link) = (name(*id), link.map(name));
         let event = match &link {
-            Some(player) => Stored { name: b"$identify", player, anonymous: &id, ..Stored::default() },
-            None => Stored { name: b"hit", player: &id, ..Stored::default() },
+            Some(player) => {
+                StoredEvent { name: b"$identify", player, anonymous: &id, ..StoredEvent::default() }
+            }
+            None => StoredEvent { name: b"hit", player: &id, ..StoredEvent::default() },
         };
         let mut batch = BatchBuilder::new(Endpoint::Events, KeyClass::Public, GAME, at_ms, 64);
-        batch.push(&Stored { ts_ms: at_ms, ..event });
+        batch.push(&StoredEvent { ts_ms: at_ms, ..event });
         batch.finish(&[]).0
     };
     happened.iter().map(batch).collect()
@@ -66,7 +68,7 @@ struct World {
     sessions: Sessions,
     identities: Identities,
     kept: Memory,
-    rows: BTreeMap<(String, Cut, String, u32), Cell>,
+    rows: BTreeMap<(String, Cut, String, u32), Aggregate>,
     offset: u64,
 }
 
@@ -75,9 +77,9 @@ impl World {
     fn fold(&mut self, batches: &[Vec<u8>]) {
         let mut deltas = Deltas::default();
         for bytes in batches {
-            let batch = Batch::read(bytes).expect("it was built a moment ago");
+            let batch = EventBatch::read(bytes).expect("it was built a moment ago");
             let people = People { sessions: &mut self.sessions, identities: &self.identities, seed: SEED };
-            deltas.entry(self.offset);
+            deltas.set_offset(self.offset);
             fold_events(people, self.offset, &batch, &mut deltas, |_, _| {});
             self.offset += 1;
         }
@@ -89,7 +91,7 @@ impl World {
 
     /// Ends and starts again from what is kept with a checkpoint.
     fn restart(&mut self) {
-        for Write { key, value } in self.identities.changes() {
+        for RecordWrite { key, value } in self.identities.changes() {
             self.kept.0.insert(key, value.expect("links are never removed"));
         }
         self.identities = Identities::restore(&self.kept).expect("it is whole");
@@ -167,10 +169,10 @@ proptest! {
             let links = happened.iter().filter_map(|(id, link, _)| Some([*id, (*link)?]));
             ids.extend(links.filter(|link| link.iter().any(|id| ids.contains(id))).flatten().collect::<Vec<_>>());
         }
-        let is_forgotten = |event: &Stored| ids.iter().any(|id| event.player == name(*id));
-        let gone = |event: &Stored| if is_forgotten(event) { Gone::Player } else { Gone::Nothing };
+        let is_forgotten = |event: &StoredEvent| ids.iter().any(|id| event.player == name(*id));
+        let gone = |event: &StoredEvent| if is_forgotten(event) { ErasureScope::Player } else { ErasureScope::None };
         let log = log(&happened);
-        let erase = |bytes: &Vec<u8>| Batch::read(bytes).expect("a batch").erased(SEED, gone, |_| None);
+        let erase = |bytes: &Vec<u8>| EventBatch::read(bytes).expect("a batch").erase(SEED, gone, |_| None);
         let erased: Vec<Vec<u8>> = log.iter().map(erase).collect();
         let (mut whole, mut again) = (World::default(), World::default());
         whole.fold(&log);
@@ -178,7 +180,7 @@ proptest! {
         prop_assert_eq!(&again.rows, &whole.rows);
         prop_assert_eq!(again.sessions.snapshot(), whole.sessions.snapshot());
         prop_assert_eq!(again.players(), whole.players());
-        let sizes = |log: &[Vec<u8>]| log.iter().map(|it| Batch::read(it).expect("a batch").bytes).collect::<Vec<_>>();
+        let sizes = |log: &[Vec<u8>]| log.iter().map(|it| EventBatch::read(it).expect("a batch").bytes).collect::<Vec<_>>();
         prop_assert_eq!(sizes(&erased), sizes(&log));
     }
 }

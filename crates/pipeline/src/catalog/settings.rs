@@ -7,7 +7,7 @@ use model::limits::{
     DECLARED_MAX, DECLARED_NAME_BYTES_MAX, DECLARED_NUMBER_MAX, LATE_DAYS_MAX, VALUES_PER_DIMENSION,
     VALUES_PER_DIMENSION_MAX,
 };
-use model::query::{By, Declared};
+use model::query::{NumberedDimension, QueryDimension};
 use serde::{Deserialize, Serialize};
 
 use super::{Catalog, Game, Refused, invalid};
@@ -74,8 +74,8 @@ impl GameSettings {
     }
 
     /// The declared dimensions as queries name them.
-    pub fn declared(&self) -> Vec<Declared> {
-        let one = |dimension: &DeclaredDimension| Declared {
+    pub fn declared(&self) -> Vec<NumberedDimension> {
+        let one = |dimension: &DeclaredDimension| NumberedDimension {
             number: dimension.number,
             name: dimension.name.as_str().into(),
         };
@@ -149,7 +149,7 @@ fn check_name(name: &str) -> Result<(), Refused> {
         let message = format!("1 to {DECLARED_NAME_BYTES_MAX} letters, digits, `.`, `_` and `-`");
         return Err(invalid("dimension", message));
     }
-    if By::from_label(name, &[]).is_some() {
+    if QueryDimension::from_label(name, &[]).is_some() {
         return Err(invalid("dimension", format!("`{name}` is built in")));
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 use liveops::players::{Found, Traces, game_of};
-use model::record::{Batch, Gone, Stored};
+use model::batch::{ErasureScope, EventBatch, StoredEvent};
 use wal::{EntryRef, Replaced, Rewrite};
 
 use crate::ingest::{BATCH, COMMAND, ERASED, IdMasks};
@@ -58,19 +58,24 @@ impl<'a> Eraser<'a> {
         (entry.offset <= self.asked[number].offset).then_some(number)
     }
 
-    fn in_event(&self, traces: &Traces, offset: u64, event: &Stored<'_>) -> Option<(usize, Gone)> {
+    fn in_event(
+        &self,
+        traces: &Traces,
+        offset: u64,
+        event: &StoredEvent<'_>,
+    ) -> Option<(usize, ErasureScope)> {
         if event.erased {
             return None;
         }
         let is_asked = |number: &usize| offset <= self.asked[*number].offset;
         let of = |id: &[u8]| traces.whose(id).filter(is_asked);
         of(event.player)
-            .map(|number| (number, Gone::Player))
-            .or_else(|| of(event.anonymous).map(|number| (number, Gone::Anonymous)))
+            .map(|number| (number, ErasureScope::Player))
+            .or_else(|| of(event.anonymous).map(|number| (number, ErasureScope::Anonymous)))
     }
 
     fn replace_batch(&mut self, entry: &EntryRef<'_>) -> Option<Vec<u8>> {
-        let batch = Batch::read(entry.bytes).ok()?;
+        let batch = EventBatch::read(entry.bytes).ok()?;
         let traces = self.games.get(&batch.game)?;
         let gone: Vec<_> = batch.events().map(|event| self.in_event(traces, entry.offset, &event)).collect();
         if gone.iter().all(Option::is_none) {
@@ -79,8 +84,9 @@ impl<'a> Eraser<'a> {
         let mask = self.masks.of(batch.game, batch.class);
         // What is not in the set of ids yet must be found in the log by the next start.
         let masked = |id: u128| (entry.until() > self.remembered).then_some(id ^ mask.0);
-        let mut what = gone.iter().map(|gone| gone.map_or(Gone::Nothing, |(_, gone)| gone));
-        let bytes = batch.erased(self.seeds.of(batch.game), |_| what.next().unwrap_or(Gone::Nothing), masked);
+        let mut what = gone.iter().map(|gone| gone.map_or(ErasureScope::None, |(_, gone)| gone));
+        let bytes =
+            batch.erase(self.seeds.of(batch.game), |_| what.next().unwrap_or(ErasureScope::None), masked);
         gone.iter().flatten().for_each(|(number, _)| self.found[*number].events += 1);
         Some(bytes)
     }
@@ -90,7 +96,7 @@ impl Rewrite for Eraser<'_> {
     fn concerns(&mut self, entry: &EntryRef<'_>) -> bool {
         match entry.kind {
             COMMAND => self.in_command(entry).is_some(),
-            BATCH => Batch::read(entry.bytes).is_ok_and(|batch| {
+            BATCH => EventBatch::read(entry.bytes).is_ok_and(|batch| {
                 let traces = self.games.get(&batch.game);
                 let is_gone = |traces| {
                     batch.events().any(|event| self.in_event(traces, entry.offset, &event).is_some())

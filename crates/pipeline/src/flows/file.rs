@@ -89,7 +89,7 @@ fn parse(bytes: &[u8]) -> Result<anyhow::Result<Vec<Flow>>, Damaged> {
 fn content_of(version: u32, content: &[u8]) -> anyhow::Result<Vec<Flow>> {
     ensure!(version <= VERSION, "it has version {version}; this program knows up to {VERSION}");
     let counted = content.split_first_chunk::<8>().and_then(|(_, rest)| rest.split_first_chunk());
-    let flows = counted.and_then(|(count, rest)| flows::read(rest, u32::from_le_bytes(*count)));
+    let flows = counted.and_then(|(count, rest)| flows::read_flows(rest, u32::from_le_bytes(*count)));
     match flows {
         Some(flows) => Ok(flows),
         None => bail!("its checksum is right, but it holds no flows"),
@@ -99,16 +99,20 @@ fn content_of(version: u32, content: &[u8]) -> anyhow::Result<Vec<Flow>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::flows::{End, FlowPacket, What};
+    use model::flows::{FlowEnd, FlowPacket, PacketKind};
 
     fn packet<'a>(from: &'a str, to: &'a str, seq: u32) -> FlowPacket<'a> {
-        let end = |id| End { id, address: None };
-        FlowPacket { from: end(from), to: end(to), what: What::Numbered { seq, sent_us: None, at_us: 0 } }
+        let end = |id| FlowEnd { id, address: None };
+        FlowPacket {
+            from: end(from),
+            to: end(to),
+            kind: PacketKind::Numbered { seq, sent_us: None, at_us: 0 },
+        }
     }
 
     fn flows_of(flows: &Flows) -> Vec<(String, u64)> {
         let mut told = Vec::new();
-        flows.visit(1, |flow| told.push((flow.from().id.to_owned(), flow.figures()[0].received)));
+        flows.visit(1, |flow| told.push((flow.from().id.to_owned(), flow.stats()[0].received)));
         told.sort();
         told
     }

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use model::RawEvent;
+use model::batch::Samples;
 use model::flows::Quality;
-use model::record::Samples;
-use model::rollup::{Bucket, Cell, Values};
+use model::rollup::{Aggregate, Bucket, ValueStats};
 
 /// The figures, each a metric: how many flows is its count.
 const FIGURES: [&str; 6] =
@@ -16,7 +16,7 @@ const FIGURES: [&str; 6] =
 /// The figures of one minute.
 #[derive(Default)]
 pub(super) struct Minute {
-    games: BTreeMap<u32, [Cell; FIGURES.len()]>,
+    games: BTreeMap<u32, [Aggregate; FIGURES.len()]>,
 }
 
 /// The figures of one game in a minute, encoded.
@@ -40,13 +40,13 @@ impl Minute {
         for (cell, value) in cells.iter_mut().zip(values) {
             let Some(value) = value.filter(|value| value.is_finite()) else { continue };
             cell.count += 1;
-            cell.values.get_or_insert_with(Box::<Values>::default).observe(value, Bucket::of(value));
+            cell.values.get_or_insert_with(Box::<ValueStats>::default).observe(value, Bucket::of(value));
         }
     }
 
     /// What goes into the log, game by game.
     pub fn told(self) -> Vec<Told> {
-        let game = |(game, cells): (u32, [Cell; FIGURES.len()])| {
+        let game = |(game, cells): (u32, [Aggregate; FIGURES.len()])| {
             let named = FIGURES.into_iter().zip(cells).filter(|(_, cell)| cell.count > 0);
             let encoded = named.map(|(name, cell)| {
                 let mut bytes = Vec::new();
@@ -67,7 +67,7 @@ impl Told {
             .map(|(name, taken, cell)| RawEvent {
                 name: Some(Cow::Borrowed(name)),
                 ts_ms: Some(at_ms),
-                samples: Some(Samples { taken: *taken, cell }),
+                samples: Some(Samples { received: *taken, aggregate: cell }),
                 ..RawEvent::default()
             })
             .collect()
@@ -92,8 +92,8 @@ mod tests {
         let tell = |event: RawEvent<'_>| {
             assert_eq!(event.ts_ms, Some(60_000));
             let samples = event.samples.expect("they were added up");
-            let cell = samples.cell().expect("it was encoded");
-            assert_eq!(i64::from(samples.taken), cell.count);
+            let cell = samples.aggregate().expect("it was encoded");
+            assert_eq!(i64::from(samples.received), cell.count);
             let values = cell.values.expect("there are values");
             let (sum, p50) = (values.sum.value(), values.quantiles.quantile(0.5).unwrap_or_default());
             format!("{} {} {sum} {p50:.1e}", event.name.expect("a name"), cell.count)
@@ -117,6 +117,6 @@ mod tests {
 
     #[test]
     fn every_figure_has_a_name_that_only_the_server_may_use() {
-        assert!(FIGURES.iter().all(|name| model::admit::OWN.contains(name)));
+        assert!(FIGURES.iter().all(|name| model::admit::INTERNAL_NAMES.contains(name)));
     }
 }

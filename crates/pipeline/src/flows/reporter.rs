@@ -11,10 +11,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use decode::json::Decoded;
-use model::RawEvent;
+use model::batch::Endpoint;
 use model::flows::Flow;
-use model::record::Endpoint;
+use model::{RawBatch, RawEvent};
 use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tracing::{error, warn};
@@ -112,7 +111,7 @@ impl Reporter {
             self.write();
         }
         let is_idle = self.waiting.is_empty() && !self.is_kept;
-        if is_idle && self.context.flows.trackers.iter().all(|tracker| tracker.lock().running() == 0) {
+        if is_idle && self.context.flows.trackers.iter().all(|tracker| tracker.lock().flow_count() == 0) {
             self.rest();
         }
     }
@@ -121,7 +120,7 @@ impl Reporter {
     fn rest(&self) {
         let flows = &self.context.flows;
         flows.is_watched.store(false, Ordering::Relaxed);
-        let is_empty = flows.trackers.iter().all(|tracker| tracker.lock().running() == 0);
+        let is_empty = flows.trackers.iter().all(|tracker| tracker.lock().flow_count() == 0);
         flows.wake(u64::from(!is_empty));
     }
 
@@ -129,15 +128,15 @@ impl Reporter {
         let flows = &self.context.flows;
         for tracker in &flows.trackers {
             let mut tracker = tracker.lock();
-            tracker.advance(flows.now());
-            let ended = tracker.take_ended();
+            tracker.expire(flows.now());
+            let ended = tracker.drain_ended();
             // Under the tracker's lock, so that nobody finds a flow nowhere.
             flows.recent.note(&ended);
             self.waiting.extend(ended);
         }
         // Each shard once a minute: this looks at all sources.
         self.steps += 1;
-        flows.senders[self.steps % super::SHARDS].lock().forget_silent(flows.now());
+        flows.senders[self.steps % super::SHARDS].lock().evict_idle(flows.now());
         let untold = self.waiting.len().saturating_sub(WAITING_MAX);
         self.waiting.drain(..untold);
         flows.untold.fetch_add(untold as u64, Ordering::Relaxed);
@@ -168,7 +167,7 @@ impl Reporter {
         let over_ms = std::mem::replace(&mut self.minute, minute) * 60_000;
         let mut figures = Minute::default();
         for tracker in &self.context.flows.trackers {
-            tracker.lock().turn_minute(|flow, quality| figures.add(flow.game, quality));
+            tracker.lock().finish_minute(|flow, quality| figures.add(flow.game, quality));
         }
         for told in figures.told() {
             if let Err(failure) = self.send(told.game, told.events(over_ms)).await {
@@ -185,7 +184,7 @@ impl Reporter {
         let (ack, client) = (Ack::Disk, ClientInfo::default());
         let request = IngestRequest { endpoint, received_ms, ack, refused: &[], client };
         let count = events.len() as u64;
-        let decoded = Decoded { sent_at_ms: None, events: events.into_iter().map(Ok).collect() };
+        let decoded = RawBatch { sent_at_ms: None, events: events.into_iter().map(Ok).collect() };
         match self.context.ingest.submit(&self.lane, &access, &request, &decoded).await {
             Ok(_) => Ok(()),
             Err(IngestError::Limited(over)) => {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
 use decode::rtcp::{Block, Bye, Compound, Malformed, Packet, ReportBlock, ReportBlocks, SenderReport};
-use model::flows::{End, Moment, Pair, Report, Took, ssrc};
+use model::flows::{FlowEnd, FlowTime, PacketOutcome, Pair, ReceptionReport, format_ssrc};
 
 use super::{Flows, Taken, shard_of};
 
@@ -40,7 +40,7 @@ struct Context {
     clock_hz: u32,
     from: SocketAddr,
     at_us: i64,
-    now: Moment,
+    now: FlowTime,
 }
 
 impl Flows {
@@ -91,7 +91,7 @@ impl Flows {
     fn sender_report(&self, context: &Context, report: &SenderReport<'_>) {
         let Context { game, at_us, now, .. } = *context;
         let mut senders = self.senders(game, report.ssrc);
-        senders.sent(game, report.ssrc, report.ntp, report.packets, at_us, now);
+        senders.apply_sender_report(game, report.ssrc, report.ntp, report.packets, at_us, now);
     }
 
     fn blocks(
@@ -108,17 +108,17 @@ impl Flows {
         }
     }
 
-    fn block(&self, context: &Context, by: u32, block: &ReportBlock, extended: Option<u32>) -> Took {
+    fn block(&self, context: &Context, by: u32, block: &ReportBlock, extended: Option<u32>) -> PacketOutcome {
         let Context { game, clock_hz, from, at_us, now } = *context;
         let senders = self.senders(game, block.ssrc);
         let round_trip = senders.round_trip_us(game, block.ssrc, block.lsr, block.dlsr, at_us);
-        let sent = senders.packets(game, block.ssrc);
+        let sent = senders.packets_sent(game, block.ssrc);
         drop(senders);
-        let (by_id, about_id) = (ssrc(by), ssrc(block.ssrc));
-        let end = |id, address| End { id: str::from_utf8(id).expect("digits are UTF-8"), address };
-        let report = Report {
-            by: end(&by_id, Some(from)),
-            about: end(&about_id, None),
+        let (by_id, about_id) = (format_ssrc(by), format_ssrc(block.ssrc));
+        let end = |id, address| FlowEnd { id: str::from_utf8(id).expect("digits are UTF-8"), address };
+        let report = ReceptionReport {
+            reporter: end(&by_id, Some(from)),
+            source: end(&about_id, None),
             highest: block.highest,
             lost: block.lost,
             fraction: block.fraction,
@@ -126,13 +126,15 @@ impl Flows {
             sent,
             rtt_us: round_trip.or(extended),
         };
-        let Some(pair) = Pair::of(report.by.id, report.about.id) else { return Took::Nothing };
+        let Some(pair) = Pair::of(report.reporter.id, report.source.id) else {
+            return PacketOutcome::Ignored;
+        };
         let hash = self.hash(game, &pair);
-        let took = self.trackers[shard_of(hash)].lock().report(hash, game, &report, now);
-        if matches!(took, Took::Opened | Took::Counted) {
+        let took = self.trackers[shard_of(hash)].lock().apply_report(hash, game, &report, now);
+        if matches!(took, PacketOutcome::Opened | PacketOutcome::Counted) {
             self.meet(game, by, block.ssrc, now);
         }
-        if took == Took::Opened {
+        if took == PacketOutcome::Opened {
             self.meet(game, block.ssrc, by, now);
         }
         took
@@ -141,14 +143,14 @@ impl Flows {
     /// Ends every flow of the sources that leave.
     fn bye(&self, context: &Context, bye: Bye<'_>, taken: &mut Taken) {
         for source in bye.sources {
-            let peers = self.senders(context.game, source).leave(context.game, source);
+            let peers = self.senders(context.game, source).remove(context.game, source);
             for peer in peers {
-                let ids = [ssrc(source), ssrc(peer)];
+                let ids = [format_ssrc(source), format_ssrc(peer)];
                 let [one, other] = ids.each_ref().map(|id| str::from_utf8(id).expect("digits are UTF-8"));
                 let Some(pair) = Pair::of(one, other) else { continue };
                 let hash = self.hash(context.game, &pair);
                 let mut tracker = self.trackers[shard_of(hash)].lock();
-                taken.note(tracker.bye(hash, context.game, &pair, context.now));
+                taken.note(tracker.apply_bye(hash, context.game, &pair, context.now));
             }
         }
     }

@@ -1,20 +1,20 @@
 //! A flow as JSON: in the event of its end, and in answers.
 
-use model::flows::{End, Figures, Flow, Quality};
+use model::flows::{DirectionStats, Flow, FlowEnd, Quality};
 use serde_json::{Value, json};
 
 use crate::time::rfc3339;
 
 /// Everything about a flow. `id` is hexadecimal. Times are RFC 3339.
 pub fn describe(flow: &Flow) -> Value {
-    let (from, to, [there, back]) = (flow.from(), flow.to(), flow.figures());
+    let (from, to, [there, back]) = (flow.from(), flow.to(), flow.stats());
     let mut told = json!({
         "id": format!("{:016x}", flow.id),
         "from": end(from),
         "to": end(to),
         "started": rfc3339(flow.opened_ms),
         "last_seen": rfc3339(flow.last_ms),
-        "moves": flow.moves,
+        "moves": flow.address_changes,
         "sent": direction(&there),
         "received": direction(&back),
         "quality": quality(&flow.quality()),
@@ -30,14 +30,15 @@ pub fn describe(flow: &Flow) -> Value {
     told
 }
 
-fn end(end: End<'_>) -> Value {
+fn end(end: FlowEnd<'_>) -> Value {
     let address = end.address.map(|address| address.to_string());
     json!({ "id": end.id, "address": address })
 }
 
 /// What one end sent to the other.
-fn direction(figures: &Figures) -> Value {
-    let Figures { highest, received, lost, duplicated, reordered, strays, jitter_ms, is_reported } = *figures;
+fn direction(figures: &DirectionStats) -> Value {
+    let DirectionStats { highest, received, lost, duplicated, reordered, strays, jitter_ms, is_reported } =
+        *figures;
     json!({
         "highest": highest,
         "received": received,

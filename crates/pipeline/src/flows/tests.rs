@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Barrier;
 
-use model::flows::{End, FlowPacket, Moment, What};
+use model::flows::{FlowEnd, FlowPacket, FlowTime, PacketKind};
 
 use super::*;
 
@@ -29,8 +29,12 @@ fn sent(flow: u64, number: u64) -> (String, String, u32) {
 }
 
 fn packet<'a>((from, to, seq): &'a (String, String, u32), address: Option<&str>) -> FlowPacket<'a> {
-    let end = |id| End { id, address: address.map(|address| address.parse().expect("an address")) };
-    FlowPacket { from: end(from), to: end(to), what: What::Numbered { seq: *seq, sent_us: None, at_us: 0 } }
+    let end = |id| FlowEnd { id, address: address.map(|address| address.parse().expect("an address")) };
+    FlowPacket {
+        from: end(from),
+        to: end(to),
+        kind: PacketKind::Numbered { seq: *seq, sent_us: None, at_us: 0 },
+    }
 }
 
 /// All packets of all flows, in an order of the seed's, dealt out to the threads packet by packet.
@@ -86,7 +90,7 @@ fn check(seed: u64) {
     assert_eq!(pairs.len() as u64, FLOWS);
     assert!(pairs.values().all(|flows| *flows == 1), "seed {seed}: a pair has two flows");
     flows.visit(GAME, |flow| {
-        for figures in flow.figures() {
+        for figures in flow.stats() {
             let told = (figures.highest, figures.received, figures.lost, figures.duplicated, figures.strays);
             assert_eq!(told, (3, 3, 0, 1, 0), "seed {seed}: {:?}", flow.pair());
         }
@@ -184,7 +188,7 @@ mod reports {
     fn told(flows: &Flows) -> Vec<String> {
         let mut told = Vec::new();
         flows.visit(GAME, |flow| {
-            let (from, to, [there, _]) = (flow.from(), flow.to(), flow.figures());
+            let (from, to, [there, _]) = (flow.from(), flow.to(), flow.stats());
             let (received, lost, jitter_ms) = (there.received, there.lost, there.jitter_ms);
             let figures = format!("{received} lost {lost} jitter {jitter_ms} rtt {:?}", flow.rtt_ms());
             told.push(format!("{}>{} {:?} {figures}", from.id, to.id, to.address));
@@ -269,8 +273,8 @@ fn silence_is_measured_by_a_clock_that_nobody_sets() {
     flows.packets(GAME, &[packet(&sent, None)]);
     let hash = flows.hash(GAME, &Pair::of(&sent.0, &sent.1).expect("two ends"));
     let mut tracker = flows.trackers[shard_of(hash)].lock();
-    tracker.advance(Moment { wall_ms: i64::MAX, tick_ms: 1_000 });
-    assert_eq!(tracker.take_ended().len(), 0);
-    tracker.advance(Moment { wall_ms: 0, tick_ms: 120_000 });
-    assert_eq!(tracker.take_ended().len(), 1);
+    tracker.expire(FlowTime { wall_ms: i64::MAX, monotonic_ms: 1_000 });
+    assert_eq!(tracker.drain_ended().len(), 0);
+    tracker.expire(FlowTime { wall_ms: 0, monotonic_ms: 120_000 });
+    assert_eq!(tracker.drain_ended().len(), 1);
 }

@@ -4,12 +4,12 @@
 use std::borrow::Cow;
 
 use decode::json::{Prop, props};
+use model::batch::DeclaredValues;
 use model::identity::Identities;
 use model::limits::{DIMENSION_BYTES_MAX, PLAYER_BYTES_MAX};
-use model::record::Declared;
+use model::placeholder_id::is_placeholder_id;
 use model::rollup::hash_player;
 use model::series::OTHER;
-use model::worthless::is_worthless;
 use model::{RawEvent, Reject};
 
 use crate::catalog::DeclaredDimension;
@@ -47,16 +47,16 @@ pub(super) fn declared(dimensions: &[DeclaredDimension], object: &str, list: &mu
 fn put(list: &mut Vec<u8>, number: u8, value: &str) {
     match value.len() {
         0 => {}
-        1..=DIMENSION_BYTES_MAX => Declared::put(list, number, value.as_bytes()),
-        _ => Declared::put(list, number, OTHER.as_bytes()),
+        1..=DIMENSION_BYTES_MAX => DeclaredValues::push(list, number, value.as_bytes()),
+        _ => DeclaredValues::push(list, number, OTHER.as_bytes()),
     }
 }
 
 #[cold]
 fn forget(list: &mut Vec<u8>, number: u8) {
     let mut kept = Vec::with_capacity(list.len());
-    let others = Declared::of(list).filter(|(other, _)| *other != number);
-    others.for_each(|(number, value)| Declared::put(&mut kept, number, value));
+    let others = DeclaredValues::from_bytes(list).filter(|(other, _)| *other != number);
+    others.for_each(|(number, value)| DeclaredValues::push(&mut kept, number, value));
     *list = kept;
 }
 
@@ -126,7 +126,7 @@ fn id(prop: Prop<'_>) -> Result<Cow<'_, str>, Reject> {
         Prop::Word(word) if is_whole(word) => Cow::Borrowed(word),
         _ => return Err(Reject::ReservedPropsInvalid),
     };
-    match id.len() <= PLAYER_BYTES_MAX && !is_worthless(&id) {
+    match id.len() <= PLAYER_BYTES_MAX && !is_placeholder_id(&id) {
         true => Ok(id),
         false => Err(Reject::ReservedPropsInvalid),
     }
@@ -141,8 +141,8 @@ mod tests {
         let dimensions: Vec<_> = [(1, "weapon"), (7, "mode"), (2, "hard")].map(dimension).into();
         let mut list = Vec::new();
         declared(&dimensions, object, &mut list);
-        let told =
-            Declared::of(&list).map(|(number, value)| format!("{number}={}", String::from_utf8_lossy(value)));
+        let told = DeclaredValues::from_bytes(&list)
+            .map(|(number, value)| format!("{number}={}", String::from_utf8_lossy(value)));
         assert_eq!(told.collect::<Vec<_>>().join(" "), expected);
     }
 

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use model::batch::{EventBatch, KeyClass, StoredEvent};
 use model::ports::ids::{Claim, IdMask, Ids};
-use model::record::{Batch, KeyClass, Stored};
 use parking_lot::RwLock;
 use sha2::{Digest, Sha256};
 use tracing::error;
@@ -51,7 +51,7 @@ pub type Remembered = Arc<AtomicU64>;
 /// Claims again what the ids have not on disk. Called once, before anything is appended.
 pub fn remember(opened: &Opened, ids: &mut dyn Ids, masks: &IdMasks) -> anyhow::Result<()> {
     let report = opened.report();
-    let mut at = ids.remembered_until().max(report.first);
+    let mut at = ids.registered_until().max(report.first);
     let mut fresh = Vec::new();
     while at < report.next {
         let read = opened.read(at, READ_BYTES)?;
@@ -60,11 +60,12 @@ pub fn remember(opened: &Opened, ids: &mut dyn Ids, masks: &IdMasks) -> anyhow::
                 if entry.kind != BATCH {
                     continue;
                 }
-                let Ok(batch) = Batch::read(entry.bytes) else { continue };
+                let Ok(batch) = EventBatch::read(entry.bytes) else { continue };
                 let mask = masks.of(batch.game, batch.class);
                 // The id of a forgotten player's event is masked already.
-                let unmasked = |event: &Stored<'_>, id: u128| if event.erased { id ^ mask.0 } else { id };
-                let claim = |event: Stored<'_>| Some(Claim::new(mask, unmasked(&event, event.id?)));
+                let unmasked =
+                    |event: &StoredEvent<'_>, id: u128| if event.erased { id ^ mask.0 } else { id };
+                let claim = |event: StoredEvent<'_>| Some(Claim::new(mask, unmasked(&event, event.id?)));
                 let claims = batch.events().filter_map(claim);
                 let claims: Vec<Claim> = claims.collect();
                 fresh.clear();
@@ -98,7 +99,7 @@ impl Deduplicator {
         }
         let repeated = pending.extra.ordinals.iter().zip(fresh).filter(|(_, fresh)| !**fresh);
         let removed: Vec<u32> = repeated.map(|(ordinal, _)| *ordinal).collect();
-        let batch = Batch::read(&pending.bytes).expect("the line built this batch a moment ago");
+        let batch = EventBatch::read(&pending.bytes).expect("the line built this batch a moment ago");
         (pending.bytes, pending.events) = batch.without(&removed);
         pending.extra.removed = removed;
     }
@@ -125,7 +126,7 @@ impl Sequencer<Claims> for Deduplicator {
             Deduplicator::settle(pending, own);
             fresh = rest;
         }
-        self.remembered.store(self.ids.remembered_until(), Ordering::Release);
+        self.remembered.store(self.ids.registered_until(), Ordering::Release);
     }
 
     fn undo(&mut self, _: &mut [Pending<Claims>]) {

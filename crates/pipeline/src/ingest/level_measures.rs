@@ -2,8 +2,8 @@
 
 use decode::json::{Prop, props};
 use model::Dimension;
+use model::batch::{DeclaredValues, StoredEvent};
 use model::limits::DIMENSION_BYTES_MAX;
-use model::record::{Declared, Stored};
 use model::series::{MEASURE, OTHER};
 
 /// The event of a measure.
@@ -15,7 +15,7 @@ pub fn measure(name: &str, level: &str) -> String {
 }
 
 /// Adds the measure, and of a ranged one the measure with its value.
-pub(super) fn stamp(event: &Stored<'_>, object: &str, list: &mut Vec<u8>) {
+pub(super) fn stamp(event: &StoredEvent<'_>, object: &str, list: &mut Vec<u8>) {
     let (mut name, mut is_ranged) = (None, false);
     for (key, prop) in props(object) {
         match (&*key, prop) {
@@ -34,7 +34,7 @@ pub(super) fn stamp(event: &Stored<'_>, object: &str, list: &mut Vec<u8>) {
 
 fn put(list: &mut Vec<u8>, value: &str) {
     let value = if value.len() <= DIMENSION_BYTES_MAX { value } else { OTHER };
-    Declared::put(list, MEASURE, value.as_bytes());
+    DeclaredValues::push(list, MEASURE, value.as_bytes());
 }
 
 #[cfg(test)]
@@ -44,10 +44,11 @@ mod tests {
     fn check(object: &str, value: Option<f64>, expected: &str) {
         let mut dimensions: [&[u8]; Dimension::COUNT] = [&[]; Dimension::COUNT];
         dimensions[Dimension::Level as usize] = b"castle";
-        let event = Stored { name: LEVEL_METRIC, value, dimensions, ..Stored::default() };
+        let event = StoredEvent { name: LEVEL_METRIC, value, dimensions, ..StoredEvent::default() };
         let mut list = Vec::new();
         stamp(&event, object, &mut list);
-        let told = Declared::of(&list).map(|(_, value)| String::from_utf8_lossy(value).into_owned());
+        let told =
+            DeclaredValues::from_bytes(&list).map(|(_, value)| String::from_utf8_lossy(value).into_owned());
         assert_eq!(told.collect::<Vec<_>>().join(" "), expected);
     }
 

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use model::Reject;
-use model::record::Endpoint;
+use model::batch::Endpoint;
 use wal::Ack;
 
 /// The circumstances of one batch: where it entered, when, and what it was sent by.

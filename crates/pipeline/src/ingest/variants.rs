@@ -6,8 +6,8 @@ use std::sync::Arc;
 use liveops::vars::Who;
 use liveops::{Game, LiveOps};
 use model::Dimension;
+use model::batch::{DeclaredValues, StoredEvent};
 use model::limits::DIMENSION_BYTES_MAX;
-use model::record::{Declared, Stored};
 use model::series::{OTHER, VARIANT, VARS};
 use parking_lot::RwLock;
 
@@ -35,18 +35,18 @@ impl Variants {
     }
 
     /// Adds what is stamped on the event.
-    pub(super) fn stamp(&mut self, event: &Stored<'_>, list: &mut Vec<u8>) {
-        Declared::put(list, VARS, self.version.as_bytes());
+    pub(super) fn stamp(&mut self, event: &StoredEvent<'_>, list: &mut Vec<u8>) {
+        DeclaredValues::push(list, VARS, self.version.as_bytes());
         if self.has_experiments && !event.player.is_empty() {
             let each = self.variants_of(event).split(',').filter(|variant| !variant.is_empty());
             each.for_each(|variant| {
                 let value = if variant.len() <= DIMENSION_BYTES_MAX { variant } else { OTHER };
-                Declared::put(list, VARIANT, value.as_bytes());
+                DeclaredValues::push(list, VARIANT, value.as_bytes());
             });
         }
     }
 
-    fn variants_of(&mut self, event: &Stored<'_>) -> &str {
+    fn variants_of(&mut self, event: &StoredEvent<'_>) -> &str {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let dimension = |dimension: Dimension| text(event.dimensions[dimension as usize]);
         let who = Who {

@@ -4,7 +4,7 @@
 //! writer does for each of them is known beforehand.
 
 use jiff::Timestamp;
-use model::query::{Answer, Compared, Series, Times};
+use model::query::{BucketTimes, ComparedWindow, QueryResult, Series};
 use serde_json::Value;
 
 /// A time with its quotes and the comma after it.
@@ -14,7 +14,7 @@ const MINUTES_OF_DAY: i64 = 24 * 60;
 const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// The answer as JSON, computed at `now_ms`.
-pub fn json(answer: &Answer, now_ms: i64) -> Vec<u8> {
+pub fn json(answer: &QueryResult, now_ms: i64) -> Vec<u8> {
     let compared = answer.compare.as_ref().map_or(0, |compared| points(&compared.times, &compared.series));
     let mut out = Vec::with_capacity(512 + points(&answer.times, &answer.series) + compared);
     out.extend_from_slice(b"{\"step\":\"");
@@ -23,7 +23,7 @@ pub fn json(answer: &Answer, now_ms: i64) -> Vec<u8> {
     put_text(&mut out, &answer.tz);
     out.push(b',');
     put_window(&mut out, &answer.times, &answer.series);
-    if let Some(Compared { times, series }) = &answer.compare {
+    if let Some(ComparedWindow { times, series }) = &answer.compare {
         out.extend_from_slice(b",\"compare\":{");
         put_window(&mut out, times, series);
         out.push(b'}');
@@ -38,7 +38,7 @@ pub fn json(answer: &Answer, now_ms: i64) -> Vec<u8> {
 
 /// The answer as CSV (RFC 4180): a line for each time of each series. What is missing is empty. With a comparison, the
 /// column `window` says `current` or `previous`.
-pub fn csv(answer: &Answer) -> Vec<u8> {
+pub fn csv(answer: &QueryResult) -> Vec<u8> {
     let mut out = Vec::with_capacity(2 * points(&answer.times, &answer.series));
     out.extend_from_slice(b"time");
     let first = answer.series.first();
@@ -55,14 +55,14 @@ pub fn csv(answer: &Answer) -> Vec<u8> {
     out.extend_from_slice(b",value\r\n");
     let window = answer.compare.as_ref().map(|_| "current");
     put_lines(&mut out, &answer.times, &answer.series, window);
-    if let Some(Compared { times, series }) = &answer.compare {
+    if let Some(ComparedWindow { times, series }) = &answer.compare {
         put_lines(&mut out, times, series, Some("previous"));
     }
     out
 }
 
 /// One time of an answer, as it stands in JSON.
-pub fn time(times: &Times, index: usize) -> String {
+pub fn time(times: &BucketTimes, index: usize) -> String {
     let offset = times.offsets.iter().rfind(|offset| offset.from <= index).map_or(0, |offset| offset.minutes);
     let mut clock = Clock::new(offset, times.utc);
     let text = clock.text(times.minutes[index]);
@@ -78,11 +78,11 @@ pub fn number(value: Option<f64>) -> Value {
 }
 
 /// About how many bytes the times and values take.
-fn points(times: &Times, series: &[Series]) -> usize {
+fn points(times: &BucketTimes, series: &[Series]) -> usize {
     times.minutes.len() * (TIME_BYTES + 8 * series.len()) + 128 * series.len()
 }
 
-fn put_window(out: &mut Vec<u8>, times: &Times, series: &[Series]) {
+fn put_window(out: &mut Vec<u8>, times: &BucketTimes, series: &[Series]) {
     out.extend_from_slice(b"\"times\":[");
     each_time(times, |text| out.extend_from_slice(text));
     end_list(out);
@@ -149,7 +149,7 @@ fn put_number(out: &mut Vec<u8>, value: Option<f64>, missing: &[u8]) {
     }
 }
 
-fn put_lines(out: &mut Vec<u8>, times: &Times, series: &[Series], window: Option<&str>) {
+fn put_lines(out: &mut Vec<u8>, times: &BucketTimes, series: &[Series], window: Option<&str>) {
     for series in series {
         let mut middle = Vec::new();
         let words = window.into_iter().chain(series.name.as_deref());
@@ -178,7 +178,7 @@ fn put_csv(out: &mut Vec<u8>, word: &str) {
 }
 
 /// Gives each time, quoted, with a comma.
-fn each_time(times: &Times, mut put: impl FnMut(&[u8])) {
+fn each_time(times: &BucketTimes, mut put: impl FnMut(&[u8])) {
     for (index, offset) in times.offsets.iter().enumerate() {
         let until = times.offsets.get(index + 1).map_or(times.minutes.len(), |next| next.from);
         let mut clock = Clock::new(offset.minutes, times.utc);
@@ -242,7 +242,7 @@ fn put_two(text: &mut [u8], number: u32) {
 mod tests {
     use expect_test::{Expect, expect};
     use model::Dimension;
-    use model::query::{By, Offset, Step};
+    use model::query::{QueryDimension, Step, ZoneOffset};
 
     use super::*;
 
@@ -251,26 +251,30 @@ mod tests {
     }
 
     /// Two hours in Paris between which clocks went forward.
-    fn paris() -> Times {
-        let offsets = vec![Offset { from: 0, minutes: 60 }, Offset { from: 1, minutes: 120 }];
-        Times { minutes: vec![minute("2026-03-29T00:00Z"), minute("2026-03-29T01:00Z")], offsets, utc: false }
+    fn paris() -> BucketTimes {
+        let offsets = vec![ZoneOffset { from: 0, minutes: 60 }, ZoneOffset { from: 1, minutes: 120 }];
+        BucketTimes {
+            minutes: vec![minute("2026-03-29T00:00Z"), minute("2026-03-29T01:00Z")],
+            offsets,
+            utc: false,
+        }
     }
 
-    fn utc() -> Times {
+    fn utc() -> BucketTimes {
         let minutes = vec![minute("2026-02-28T23:59Z"), minute("2026-03-01T00:00Z")];
-        Times { minutes, offsets: vec![Offset { from: 0, minutes: 0 }], utc: true }
+        BucketTimes { minutes, offsets: vec![ZoneOffset { from: 0, minutes: 0 }], utc: true }
     }
 
     fn series(name: Option<&str>, country: &str, values: [Option<f64>; 2], total: Option<f64>) -> Series {
-        let key = vec![(By::Dimension(Dimension::Country), country.to_owned())];
+        let key = vec![(QueryDimension::BuiltIn(Dimension::Country), country.to_owned())];
         Series { name: name.map(str::to_owned), key, values: values.to_vec(), total }
     }
 
-    fn answer(times: Times, series: Vec<Series>, compare: Option<Compared>) -> Answer {
-        Answer { step: Step::Hour, tz: "Europe/Paris".into(), times, series, compare, as_of: 1_048_576 }
+    fn answer(times: BucketTimes, series: Vec<Series>, compare: Option<ComparedWindow>) -> QueryResult {
+        QueryResult { step: Step::Hour, tz: "Europe/Paris".into(), times, series, compare, as_of: 1_048_576 }
     }
 
-    fn check(answer: &Answer, as_json: Expect, as_csv: Expect) {
+    fn check(answer: &QueryResult, as_json: Expect, as_csv: Expect) {
         let text = String::from_utf8(json(answer, 1_795_132_800_000)).expect("it is text");
         let value: Value = serde_json::from_str(&text).expect("it is JSON");
         for (index, shown) in value["times"].as_array().expect("a list").iter().enumerate() {
@@ -306,7 +310,7 @@ mod tests {
     fn metrics_beside_the_window_before() {
         let now = series(Some("A"), "", [Some(0.1), Some(1e300)], Some(9_007_199_254_740_993.0));
         let before = series(Some("A"), "", [Some(0.0), Some(f64::NAN)], Some(-0.0));
-        let compare = Some(Compared { times: utc(), series: vec![before] });
+        let compare = Some(ComparedWindow { times: utc(), series: vec![before] });
         check(
             &answer(utc(), vec![now], compare),
             expect![[
@@ -338,8 +342,8 @@ mod tests {
     #[test]
     fn clocks_behind_utc_and_between_hours() {
         let at = |text: &str, minutes: i32| {
-            let offsets = vec![Offset { from: 0, minutes }];
-            time(&Times { minutes: vec![minute(text)], offsets, utc: false }, 0)
+            let offsets = vec![ZoneOffset { from: 0, minutes }];
+            time(&BucketTimes { minutes: vec![minute(text)], offsets, utc: false }, 0)
         };
         assert_eq!(at("2026-01-01T02:00Z", -210), "2025-12-31T22:30:00-03:30");
         assert_eq!(at("2026-01-01T18:15Z", 345), "2026-01-02T00:00:00+05:45");

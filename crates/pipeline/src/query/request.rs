@@ -3,7 +3,10 @@
 //! Every field there is stands in this file; another is refused by its name.
 
 use model::limits::QUERY_BYTES_MAX;
-use model::query::{By, Compare, Declared, Last, Measure, MetricQuery, Query, QueryError, Step};
+use model::query::{
+    CompareWith, Measure, MetricQuery, NumberedDimension, Query, QueryDimension, QueryError, Step,
+    WindowLength,
+};
 use serde_json::{Map, Value, json};
 
 use crate::time::parse_time;
@@ -12,7 +15,7 @@ use crate::time::parse_time;
 const NOT_OF_THE_QUERY: [&str; 2] = ["key", "game"];
 
 /// Reads a JSON object, in a game that declared these dimensions.
-pub fn from_json(body: &[u8], declared: &[Declared]) -> Result<Query, QueryError> {
+pub fn from_json(body: &[u8], declared: &[NumberedDimension]) -> Result<Query, QueryError> {
     if body.len() > QUERY_BYTES_MAX {
         return Err(QueryError::new("body", format!("a query may have {QUERY_BYTES_MAX} bytes")));
     }
@@ -25,7 +28,7 @@ pub fn from_json(body: &[u8], declared: &[Declared]) -> Result<Query, QueryError
 /// `metrics` is JSON.
 pub fn from_pairs<'a>(
     pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
-    declared: &[Declared],
+    declared: &[NumberedDimension],
 ) -> Result<Query, QueryError> {
     let mut fields = Map::new();
     let mut filter = Map::new();
@@ -56,9 +59,9 @@ pub fn to_json(query: &Query) -> Value {
             ("measure", json!(measure)),
         ])
     };
-    let values = |(by, values): &(By, Vec<String>)| (by.label().to_owned(), json!(values));
+    let values = |(by, values): &(QueryDimension, Vec<String>)| (by.label().to_owned(), json!(values));
     let filter = (!query.filter.is_empty()).then(|| query.filter.iter().map(values).collect());
-    let by: Vec<&str> = query.by.iter().map(By::label).collect();
+    let by: Vec<&str> = query.by.iter().map(QueryDimension::label).collect();
     written([
         ("metrics", query.metrics.iter().map(metric).collect()),
         ("formula", json!(query.formula)),
@@ -70,7 +73,7 @@ pub fn to_json(query: &Query) -> Value {
         ("where", filter.map_or(Value::Null, Value::Object)),
         ("top", json!(query.top)),
         ("tz", json!(query.tz)),
-        ("compare", json!(query.compare.map(Compare::label))),
+        ("compare", json!(query.compare.map(CompareWith::label))),
     ])
 }
 
@@ -92,7 +95,7 @@ fn parameter(name: &str, text: &str) -> Result<Value, QueryError> {
     }
 }
 
-fn query(fields: &Map<String, Value>, declared: &[Declared]) -> Result<Query, QueryError> {
+fn query(fields: &Map<String, Value>, declared: &[NumberedDimension]) -> Result<Query, QueryError> {
     let mut query = Query::default();
     let mut single = MetricQuery::default();
     for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
@@ -103,7 +106,9 @@ fn query(fields: &Map<String, Value>, declared: &[Declared]) -> Result<Query, Qu
             "formula" => query.formula = Some(text(name, value)?.to_owned()),
             "from" => query.from_ms = Some(time(name, value)?),
             "to" => query.until_ms = Some(time(name, value)?),
-            "last" => query.last = Some(word(name, value, Last::parse, "a time like 60m, 24h, 7d or 4w")?),
+            "last" => {
+                query.last = Some(word(name, value, WindowLength::parse, "a time like 60m, 24h, 7d or 4w")?)
+            }
             "step" if value == "auto" => query.step = None,
             "step" => {
                 query.step =
@@ -116,7 +121,9 @@ fn query(fields: &Map<String, Value>, declared: &[Declared]) -> Result<Query, Qu
             "where" => query.filter = filter(value, declared)?,
             "top" => query.top = Some(top(name, value)?),
             "tz" => query.tz = Some(text(name, value)?.to_owned()),
-            "compare" => query.compare = Some(word(name, value, Compare::from_label, "previous or year")?),
+            "compare" => {
+                query.compare = Some(word(name, value, CompareWith::from_label, "previous or year")?)
+            }
             _ => return Err(unknown(name)),
         }
     }
@@ -150,7 +157,10 @@ fn metric(field: &str, value: &Value) -> Result<MetricQuery, QueryError> {
     Ok(metric)
 }
 
-fn filter(value: &Value, declared: &[Declared]) -> Result<Vec<(By, Vec<String>)>, QueryError> {
+fn filter(
+    value: &Value,
+    declared: &[NumberedDimension],
+) -> Result<Vec<(QueryDimension, Vec<String>)>, QueryError> {
     let fields =
         value.as_object().ok_or_else(|| wrong("where", "an object with a list of values for each name"))?;
     let one = |(name, value): (&String, &Value)| {
@@ -161,8 +171,8 @@ fn filter(value: &Value, declared: &[Declared]) -> Result<Vec<(By, Vec<String>)>
     fields.iter().filter(|(_, value)| !value.is_null()).map(one).collect()
 }
 
-fn by(field: &str, name: &str, declared: &[Declared]) -> Result<By, QueryError> {
-    By::from_label(name, declared).ok_or_else(|| {
+fn by(field: &str, name: &str, declared: &[NumberedDimension]) -> Result<QueryDimension, QueryError> {
+    QueryDimension::from_label(name, declared).ok_or_else(|| {
         let mut known =
             "one of event, country, source, platform, version, level, variant, vars, measure".to_owned();
         declared.iter().for_each(|declared| known.extend([", ", &declared.name]));
@@ -246,9 +256,9 @@ mod tests {
 
     #[test]
     fn declared_dimensions_are_asked_for_by_their_names() {
-        let declared = [Declared { number: 3, name: "weapon".into() }];
+        let declared = [NumberedDimension { number: 3, name: "weapon".into() }];
         let body = br#"{"metric": "plays", "by": ["weapon"], "where": {"weapon": "bow"}}"#;
-        let weapon = By::Declared(declared[0].clone());
+        let weapon = QueryDimension::Declared(declared[0].clone());
         let query = from_json(body, &declared).expect("it is declared");
         assert_eq!(
             (&query.by[..], &query.filter[..]),
@@ -287,7 +297,7 @@ mod tests {
         assert_eq!(from_pairs(parameters), Ok(query.clone()));
         assert_eq!(
             query.filter,
-            [(By::Dimension(model::Dimension::Platform), vec!["web".into(), "ios".into()])]
+            [(QueryDimension::BuiltIn(model::Dimension::Platform), vec!["web".into(), "ios".into()])]
         );
         assert_eq!((query.from_ms, query.until_ms), (Some(1_795_046_400_000), Some(1_795_132_800_000)));
     }

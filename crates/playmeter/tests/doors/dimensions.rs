@@ -61,7 +61,7 @@ fn a_declared_property_is_a_dimension_of_the_events_that_follow() {
     agrees(&world);
     let mixed = world.query(&json!({"metric": "shot", "by": ["weapon", "country"], "last": "24h"}));
     assert_eq!((mixed.status, mixed.json()["field"].as_str()), (400, Some("by")), "{}", mixed.text());
-    assert!(mixed.text().contains("weapon goes with no other dimension"), "{}", mixed.text());
+    assert!(mixed.text().contains("weapon cannot be combined with another dimension"), "{}", mixed.text());
     let filtered = world.query(&json!({"metric": "shot", "by": ["country"], "where": {"weapon": "bow"}}));
     assert_eq!((filtered.status, filtered.json()["field"].as_str()), (400, Some("where.weapon")));
 }

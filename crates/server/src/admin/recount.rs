@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
+use model::batch::EventBatch;
 use model::deltas::Deltas;
-use model::ports::counters::{Counters, Rows};
-use model::record::Batch;
+use model::ports::counters::{Counters, ExportedRows};
 use model::sessions::Sessions;
 use serde_json::{Value, json};
 
@@ -84,8 +84,8 @@ fn derive(admin: &Admin<'_>, until: u64) -> anyhow::Result<Arc<dyn Counters>> {
                 if entry.offset >= until || entry.kind != BATCH {
                     continue;
                 }
-                let batch = Batch::read(entry.bytes)?;
-                deltas.entry(entry.offset);
+                let batch = EventBatch::read(entry.bytes)?;
+                deltas.set_offset(entry.offset);
                 meter.count(&batch, entry.events, &mut deltas, names);
                 let seed = admin.views.seeds.of(batch.game);
                 let people = People { sessions: &mut sessions, identities: &identities, seed };
@@ -106,7 +106,7 @@ struct Comparison {
     different: Vec<String>,
 }
 
-fn compare(stored: &Rows, recomputed: &Rows, first: u64) -> Comparison {
+fn compare(stored: &ExportedRows, recomputed: &ExportedRows, first: u64) -> Comparison {
     let mut report = Comparison { compared: 0, before_the_log: 0, different: Vec::new() };
     for (key, row) in stored {
         if row.since < first {

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use http_body_util::StreamBody;
 use hyper::body::Frame;
 use model::Dimension;
-use model::record::{Batch, Stored};
-use model::series::STAMPED;
+use model::batch::{EventBatch, StoredEvent};
+use model::series::SERVER_DIMENSIONS;
 use serde_json::{Map, Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -114,7 +114,7 @@ impl Export {
             lost += batch.skipped.iter().map(|it| it.offset_to - it.offset_from).sum::<u64>();
             for entry in batch.chunks.iter().flat_map(|chunk| chunk.entries_from(at)) {
                 if entry.kind == BATCH && entry.offset < self.until {
-                    self.batch(&Batch::read(entry.bytes)?, &mut events, out)?;
+                    self.batch(&EventBatch::read(entry.bytes)?, &mut events, out)?;
                 }
             }
             at = batch.next;
@@ -122,7 +122,7 @@ impl Export {
         Ok((events, lost))
     }
 
-    fn batch(&self, batch: &Batch<'_>, events: &mut u64, out: &mut Out) -> anyhow::Result<()> {
+    fn batch(&self, batch: &EventBatch<'_>, events: &mut u64, out: &mut Out) -> anyhow::Result<()> {
         if batch.game != self.game.number {
             return Ok(());
         }
@@ -139,7 +139,7 @@ impl Export {
 }
 
 /// An event with everything that the log has of it.
-fn told(batch: &Batch<'_>, event: &Stored<'_>) -> Value {
+fn told(batch: &EventBatch<'_>, event: &StoredEvent<'_>) -> Value {
     let mut told = Map::new();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     told.insert("event".to_owned(), text(event.name).into());
@@ -156,7 +156,7 @@ fn told(batch: &Batch<'_>, event: &Stored<'_>) -> Value {
     for (name, value) in own.into_iter().chain(dimensions).filter(|(_, value)| !value.is_empty()) {
         told.insert(name.to_owned(), text(value).into());
     }
-    for (number, name) in STAMPED {
+    for (number, name) in SERVER_DIMENSIONS {
         let values = event.declared.filter(|(stamped, _)| *stamped == number);
         let values: Vec<Value> = values.map(|(_, value)| text(value).into()).collect();
         if !values.is_empty() {

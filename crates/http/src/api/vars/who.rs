@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 
 use hyper::header::{HeaderMap, USER_AGENT};
 use liveops::vars::Who;
+use model::batch::KeyClass;
 use model::limits::{DIMENSION_BYTES_MAX, PLAYER_BYTES_MAX};
-use model::record::KeyClass;
-use model::worthless::is_worthless;
+use model::placeholder_id::is_placeholder_id;
 
 use crate::AppState;
 use crate::api::events::{address, text};
@@ -53,7 +53,7 @@ impl Parameters {
         }
         match name {
             // An id that stands for nobody in particular is nobody's: its players are not in one share together.
-            "player" if is_worthless(&value) => {}
+            "player" if is_placeholder_id(&value) => {}
             "player" => self.player = value,
             "country" => self.country = Some(value.to_ascii_uppercase()),
             "platform" => self.platform = Some(value),

@@ -3,7 +3,7 @@
 use jiff::ToSpan;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use model::query::{By, Measure, MetricQuery, Query, Step, run};
+use model::query::{Measure, MetricQuery, Query, QueryDimension, Step, run};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -139,7 +139,7 @@ impl Asked<'_> {
     }
 
     /// Asks. The answer includes everything that was acknowledged before.
-    async fn ask(&self, query: Query) -> Result<model::query::Answer, Reply> {
+    async fn ask(&self, query: Query) -> Result<model::query::QueryResult, Reply> {
         let shared = &self.local.shared;
         let acknowledged = shared.log.durable_until();
         let plan = query.plan(self.received_ms, &self.access.game.tz);
@@ -151,8 +151,8 @@ impl Asked<'_> {
     }
 }
 
-fn by_measure() -> By {
-    By::from_label("measure", &[]).expect("every game has this dimension")
+fn by_measure() -> QueryDimension {
+    QueryDimension::from_label("measure", &[]).expect("every game has this dimension")
 }
 
 fn of_measures(measure: Measure, window: Window) -> Query {

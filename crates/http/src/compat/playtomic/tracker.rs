@@ -9,7 +9,7 @@ use decode::playtomic::{TrackerError, parameter};
 use hyper::header::{HOST, USER_AGENT};
 use hyper::http::request::Parts;
 use hyper::{Method, Request};
-use model::record::Endpoint;
+use model::batch::Endpoint;
 use wal::Ack;
 
 use super::script;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use liveops::is_key;
-use model::worthless::is_worthless;
+use model::placeholder_id::is_placeholder_id;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -87,7 +87,7 @@ pub(super) fn key_of(name: &str) -> String {
 
 /// The id of a player: the game's own or, without one, the name, and for a site of the game the source.
 pub(super) fn player_id(id: Option<&Text>, name: &str, source: Option<&str>) -> String {
-    if let Some(Text(id)) = id.filter(|id| !is_worthless(&id.0)) {
+    if let Some(Text(id)) = id.filter(|id| !is_placeholder_id(&id.0)) {
         return id.clone();
     }
     let source = source.filter(|source| !source.is_empty());

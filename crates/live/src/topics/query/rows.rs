@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use model::query::{Answer, Series, Times};
+use model::query::{BucketTimes, QueryResult, Series};
 use serde_json::{Map, Value};
 
 use super::Difference;
@@ -29,7 +29,7 @@ impl Rows {
     }
 
     /// The documents of an answer. Those that were not touched since the last one are the same.
-    pub fn of(&mut self, answer: &Answer) -> Vec<Arc<Doc>> {
+    pub fn of(&mut self, answer: &QueryResult) -> Vec<Arc<Doc>> {
         if self.docs.is_empty() {
             self.window(&answer.times, &answer.series, None);
             if let Some(compared) = &answer.compare {
@@ -40,7 +40,7 @@ impl Rows {
     }
 
     /// Makes those documents again in which the answer differs from the one before.
-    pub fn patch(&mut self, answer: &Answer, difference: &Difference) {
+    pub fn patch(&mut self, answer: &QueryResult, difference: &Difference) {
         if self.docs.is_empty() {
             return;
         }
@@ -60,7 +60,7 @@ impl Rows {
     }
 
     /// The documents of a window. Those of the window compared with say so.
-    fn window(&mut self, times: &Times, series: &[Series], window: Option<&'static str>) {
+    fn window(&mut self, times: &BucketTimes, series: &[Series], window: Option<&'static str>) {
         let clock = |index| Json::of(&answer::time(times, index));
         let clock: Vec<Json> = (0..times.minutes.len()).map(clock).collect();
         for series in series {

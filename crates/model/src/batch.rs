@@ -1,14 +1,14 @@
-//! An admitted batch as the log stores it: encoded once at the door, read by everything behind the log.
+//! Encoding of an event batch: written once on admission, stored in the log, read by the applier.
 //!
-//! One entry of the log is one batch of one game. All numbers are little-endian.
+//! One log entry is one batch of one game. All numbers are little-endian.
 //!
 //! ```text
 //! batch:  version u8 = 1 to 3 | endpoint u8 | key class u8 | tallies u8 | game u32 | received ms i64
 //!         values u32         if version 2 or 3: values of a dimension that the game keeps per day
-//!         bytes u32          if version 3: what the batch was when it was accepted
+//!         bytes u32          if version 3: size of the batch when it was accepted
 //!         then the events
 //!         then per tally: reason u8 | count u32
-//! event:  length of what follows u32 | flags u16 | time ms i64
+//! event:  length of the rest u32 | flags u16 | time ms i64
 //!         id u128            if flag 0
 //!         value f64          if flag 1
 //!         name               u8 length, bytes
@@ -17,25 +17,26 @@
 //!         country..level     if flag 4..8: u8 length, bytes
 //!         declared           if flag 13: u16 length, then for each: number u8, u8 length, bytes
 //!         anonymous          if flag 14: u8 length, bytes
-//!         samples            if flag 12: how many came in u32, length u32, the cell that they add
+//!         samples            if flag 12: number received u32, length u32, encoded aggregate
 //!         props              if flag 9: the rest, JSON text
 //! ```
-//! Flag 10: the user agent is a known bot. Flag 11: the client's time was not believed, the time is that of receipt.
-//! Flag 15: erased. Player and anonymous are the numbers, u64, under which rollups know them; the id is masked, as in
-//! the set of ids; session and props are gone. A batch with such an event has version 3.
+//! Flag 10: the user agent is a known bot. Flag 11: the client's time was implausible and was replaced by the time
+//! of receipt. Flag 15: erased. In an erased event, player and anonymous are the u64 numbers under which rollups
+//! know them, the id is masked as in the set of ids, and session and props are removed. A batch with such an event
+//! has version 3.
 //!
-//! What a game's settings mean for an event stands in the event: which properties are dimensions, and how many values
-//! of each are kept. So the log says the same whatever the settings are when it is read again.
+//! Settings of the game that affect an event are stored with it: which properties are dimensions, and how many
+//! values of each are kept. Replaying the log therefore gives the same result whatever the settings are by then.
 
 use crate::event::Dimension;
 use crate::limits::{DIMENSION_BYTES_MAX, VALUES_PER_DIMENSION};
-use crate::reject::{Outcome, Reject};
-use crate::rollup::{Cell, Corrupt, hash_player};
+use crate::reject::Reject;
+use crate::rollup::{Aggregate, Corrupt, hash_player};
 
 const VERSION: u8 = 1;
-/// With the number of values after the header.
+/// Adds the number of values after the header.
 const VERSION_WITH_VALUES: u8 = 2;
-/// With that and its size before something was erased.
+/// Adds the number of values and the size before erasure.
 const VERSION_ERASED: u8 = 3;
 const HEADER_BYTES: usize = 16;
 const TALLY_BYTES: usize = 5;
@@ -53,7 +54,7 @@ const HAS_DECLARED: u16 = 1 << 13;
 const HAS_ANONYMOUS: u16 = 1 << 14;
 const IS_ERASED: u16 = 1 << 15;
 
-/// Through which door a batch came. The numbers are stored and never reused.
+/// The endpoint through which a batch entered. The numbers are stored and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Endpoint {
@@ -61,36 +62,36 @@ pub enum Endpoint {
     Events = 1,
     /// The simulated players of `serve --demo`.
     Demo = 2,
-    /// Playtomic's tracker.
+    /// Playtomic tracker clients.
     Playtomic = 3,
-    /// Lines of StatsD.
+    /// StatsD lines.
     Statsd = 4,
-    /// InfluxDB's line protocol.
+    /// InfluxDB line protocol.
     Influx = 5,
-    /// Metrics of OpenTelemetry.
+    /// OpenTelemetry metrics.
     Otlp = 6,
-    /// Ends and minutes of flows, from the server itself.
+    /// Ends and minutes of flows, sent by the server itself.
     Flows = 7,
-    /// Lines of JSON that a collector takes.
+    /// JSON lines, from a collector.
     Json = 8,
-    /// Files of CSV.
+    /// CSV files.
     Csv = 9,
-    /// Clients of PostHog.
+    /// PostHog clients.
     Posthog = 10,
-    /// Clients of Segment.
+    /// Segment clients.
     Segment = 11,
-    /// Clients of GameAnalytics.
+    /// GameAnalytics clients.
     Gameanalytics = 12,
-    /// Files of the past, by `POST /v1/import`.
+    /// Files with past events, by `POST /v1/import`.
     Import = 13,
     /// `playmeter agent`.
     Agent = 14,
-    /// Minutes of requests, from the server itself.
+    /// Requests per minute, sent by the server itself.
     Monitor = 15,
 }
 
 impl Endpoint {
-    /// All of them.
+    /// All endpoints.
     pub const ALL: [Endpoint; 15] = [
         Endpoint::Events,
         Endpoint::Demo,
@@ -109,7 +110,7 @@ impl Endpoint {
         Endpoint::Monitor,
     ];
 
-    /// The word in metrics, answers and the dashboard.
+    /// Returns the name used in metrics, responses and the dashboard.
     pub fn label(self) -> &'static str {
         match self {
             Endpoint::Events => "events",
@@ -130,80 +131,80 @@ impl Endpoint {
         }
     }
 
-    /// Whether what comes through it are values of metrics, which are added up on the way in.
-    pub fn takes_samples(self) -> bool {
+    /// Returns true if the endpoint receives samples, which are aggregated on the way in.
+    pub fn accepts_samples(self) -> bool {
         use Endpoint::{Agent, Flows, Influx, Monitor, Otlp, Statsd};
         matches!(self, Statsd | Influx | Otlp | Flows | Agent | Monitor)
     }
 
-    /// Whether nobody but the server itself sends through it, and so may use its own names.
-    pub fn is_own(self) -> bool {
+    /// Returns true if only the server itself uses this endpoint and may therefore use internal names.
+    pub fn is_internal(self) -> bool {
         matches!(self, Endpoint::Flows | Endpoint::Monitor)
     }
 
-    /// Whether what comes through it is received by the game, counts in its accounting and takes of its quotas. What the
-    /// server measures of itself is nobody's doing.
+    /// Returns true if events of this endpoint count in the game's accounting and quotas. The server's measurements
+    /// of itself do not.
     pub fn is_accounted(self) -> bool {
         self != Endpoint::Monitor
     }
 
-    /// The endpoint with this stored number.
-    pub fn from_code(code: u8) -> Option<Endpoint> {
+    /// Returns the endpoint with this stored number.
+    pub(crate) fn from_code(code: u8) -> Option<Endpoint> {
         Endpoint::ALL.into_iter().find(|endpoint| *endpoint as u8 == code)
     }
 }
 
-/// What kind of key a batch came with. Ids of one class never suppress those of the other.
+/// The class of the key a batch came with. Ids of one class never suppress ids of the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum KeyClass {
-    /// In every client: anybody may have it.
+    /// Shipped in every client, so not secret.
     Public = 0,
-    /// Servers only.
+    /// Used by servers only.
     Secret = 1,
 }
 
-/// One event as the log has it. Strings are UTF-8 as admission checked them.
+/// One event as stored in the log. Strings are UTF-8, checked by admission.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Stored<'a> {
-    /// The client's UUID.
+pub struct StoredEvent<'a> {
+    /// The UUID set by the client.
     pub id: Option<u128>,
     /// Corrected time, milliseconds since 1970-01-01 UTC, never negative.
     pub ts_ms: i64,
     /// The event's name.
     pub name: &'a [u8],
-    /// Empty: not known.
+    /// Empty if unknown.
     pub player: &'a [u8],
-    /// Empty: not known.
+    /// Empty if unknown.
     pub session: &'a [u8],
     /// The measured value.
     pub value: Option<f64>,
-    /// In the order of [`Dimension::ALL`]; empty: not known.
+    /// In the order of [`Dimension::ALL`]; empty if unknown.
     pub dimensions: [&'a [u8]; Dimension::COUNT],
-    /// The values of the dimensions that the game had declared, and what the line stamped.
-    pub declared: Declared<'a>,
-    /// Of `$identify`: the id that is the player's as well. Empty: none.
+    /// Values of the dimensions that the game had declared, and of those added by ingest.
+    pub declared: DeclaredValues<'a>,
+    /// For `$identify`: the anonymous id that belongs to the player. Empty if none.
     pub anonymous: &'a [u8],
-    /// Many measured values that were added up before they came here.
+    /// Aggregated samples.
     pub samples: Option<Samples<'a>>,
-    /// JSON text of an object; empty: none.
+    /// JSON text of an object; empty if none.
     pub props: &'a [u8],
-    /// Sent by a known bot: not counted as a player.
+    /// True if sent by a known bot: not counted as a player.
     pub bot: bool,
-    /// The client's time was not believed.
+    /// True if the client's time was implausible and was replaced by the time of receipt.
     pub time_replaced: bool,
-    /// Its player has been forgotten: what stands for ids here are numbers.
+    /// True if the player's data was erased: the ids here are numbers.
     pub erased: bool,
 }
 
-impl Stored<'_> {
-    /// The number under which rollups know the player, in a game of this seed.
+impl StoredEvent<'_> {
+    /// Returns the number under which rollups know the player, in a game with this seed.
     #[inline]
     pub fn player_number(&self, seed: u64) -> u64 {
         self.number(seed, self.player)
     }
 
-    /// The number of the anonymous id.
+    /// Returns the number of the anonymous id.
     pub fn anonymous_number(&self, seed: u64) -> u64 {
         self.number(seed, self.anonymous)
     }
@@ -217,48 +218,48 @@ impl Stored<'_> {
     }
 }
 
-/// Values of one metric, measured within one minute and added up on the way in: what the metric gets is this cell. They
-/// are no event: nobody plays by them, and they do not count among all events.
+/// Values of one metric, measured within one minute and aggregated on the way in. Samples are not events: they
+/// belong to no player and do not count in the metric of all events.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Samples<'a> {
-    /// How many came in, which is not how many they stand for.
-    pub taken: u32,
-    /// What [`Cell::encode`] wrote.
-    pub cell: &'a [u8],
+    /// Number of samples received. Sampling can make it lower than the number of measurements they represent.
+    pub received: u32,
+    /// The encoded aggregate; see [`Aggregate::encode`].
+    pub aggregate: &'a [u8],
 }
 
 impl Samples<'_> {
-    /// What they add.
-    pub fn cell(&self) -> Result<Cell, Corrupt> {
-        Cell::decode(self.cell)
+    /// Decodes the aggregate.
+    pub fn aggregate(&self) -> Result<Aggregate, Corrupt> {
+        Aggregate::decode(self.aggregate)
     }
 }
 
-/// What of an event has to go.
+/// The part of an event to erase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gone {
+pub enum ErasureScope {
     /// Nothing.
-    Nothing,
-    /// All that says who it was.
+    None,
+    /// Everything that identifies the player.
     Player,
-    /// The anonymous id, which is not the player's.
+    /// The anonymous id only, because the player is another person.
     Anonymous,
 }
 
-/// Values of declared dimensions, each with the number of its dimension, as they are stored.
+/// Values of declared dimensions with the numbers of their dimensions, in their stored form.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Declared<'a>(&'a [u8]);
+pub struct DeclaredValues<'a>(&'a [u8]);
 
-impl<'a> Declared<'a> {
-    /// What [`Declared::put`] wrote.
-    pub fn of(list: &'a [u8]) -> Declared<'a> {
-        Declared(list)
+impl<'a> DeclaredValues<'a> {
+    /// Wraps bytes written by [`DeclaredValues::push`].
+    pub fn from_bytes(bytes: &'a [u8]) -> DeclaredValues<'a> {
+        DeclaredValues(bytes)
     }
 
-    /// Adds a value of at most [`DIMENSION_BYTES_MAX`] bytes to a list. A list holds 64 KiB, which is some 500 of the
-    /// longest values; what has no room is left out.
-    pub fn put(list: &mut Vec<u8>, number: u8, value: &[u8]) {
-        debug_assert!(value.len() <= DIMENSION_BYTES_MAX, "whoever puts it has bounded it");
+    /// Appends a value of at most [`DIMENSION_BYTES_MAX`] bytes to a list. A list is limited to 64 KiB, about 500 of
+    /// the longest values; a value that does not fit is dropped.
+    pub fn push(list: &mut Vec<u8>, number: u8, value: &[u8]) {
+        debug_assert!(value.len() <= DIMENSION_BYTES_MAX, "callers bound the value");
         if list.len() + 2 + value.len() > usize::from(u16::MAX) {
             return;
         }
@@ -266,13 +267,13 @@ impl<'a> Declared<'a> {
         list.extend_from_slice(value);
     }
 
-    /// Whether there is none.
-    pub fn is_empty(self) -> bool {
+    /// Returns true if there are no values.
+    pub(crate) fn is_empty(self) -> bool {
         self.0.is_empty()
     }
 }
 
-impl<'a> Iterator for Declared<'a> {
+impl<'a> Iterator for DeclaredValues<'a> {
     type Item = (u8, &'a [u8]);
 
     #[inline]
@@ -284,7 +285,7 @@ impl<'a> Iterator for Declared<'a> {
     }
 }
 
-/// Builds the bytes of one batch.
+/// Encodes one batch.
 #[derive(Debug)]
 pub struct BatchBuilder {
     bytes: Vec<u8>,
@@ -292,7 +293,7 @@ pub struct BatchBuilder {
 }
 
 impl BatchBuilder {
-    /// A batch without events.
+    /// Starts a batch without events. `capacity` is the expected size of the events in bytes.
     pub fn new(
         endpoint: Endpoint,
         class: KeyClass,
@@ -307,17 +308,17 @@ impl BatchBuilder {
         BatchBuilder { bytes, events: 0 }
     }
 
-    /// Says how many values of a dimension the game keeps per day. Called before the first event.
-    pub fn values_max(&mut self, values_max: u32) {
-        debug_assert_eq!(self.bytes.len(), HEADER_BYTES, "it stands after the header");
+    /// Sets the number of values of a dimension that the game keeps per day. Must be called before the first event.
+    pub fn set_values_max(&mut self, values_max: u32) {
+        debug_assert_eq!(self.bytes.len(), HEADER_BYTES, "must directly follow the header");
         if values_max != VALUES_PER_DIMENSION {
             self.bytes[0] = VERSION_WITH_VALUES;
             self.bytes.extend_from_slice(&values_max.to_le_bytes());
         }
     }
 
-    /// Adds an event. Names and ids must already be within their limits.
-    pub fn push(&mut self, event: &Stored<'_>) {
+    /// Appends an event. Names and ids must be within their limits.
+    pub fn push(&mut self, event: &StoredEvent<'_>) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&[0; 6]);
         self.bytes.extend_from_slice(&event.ts_ms.to_le_bytes());
@@ -332,22 +333,22 @@ impl BatchBuilder {
             flags |= HAS_VALUE;
             self.bytes.extend_from_slice(&value.to_le_bytes());
         }
-        self.text(event.name);
-        flags |= self.optional(event.player, HAS_PLAYER) | self.optional(event.session, HAS_SESSION);
+        self.put_text(event.name);
+        flags |= self.put_optional(event.player, HAS_PLAYER) | self.put_optional(event.session, HAS_SESSION);
         for (index, value) in event.dimensions.iter().enumerate() {
-            flags |= self.optional(value, HAS_COUNTRY << index);
+            flags |= self.put_optional(value, HAS_COUNTRY << index);
         }
         if !event.declared.is_empty() {
             flags |= HAS_DECLARED;
             self.bytes.extend_from_slice(&(event.declared.0.len() as u16).to_le_bytes());
             self.bytes.extend_from_slice(event.declared.0);
         }
-        flags |= self.optional(event.anonymous, HAS_ANONYMOUS);
+        flags |= self.put_optional(event.anonymous, HAS_ANONYMOUS);
         if let Some(samples) = event.samples {
             flags |= HAS_SAMPLES;
-            self.bytes.extend_from_slice(&samples.taken.to_le_bytes());
-            self.bytes.extend_from_slice(&(samples.cell.len() as u32).to_le_bytes());
-            self.bytes.extend_from_slice(samples.cell);
+            self.bytes.extend_from_slice(&samples.received.to_le_bytes());
+            self.bytes.extend_from_slice(&(samples.aggregate.len() as u32).to_le_bytes());
+            self.bytes.extend_from_slice(samples.aggregate);
         }
         if !event.props.is_empty() {
             flags |= HAS_PROPS;
@@ -359,8 +360,8 @@ impl BatchBuilder {
         self.events += 1;
     }
 
-    /// The bytes and how many events they hold. `tallies` says how many events of the request were refused, and why:
-    /// each reason once.
+    /// Returns the encoded batch and its number of events. `tallies` contains the number of rejected events of the
+    /// request by reason, each reason once.
     pub fn finish(mut self, tallies: &[(Reject, u32)]) -> (Vec<u8>, u32) {
         self.bytes[3] = u8::try_from(tallies.len()).expect("there are fewer reasons than a byte can count");
         for (reject, count) in tallies {
@@ -370,64 +371,64 @@ impl BatchBuilder {
         (self.bytes, self.events)
     }
 
-    fn optional(&mut self, text: &[u8], flag: u16) -> u16 {
+    fn put_optional(&mut self, text: &[u8], flag: u16) -> u16 {
         if text.is_empty() {
             return 0;
         }
-        self.text(text);
+        self.put_text(text);
         flag
     }
 
-    fn text(&mut self, text: &[u8]) {
+    fn put_text(&mut self, text: &[u8]) {
         debug_assert!(text.len() <= u8::MAX as usize, "admission bounds every name and id");
         self.bytes.push(text.len() as u8);
         self.bytes.extend_from_slice(text);
     }
 }
 
-/// The bytes are not a batch of a version this program knows.
+/// The bytes are not a batch of a version that this program knows.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("log entry is not a batch: {0}")]
-pub struct NotABatch(&'static str);
+#[error("log entry is not a valid batch: {0}")]
+pub struct InvalidBatch(&'static str);
 
-/// A batch read back.
+/// A batch decoded from the log.
 #[derive(Clone, Copy, Debug)]
-pub struct Batch<'a> {
-    /// The door it came through.
+pub struct EventBatch<'a> {
+    /// The endpoint through which it entered.
     pub endpoint: Endpoint,
     /// The class of its key.
     pub class: KeyClass,
     /// The tenant.
     pub game: u32,
-    /// When the server received it.
+    /// Time of receipt, milliseconds since 1970-01-01 UTC.
     pub received_ms: i64,
-    /// Values of a dimension that the game keeps per day.
+    /// Number of values of a dimension that the game keeps per day.
     pub values_max: u32,
-    /// Its size when it was accepted.
+    /// Size in bytes when the batch was accepted.
     pub bytes: u32,
     tallies: &'a [u8],
     events: &'a [u8],
 }
 
-impl<'a> Batch<'a> {
-    /// Reads the header. The events are read as they are iterated.
-    pub fn read(bytes: &'a [u8]) -> Result<Batch<'a>, NotABatch> {
-        let header: &[u8; HEADER_BYTES] = bytes.first_chunk().ok_or(NotABatch("it is too short"))?;
+impl<'a> EventBatch<'a> {
+    /// Decodes the header. Events are decoded during iteration.
+    pub fn read(bytes: &'a [u8]) -> Result<EventBatch<'a>, InvalidBatch> {
+        let header: &[u8; HEADER_BYTES] = bytes.first_chunk().ok_or(InvalidBatch("too short"))?;
         let mut rest = &bytes[HEADER_BYTES..];
         let (mut values_max, mut size) = (VALUES_PER_DIMENSION, bytes.len() as u32);
         if !(VERSION..=VERSION_ERASED).contains(&header[0]) {
-            return Err(NotABatch("its version is not known"));
+            return Err(InvalidBatch("unknown version"));
         }
         for (since, number) in [(VERSION_WITH_VALUES, &mut values_max), (VERSION_ERASED, &mut size)] {
             if header[0] >= since {
-                let (head, after) = rest.split_first_chunk().ok_or(NotABatch("it is too short"))?;
+                let (head, after) = rest.split_first_chunk().ok_or(InvalidBatch("too short"))?;
                 (*number, rest) = (u32::from_le_bytes(*head), after);
             }
         }
         let events = rest.len().checked_sub(header[3] as usize * TALLY_BYTES);
-        let (events, tallies) = rest.split_at(events.ok_or(NotABatch("its tallies are cut off"))?);
-        Ok(Batch {
-            endpoint: Endpoint::from_code(header[1]).ok_or(NotABatch("its endpoint is not known"))?,
+        let (events, tallies) = rest.split_at(events.ok_or(InvalidBatch("truncated tallies"))?);
+        Ok(EventBatch {
+            endpoint: Endpoint::from_code(header[1]).ok_or(InvalidBatch("unknown endpoint"))?,
             class: if header[2] == 0 { KeyClass::Public } else { KeyClass::Secret },
             game: u32::from_le_bytes([header[4], header[5], header[6], header[7]]),
             received_ms: i64::from_le_bytes(*header.last_chunk().expect("a header has 16 bytes")),
@@ -438,7 +439,7 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// How many events of the request were refused, by reason.
+    /// Returns the number of rejected events of the request by reason.
     pub fn tallies(&self) -> impl Iterator<Item = (Reject, u32)> + 'a {
         self.tallies.chunks_exact(TALLY_BYTES).filter_map(|tally| {
             let count = u32::from_le_bytes([tally[1], tally[2], tally[3], tally[4]]);
@@ -446,27 +447,29 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// How much came in and was accepted, of `events` that are here: of samples, what they were before they were added up.
-    pub fn taken(&self, events: u32) -> u32 {
-        if !self.endpoint.takes_samples() {
+    /// Returns how many events or samples were accepted, given that the batch has `events` events. Samples count as
+    /// received, before aggregation.
+    pub fn accepted(&self, events: u32) -> u32 {
+        if !self.endpoint.accepts_samples() {
             return events;
         }
-        let taken = self.events().map(|event| event.samples.map_or(1, |samples| samples.taken));
-        taken.fold(0, u32::saturating_add)
+        let received = self.events().map(|event| event.samples.map_or(1, |samples| samples.received));
+        received.fold(0, u32::saturating_add)
     }
 
-    /// The events in order.
-    pub fn events(&self) -> Events<'a> {
-        Events { rest: self.events }
+    /// Returns the events in order.
+    pub fn events(&self) -> EventIter<'a> {
+        EventIter { rest: self.events }
     }
 
-    /// The same batch without the events at `removed` (ascending), which are counted as duplicates instead.
+    /// Encodes the batch without the events at the indices `removed` (ascending), which are counted as duplicates
+    /// instead.
     pub fn without(&self, removed: &[u32]) -> (Vec<u8>, u32) {
         let mut tallies: Vec<(Reject, u32)> = self.tallies().collect();
         tallies.push((Reject::SeenBefore, removed.len() as u32));
         let capacity = self.events.len() + tallies.len() * TALLY_BYTES;
         let mut batch = BatchBuilder::new(self.endpoint, self.class, self.game, self.received_ms, capacity);
-        batch.values_max(self.values_max);
+        batch.set_values_max(self.values_max);
         let mut removed = removed.iter().copied().peekable();
         let mut events = self.events();
         let mut index = 0;
@@ -480,13 +483,14 @@ impl<'a> Batch<'a> {
         batch.finish(&tallies)
     }
 
-    /// The same batch without what has to go: as many events, which rollups count as before. `masked` gives what is kept
-    /// of an id, if anything. What was erased before stays so.
-    pub fn erased(
+    /// Encodes the batch without the erased data. It keeps the same number of events, and rollups count them as
+    /// before. `mask` returns the masked form of an event id, or `None` to remove it. Data erased earlier stays
+    /// erased.
+    pub fn erase(
         &self,
         seed: u64,
-        mut gone: impl FnMut(&Stored<'a>) -> Gone,
-        masked: impl Fn(u128) -> Option<u128>,
+        mut scope: impl FnMut(&StoredEvent<'a>) -> ErasureScope,
+        mask: impl Fn(u128) -> Option<u128>,
     ) -> Vec<u8> {
         let capacity = self.events.len() + HEADER_BYTES;
         let mut batch = BatchBuilder::new(self.endpoint, self.class, self.game, self.received_ms, capacity);
@@ -497,13 +501,13 @@ impl<'a> Batch<'a> {
             let number = |id: &[u8], number: u64| {
                 if id.is_empty() { Vec::new() } else { number.to_le_bytes().to_vec() }
             };
-            match gone(&event) {
-                Gone::Player if !event.erased => {
+            match scope(&event) {
+                ErasureScope::Player if !event.erased => {
                     let player = number(event.player, event.player_number(seed));
                     let anonymous = number(event.anonymous, event.anonymous_number(seed));
-                    let id = event.id.and_then(&masked);
+                    let id = event.id.and_then(&mask);
                     let (player, anonymous) = (player.as_slice(), anonymous.as_slice());
-                    batch.push(&Stored {
+                    batch.push(&StoredEvent {
                         id,
                         player,
                         anonymous,
@@ -513,26 +517,22 @@ impl<'a> Batch<'a> {
                         ..event
                     });
                 }
-                Gone::Anonymous => batch.push(&Stored { anonymous: &[], ..event }),
-                Gone::Player | Gone::Nothing => batch.push(&event),
+                ErasureScope::Anonymous => batch.push(&StoredEvent { anonymous: &[], ..event }),
+                ErasureScope::Player | ErasureScope::None => batch.push(&event),
             }
         }
         batch.finish(&self.tallies().collect::<Vec<_>>()).0
     }
-
-    /// The sum over one outcome of the refused.
-    pub fn refused(&self, outcome: Outcome) -> u32 {
-        self.tallies().filter(|(reject, _)| reject.outcome() == outcome).map(|(_, count)| count).sum()
-    }
 }
 
-/// The events of a batch, in order. Ends early at bytes that are no event, which a checksum makes impossible.
+/// Iterates over the events of a batch. Stops at bytes that are not an event, which the checksum of the log rules
+/// out.
 #[derive(Clone, Copy, Debug)]
-pub struct Events<'a> {
+pub struct EventIter<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Events<'a> {
+impl<'a> EventIter<'a> {
     fn next_raw(&mut self) -> Option<&'a [u8]> {
         let length = u32::from_le_bytes(*self.rest.first_chunk()?) as usize;
         let (raw, rest) = self.rest.split_at_checked(4 + length)?;
@@ -541,21 +541,21 @@ impl<'a> Events<'a> {
     }
 }
 
-impl<'a> Iterator for Events<'a> {
-    type Item = Stored<'a>;
+impl<'a> Iterator for EventIter<'a> {
+    type Item = StoredEvent<'a>;
 
-    fn next(&mut self) -> Option<Stored<'a>> {
-        Fields { rest: &self.next_raw()?[4..] }.event()
+    fn next(&mut self) -> Option<StoredEvent<'a>> {
+        EventReader { rest: &self.next_raw()?[4..] }.event()
     }
 }
 
-struct Fields<'a> {
+struct EventReader<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Fields<'a> {
+impl<'a> EventReader<'a> {
     #[inline]
-    fn event(mut self) -> Option<Stored<'a>> {
+    fn event(mut self) -> Option<StoredEvent<'a>> {
         let flags = u16::from_le_bytes(self.take()?);
         let ts_ms = i64::from_le_bytes(self.take()?);
         let id = if flags & HAS_ID != 0 { Some(u128::from_le_bytes(self.take()?)) } else { None };
@@ -567,10 +567,10 @@ impl<'a> Fields<'a> {
         for (index, dimension) in dimensions.iter_mut().enumerate() {
             *dimension = self.optional(flags & (HAS_COUNTRY << index))?;
         }
-        let declared = if flags & HAS_DECLARED != 0 { self.declared()? } else { Declared::default() };
+        let declared = if flags & HAS_DECLARED != 0 { self.declared()? } else { DeclaredValues::default() };
         let anonymous = self.optional(flags & HAS_ANONYMOUS)?;
         let samples = if flags & HAS_SAMPLES != 0 { Some(self.samples()?) } else { None };
-        Some(Stored {
+        Some(StoredEvent {
             id,
             ts_ms,
             name,
@@ -588,19 +588,19 @@ impl<'a> Fields<'a> {
         })
     }
 
-    fn declared(&mut self) -> Option<Declared<'a>> {
+    fn declared(&mut self) -> Option<DeclaredValues<'a>> {
         let length = u16::from_le_bytes(self.take()?);
         let (list, rest) = self.rest.split_at_checked(usize::from(length))?;
         self.rest = rest;
-        Some(Declared(list))
+        Some(DeclaredValues(list))
     }
 
     fn samples(&mut self) -> Option<Samples<'a>> {
-        let taken = u32::from_le_bytes(self.take()?);
+        let received = u32::from_le_bytes(self.take()?);
         let length = u32::from_le_bytes(self.take()?);
-        let (cell, rest) = self.rest.split_at_checked(length as usize)?;
+        let (aggregate, rest) = self.rest.split_at_checked(length as usize)?;
         self.rest = rest;
-        Some(Samples { taken, cell })
+        Some(Samples { received, aggregate })
     }
 
     #[inline]
@@ -627,10 +627,11 @@ impl<'a> Fields<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reject::Outcome;
     use proptest::prelude::*;
 
     #[derive(Clone, Debug)]
-    struct Owned {
+    struct OwnedEvent {
         id: Option<u128>,
         ts_ms: i64,
         texts: Vec<String>,
@@ -641,10 +642,10 @@ mod tests {
         time_replaced: bool,
     }
 
-    impl Owned {
-        fn stored(&self) -> Stored<'_> {
+    impl OwnedEvent {
+        fn stored(&self) -> StoredEvent<'_> {
             let text = |index: usize| self.texts[index].as_bytes();
-            Stored {
+            StoredEvent {
                 id: self.id,
                 ts_ms: self.ts_ms,
                 name: text(0),
@@ -652,9 +653,12 @@ mod tests {
                 session: text(2),
                 value: self.value,
                 dimensions: [text(3), text(4), text(5), text(6), text(7)],
-                declared: Declared::of(&self.declared),
+                declared: DeclaredValues::from_bytes(&self.declared),
                 anonymous: text(9),
-                samples: self.samples.as_ref().map(|(taken, cell)| Samples { taken: *taken, cell }),
+                samples: self
+                    .samples
+                    .as_ref()
+                    .map(|(received, aggregate)| Samples { received: *received, aggregate }),
                 props: text(8),
                 bot: self.bot,
                 time_replaced: self.time_replaced,
@@ -663,13 +667,13 @@ mod tests {
         }
     }
 
-    fn event() -> impl Strategy<Value = Owned> {
+    fn event() -> impl Strategy<Value = OwnedEvent> {
         let texts = prop::collection::vec(".{0,20}", 10..=10);
         let number = prop::option::of(-1e9..1e9f64);
         let samples = prop::option::of((any::<u32>(), prop::collection::vec(any::<u8>(), 0..40)));
         let lists = (texts, declared(), samples);
         (any::<Option<u128>>(), any::<i64>(), lists, number, any::<(bool, bool)>()).prop_map(
-            |(id, ts_ms, (texts, declared, samples), value, (bot, time_replaced))| Owned {
+            |(id, ts_ms, (texts, declared, samples), value, (bot, time_replaced))| OwnedEvent {
                 id,
                 ts_ms,
                 texts,
@@ -685,40 +689,51 @@ mod tests {
     fn declared() -> impl Strategy<Value = Vec<u8>> {
         prop::collection::vec((any::<u8>(), ".{0,20}"), 0..4).prop_map(|values| {
             let mut list = Vec::new();
-            values.iter().for_each(|(number, value)| Declared::put(&mut list, *number, value.as_bytes()));
+            values
+                .iter()
+                .for_each(|(number, value)| DeclaredValues::push(&mut list, *number, value.as_bytes()));
             list
         })
     }
 
-    fn build(events: &[Owned]) -> (Vec<u8>, u32) {
+    fn rejected(batch: &EventBatch<'_>, outcome: Outcome) -> u32 {
+        batch.tallies().filter(|(reject, _)| reject.outcome() == outcome).map(|(_, count)| count).sum()
+    }
+
+    fn build(events: &[OwnedEvent]) -> (Vec<u8>, u32) {
         let mut batch = BatchBuilder::new(Endpoint::Events, KeyClass::Secret, 7, 1234, 0);
-        batch.values_max(1_000 + events.len() as u32 / 2);
+        batch.set_values_max(1_000 + events.len() as u32 / 2);
         events.iter().for_each(|event| batch.push(&event.stored()));
         batch.finish(&[(Reject::UnknownField, 2)])
     }
 
     #[test]
-    fn an_event_with_too_many_values_keeps_the_first() {
+    fn event_with_too_many_declared_values_keeps_the_first() {
         let mut list = Vec::new();
-        (0..1_000).for_each(|number| Declared::put(&mut list, (number % 200) as u8, &[b'x'; 128]));
-        let event = Stored { name: b"hit", declared: Declared::of(&list), props: b"{}", ..Stored::default() };
+        (0..1_000).for_each(|number| DeclaredValues::push(&mut list, (number % 200) as u8, &[b'x'; 128]));
+        let event = StoredEvent {
+            name: b"hit",
+            declared: DeclaredValues::from_bytes(&list),
+            props: b"{}",
+            ..StoredEvent::default()
+        };
         let mut batch = BatchBuilder::new(Endpoint::Events, KeyClass::Public, 1, 0, 0);
         batch.push(&event);
         let (bytes, _) = batch.finish(&[]);
-        let read = Batch::read(&bytes).unwrap().events().next().unwrap();
+        let read = EventBatch::read(&bytes).unwrap().events().next().unwrap();
         assert_eq!((read, read.declared.count()), (event, 504));
     }
 
     proptest! {
         #[test]
-        fn a_batch_reads_back_as_it_was_built(events in prop::collection::vec(event(), 0..8)) {
+        fn batch_round_trips(events in prop::collection::vec(event(), 0..8)) {
             let (bytes, count) = build(&events);
-            let batch = Batch::read(&bytes).unwrap();
+            let batch = EventBatch::read(&bytes).unwrap();
             prop_assert_eq!((batch.game, batch.received_ms, batch.class), (7, 1234, KeyClass::Secret));
             prop_assert_eq!(batch.tallies().collect::<Vec<_>>(), vec![(Reject::UnknownField, 2)]);
             prop_assert_eq!(count as usize, events.len());
             prop_assert_eq!(batch.values_max, 1_000 + count / 2);
-            let expected: Vec<Stored> = events.iter().map(Owned::stored).collect();
+            let expected: Vec<StoredEvent> = events.iter().map(OwnedEvent::stored).collect();
             prop_assert_eq!(batch.events().collect::<Vec<_>>(), expected);
         }
 
@@ -729,55 +744,55 @@ mod tests {
         ) {
             let (bytes, _) = build(&events);
             let removed: Vec<u32> = (0..events.len() as u32).filter(|index| !keep[*index as usize]).collect();
-            let (bytes, count) = Batch::read(&bytes).unwrap().without(&removed);
-            let batch = Batch::read(&bytes).unwrap();
-            prop_assert_eq!(batch.refused(Outcome::Duplicate) as usize, removed.len());
+            let (bytes, count) = EventBatch::read(&bytes).unwrap().without(&removed);
+            let batch = EventBatch::read(&bytes).unwrap();
+            prop_assert_eq!(rejected(&batch, Outcome::Duplicate) as usize, removed.len());
             prop_assert_eq!(batch.values_max, 1_000 + events.len() as u32 / 2);
             prop_assert_eq!(count as usize, events.len() - removed.len());
             let kept = events.iter().enumerate().filter(|(index, _)| keep[*index]);
-            let expected: Vec<Stored> = kept.map(|(_, event)| event.stored()).collect();
+            let expected: Vec<StoredEvent> = kept.map(|(_, event)| event.stored()).collect();
             prop_assert_eq!(batch.events().collect::<Vec<_>>(), expected);
         }
 
         #[test]
-        fn of_an_erased_player_the_number_is_left_and_what_is_counted(
+        fn erasure_keeps_the_player_number_and_the_counted_fields(
             events in prop::collection::vec(event(), 0..8),
-            gone in prop::collection::vec(0..3u8, 8..=8),
+            scopes in prop::collection::vec(0..3u8, 8..=8),
             seed: u64, mask: Option<u128>,
         ) {
             let (bytes, _) = build(&events);
-            let batch = Batch::read(&bytes).unwrap();
-            let whole: Vec<Stored> = batch.events().collect();
-            let what = |event: &Stored| {
+            let batch = EventBatch::read(&bytes).unwrap();
+            let whole: Vec<StoredEvent> = batch.events().collect();
+            let scope = |event: &StoredEvent| {
                 let at = whole.iter().position(|it| it == event).unwrap();
-                [Gone::Nothing, Gone::Player, Gone::Anonymous][usize::from(gone[at])]
+                [ErasureScope::None, ErasureScope::Player, ErasureScope::Anonymous][usize::from(scopes[at])]
             };
             let masked = |id| Some(id ^ mask?);
-            let erased = batch.erased(seed, what, masked);
-            let again = Batch::read(&erased).unwrap();
+            let erased = batch.erase(seed, scope, masked);
+            let again = EventBatch::read(&erased).unwrap();
             prop_assert_eq!((again.bytes, again.values_max), (bytes.len() as u32, batch.values_max));
             prop_assert_eq!(again.tallies().collect::<Vec<_>>(), batch.tallies().collect::<Vec<_>>());
             prop_assert_eq!(again.events().count(), whole.len());
             for (event, before) in again.events().zip(&whole) {
                 prop_assert_eq!(event.player_number(seed), before.player_number(seed));
                 prop_assert_eq!(event.player.is_empty(), before.player.is_empty());
-                match what(before) {
-                    Gone::Nothing => prop_assert_eq!(&event, before),
-                    Gone::Anonymous => prop_assert_eq!(event, Stored { anonymous: &[], ..*before }),
-                    Gone::Player => {
+                match scope(before) {
+                    ErasureScope::None => prop_assert_eq!(&event, before),
+                    ErasureScope::Anonymous => prop_assert_eq!(event, StoredEvent { anonymous: &[], ..*before }),
+                    ErasureScope::Player => {
                         prop_assert_eq!(event.anonymous_number(seed), before.anonymous_number(seed));
-                        let Stored { player, anonymous, .. } = event;
+                        let StoredEvent { player, anonymous, .. } = event;
                         let id = before.id.and_then(masked);
-                        let left = Stored {
+                        let left = StoredEvent {
                             id, player, anonymous, session: &[], props: &[], erased: true, ..*before
                         };
                         prop_assert_eq!(event, left);
                     }
                 }
             }
-            let twice = again.erased(seed, |_| Gone::Player, |_| None);
-            let once_and_all = batch.erased(seed, |_| Gone::Player, |_| None);
-            let (twice, all) = (Batch::read(&twice).unwrap(), Batch::read(&once_and_all).unwrap());
+            let twice = again.erase(seed, |_| ErasureScope::Player, |_| None);
+            let once_and_all = batch.erase(seed, |_| ErasureScope::Player, |_| None);
+            let (twice, all) = (EventBatch::read(&twice).unwrap(), EventBatch::read(&once_and_all).unwrap());
             for (twice, all) in twice.events().zip(all.events()) {
                 prop_assert_eq!((twice.player, twice.session, twice.props), (all.player, all.session, all.props));
             }
@@ -785,7 +800,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_read_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            if let Ok(batch) = Batch::read(&bytes) {
+            if let Ok(batch) = EventBatch::read(&bytes) {
                 let declared = batch.events().map(|event| event.declared.count());
                 let _ = (batch.tallies().count(), declared.sum::<usize>());
             }

@@ -1,15 +1,16 @@
-//! What counting costs: nanoseconds for each operation on the numbers of a rollup.
+//! Benchmark of rollups: nanoseconds per operation on their data structures.
 //!
-//! `cargo run --release -p playmeter-model --example cells`
+//! `cargo run --release -p playmeter-model --example rollup`
 
 use std::hint::black_box;
 use std::time::Instant;
 
 use model::rollup::{
-    Block, Bucket, Cell, DayBlock, Distinct, ExactSum, HourBlock, Quantiles, StoredBlock, hash_player,
+    Aggregate, Block, Bucket, DayBlock, Distinct, ExactSum, HourBlock, Quantiles, StoredBlock, hash_player,
 };
 
-/// Prints the best of some runs, for each of `operations`. A run is repeated until the clock can see it.
+/// Prints the fastest of several runs, in nanoseconds per operation. Repeats short runs until the clock can measure
+/// them.
 fn measure(what: &str, operations: usize, mut run: impl FnMut()) {
     let repeated = (100_000 / operations).clamp(1, 200);
     let nanoseconds = (0..15).map(|_| {
@@ -28,7 +29,7 @@ fn main() {
     sums(&integers, &fractions);
     players(&hashes);
     quantiles(&fractions);
-    cells(&hashes, &integers);
+    aggregates(&hashes, &integers);
     blocks(&hashes, &integers);
 }
 
@@ -102,15 +103,15 @@ fn quantiles(values: &[f64]) {
     }
 }
 
-fn cells(hashes: &[u64], values: &[f64]) {
-    let mut counter = Cell::default();
-    measure("Cell::observe, counter", hashes.len(), || {
+fn aggregates(hashes: &[u64], values: &[f64]) {
+    let mut counter = Aggregate::default();
+    measure("Aggregate::observe, counter", hashes.len(), || {
         hashes.iter().for_each(|_| black_box(&mut counter).observe(None, None));
     });
-    let mut cell = Cell::default();
-    measure("Cell::observe, player and value", hashes.len(), || {
+    let mut aggregate = Aggregate::default();
+    measure("Aggregate::observe, player and value", hashes.len(), || {
         for (hash, value) in hashes.iter().zip(values) {
-            cell.observe(Some(*hash), Some((*value, Bucket::of(*value))));
+            aggregate.observe(Some(*hash), Some((*value, Bucket::of(*value))));
         }
     });
 }
@@ -118,7 +119,7 @@ fn cells(hashes: &[u64], values: &[f64]) {
 fn blocks(hashes: &[u64], values: &[f64]) {
     let mut counters = HourBlock::default();
     measure("HourBlock::apply, counter", 1_000_000, || {
-        let delta = Cell { count: 1, ..Cell::default() };
+        let delta = Aggregate { count: 1, ..Aggregate::default() };
         hashes.iter().for_each(|hash| counters.apply((hash % 60) as u8, 1 << 40, &delta));
     });
     store("an hour of counters", &counters);
