@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use decode::json::{self, Form};
+use decode::json::{self, BodyFormat};
 use model::{RawBatch, Reject};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
@@ -209,7 +209,7 @@ impl Desk {
 
     async fn write_events(&self, batch: &mut Batch, access: &Access, give_up: impl Fn() -> bool + Copy) {
         let mut decoded = RawBatch::default();
-        if let Err(failure) = json::decode(&batch.lines, Form::Lines, &mut decoded) {
+        if let Err(failure) = json::decode(&batch.lines, BodyFormat::Lines, &mut decoded) {
             // An empty body is one; the others cannot be, since lines were counted and checked.
             tracing::debug!(%failure, "there were no lines");
         }

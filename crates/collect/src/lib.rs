@@ -19,7 +19,7 @@ mod udp;
 
 pub use backoff::Backoff;
 pub use counters::Counters;
-pub use decode::csv::{Field, Mapping, Others, Target};
+pub use decode::csv::{Field, Mapping, OtherColumns, Target};
 pub use decode::influx::Precision;
 pub use settings::{
     After, CollectorSettings, Decoder, DirSettings, Framing, StreamSettings, TcpClientSettings,

@@ -120,9 +120,9 @@ impl Table {
             }
             Measured::Change(by) => row.state(self.gauges.change(series, by)?, ts_ms),
             Measured::Member(member) => row.member(hash_player(self.seed, member.as_bytes())),
-            Measured::Spread(spread) => {
+            Measured::Histogram(spread) => {
                 row.spread(&spread)?;
-                self.growth += spread.parts.len();
+                self.growth += spread.buckets.len();
             }
         }
         self.growth += 1;

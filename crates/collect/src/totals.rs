@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use decode::otlp::Series;
+use decode::otlp::CumulativeSeries;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -18,14 +18,14 @@ pub struct Totals {
     /// What gauges show.
     pub gauges: Arc<Gauges>,
     /// The totals that were sent last.
-    pub series: Mutex<Series>,
+    pub series: Mutex<CumulativeSeries>,
     turns: Arc<Semaphore>,
 }
 
 impl Totals {
     /// Nothing is known yet; what began before this time was counted before.
     pub(super) fn new(since_ms: i64) -> Totals {
-        let series = Mutex::new(Series::new(since_ms, SERIES_BYTES_MAX));
+        let series = Mutex::new(CumulativeSeries::new(since_ms, SERIES_BYTES_MAX));
         Totals { gauges: Arc::default(), series, turns: Arc::new(Semaphore::new(WRITING_MAX)) }
     }
 

@@ -1,11 +1,11 @@
-//! Nanoseconds per line of the decoders of samples.
+//! Measures the decoders of samples in nanoseconds per line.
 //!
 //! `cargo run --release -p playmeter-decode --example samples_speed`
 //!
-//! Every round goes through packets that all differ, so that the processor cannot learn by heart how long each name is.
-//! The fastest round is the one that other work on the machine disturbed least.
+//! All packets of a round differ, so that the processor cannot learn the length of each name. The fastest round is the
+//! one least disturbed by other work on the machine.
 
-use decode::sample::{Measured, Taken};
+use decode::sample::{Measured, SampleResult};
 use decode::{influx, statsd};
 use std::hint::black_box;
 use std::time::Instant;
@@ -14,12 +14,12 @@ const LINES: u64 = 40;
 const PACKETS: u64 = 500;
 const ROUNDS: usize = 200;
 
-type Decode = fn(&[u8], &mut dyn FnMut(Taken<'_>));
+type Decode = fn(&[u8], &mut dyn FnMut(SampleResult<'_>));
 
 fn main() {
-    measure("statsd, counters", statsd_plain, |packet, take| statsd::decode(packet, take));
-    measure("statsd, rates and tags", statsd_tagged, |packet, take| statsd::decode(packet, take));
-    let decode: Decode = |body, take| influx::decode(body, influx::Precision::Nanoseconds, take);
+    measure("statsd, counters", statsd_plain, |packet, emit| statsd::decode(packet, emit));
+    measure("statsd, rates and tags", statsd_tagged, |packet, emit| statsd::decode(packet, emit));
+    let decode: Decode = |body, emit| influx::decode(body, influx::Precision::Nanoseconds, emit);
     measure("influx, one field", influx_line, decode);
 }
 
@@ -50,7 +50,7 @@ fn name(random: u64) -> String {
     format!("game.{}{}", part[(random >> 10) as usize % part.len()], random & 7)
 }
 
-/// Prints the fastest and the middle round.
+/// Prints the fastest and the median round.
 fn measure(what: &str, line: fn(u64) -> String, decode: Decode) {
     let packet = |packet: u64| {
         let random = |line: u64| (packet * LINES + line + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -68,8 +68,8 @@ fn round_ns(packets: &[String], decode: Decode) -> f64 {
     let (mut lines, mut sum) = (0, 0.0);
     let begin = Instant::now();
     for packet in packets {
-        decode(black_box(packet.as_bytes()), &mut |taken| {
-            let sample = taken.expect("every line is right");
+        decode(black_box(packet.as_bytes()), &mut |result| {
+            let sample = result.expect("every line is valid");
             lines += 1;
             if let Measured::Count(value) = sample.measured {
                 sum += value * sample.weight + sample.tags.len() as f64;

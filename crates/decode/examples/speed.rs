@@ -1,11 +1,11 @@
-//! Nanoseconds per event and megabytes per second, beside serde_json with a borrowing struct.
+//! Measures nanoseconds per event and megabytes per second, compared with serde_json and a borrowing struct.
 //!
 //! `cargo run --release -p playmeter-decode --example speed`
 //!
-//! Every round goes through bodies that all differ, so that the processor cannot learn by heart how
-//! long each string is. The fastest round is the one that other work on the machine disturbed least.
+//! All bodies of a round differ, so that the processor cannot learn the length of each string. The fastest round is the
+//! one least disturbed by other work on the machine.
 
-use decode::json::{Form, decode};
+use decode::json::{BodyFormat, decode};
 use model::RawBatch;
 use serde::Deserialize;
 use std::borrow::Cow;
@@ -16,7 +16,7 @@ const EVENTS: u64 = 100;
 const BODIES: u64 = 100;
 const ROUNDS: usize = 50;
 
-/// The same fields, as one would write them down for serde_json.
+/// The same fields for serde_json.
 #[derive(Deserialize)]
 #[allow(dead_code, reason = "the fields are there to be parsed")]
 struct SerdeEvent<'a> {
@@ -39,13 +39,13 @@ struct SerdeEvent<'a> {
 
 fn main() {
     let props = r#","props":{"weapon":"sword","combo":12,"boss":{"name":"Grönk","hp":0.25}}"#;
-    compare("array", Form::Json, |events| format!("[{}]", events.join(",")), "");
-    compare("lines", Form::Lines, |events| events.join("\n"), "");
-    compare("array, with properties", Form::Json, |events| format!("[{}]", events.join(",")), props);
-    compare("array, with spaces", Form::Json, spaced, "");
+    compare("array", BodyFormat::Json, |events| format!("[{}]", events.join(",")), "");
+    compare("lines", BodyFormat::Lines, |events| events.join("\n"), "");
+    compare("array, with properties", BodyFormat::Json, |events| format!("[{}]", events.join(",")), props);
+    compare("array, with spaces", BodyFormat::Json, spaced, "");
 }
 
-/// As Python's `json.dumps` writes it.
+/// Formats the events like Python's `json.dumps`.
 fn spaced(events: &[String]) -> String {
     format!("[{}]", events.join(", ").replace("\":", "\": ").replace(",\"", ", \""))
 }
@@ -64,8 +64,8 @@ fn event(number: u64, props: &str) -> String {
     )
 }
 
-/// Takes turns, so that noise of the machine meets both.
-fn compare(what: &str, form: Form, join: impl Fn(&[String]) -> String, props: &str) {
+/// Measures both in turns, so that noise of the machine affects both.
+fn compare(what: &str, form: BodyFormat, join: impl Fn(&[String]) -> String, props: &str) {
     let body = |number: u64| {
         let events: Vec<String> = (0..EVENTS).map(|i| event(number * EVENTS + i, props)).collect();
         join(&events)
@@ -88,7 +88,7 @@ fn time(work: impl FnOnce()) -> Duration {
     begin.elapsed()
 }
 
-fn decode_all(bodies: &[String], form: Form) {
+fn decode_all(bodies: &[String], form: BodyFormat) {
     let mut decoded = RawBatch::default();
     for body in bodies {
         decode(black_box(body.as_bytes()), form, &mut decoded).expect("the body is well-formed");
@@ -96,13 +96,15 @@ fn decode_all(bodies: &[String], form: Form) {
     }
 }
 
-fn serde_all(bodies: &[String], form: Form) {
+fn serde_all(bodies: &[String], form: BodyFormat) {
     let mut events: Vec<SerdeEvent> = Vec::new();
     for body in bodies {
         events.clear();
         match form {
-            Form::Json => events = serde_json::from_str(black_box(body)).expect("the body is well-formed"),
-            Form::Lines => {
+            BodyFormat::Json => {
+                events = serde_json::from_str(black_box(body)).expect("the body is well-formed")
+            }
+            BodyFormat::Lines => {
                 events.extend(body.lines().map(|line| serde_json::from_str(line).expect("well-formed")))
             }
         }
@@ -110,7 +112,7 @@ fn serde_all(bodies: &[String], form: Form) {
     }
 }
 
-/// Prints the fastest and the middle round.
+/// Prints the fastest and the median round.
 fn report(who: &str, times: &mut [Duration], bytes: usize) {
     times.sort();
     let event_ns = |time: Duration| time.as_nanos() as f64 / (BODIES * EVENTS) as f64;

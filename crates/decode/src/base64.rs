@@ -1,6 +1,7 @@
 //! Base64 (RFC 4648) as browsers, old SDKs and forms send it.
 
-/// Base64 with or without its padding. A `+` that went through a form unescaped is a space.
+/// Decodes base64 with or without padding; `None` if it is invalid. Both alphabets are accepted, and a space counts as a
+/// `+` that a form did not escape.
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     let text = text.trim_end_matches(['=', '\r', '\n']);
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 2);
@@ -34,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_alphabets_are_read_with_padding_or_without() {
+    fn both_alphabets_are_decoded_with_or_without_padding() {
         let check = |text: &str, bytes: &[u8]| assert_eq!(decode(text).as_deref(), Some(bytes), "{text}");
         check("", b"");
         check("Zg==", b"f");

@@ -1,8 +1,8 @@
-//! Events of other services' clients, in our own words.
+//! Translates events of other services' clients to the product's JSON.
 //!
-//! A translator rewrites a body as the JSON that [`crate::json`] decodes: so limits, types and refusals are the same
-//! through every door, and an event that cannot be told in our words is refused alone, in its place. A body in these
-//! dialects names its key inside.
+//! A translator rewrites a body as the JSON that [`crate::json`] decodes, so limits, types and reasons of rejection are
+//! the same for every endpoint, and an event that cannot be translated is rejected alone, in its position. Bodies in
+//! these formats contain their key.
 
 pub mod gameanalytics;
 pub mod posthog;
@@ -14,60 +14,60 @@ use serde_json::{Map, Value, json};
 
 use crate::json::{EPOCH_MS, rfc3339_ms};
 
-/// A body in our own words.
+/// A translated body.
 #[derive(Debug, Default, PartialEq)]
-pub struct Translated {
-    /// `{"sent_at": ..., "events": [...]}`, with as many events as came, in their order.
+pub struct TranslatedBody {
+    /// `{"sent_at": ..., "events": [...]}`, with as many events as the original, in their order.
     pub body: Vec<u8>,
-    /// The key that the body names, if it does.
+    /// The key in the body, if it has one.
     pub key: Option<String>,
-    /// How many events there are.
+    /// Number of events.
     pub events: usize,
 }
 
-/// Nothing of a body could be taken.
+/// The error of a body that cannot be translated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Untranslatable {
-    /// It is no JSON.
+pub enum TranslateError {
+    /// It is not JSON.
     #[error("body is not JSON: {0}")]
     NotJson(String),
     /// It is JSON of another shape.
     #[error("{0}")]
     Shape(&'static str),
-    /// Over the limit of one request.
+    /// It has more events than one request may have.
     #[error("more than {EVENTS_PER_REQUEST_MAX} events in one body")]
     TooMany,
 }
 
-/// An event's fields, as they are put together.
+/// An event under construction.
 #[derive(Default)]
-struct Event {
+struct EventBuilder {
     fields: Map<String, Value>,
     props: Map<String, Value>,
 }
 
-impl Event {
-    fn named(name: &str) -> Event {
-        let mut event = Event::default();
+impl EventBuilder {
+    fn named(name: &str) -> EventBuilder {
+        let mut event = EventBuilder::default();
         event.put("event", Some(name.into()));
         event
     }
 
-    /// Sets a field, if there is something to set.
+    /// Sets a field unless the value is absent.
     fn put(&mut self, field: &str, value: Option<Value>) {
         if let Some(value) = value.filter(|value| !value.is_null()) {
             self.fields.insert(field.to_owned(), value);
         }
     }
 
-    /// Sets a field to a short text; what is longer than a dimension may be is left out, as it is only beside the point.
+    /// Sets a field to a text. A text too long for a dimension is left out, because the field is optional.
     fn put_dimension(&mut self, field: &str, value: Option<&Value>) {
         let short = |text: &&str| !text.is_empty() && text.len() <= model::limits::DIMENSION_BYTES_MAX;
         let text = value.and_then(Value::as_str).filter(short);
         self.put(field, text.map(Value::from));
     }
 
-    fn json(mut self) -> Value {
+    fn into_json(mut self) -> Value {
         if !self.props.is_empty() {
             self.fields.insert("props".to_owned(), Value::Object(self.props));
         }
@@ -75,29 +75,29 @@ impl Event {
     }
 }
 
-fn read(body: &[u8]) -> Result<Value, Untranslatable> {
-    serde_json::from_slice(body).map_err(|error| Untranslatable::NotJson(error.to_string()))
+fn parse_json(body: &[u8]) -> Result<Value, TranslateError> {
+    serde_json::from_slice(body).map_err(|error| TranslateError::NotJson(error.to_string()))
 }
 
-fn translated(
+fn translate_events(
     events: &[Value],
     sent_at: Option<&Value>,
     key: Option<String>,
-    translate: impl Fn(&Map<String, Value>) -> Event,
-) -> Result<Translated, Untranslatable> {
+    translate: impl Fn(&Map<String, Value>) -> EventBuilder,
+) -> Result<TranslatedBody, TranslateError> {
     if events.len() > EVENTS_PER_REQUEST_MAX {
-        return Err(Untranslatable::TooMany);
+        return Err(TranslateError::TooMany);
     }
-    // What is no object stays what it is, and is refused in its place.
-    let each = |event: &Value| event.as_object().map_or(Value::Null, |event| translate(event).json());
+    // A value that is not an object becomes `null` and is rejected in its position.
+    let each = |event: &Value| event.as_object().map_or(Value::Null, |event| translate(event).into_json());
     let mut body = json!({ "events": events.iter().map(each).collect::<Vec<_>>() });
     if let Some(sent_at) = sent_at.and_then(time) {
         body["sent_at"] = sent_at;
     }
-    Ok(Translated { body: body.to_string().into_bytes(), key, events: events.len() })
+    Ok(TranslatedBody { body: body.to_string().into_bytes(), key, events: events.len() })
 }
 
-/// A time as we read it: text of RFC 3339, or a whole number of milliseconds. Others are left out.
+/// Converts a time in RFC 3339, or in whole milliseconds. Other values are left out.
 fn time(value: &Value) -> Option<Value> {
     match value {
         Value::String(text) => rfc3339_ms(text.as_bytes()).map(Value::from),
@@ -108,7 +108,8 @@ fn time(value: &Value) -> Option<Value> {
     }
 }
 
-/// An id as a UUID: itself if it is one, else a name-based one (RFC 9562, version 3), so that a repeat has the same.
+/// Returns an id as a UUID: itself if it is one, else a name-based one (RFC 9562, version 3), so that a retry has the
+/// same id.
 fn uuid(id: &Value) -> Option<Value> {
     let text = id.as_str().filter(|text| !text.is_empty())?;
     if is_uuid(text) {
@@ -122,20 +123,20 @@ fn uuid(id: &Value) -> Option<Value> {
 }
 
 fn is_uuid(text: &str) -> bool {
-    let is_right = |(place, byte): (usize, u8)| match place {
+    let is_uuid_byte = |(place, byte): (usize, u8)| match place {
         8 | 13 | 18 | 23 => byte == b'-',
         _ => byte.is_ascii_hexdigit(),
     };
-    text.len() == 36 && text.bytes().enumerate().all(is_right)
+    text.len() == 36 && text.bytes().enumerate().all(is_uuid_byte)
 }
 
-/// A name without the `$` of another service's own names: those are ours to give a meaning.
-fn own_name(name: &str) -> &str {
+/// Removes the `$` of another service's reserved names; here `$` is reserved for the product's own names.
+fn strip_dollar(name: &str) -> &str {
     let name = name.trim_start_matches('$');
     if name.is_empty() { "event" } else { name }
 }
 
-/// An id of a player or a session: text, or a number written out.
+/// Converts an id of a player or a session: a text, or a number as text.
 fn id(value: Option<&Value>) -> Option<Value> {
     match value? {
         Value::String(text) if !text.is_empty() => Some(text.as_str().into()),
@@ -147,11 +148,11 @@ fn id(value: Option<&Value>) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::{Form, decode};
+    use crate::json::{BodyFormat, decode};
     use model::RawBatch;
 
     #[test]
-    fn an_id_that_is_no_uuid_becomes_one_and_always_the_same() {
+    fn other_ids_become_stable_uuids() {
         let of = |text: &str| uuid(&text.into());
         assert_eq!(
             of("01a1fa33-8f0c-7551-bc9a-5db3114138b4"),
@@ -164,23 +165,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_refused_in_its_place() {
+    fn values_other_than_objects_are_rejected_in_their_position() {
         let body =
             br#"{"api_key": "k", "batch": [7, {"event": "win", "properties": {"distinct_id": "bo"}}, null]}"#;
         let translated = posthog::translate(body).expect("a batch");
         let mut decoded = RawBatch::default();
-        decode(&translated.body, Form::Json, &mut decoded).expect("our own words");
-        let taken: Vec<bool> = decoded.events.iter().map(Result::is_ok).collect();
-        assert_eq!((taken, translated.events), (vec![false, true, false], 3));
+        decode(&translated.body, BodyFormat::Json, &mut decoded).expect("a translation can be decoded");
+        let accepted: Vec<bool> = decoded.events.iter().map(Result::is_ok).collect();
+        assert_eq!((accepted, translated.events), (vec![false, true, false], 3));
     }
 
     proptest::proptest! {
         #[test]
-        fn whatever_json_comes_is_told_in_words_that_can_be_decoded(body in any_json()) {
+        fn translation_of_any_json_can_be_decoded(body in any_json()) {
             for translate in [posthog::translate, segment::translate, gameanalytics::translate] {
                 let Ok(translated) = translate(body.to_string().as_bytes()) else { continue };
                 let mut decoded = RawBatch::default();
-                if decode(&translated.body, Form::Json, &mut decoded).is_ok() {
+                if decode(&translated.body, BodyFormat::Json, &mut decoded).is_ok() {
                     proptest::prop_assert_eq!(decoded.events.len(), translated.events);
                 }
             }

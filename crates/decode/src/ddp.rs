@@ -1,67 +1,67 @@
-//! DDP 1: what a client says, message by message.
+//! DDP 1: the messages of a client.
 //!
-//! The protocol: <https://github.com/meteor/meteor/blob/devel/packages/ddp/DDP.md>. As it asks, fields and messages that
-//! are not known are ignored, so that a later version of it can be spoken to.
+//! The protocol: <https://github.com/meteor/meteor/blob/devel/packages/ddp/DDP.md>. As it demands, unknown fields and
+//! messages are ignored, so that later versions of it work.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// An id that a client chooses: of a subscription, a call, a ping.
+/// Maximum bytes of an id chosen by the client: of a subscription, a call, a ping.
 pub const ID_BYTES_MAX: usize = 128;
-/// The name of a publication or a method.
+/// Maximum bytes of the name of a publication or a method.
 pub const NAME_BYTES_MAX: usize = 128;
-/// What is given to a publication or a method.
+/// Maximum number of parameters of a publication or a method.
 pub const PARAMS_MAX: usize = 8;
 
-/// What a client says.
+/// A message of a client.
 #[derive(Debug)]
-pub enum Inbound<'a> {
-    /// It wants to speak one of these versions.
+pub enum ClientMessage<'a> {
+    /// Proposes protocol versions.
     Connect {
-        /// The version it proposes.
+        /// The proposed version.
         version: String,
-        /// All that it speaks; empty: that one.
+        /// All supported versions; empty means only the proposed one.
         support: Vec<String>,
     },
-    /// It wants an answer.
+    /// Requests a `pong`.
     Ping {
-        /// Comes back with it.
+        /// Returned in the `pong`.
         id: Option<String>,
     },
-    /// It is still there.
+    /// Answers a `ping`.
     Pong,
-    /// It wants to see a publication.
+    /// Subscribes to a publication.
     Sub {
-        /// Names the subscription.
+        /// The id of the subscription.
         id: String,
         /// The publication.
         name: String,
-        /// Of what; each is EJSON as it was written.
+        /// The parameters, each as the original EJSON text.
         params: Vec<&'a RawValue>,
     },
-    /// It wants to see it no more.
+    /// Ends a subscription.
     Unsub {
         /// The subscription.
         id: String,
     },
-    /// It wants something done.
+    /// Calls a method.
     Method {
-        /// Names the call.
+        /// The id of the call.
         id: String,
         /// The method.
         method: String,
-        /// With what; each is EJSON as it was written.
+        /// The parameters, each as the original EJSON text.
         params: Vec<&'a RawValue>,
     },
 }
 
-/// Why a message could not be understood.
+/// The error of a message that cannot be read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Malformed(String);
+pub struct MalformedMessage(String);
 
 #[derive(Deserialize)]
-struct Raw<'a> {
+struct RawMessage<'a> {
     msg: Option<String>,
     id: Option<String>,
     name: Option<String>,
@@ -72,32 +72,34 @@ struct Raw<'a> {
     params: Option<&'a RawValue>,
 }
 
-impl<'a> Inbound<'a> {
-    /// Reads one message. `None`: it is none that is known, and is to be ignored.
-    pub fn read(text: &'a str) -> Result<Option<Inbound<'a>>, Malformed> {
-        // Structs may be read from arrays, too; messages are objects.
+impl<'a> ClientMessage<'a> {
+    /// Reads one message; `None` if it is of an unknown kind and is to be ignored.
+    pub fn read(text: &'a str) -> Result<Option<ClientMessage<'a>>, MalformedMessage> {
+        // serde also reads structs from arrays; messages must be objects.
         if !text.trim_start().starts_with('{') {
-            return Err(Malformed("a message is a JSON object".into()));
+            return Err(MalformedMessage("a message must be a JSON object".into()));
         }
-        let raw: Raw<'a> =
-            serde_json::from_str(text).map_err(|error| Malformed(format!("not a message: {error}")))?;
+        let raw: RawMessage<'a> = serde_json::from_str(text)
+            .map_err(|error| MalformedMessage(format!("not a message: {error}")))?;
         let Some(msg) = raw.msg.clone() else { return Ok(None) };
         Ok(Some(match msg.as_str() {
             "connect" => {
-                let version = short(raw.version, "version", NAME_BYTES_MAX)?;
-                Inbound::Connect { version, support: raw.support.unwrap_or_default() }
+                let version = bounded(raw.version, "version", NAME_BYTES_MAX)?;
+                ClientMessage::Connect { version, support: raw.support.unwrap_or_default() }
             }
-            "ping" => Inbound::Ping { id: raw.id.map(|id| short(Some(id), "id", ID_BYTES_MAX)).transpose()? },
-            "pong" => Inbound::Pong,
-            "sub" => Inbound::Sub {
-                id: short(raw.id, "id", ID_BYTES_MAX)?,
-                name: short(raw.name, "name", NAME_BYTES_MAX)?,
+            "ping" => ClientMessage::Ping {
+                id: raw.id.map(|id| bounded(Some(id), "id", ID_BYTES_MAX)).transpose()?,
+            },
+            "pong" => ClientMessage::Pong,
+            "sub" => ClientMessage::Sub {
+                id: bounded(raw.id, "id", ID_BYTES_MAX)?,
+                name: bounded(raw.name, "name", NAME_BYTES_MAX)?,
                 params: params(raw.params)?,
             },
-            "unsub" => Inbound::Unsub { id: short(raw.id, "id", ID_BYTES_MAX)? },
-            "method" => Inbound::Method {
-                id: short(raw.id, "id", ID_BYTES_MAX)?,
-                method: short(raw.method, "method", NAME_BYTES_MAX)?,
+            "unsub" => ClientMessage::Unsub { id: bounded(raw.id, "id", ID_BYTES_MAX)? },
+            "method" => ClientMessage::Method {
+                id: bounded(raw.id, "id", ID_BYTES_MAX)?,
+                method: bounded(raw.method, "method", NAME_BYTES_MAX)?,
                 params: params(raw.params)?,
             },
             _ => return Ok(None),
@@ -105,20 +107,20 @@ impl<'a> Inbound<'a> {
     }
 }
 
-fn short(value: Option<String>, field: &str, bytes_max: usize) -> Result<String, Malformed> {
-    let value = value.ok_or_else(|| Malformed(format!("`{field}` is missing")))?;
+fn bounded(value: Option<String>, field: &str, bytes_max: usize) -> Result<String, MalformedMessage> {
+    let value = value.ok_or_else(|| MalformedMessage(format!("`{field}` is missing")))?;
     if value.is_empty() || value.len() > bytes_max {
-        return Err(Malformed(format!("`{field}` has 1 to {bytes_max} bytes")));
+        return Err(MalformedMessage(format!("`{field}` must have 1 to {bytes_max} bytes")));
     }
     Ok(value)
 }
 
-fn params(raw: Option<&RawValue>) -> Result<Vec<&RawValue>, Malformed> {
+fn params(raw: Option<&RawValue>) -> Result<Vec<&RawValue>, MalformedMessage> {
     let Some(raw) = raw else { return Ok(Vec::new()) };
     let params: Vec<&RawValue> =
-        serde_json::from_str(raw.get()).map_err(|_| Malformed("`params` is an array".into()))?;
+        serde_json::from_str(raw.get()).map_err(|_| MalformedMessage("`params` must be an array".into()))?;
     if params.len() > PARAMS_MAX {
-        return Err(Malformed(format!("`params` has at most {PARAMS_MAX}")));
+        return Err(MalformedMessage(format!("`params` must have at most {PARAMS_MAX} elements")));
     }
     Ok(params)
 }

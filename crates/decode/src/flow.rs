@@ -1,4 +1,4 @@
-//! Packets of flows as JSON: one object a line, for whoever sees packets pass and can count.
+//! Packets of flows as JSON: one object per line, sent by programs that observe packets.
 //!
 //! ```text
 //! {"from": "ann", "to": "bo", "seq": 17, "ts": 1795174457123.25}
@@ -7,12 +7,12 @@
 //!
 //! | field | |
 //! |---|---|
-//! | `from`, `to` | who sent it to whom: ids of 1 to 128 bytes; whole numbers are taken as text. The source of an RTP stream is its SSRC as eight hexadecimal digits, so that what RTCP says of it belongs to the same flow |
-//! | `seq` | its number, 0 to 4,294,967,295. Up to 65,535 it is one of 16 bits, and 0 follows 65,535 |
-//! | `ts` | when it was sent by the sender's clock: milliseconds with decimals, or RFC 3339. Without it there is no jitter |
-//! | `at` | when it came, in the same forms; if not given, when the line came |
-//! | `from_address`, `to_address` | where the ends are at the moment: `192.0.2.1:5000`, `[2001:db8::1]:5000` |
-//! | `bye` | `true`: the sender leaves; then `seq` is not needed |
+//! | `from`, `to` | sender and receiver: ids of 1 to 128 bytes; whole numbers are read as text. The source of an RTP stream is its SSRC as eight hexadecimal digits, so that its RTCP reports belong to the same flow |
+//! | `seq` | sequence number, 0 to 4,294,967,295. Numbers up to 65,535 are taken as 16 bits, where 0 follows 65,535 |
+//! | `ts` | time of sending by the sender's clock: milliseconds with decimals, or RFC 3339. Without it there is no jitter |
+//! | `at` | time of arrival, in the same formats; by default the time when the line arrived |
+//! | `from_address`, `to_address` | current addresses of the ends: `192.0.2.1:5000`, `[2001:db8::1]:5000` |
+//! | `bye` | `true`: the sender leaves; `seq` is then optional |
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -21,15 +21,15 @@ use model::Reject;
 use model::flows::{FlowEnd, FlowPacket, PacketKind};
 use model::limits::FLOW_END_BYTES_MAX;
 
-use crate::json::{Broken, Cursor, Value, instant_ms};
-use crate::sample::Refused;
+use crate::json::{JsonCursor, JsonValue, SyntaxError, instant_ms};
+use crate::sample::RejectedInput;
 
-/// Times are taken up to the year 9999, in both directions from 1970.
+/// Maximum time, the year 9999, in both directions from 1970.
 const TIME_MS_MAX: f64 = 253_402_300_799_999.0;
 
-/// A line that was read. It owns what had escapes, and borrows the rest.
+/// A packet as one line describes it. Texts with escapes are owned, all others are borrowed.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Line<'a> {
+pub struct PacketLine<'a> {
     from: Cow<'a, str>,
     to: Cow<'a, str>,
     from_address: Option<SocketAddr>,
@@ -40,8 +40,8 @@ pub struct Line<'a> {
     bye: bool,
 }
 
-impl Line<'_> {
-    /// The packet, which came at `at_us` if the line does not say when.
+impl PacketLine<'_> {
+    /// Returns the packet, which arrived at `at_us` if the line has no time of arrival.
     pub fn packet(&self, at_us: i64) -> FlowPacket<'_> {
         let at_us = self.at_us.unwrap_or(at_us);
         let what = match self.seq {
@@ -56,48 +56,48 @@ impl Line<'_> {
     }
 }
 
-/// The lines of a body or datagram, one by one; blank ones are passed over.
-pub fn lines(body: &[u8]) -> impl Iterator<Item = Result<Line<'_>, Refused<'_>>> {
+/// Reads the lines of a body or datagram; blank lines are skipped.
+pub fn lines(body: &[u8]) -> impl Iterator<Item = Result<PacketLine<'_>, RejectedInput<'_>>> {
     let lines = body.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
-    let read = |text| line(text).map_err(|reject| Refused { reject, text });
+    let read = |text| read_line(text).map_err(|reject| RejectedInput { reject, text });
     lines.filter(|line| !line.is_empty()).map(read)
 }
 
-fn line(bytes: &[u8]) -> Result<Line<'_>, Reject> {
+fn read_line(bytes: &[u8]) -> Result<PacketLine<'_>, Reject> {
     let text = str::from_utf8(bytes).map_err(|_| Reject::MalformedJson)?;
-    let mut cursor = Cursor::new(text, 0);
+    let mut cursor = JsonCursor::new(text, 0);
     if cursor.peek() != b'{' {
         let is_json = cursor.value().is_ok() && cursor.is_at_end();
         return Err(if is_json { Reject::NotAnObject } else { Reject::MalformedJson });
     }
-    let read = object(&mut cursor).map_err(|Broken| Reject::MalformedJson)?;
+    let read = read_object(&mut cursor).map_err(|SyntaxError| Reject::MalformedJson)?;
     if !cursor.is_at_end() {
         return Err(Reject::MalformedJson);
     }
-    read.and_then(checked)
+    read.and_then(validate)
 }
 
-/// An object, from its opening bracket on. Of several wrong fields the first is told.
-fn object<'a>(cursor: &mut Cursor<'a>) -> Result<Result<Line<'a>, Reject>, Broken> {
-    let (mut line, mut refused) = (Line::default(), None);
+/// Reads an object, starting at its opening bracket. Of several invalid fields the first is reported.
+fn read_object<'a>(cursor: &mut JsonCursor<'a>) -> Result<Result<PacketLine<'a>, Reject>, SyntaxError> {
+    let (mut line, mut rejected) = (PacketLine::default(), None);
     cursor.at += 1;
     cursor.depth += 1;
     cursor.skip_space();
-    let mut goes_on = !cursor.take(b'}');
-    while goes_on {
+    let mut has_more = !cursor.consume(b'}');
+    while has_more {
         let key = cursor.key()?.cow();
         let from = cursor.at;
         let value = cursor.value()?;
         if let Err(reject) = line.put(&key, value, cursor.since(from)) {
-            refused = refused.or(Some(reject));
+            rejected = rejected.or(Some(reject));
         }
-        goes_on = cursor.comma_or(b'}', "',' or '}'")?;
+        has_more = cursor.comma_or(b'}', "',' or '}'")?;
     }
-    Ok(refused.map_or(Ok(line), Err))
+    Ok(rejected.map_or(Ok(line), Err))
 }
 
-impl<'a> Line<'a> {
-    fn put(&mut self, key: &str, value: Value<'a>, text: &str) -> Result<(), Reject> {
+impl<'a> PacketLine<'a> {
+    fn put(&mut self, key: &str, value: JsonValue<'a>, text: &str) -> Result<(), Reject> {
         match key {
             "from" => self.from = id(value)?,
             "to" => self.to = id(value)?,
@@ -106,7 +106,7 @@ impl<'a> Line<'a> {
             "seq" => self.seq = Some(seq(value)?),
             "ts" => self.sent_us = time_us(value)?,
             "at" => self.at_us = time_us(value)?,
-            "bye" if matches!(value, Value::Bool) => self.bye = text == "true",
+            "bye" if matches!(value, JsonValue::Bool) => self.bye = text == "true",
             "bye" => return Err(Reject::ByeInvalid),
             _ => return Err(Reject::UnknownField),
         }
@@ -114,7 +114,7 @@ impl<'a> Line<'a> {
     }
 }
 
-fn checked(line: Line<'_>) -> Result<Line<'_>, Reject> {
+fn validate(line: PacketLine<'_>) -> Result<PacketLine<'_>, Reject> {
     if line.from.is_empty() || line.from == line.to || line.to.is_empty() {
         return Err(Reject::EndsInvalid);
     }
@@ -124,32 +124,32 @@ fn checked(line: Line<'_>) -> Result<Line<'_>, Reject> {
     Ok(line)
 }
 
-fn id(value: Value<'_>) -> Result<Cow<'_, str>, Reject> {
+fn id(value: JsonValue<'_>) -> Result<Cow<'_, str>, Reject> {
     let id = match value {
-        Value::Text(text) => Some(text.cow()),
-        Value::Number(number) => number.whole(),
+        JsonValue::String(text) => Some(text.cow()),
+        JsonValue::Number(number) => number.whole(),
         _ => None,
     };
     id.filter(|id| (1..=FLOW_END_BYTES_MAX).contains(&id.len())).ok_or(Reject::EndsInvalid)
 }
 
-fn address(value: Value<'_>) -> Result<Option<SocketAddr>, Reject> {
+fn address(value: JsonValue<'_>) -> Result<Option<SocketAddr>, Reject> {
     match value {
-        Value::Null => Ok(None),
-        Value::Text(text) => text.cow().parse().map(Some).map_err(|_| Reject::AddressInvalid),
+        JsonValue::Null => Ok(None),
+        JsonValue::String(text) => text.cow().parse().map(Some).map_err(|_| Reject::AddressInvalid),
         _ => Err(Reject::AddressInvalid),
     }
 }
 
-fn seq(value: Value<'_>) -> Result<u32, Reject> {
-    let Value::Number(number) = value else { return Err(Reject::SeqInvalid) };
+fn seq(value: JsonValue<'_>) -> Result<u32, Reject> {
+    let JsonValue::Number(number) = value else { return Err(Reject::SeqInvalid) };
     number.whole().and_then(|whole| whole.parse().ok()).ok_or(Reject::SeqInvalid)
 }
 
-fn time_us(value: Value<'_>) -> Result<Option<i64>, Reject> {
+fn time_us(value: JsonValue<'_>) -> Result<Option<i64>, Reject> {
     match value {
-        Value::Null => Ok(None),
-        Value::Number(number) => {
+        JsonValue::Null => Ok(None),
+        JsonValue::Number(number) => {
             let ms = number.value();
             let is_time = ms.abs() <= TIME_MS_MAX;
             is_time.then_some(Some((ms * 1000.0).round() as i64)).ok_or(Reject::TimestampInvalid)
@@ -166,20 +166,20 @@ mod tests {
     const AT_US: i64 = 5;
 
     fn check(body: &str, expected: &[&str]) {
-        let told = lines(body.as_bytes()).map(|line| match line {
+        let described = lines(body.as_bytes()).map(|line| match line {
             Ok(line) => {
                 let FlowPacket { from, to, kind: what } = line.packet(AT_US);
                 let addresses =
                     [from, to].map(|end| end.address.map_or(String::new(), |at| format!("@{at}")));
                 format!("{}{}>{}{} {what:?}", from.id, addresses[0], to.id, addresses[1])
             }
-            Err(refused) => refused.reject.label().to_owned(),
+            Err(rejected) => rejected.reject.label().to_owned(),
         });
-        assert_eq!(told.collect::<Vec<_>>(), expected, "{body}");
+        assert_eq!(described.collect::<Vec<_>>(), expected, "{body}");
     }
 
     #[test]
-    fn a_line_is_a_packet() {
+    fn line_is_a_packet() {
         check(
             r#"{"from":"ann","to":"bo","seq":17}"#,
             &["ann>bo Numbered { seq: 17, sent_us: None, at_us: 5 }"],
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn each_line_is_refused_alone() {
+    fn each_line_is_rejected_alone() {
         let body =
             "{\"from\":\"a\",\"to\":\"b\",\"bye\":true}\r\n\n{\n{\"from\":\"b\",\"to\":\"a\",\"bye\":true}";
         check(body, &["a>b Bye", "malformed_json", "b>a Bye"]);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_line_says_why() {
+    fn invalid_line_reports_the_reason() {
         check("[1]", &["not_an_object"]);
         check("[1", &["malformed_json"]);
         check(r#"{"from":"a","to":"b","seq":1} 2"#, &["malformed_json"]);
@@ -230,12 +230,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_to_an_end(body: Vec<u8>) {
+        fn no_bytes_panic(body: Vec<u8>) {
             prop_assert!(lines(&body).count() <= body.len());
         }
 
         #[test]
-        fn a_spoilt_line_is_read_or_refused(at in 0usize..70, byte: u8) {
+        fn no_corrupted_line_panics(at in 0usize..70, byte: u8) {
             let mut body = br#"{"from":"ann","to":"bo","seq":17,"ts":1795174457123.25,"bye":false}"#.to_vec();
             let place = at % body.len();
             body[place] = byte;

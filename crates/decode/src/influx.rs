@@ -1,36 +1,36 @@
-//! InfluxDB's line protocol: one point a line, any number of fields a point.
+//! InfluxDB's line protocol: one point per line, any number of fields per point.
 //!
 //! | sent | sample |
 //! |---|---|
 //! | `cpu,host=a usage=1.5` | `cpu_usage` [`Measured::Gauge`] 1.5, tag `host=a` |
-//! | `cpu,host=a value=1.5` | `cpu`, since the field says nothing |
+//! | `cpu,host=a value=1.5` | `cpu`, because the field name `value` is omitted |
 //! | `=1i`, `=1u`, `=true`, `=f` | the whole number, 1 or 0 |
-//! | `="text"` | [`Reject::ValueNotANumber`] of this field alone |
+//! | `="text"` | [`Reject::ValueNotANumber`] for this field alone |
 //!
-//! A line that cannot be read is refused whole; one that can, field by field. A string may go over several lines, as
-//! long as it ends and the point is right; otherwise the first line alone is refused, so that a lost quote does not
-//! swallow what follows.
+//! A line with a syntax error is rejected as a whole, any other field by field. A string may span several lines if it
+//! ends and the point is valid; otherwise only its first line is rejected, so that a missing quote does not swallow the
+//! lines after it.
 //!
-//! `influxdb-line-protocol` 2.0 reads the same, into owned points and with fourteen more crates to build, a second `syn`
-//! among them.
+//! `influxdb-line-protocol` 2.0 reads the same, but into owned points and with fourteen more crates to build, among them
+//! a second `syn`.
 //!
 //! <https://docs.influxdata.com/influxdb/v2/reference/syntax/line-protocol/>
 
 use model::Reject;
 
-use crate::decimal::finite;
-use crate::sample::{Measured, Refused, Sample, Tag, Taken, metric_name, push_tag};
+use crate::decimal::parse_finite;
+use crate::sample::{Measured, RejectedInput, Sample, SampleResult, Tag, metric_name, push_tag};
 
-/// Fields of one point.
+/// Maximum number of fields of one point.
 const FIELDS_MAX: usize = 1_024;
 
-/// The field whose name is not part of the metric's.
+/// The field whose name is omitted from the metric's name.
 const VALUE: &str = "value";
 
-/// In which unit a point's time is written.
+/// The unit of a point's time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {
-    /// `ns` or `n`; also if the sender says nothing.
+    /// `ns` or `n`; the default.
     #[default]
     Nanoseconds,
     /// `us`, `u` or `µ`.
@@ -46,7 +46,7 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// The precision of this name, as the parameter `precision` of a request has it.
+    /// Returns the precision for a value of the request parameter `precision`.
     pub fn from_label(label: &str) -> Option<Precision> {
         Some(match label {
             "ns" | "n" => Precision::Nanoseconds,
@@ -59,7 +59,7 @@ impl Precision {
         })
     }
 
-    /// Milliseconds, to the one below.
+    /// Converts a time to milliseconds, rounded down; `None` on overflow.
     fn ms(self, time: i64) -> Option<i64> {
         match self {
             Precision::Nanoseconds => Some(time.div_euclid(1_000_000)),
@@ -72,36 +72,36 @@ impl Precision {
     }
 }
 
-/// Reads one body or packet and hands on a sample for each field, and what was refused, in their order.
+/// Reads one body or packet and calls `emit` with a sample or a rejection for each field, in their order.
 ///
-/// Blank lines and those that begin with `#` are nothing.
-pub fn decode(body: &[u8], precision: Precision, mut take: impl FnMut(Taken<'_>)) {
+/// Blank lines and lines that start with `#` are skipped.
+pub fn decode(body: &[u8], precision: Precision, mut emit: impl FnMut(SampleResult<'_>)) {
     match str::from_utf8(body) {
-        Ok(text) => points(text, precision, &mut take),
+        Ok(text) => points(text, precision, &mut emit),
         Err(_) => body.split(|byte| *byte == b'\n').for_each(|line| match str::from_utf8(line) {
-            Ok(text) => points(text, precision, &mut take),
-            Err(_) => take(Err(Refused { reject: Reject::NotUtf8, text: line })),
+            Ok(text) => points(text, precision, &mut emit),
+            Err(_) => emit(Err(RejectedInput { reject: Reject::NotUtf8, text: line })),
         }),
     }
 }
 
-fn points(text: &str, precision: Precision, take: &mut impl FnMut(Taken<'_>)) {
+fn points(text: &str, precision: Precision, emit: &mut impl FnMut(SampleResult<'_>)) {
     let (mut point, mut name, mut from) = (Point::default(), String::new(), 0);
     while from < text.len() {
-        let mut cursor = Cursor { text, at: from };
-        cursor.skip(|byte| byte == b' ');
+        let mut cursor = PointCursor { text, at: from };
+        cursor.skip_while(|byte| byte == b' ');
         if cursor.is_at_line_end() || cursor.peek() == Some(b'#') {
             from = cursor.line_end() + 1;
             continue;
         }
-        let read = cursor.point(&mut point);
-        let end = if read.is_ok() { cursor.at } else { Cursor { text, at: from }.line_end() };
+        let read = cursor.read_point(&mut point);
+        let end = if read.is_ok() { cursor.at } else { PointCursor { text, at: from }.line_end() };
         let line = text[from..end].trim_end_matches('\r');
-        match read.and(point.refused.map_or(Ok(()), Err)).and(point.ts_ms(precision)) {
-            Ok(ts_ms) => point.give(ts_ms, line, &mut name, take),
-            Err(reject) => take(Err(Refused { reject, text: line.as_bytes() })),
+        match read.and(point.rejected.map_or(Ok(()), Err)).and(point.ts_ms(precision)) {
+            Ok(ts_ms) => point.emit_samples(ts_ms, line, &mut name, emit),
+            Err(reject) => emit(Err(RejectedInput { reject, text: line.as_bytes() })),
         }
-        from = Cursor { text, at: end }.line_end() + 1;
+        from = PointCursor { text, at: end }.line_end() + 1;
     }
 }
 
@@ -112,10 +112,10 @@ struct Point<'a> {
     tags: Vec<Tag<'a>>,
     fields: Vec<(&'a str, Result<f64, Reject>)>,
     time: Option<&'a str>,
-    /// Its tags have a backslash.
+    /// Its tags contain a backslash.
     has_escapes: bool,
-    /// The first limit that it breaks.
-    refused: Option<Reject>,
+    /// The first limit that it exceeds.
+    rejected: Option<Reject>,
 }
 
 impl<'a> Point<'a> {
@@ -125,22 +125,28 @@ impl<'a> Point<'a> {
         ts_ms.map(Some).ok_or(Reject::TimestampInvalid)
     }
 
-    fn give(&self, ts_ms: Option<i64>, line: &str, name: &mut String, take: &mut impl FnMut(Taken<'_>)) {
+    fn emit_samples(
+        &self,
+        ts_ms: Option<i64>,
+        line: &str,
+        name: &mut String,
+        emit: &mut impl FnMut(SampleResult<'_>),
+    ) {
         if !self.has_escapes {
-            return self.give_fields(&self.tags, ts_ms, line, name, take);
+            return self.emit_fields(&self.tags, ts_ms, line, name, emit);
         }
         let plain: Vec<_> = self.tags.iter().map(|tag| (unescaped(tag.key), unescaped(tag.value))).collect();
         let tags: Vec<_> = plain.iter().map(|(key, value)| Tag { key, value }).collect();
-        self.give_fields(&tags, ts_ms, line, name, take);
+        self.emit_fields(&tags, ts_ms, line, name, emit);
     }
 
-    fn give_fields(
+    fn emit_fields(
         &self,
         tags: &[Tag<'_>],
         ts_ms: Option<i64>,
         line: &str,
         name: &mut String,
-        take: &mut impl FnMut(Taken<'_>),
+        emit: &mut impl FnMut(SampleResult<'_>),
     ) {
         for (field, value) in &self.fields {
             name.clear();
@@ -150,21 +156,21 @@ impl<'a> Point<'a> {
                 push_unescaped(name, field);
             }
             let checked = metric_name(name).and_then(|name| Ok((name, (*value)?)));
-            take(match checked {
+            emit(match checked {
                 Ok((name, value)) => {
                     Ok(Sample { name, measured: Measured::Gauge(value), weight: 1.0, tags, ts_ms })
                 }
-                Err(reject) => Err(Refused { reject, text: line.as_bytes() }),
+                Err(reject) => Err(RejectedInput { reject, text: line.as_bytes() }),
             });
         }
     }
 
-    fn refuse(&mut self, reject: Reject) {
-        self.refused = self.refused.or(Some(reject));
+    fn reject(&mut self, reject: Reject) {
+        self.rejected = self.rejected.or(Some(reject));
     }
 }
 
-/// A backslash stands for itself, but before a separator.
+/// Appends the text. A backslash is an escape before a separator and a plain character elsewhere.
 fn push_unescaped(out: &mut String, mut text: &str) {
     while let Some(at) = text.find('\\') {
         let is_escape = text[at + 1..].starts_with([',', '=', ' ']);
@@ -185,25 +191,25 @@ fn unescaped(text: &str) -> String {
     plain
 }
 
-/// A place in a body. All places lie beside ASCII, so no character is cut.
-struct Cursor<'a> {
+/// A position in a body. All positions are next to ASCII characters, so slices never split a character.
+struct PointCursor<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> PointCursor<'a> {
     /// Reads a point, up to the end of its last line.
-    fn point(&mut self, point: &mut Point<'a>) -> Result<(), Reject> {
+    fn read_point(&mut self, point: &mut Point<'a>) -> Result<(), Reject> {
         point.tags.clear();
         point.fields.clear();
-        (point.time, point.has_escapes, point.refused) = (None, false, None);
+        (point.time, point.has_escapes, point.rejected) = (None, false, None);
         point.measurement = self.token(b", ")?;
-        while self.takes(b',') {
+        while self.consume(b',') {
             self.tag(point)?;
         }
         self.spaces()?;
         self.field(point)?;
-        while self.takes(b',') {
+        while self.consume(b',') {
             self.field(point)?;
         }
         if !self.is_at_line_end() {
@@ -211,7 +217,7 @@ impl<'a> Cursor<'a> {
         }
         if !self.is_at_line_end() {
             point.time = Some(self.whole_number()?);
-            self.skip(|byte| byte == b' ');
+            self.skip_while(|byte| byte == b' ');
         }
         if self.is_at_line_end() { Ok(()) } else { Err(Reject::MalformedLine) }
     }
@@ -220,28 +226,28 @@ impl<'a> Cursor<'a> {
         let key = self.key()?;
         let value = self.token(b",= ")?;
         point.has_escapes |= key.contains('\\') || value.contains('\\');
-        push_tag(&mut point.tags, key, value).unwrap_or_else(|reject| point.refuse(reject));
+        push_tag(&mut point.tags, key, value).unwrap_or_else(|reject| point.reject(reject));
         Ok(())
     }
 
     fn field(&mut self, point: &mut Point<'a>) -> Result<(), Reject> {
         let key = self.key()?;
-        let value = if self.takes(b'"') { self.string()? } else { number(self.token(b", ")?)? };
+        let value = if self.consume(b'"') { self.string()? } else { number(self.token(b", ")?)? };
         if point.fields.len() == FIELDS_MAX {
-            point.refuse(Reject::PropsTooManyKeys);
+            point.reject(Reject::PropsTooManyKeys);
         } else {
             point.fields.push((key, value));
         }
         Ok(())
     }
 
-    /// A key and the `=` behind it.
+    /// Reads a key and the `=` after it.
     fn key(&mut self) -> Result<&'a str, Reject> {
         let key = self.token(b",= ")?;
-        if self.takes(b'=') { Ok(key) } else { Err(Reject::MalformedLine) }
+        if self.consume(b'=') { Ok(key) } else { Err(Reject::MalformedLine) }
     }
 
-    /// At least one byte, up to a separator without a backslash before it or the end of the line.
+    /// Reads at least one byte, up to an unescaped separator or the end of the line.
     fn token(&mut self, separators: &[u8]) -> Result<&'a str, Reject> {
         let from = self.at;
         while let Some(byte) = self.peek() {
@@ -254,7 +260,7 @@ impl<'a> Cursor<'a> {
         if self.at > from { Ok(&self.text[from..self.at]) } else { Err(Reject::MalformedLine) }
     }
 
-    /// A time. What is none shows that a string ended at the wrong quote.
+    /// Reads a time. An invalid one shows that a string ended at the wrong quote.
     fn whole_number(&mut self) -> Result<&'a str, Reject> {
         let token = self.token(b" ")?;
         let digits = token.strip_prefix(['-', '+']).unwrap_or(token);
@@ -262,7 +268,7 @@ impl<'a> Cursor<'a> {
         if is_number { Ok(token) } else { Err(Reject::MalformedLine) }
     }
 
-    /// The rest of a string, behind its opening quote.
+    /// Reads the rest of a string after its opening quote.
     fn string(&mut self) -> Result<Result<f64, Reject>, Reject> {
         loop {
             let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
@@ -271,24 +277,24 @@ impl<'a> Cursor<'a> {
             if rest[step] == b'"' {
                 return Ok(Err(Reject::ValueNotANumber));
             }
-            // What follows a backslash does not end the string. It may be the first byte of several.
+            // The byte after a backslash does not end the string. It may be the first of a multi-byte character.
             self.at += 1;
         }
     }
 
     fn spaces(&mut self) -> Result<(), Reject> {
         let from = self.at;
-        self.skip(|byte| byte == b' ');
+        self.skip_while(|byte| byte == b' ');
         if self.at > from { Ok(()) } else { Err(Reject::MalformedLine) }
     }
 
-    fn skip(&mut self, skipped: fn(u8) -> bool) {
+    fn skip_while(&mut self, skipped: fn(u8) -> bool) {
         while self.peek().is_some_and(skipped) {
             self.at += 1;
         }
     }
 
-    fn takes(&mut self, byte: u8) -> bool {
+    fn consume(&mut self, byte: u8) -> bool {
         let is_next = self.peek() == Some(byte);
         self.at += usize::from(is_next);
         is_next
@@ -298,7 +304,7 @@ impl<'a> Cursor<'a> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    /// At the end, a newline, or a carriage return before one of them.
+    /// Returns true at the end, at a newline, or at a carriage return before one of them.
     fn is_at_line_end(&self) -> bool {
         match self.peek() {
             None | Some(b'\n') => true,
@@ -307,14 +313,14 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Where the line ends that this place is in.
+    /// Returns the end of the line that contains this position.
     fn line_end(&self) -> usize {
         let rest = &self.text.as_bytes()[self.at..];
         memchr::memchr(b'\n', rest).map_or(self.text.len(), |len| self.at + len)
     }
 }
 
-/// The value of a field that is no string. An error: it is none of those that there are.
+/// Parses the value of a field that is not a string. Returns an outer error if it is of no known type.
 fn number(text: &str) -> Result<Result<f64, Reject>, Reject> {
     let whole = match text.as_bytes() {
         b"t" | b"T" | b"true" | b"True" | b"TRUE" => return Ok(Ok(1.0)),
@@ -322,7 +328,7 @@ fn number(text: &str) -> Result<Result<f64, Reject>, Reject> {
         [digits @ .., b'i'] => text[..digits.len()].parse::<i64>().map(|whole| whole as f64),
         [digits @ .., b'u'] => text[..digits.len()].parse::<u64>().map(|whole| whole as f64),
         _ => {
-            return match finite(text) {
+            return match parse_finite(text) {
                 Err(Reject::ValueNotANumber) => Err(Reject::MalformedLine),
                 value => Ok(value),
             };

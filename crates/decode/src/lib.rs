@@ -1,9 +1,8 @@
-//! Bytes to raw events and samples: one file per protocol, pure, no input or output.
+//! Decodes bytes to raw events and samples: one file per protocol, pure, without I/O.
 //!
-//! A decoder knows how a protocol is written and which types its fields have. Whether an event is
-//! welcome (its name, its time, its quota) is decided by whoever asked for the decoding. What
-//! happened is an event ([`model::RawEvent`]); what was measured is a sample ([`sample::Sample`]). What is wanted is a
-//! message ([`ddp::Inbound`]).
+//! A decoder knows the syntax of a protocol and the types of its fields. Whether an event is accepted (its name, its
+//! time, its quota) is decided by the caller. Something that happened is an event ([`model::RawEvent`]), something that
+//! was measured is a sample ([`sample::Sample`]), and a request over DDP is a message ([`ddp::ClientMessage`]).
 
 pub mod base64;
 pub mod capture;

@@ -1,66 +1,73 @@
-//! A stream of bytes, cut where lines end: for files and connections that are read piece by piece.
+//! Splits a byte stream into lines, for files and connections that are read in pieces.
 //!
-//! What comes out goes to a decoder of lines ([`crate::json`], [`crate::statsd`], [`crate::influx`]). A line is never
-//! cut, and one that is too long costs nothing but itself.
+//! The result goes to a decoder of lines ([`crate::json`], [`crate::statsd`], [`crate::influx`]). LineSplitter are never
+//! split, and a line that is too long is skipped without affecting others.
 
 use memchr::{memchr, memchr_iter};
 
-/// Bytes that have come and lines that have not been taken.
+/// A splitter and its unconsumed bytes.
 #[derive(Debug)]
-pub struct Lines {
+pub struct LineSplitter {
     bytes: Vec<u8>,
-    /// What of the bytes was taken already.
-    taken: usize,
-    /// The number of the line at `taken`.
+    /// Number of bytes already consumed.
+    consumed: usize,
+    /// The number of the line at `consumed`.
     line: u64,
     line_bytes_max: usize,
-    /// The line at `taken` was too long and is left out up to its end.
+    /// The line at `consumed` was too long and is skipped to its end.
     is_skipping: bool,
     is_at_end: bool,
 }
 
-/// What stands next in the stream.
+/// The next part of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Piece<'a> {
+pub enum LineChunk<'a> {
     /// Whole lines.
     Lines {
-        /// Each with its newline, but for the last line of the stream.
+        /// Each with its newline, except the last line of the stream.
         bytes: &'a [u8],
-        /// The number of the first one, from 1 on.
+        /// The number of the first one, counted from 1.
         first_line: u64,
     },
-    /// A line with more bytes than allowed, which is left out.
+    /// A line with more bytes than allowed, which is skipped.
     TooLong {
-        /// Its number, from 1 on.
+        /// Its number, counted from 1.
         line: u64,
     },
 }
 
-impl Lines {
-    /// An empty stream whose lines have at most so many bytes, the newline not counted.
-    pub fn new(line_bytes_max: usize) -> Lines {
-        Lines { bytes: Vec::new(), taken: 0, line: 1, line_bytes_max, is_skipping: false, is_at_end: false }
+impl LineSplitter {
+    /// Creates a splitter for lines of at most this many bytes, the newline not counted.
+    pub fn new(line_bytes_max: usize) -> LineSplitter {
+        LineSplitter {
+            bytes: Vec::new(),
+            consumed: 0,
+            line: 1,
+            line_bytes_max,
+            is_skipping: false,
+            is_at_end: false,
+        }
     }
 
-    /// Adds what came. Between two calls [`Lines::take`] must have answered with nothing, so that no more is kept than
-    /// one line and one chunk.
+    /// Appends a chunk. Before the next call [`LineSplitter::next_chunk`] must have returned `None`, so that no more than one line and one
+    /// chunk is buffered.
     pub fn push(&mut self, chunk: &[u8]) {
-        self.bytes.drain(..self.taken);
-        self.taken = 0;
+        self.bytes.drain(..self.consumed);
+        self.consumed = 0;
         self.bytes.extend_from_slice(chunk);
     }
 
-    /// Nothing more will come: what stands behind the last newline is a line as well.
+    /// Ends the stream: text after the last newline is a line as well.
     pub fn finish(&mut self) {
         self.is_at_end = true;
     }
 
-    /// The next lines, `lines_max` at most. Nothing: more bytes have to come first.
-    pub fn take(&mut self, lines_max: usize) -> Option<Piece<'_>> {
+    /// Returns the next lines, `lines_max` at most; `None` if more bytes are needed.
+    pub fn next_chunk(&mut self, lines_max: usize) -> Option<LineChunk<'_>> {
         if self.is_skipping {
             self.skip_line()?;
         }
-        let pending = &self.bytes[self.taken..];
+        let pending = &self.bytes[self.consumed..];
         let (mut end, mut lines) = (0, 0);
         let ends = memchr_iter(b'\n', pending).map(|at| at + 1);
         let last =
@@ -73,17 +80,17 @@ impl Lines {
             (end, lines) = (next, lines + 1);
         }
         if lines > 0 {
-            let (from, first_line) = (self.taken, self.line);
-            self.taken += end;
+            let (from, first_line) = (self.consumed, self.line);
+            self.consumed += end;
             self.line += lines;
-            return Some(Piece::Lines { bytes: &self.bytes[from..from + end], first_line });
+            return Some(LineChunk::Lines { bytes: &self.bytes[from..from + end], first_line });
         }
-        self.take_too_long(lines_max)
+        self.skip_too_long(lines_max)
     }
 
-    /// The line at `taken` is too long, or not there yet.
-    fn take_too_long(&mut self, lines_max: usize) -> Option<Piece<'_>> {
-        let pending = &self.bytes[self.taken..];
+    /// Skips the line at `consumed` if it is too long.
+    fn skip_too_long(&mut self, lines_max: usize) -> Option<LineChunk<'_>> {
+        let pending = &self.bytes[self.consumed..];
         let len = memchr(b'\n', pending).unwrap_or(pending.len());
         if lines_max == 0 || len <= self.line_bytes_max {
             return None;
@@ -91,20 +98,20 @@ impl Lines {
         let line = self.line;
         self.is_skipping = true;
         self.skip_line();
-        Some(Piece::TooLong { line })
+        Some(LineChunk::TooLong { line })
     }
 
-    /// Leaves out the rest of a line. Nothing: it has not ended.
+    /// Skips the rest of a line; returns `None` if its end has not arrived.
     fn skip_line(&mut self) -> Option<()> {
-        match memchr(b'\n', &self.bytes[self.taken..]) {
+        match memchr(b'\n', &self.bytes[self.consumed..]) {
             Some(at) => {
-                self.taken += at + 1;
+                self.consumed += at + 1;
                 self.line += 1;
                 self.is_skipping = false;
                 Some(())
             }
             None => {
-                self.taken = self.bytes.len();
+                self.consumed = self.bytes.len();
                 None
             }
         }

@@ -1,47 +1,47 @@
-//! OpenTelemetry's metrics over HTTP: an `ExportMetricsServiceRequest`, as protobuf or as JSON.
+//! OpenTelemetry metrics over HTTP: an `ExportMetricsServiceRequest`, as protobuf or as JSON.
 //!
 //! | sent | sample |
 //! |---|---|
 //! | gauge | [`Measured::Gauge`] |
-//! | sum, monotonic, of differences | [`Measured::Count`] |
-//! | sum, monotonic, of totals | [`Measured::Count`] of what the total grew by ([`Series`]) |
-//! | sum, not monotonic, of differences | [`Measured::Change`] |
-//! | sum, not monotonic, of totals | [`Measured::Gauge`] |
-//! | histogram, exponential histogram | [`Measured::Spread`]: count, sum, extremes and buckets |
-//! | summary | [`Measured::Spread`] of count and sum; quantiles cannot be added up and are left out |
+//! | sum, monotonic, delta | [`Measured::Count`] |
+//! | sum, monotonic, cumulative | [`Measured::Count`] of the increase of the total ([`CumulativeSeries`]) |
+//! | sum, not monotonic, delta | [`Measured::Change`] |
+//! | sum, not monotonic, cumulative | [`Measured::Gauge`] |
+//! | histogram, exponential histogram | [`Measured::Histogram`]: count, sum, extremes and buckets |
+//! | summary | [`Measured::Histogram`] of count and sum; quantiles cannot be merged and are left out |
 //!
-//! Attributes of the resource and of the point are tags; those that are lists, maps, bytes or nothing are left out. A
-//! point that says it has no value is nothing.
+//! Attributes of the resource and of the point are tags; lists, maps, bytes and empty values are left out. A point
+//! flagged as having no value is skipped.
 //!
-//! The fields that matter are read straight from the body: one point is held at a time, whatever is sent. JSON becomes
-//! the same bytes first, so what a point means is written down once. (`opentelemetry-proto` 0.33 was weighed: 36 crates
-//! more, and objects for every field of a body before the first is looked at.)
+//! The relevant fields are read directly from the body: only one point is in memory at a time, whatever is sent. JSON is
+//! first converted to the same bytes, so the meaning of a point is implemented once. (`opentelemetry-proto` 0.33 was
+//! considered: 36 more crates, and objects for every field of a body before the first is read.)
 //!
 //! <https://opentelemetry.io/docs/specs/otlp/>, <https://opentelemetry.io/docs/specs/otel/metrics/data-model/>
 
-mod answer;
 mod buckets;
 mod json;
 mod point;
+mod response;
 mod schema;
 mod series;
 mod wire;
 
-pub use answer::{answer, problem};
-pub use series::Series;
+pub use response::{error_status, export_response};
+pub use series::CumulativeSeries;
 
 use model::Reject;
 use model::limits::PROPS_KEYS_MAX;
 use std::borrow::Cow;
 
-use crate::sample::{Measured, Refused, Sample, Tag, Taken, metric_name, push_tag};
-use point::{Data, Value};
+use crate::sample::{Measured, RejectedInput, Sample, SampleResult, Tag, metric_name, push_tag};
+use point::{MetricData, PointValue};
 use wire::{last, messages, text};
 
-/// More are not looked at: it is one too many already.
+/// Attributes read per point: one more than allowed, to detect the excess.
 const ATTRIBUTES: usize = PROPS_KEYS_MAX + 1;
 
-/// How a body is written, and so its answer.
+/// The encoding of a body and of its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     /// `application/x-protobuf`.
@@ -51,7 +51,7 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// The content type of bodies and answers.
+    /// Returns the content type of requests and responses.
     pub fn content_type(self) -> &'static str {
         match self {
             Encoding::Protobuf => "application/x-protobuf",
@@ -60,84 +60,89 @@ impl Encoding {
     }
 }
 
-/// Why nothing of a body was taken.
+/// The error of a body that is rejected as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
-    /// Not the bytes of the message, or a field is of another type.
-    #[error("body is no export request: `{field}` is cut off or of another type")]
+pub enum MalformedRequest {
+    /// It is not the message, or a field has another type.
+    #[error("body is not an export request: `{field}` is truncated or has the wrong type")]
     Protobuf {
-        /// The field, or the one around it.
+        /// The field, or the one that contains it.
         field: &'static str,
     },
-    /// Not JSON, or a field is of another type.
-    #[error("body is no export request: {0}")]
+    /// It is not JSON, or a field has another type.
+    #[error("body is not an export request: {0}")]
     Json(String),
 }
 
-/// A request whose form has been checked from end to end.
+/// A request whose syntax has been checked completely.
 #[derive(Clone, Copy, Debug)]
-pub struct Metrics<'a> {
+pub struct MetricsRequest<'a> {
     request: &'a [u8],
 }
 
-impl<'a> Metrics<'a> {
-    /// Checks a body. `memory` holds what JSON becomes, at most five times its size.
+impl<'a> MetricsRequest<'a> {
+    /// Checks a body. `memory` receives the converted JSON, at most five times its size.
     pub fn read(
         body: &'a [u8],
         encoding: Encoding,
         memory: &'a mut Vec<u8>,
-    ) -> Result<Metrics<'a>, Malformed> {
+    ) -> Result<MetricsRequest<'a>, MalformedRequest> {
         match encoding {
             Encoding::Protobuf => {
                 schema::check(body, &schema::REQUEST)?;
-                Ok(Metrics { request: body })
+                Ok(MetricsRequest { request: body })
             }
             Encoding::Json => {
                 json::encode(body, memory)?;
-                Ok(Metrics { request: memory })
+                Ok(MetricsRequest { request: memory })
             }
         }
     }
 
-    /// Hands on a sample, or a refusal with the metric's name, for each point. `now_ms` is the time of receipt.
-    pub fn samples(&self, series: &mut Series, now_ms: i64, mut take: impl FnMut(Taken<'_>)) {
+    /// Calls `emit` with a sample, or a rejection with the metric's name, for each point. `now_ms` is the time of receipt.
+    pub fn samples(
+        &self,
+        series: &mut CumulativeSeries,
+        now_ms: i64,
+        mut emit: impl FnMut(SampleResult<'_>),
+    ) {
         for resource_metrics in messages(self.request, 1) {
-            let resource = last(resource_metrics, 1).map_or(&[][..], wire::Value::bytes);
+            let resource = last(resource_metrics, 1).map_or(&[][..], wire::WireValue::bytes);
             let attributes: Vec<_> = messages(resource, 1).filter_map(attribute).take(ATTRIBUTES).collect();
             for metric in messages(resource_metrics, 2).flat_map(|scope| messages(scope, 2)) {
-                Metric { name: text(metric, 1), attributes: &attributes, series, now_ms }
-                    .samples(metric, &mut take);
+                MetricContext { name: text(metric, 1), attributes: &attributes, series, now_ms }
+                    .samples(metric, &mut emit);
             }
         }
     }
 }
 
-/// One metric, and what is known around it.
-struct Metric<'a, 'b> {
+/// One metric and its context.
+struct MetricContext<'a, 'b> {
     name: &'a str,
-    /// Of the resource.
+    /// The attributes of the resource.
     attributes: &'b [(&'a str, Cow<'a, str>)],
-    series: &'b mut Series,
+    series: &'b mut CumulativeSeries,
     now_ms: i64,
 }
 
-impl<'a> Metric<'a, '_> {
-    fn samples(&mut self, metric: &'a [u8], take: &mut impl FnMut(Taken<'_>)) {
+impl<'a> MetricContext<'a, '_> {
+    fn samples(&mut self, metric: &'a [u8], emit: &mut impl FnMut(SampleResult<'_>)) {
         let mut parts = Vec::new();
-        for (data, point) in Data::of(metric).into_iter().flat_map(Data::points) {
-            match self.sample(data, point, &mut parts, take) {
+        for (data, point) in MetricData::of(metric).into_iter().flat_map(MetricData::points) {
+            match self.sample(data, point, &mut parts, emit) {
                 Ok(()) => {}
-                Err(reject) => take(Err(Refused { reject, text: self.name.as_bytes() })),
+                Err(reject) => emit(Err(RejectedInput { reject, text: self.name.as_bytes() })),
             }
         }
     }
 
     fn sample(
         &mut self,
-        data: Data<'a>,
+        data: MetricData<'a>,
         point: &'a [u8],
         parts: &mut Vec<(f64, u64)>,
-        take: &mut impl FnMut(Taken<'_>),
+        emit: &mut impl FnMut(SampleResult<'_>),
     ) -> Result<(), Reject> {
         if data.has_no_value(point) {
             return Ok(());
@@ -150,34 +155,34 @@ impl<'a> Metric<'a, '_> {
         }
         let time_ns = data.time_ns(point);
         let value = data.value(point)?;
-        let value = if data.is_total() { self.grown(data, point, value, &tags)? } else { value };
+        let value = if data.is_total() { self.delta(data, point, value, &tags)? } else { value };
         let measured = match value {
-            Value::Number(number) => data.measured(number.as_f64()?),
-            Value::Distribution(distribution) => Measured::Spread(distribution.spread(parts)?),
+            PointValue::Number(number) => data.measured(number.as_f64()?),
+            PointValue::Distribution(distribution) => Measured::Histogram(distribution.histogram(parts)?),
         };
         let ts_ms = (time_ns != 0).then_some((time_ns / 1_000_000) as i64);
-        take(Ok(Sample { name, measured, weight: 1.0, tags: &tags, ts_ms }));
+        emit(Ok(Sample { name, measured, weight: 1.0, tags: &tags, ts_ms }));
         Ok(())
     }
 
-    /// What a total grew by since the point before.
-    fn grown(
+    /// Returns the increase of a total since the previous point.
+    fn delta(
         &mut self,
-        data: Data<'a>,
+        data: MetricData<'a>,
         point: &'a [u8],
-        value: Value,
+        value: PointValue,
         tags: &[Tag<'_>],
-    ) -> Result<Value, Reject> {
+    ) -> Result<PointValue, Reject> {
         let time_ns = match data.time_ns(point) {
             0 => self.now_ms.unsigned_abs().saturating_mul(1_000_000),
             time_ns => time_ns,
         };
-        let key = series::key(self.name, data.kind(), data.start_ns(point), tags);
-        self.series.grown(key, data.start_ns(point), time_ns, self.now_ms, value)
+        let key = series::key(self.name, data.kind_number(), data.start_ns(point), tags);
+        self.series.update(key, data.start_ns(point), time_ns, self.now_ms, value)
     }
 }
 
-/// A key and its value as text, if it is text, a number or a truth.
+/// Returns a key and its value as text, if it is a text, a number or a boolean.
 fn attribute(attribute: &[u8]) -> Option<(&str, Cow<'_, str>)> {
     let value = last(attribute, 2)?.bytes();
     let value = match wire::fields(value).last()? {

@@ -1,15 +1,14 @@
-//! Playtomic: what games send that were built with the SDKs of that service, byte for byte as those SDKs write it.
+//! Playtomic: requests of games built with the SDKs of that service.
 //!
-//! There are two forms. The tracker ([`tracker`]) is a GET whose query string holds events; it becomes raw events like
-//! any other. The API ([`form`]) is a POST of a form that holds JSON with a signature; what it asks for is for the
-//! server to read.
+//! There are two request types. The tracker ([`parse_tracker`]) is a GET whose query string contains events, which become raw
+//! events. The API ([`parse_form`]) is a POST of a form that contains signed JSON, which the server interprets.
 
 mod escape;
 mod form;
 mod source;
 mod tracker;
 
-pub use escape::parameter;
-pub use form::{BadForm, SignedForm, form};
+pub use escape::query_parameter;
+pub use form::{FormError, SignedForm, parse_form};
 pub use source::source;
-pub use tracker::{Tracked, TrackerError, tracker};
+pub use tracker::{TrackerError, TrackerEvents, parse_tracker};

@@ -1,7 +1,7 @@
-//! One measured value, as every decoder of metrics hands it on.
+//! One measured value, the common output of all decoders of metrics.
 //!
-//! A sample borrows from the bytes it was read from and from the decoder's own memory, and lives as long as the call it
-//! is given to: nothing is allocated for one.
+//! A sample borrows from the decoded bytes and from the decoder's memory and lives as long as the call that receives it:
+//! no sample needs an allocation.
 
 use model::Reject;
 use model::limits::{NAME_BYTES_MAX, PROP_KEY_BYTES_MAX, PROP_STRING_BYTES_MAX, PROPS_KEYS_MAX};
@@ -9,74 +9,74 @@ use model::limits::{NAME_BYTES_MAX, PROP_KEY_BYTES_MAX, PROP_STRING_BYTES_MAX, P
 /// One value of one metric, checked against the limits. [`Sample::weight`] times the value is finite.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample<'a> {
-    /// The metric: 1 to 200 bytes, without a `$` in front.
+    /// The metric: 1 to 200 bytes, without a leading `$`.
     pub name: &'a str,
-    /// What was measured.
+    /// The measurement.
     pub measured: Measured<'a>,
-    /// How many measurements it stands for: 1 / sampling rate, at least 1.
+    /// Number of measurements that it represents: 1 / sampling rate, at least 1.
     pub weight: f64,
-    /// At most 64, in the order in which they were sent. A key may come twice.
+    /// At most 64, in the order in which they were sent. A key may occur twice.
     pub tags: &'a [Tag<'a>],
-    /// When, in milliseconds since 1970-01-01 UTC by the sender's clock; absent: now.
+    /// Time in milliseconds since 1970-01-01 UTC by the sender's clock; `None` means now.
     pub ts_ms: Option<i64>,
 }
 
-/// What a sample says of its metric. All numbers are finite.
+/// The measurement of a sample. All numbers are finite.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Measured<'a> {
-    /// So much is added to a counter.
+    /// An increment of a counter.
     Count(f64),
-    /// A gauge shows this from now on.
+    /// The new value of a gauge.
     Gauge(f64),
-    /// A gauge shows so much more than before.
+    /// A change of a gauge.
     Change(f64),
-    /// Something took so many milliseconds.
+    /// A duration in milliseconds.
     Timer(f64),
     /// One value of a distribution.
     Value(f64),
-    /// This was seen; how many different ones there are is counted. 1 to 1,024 bytes.
+    /// A member of a set whose distinct members are counted. 1 to 1,024 bytes.
     Member(&'a str),
-    /// Many values of a distribution at once.
-    Spread(Spread<'a>),
+    /// Many values of a distribution, already aggregated.
+    Histogram(Histogram<'a>),
 }
 
-/// Many values of which a sender kept count, sum and extremes, and how many lay about where.
+/// Values that a sender has aggregated into count, sum, extremes and buckets.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Spread<'a> {
-    /// How many values. With none all other numbers are 0, and there are no parts.
+pub struct Histogram<'a> {
+    /// Number of values. If it is 0, all other numbers are 0 and there are no buckets.
     pub count: u64,
     /// Their sum.
     pub sum: f64,
-    /// The smallest; an estimate from the lowest bucket if the sender does not tell.
+    /// The smallest; estimated from the lowest bucket if the sender does not report it.
     pub min: f64,
-    /// The largest; an estimate from the highest bucket if the sender does not tell.
+    /// The largest; estimated from the highest bucket if the sender does not report it.
     pub max: f64,
-    /// Values between `min` and `max`, and how many lay about there. The numbers add up to `count`.
-    pub parts: &'a [(f64, u64)],
+    /// Representative values between `min` and `max` and their counts, which add up to `count`.
+    pub buckets: &'a [(f64, u64)],
 }
 
-/// A word about where a sample comes from.
+/// A key and a value attached to a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tag<'a> {
     /// 1 to 128 bytes.
     pub key: &'a str,
-    /// At most 1,024 bytes; empty for a tag that is only a word.
+    /// At most 1,024 bytes; empty for a tag without a value.
     pub value: &'a str,
 }
 
-/// What a decoder calls its taker with: a sample, or what was refused.
-pub type Taken<'a> = Result<Sample<'a>, Refused<'a>>;
+/// The argument of a decoder's callback: a sample or a rejection.
+pub type SampleResult<'a> = Result<Sample<'a>, RejectedInput<'a>>;
 
-/// A line or a point that was not taken. It says nothing about those beside it.
+/// A line or a point that was rejected. Its neighbours are not affected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused<'a> {
-    /// Why.
+pub struct RejectedInput<'a> {
+    /// The reason.
     pub reject: Reject,
-    /// What it was, for people to look at: the whole line, or the metric's name.
+    /// The rejected input for display: the whole line, or the metric's name.
     pub text: &'a [u8],
 }
 
-/// The rules for names, the same as for events: but no metric from outside has a name of the product's own.
+/// Checks a name by the rules for events, except that reserved names are rejected.
 #[inline]
 pub(crate) fn metric_name(name: &str) -> Result<&str, Reject> {
     match name.as_bytes() {
@@ -87,7 +87,7 @@ pub(crate) fn metric_name(name: &str) -> Result<&str, Reject> {
     }
 }
 
-/// Adds a tag, if the limits allow.
+/// Adds a tag, if the limits allow it.
 #[inline]
 pub(crate) fn push_tag<'a>(tags: &mut Vec<Tag<'a>>, key: &'a str, value: &'a str) -> Result<(), Reject> {
     if key.is_empty() {

@@ -1,18 +1,18 @@
-//! StatsD, as Etsy's daemon took it and as Datadog's extended it: one metric a line, any number of lines a packet.
+//! StatsD in the dialects of Etsy and Datadog: one metric per line, any number of lines per packet.
 //!
 //! | sent | sample |
 //! |---|---|
 //! | `name:3\|c` | [`Measured::Count`] |
-//! | `name:3\|g` | [`Measured::Gauge`]; with a sign in front [`Measured::Change`] |
+//! | `name:3\|g` | [`Measured::Gauge`]; with a leading sign [`Measured::Change`] |
 //! | `name:3\|ms` | [`Measured::Timer`] |
 //! | `name:3\|h`, `name:3\|d` | [`Measured::Value`] |
 //! | `name:text\|s` | [`Measured::Member`] |
-//! | `name:1:2:3\|ms` | a sample for each value, but for `s` |
+//! | `name:1:2:3\|ms` | a sample for each value, except for `s` |
 //! | `name:1\|c:2\|ms\|@0.1` | a sample for each, of its own kind; no further sections |
 //!
-//! Sections after the kind, in any order and each at most once: `@0.1` the sampling rate (without effect on `g` and
-//! `s`), `#key:value,word` the tags, `T1656581400` the time in seconds, `c:`, `e:` and `card:` where the sender runs,
-//! which are not kept. `_e{...}` and `_sc|...` are [`Reject::KindUnsupported`].
+//! Sections after the kind may occur in any order, each at most once: `@0.1` the sampling rate (ignored for `g` and
+//! `s`), `#key:value,word` the tags, `T1656581400` the time in seconds, and `c:`, `e:` and `card:` sections_read the sender's
+//! container, which are ignored. `_e{...}` and `_sc|...` are [`Reject::KindUnsupported`].
 //!
 //! <https://github.com/statsd/statsd/blob/master/docs/metric_types.md>,
 //! <https://docs.datadoghq.com/developers/dogstatsd/datagram_shell/>
@@ -21,34 +21,34 @@ use memchr::memchr;
 use model::Reject;
 use model::limits::PROP_STRING_BYTES_MAX;
 
-use crate::decimal::finite;
-use crate::sample::{Measured, Refused, Sample, Tag, Taken, metric_name, push_tag};
+use crate::decimal::parse_finite;
+use crate::sample::{Measured, RejectedInput, Sample, SampleResult, Tag, metric_name, push_tag};
 
-/// The smallest sampling rate that is believed: one sample stands for a billion at most.
+/// The smallest valid sampling rate: one sample represents at most a billion.
 const RATE_MIN: f64 = 1e-9;
 
 /// 9999-12-31T23:59:59Z.
 const SECONDS_MAX: u64 = 253_402_300_799;
 
-/// Reads one packet and hands on each sample, and each line that was refused, in their order.
+/// Reads one packet and calls `emit` with each sample and each rejected line, in their order.
 ///
-/// A line is taken whole or not at all. Blank lines are nothing.
+/// A line is accepted or rejected as a whole. Blank lines are skipped.
 #[inline]
-pub fn decode(packet: &[u8], mut take: impl FnMut(Taken<'_>)) {
+pub fn decode(packet: &[u8], mut emit: impl FnMut(SampleResult<'_>)) {
     let mut tags = Vec::new();
     match str::from_utf8(packet) {
-        Ok(text) => lines(text, &mut tags, &mut take),
+        Ok(text) => lines(text, &mut tags, &mut emit),
         Err(_) => packet.split(|byte| *byte == b'\n').for_each(|line| match str::from_utf8(line) {
-            Ok(text) => lines(text, &mut tags, &mut take),
-            Err(_) => take(Err(Refused { reject: Reject::NotUtf8, text: line })),
+            Ok(text) => lines(text, &mut tags, &mut emit),
+            Err(_) => emit(Err(RejectedInput { reject: Reject::NotUtf8, text: line })),
         }),
     }
 }
 
 #[inline(always)]
-fn lines<'a>(mut text: &'a str, tags: &mut Vec<Tag<'a>>, take: &mut impl FnMut(Taken<'_>)) {
+fn lines<'a>(mut text: &'a str, tags: &mut Vec<Tag<'a>>, emit: &mut impl FnMut(SampleResult<'_>)) {
     while !text.is_empty() {
-        // Lines are long enough for `memchr`; what stands in them is found sooner byte by byte.
+        // Lines are long enough for `memchr`; shorter parts are found faster byte by byte.
         let end = memchr(b'\n', text.as_bytes()).unwrap_or(text.len());
         let line = &text[..end];
         text = text.get(end + 1..).unwrap_or("");
@@ -56,15 +56,15 @@ fn lines<'a>(mut text: &'a str, tags: &mut Vec<Tag<'a>>, take: &mut impl FnMut(T
         if line.is_empty() {
             continue;
         }
-        if let Err(reject) = one_line(line, tags, take) {
-            take(Err(Refused { reject, text: line.as_bytes() }));
+        if let Err(reject) = one_line(line, tags, emit) {
+            emit(Err(RejectedInput { reject, text: line.as_bytes() }));
         }
     }
 }
 
-/// What stands before the first `separator`, and what behind it.
+/// Splits the text at the first `separator`.
 #[inline(always)]
-fn cut(text: &str, separator: u8) -> Option<(&str, &str)> {
+fn split_at_byte(text: &str, separator: u8) -> Option<(&str, &str)> {
     let at = text.bytes().position(|byte| byte == separator)?;
     Some((&text[..at], &text[at + 1..]))
 }
@@ -73,59 +73,63 @@ fn cut(text: &str, separator: u8) -> Option<(&str, &str)> {
 fn one_line<'a>(
     line: &'a str,
     tags: &mut Vec<Tag<'a>>,
-    take: &mut impl FnMut(Taken<'_>),
+    emit: &mut impl FnMut(SampleResult<'_>),
 ) -> Result<(), Reject> {
     if line.starts_with("_e{") || line.starts_with("_sc|") {
         return Err(Reject::KindUnsupported);
     }
-    let (name, rest) = cut(line, b':').ok_or(Reject::MalformedLine)?;
+    let (name, rest) = split_at_byte(line, b':').ok_or(Reject::MalformedLine)?;
     let name = metric_name(name)?;
-    let (values, sections) = cut(rest, b'|').ok_or(Reject::MalformedLine)?;
+    let (values, sections) = split_at_byte(rest, b'|').ok_or(Reject::MalformedLine)?;
     let mut sections = Sections { rest: Some(sections) };
-    let kind = sections.next().expect("there was a separator");
-    let Some(kind) = Kind::of(kind) else {
-        return if kind.contains(':') { several(name, rest, take) } else { Err(Reject::KindUnsupported) };
+    let kind = sections.next().expect("a split has a first part");
+    let Some(kind) = MetricKind::of(kind) else {
+        return if kind.contains(':') {
+            legacy_values(name, rest, emit)
+        } else {
+            Err(Reject::KindUnsupported)
+        };
     };
     tags.clear();
-    let mut about = About::default();
+    let mut sections_read = LineSections::default();
     for section in sections {
         if section.starts_with('@') && section.contains(':') {
-            return several(name, rest, take);
+            return legacy_values(name, rest, emit);
         }
-        about.put(section, tags)?;
+        sections_read.put(section, tags)?;
     }
-    let sample = |measured| about.sample(name, measured, tags);
-    if kind == Kind::Set || !values.bytes().any(|byte| byte == b':') {
-        take(Ok(sample(kind.measured(values)?)?));
+    let sample = |measured| sections_read.sample(name, measured, tags);
+    if kind == MetricKind::Set || !values.bytes().any(|byte| byte == b':') {
+        emit(Ok(sample(kind.measured(values)?)?));
         return Ok(());
     }
     values.split(':').try_for_each(|value| sample(kind.measured(value)?).map(|_| ()))?;
     values
         .split(':')
         .flat_map(|value| kind.measured(value).and_then(sample))
-        .for_each(|sample| take(Ok(sample)));
+        .for_each(|sample| emit(Ok(sample)));
     Ok(())
 }
 
-/// The old way to say more than one thing of a metric: `1|c:2|ms|@0.1`.
+/// Reads several values in the old syntax: `1|c:2|ms|@0.1`.
 #[cold]
-fn several(name: &str, pieces: &str, take: &mut impl FnMut(Taken<'_>)) -> Result<(), Reject> {
-    pieces.split(':').try_for_each(|text| piece(name, text).map(|_| ()))?;
-    pieces.split(':').flat_map(|text| piece(name, text)).for_each(|sample| take(Ok(sample)));
+fn legacy_values(name: &str, pieces: &str, emit: &mut impl FnMut(SampleResult<'_>)) -> Result<(), Reject> {
+    pieces.split(':').try_for_each(|text| legacy_value(name, text).map(|_| ()))?;
+    pieces.split(':').flat_map(|text| legacy_value(name, text)).for_each(|sample| emit(Ok(sample)));
     Ok(())
 }
 
-fn piece<'a>(name: &'a str, text: &'a str) -> Result<Sample<'a>, Reject> {
-    let (value, sections) = cut(text, b'|').ok_or(Reject::MalformedLine)?;
-    let (kind, rate) = cut(sections, b'|').unwrap_or((sections, "@1"));
-    let kind = Kind::of(kind).ok_or(Reject::KindUnsupported)?;
+fn legacy_value<'a>(name: &'a str, text: &'a str) -> Result<Sample<'a>, Reject> {
+    let (value, sections) = split_at_byte(text, b'|').ok_or(Reject::MalformedLine)?;
+    let (kind, rate) = split_at_byte(sections, b'|').unwrap_or((sections, "@1"));
+    let kind = MetricKind::of(kind).ok_or(Reject::KindUnsupported)?;
     let rate = rate.strip_prefix('@').ok_or(Reject::MalformedLine)?;
-    let about = About { weight: weight(rate)?, ..About::default() };
-    about.sample(name, kind.measured(value)?, &[])
+    let sections_read = LineSections { weight: weight(rate)?, ..LineSections::default() };
+    sections_read.sample(name, kind.measured(value)?, &[])
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum MetricKind {
     Counter,
     Gauge,
     Timer,
@@ -133,15 +137,15 @@ enum Kind {
     Set,
 }
 
-impl Kind {
+impl MetricKind {
     #[inline(always)]
-    fn of(text: &str) -> Option<Kind> {
+    fn of(text: &str) -> Option<MetricKind> {
         Some(match text.as_bytes() {
-            b"c" => Kind::Counter,
-            b"g" => Kind::Gauge,
-            b"ms" => Kind::Timer,
-            b"h" | b"d" => Kind::Distribution,
-            b"s" => Kind::Set,
+            b"c" => MetricKind::Counter,
+            b"g" => MetricKind::Gauge,
+            b"ms" => MetricKind::Timer,
+            b"h" | b"d" => MetricKind::Distribution,
+            b"s" => MetricKind::Set,
             _ => return None,
         })
     }
@@ -149,12 +153,12 @@ impl Kind {
     #[inline(always)]
     fn measured(self, text: &str) -> Result<Measured<'_>, Reject> {
         Ok(match self {
-            Kind::Counter => Measured::Count(finite(text)?),
-            Kind::Gauge if text.starts_with(['+', '-']) => Measured::Change(finite(text)?),
-            Kind::Gauge => Measured::Gauge(finite(text)?),
-            Kind::Timer => Measured::Timer(finite(text)?),
-            Kind::Distribution => Measured::Value(finite(text)?),
-            Kind::Set => Measured::Member(member(text)?),
+            MetricKind::Counter => Measured::Count(parse_finite(text)?),
+            MetricKind::Gauge if text.starts_with(['+', '-']) => Measured::Change(parse_finite(text)?),
+            MetricKind::Gauge => Measured::Gauge(parse_finite(text)?),
+            MetricKind::Timer => Measured::Timer(parse_finite(text)?),
+            MetricKind::Distribution => Measured::Value(parse_finite(text)?),
+            MetricKind::Set => Measured::Member(member(text)?),
         })
     }
 }
@@ -167,7 +171,7 @@ fn member(text: &str) -> Result<&str, Reject> {
     }
 }
 
-/// What stands between the bars, one after the other.
+/// Iterates over the sections between the bars.
 struct Sections<'a> {
     rest: Option<&'a str>,
 }
@@ -178,27 +182,28 @@ impl<'a> Iterator for Sections<'a> {
     #[inline(always)]
     fn next(&mut self) -> Option<&'a str> {
         let rest = self.rest?;
-        let (section, rest) = cut(rest, b'|').map_or((rest, None), |(section, rest)| (section, Some(rest)));
+        let (section, rest) =
+            split_at_byte(rest, b'|').map_or((rest, None), |(section, rest)| (section, Some(rest)));
         self.rest = rest;
         Some(section)
     }
 }
 
-/// What the sections of a line say of all its values.
-struct About {
+/// The sections of a line, which apply to all its values.
+struct LineSections {
     weight: f64,
     ts_ms: Option<i64>,
-    /// Which sections there were.
+    /// Bit set of the sections seen.
     seen: u8,
 }
 
-impl Default for About {
-    fn default() -> About {
-        About { weight: 1.0, ts_ms: None, seen: 0 }
+impl Default for LineSections {
+    fn default() -> LineSections {
+        LineSections { weight: 1.0, ts_ms: None, seen: 0 }
     }
 }
 
-impl About {
+impl LineSections {
     #[inline(always)]
     fn put<'a>(&mut self, section: &'a str, tags: &mut Vec<Tag<'a>>) -> Result<(), Reject> {
         let number = match section.as_bytes() {
@@ -207,7 +212,7 @@ impl About {
                 0
             }
             [b'#', ..] => {
-                put_tags(&section[1..], tags)?;
+                read_tags(&section[1..], tags)?;
                 1
             }
             [b'T', ..] => {
@@ -244,20 +249,20 @@ impl About {
 
 #[inline(always)]
 fn weight(rate: &str) -> Result<f64, Reject> {
-    match finite(rate) {
+    match parse_finite(rate) {
         Ok(rate @ RATE_MIN..=1.0) => Ok(1.0 / rate),
         _ => Err(Reject::SampleRateInvalid),
     }
 }
 
 #[inline(always)]
-fn put_tags<'a>(text: &'a str, tags: &mut Vec<Tag<'a>>) -> Result<(), Reject> {
+fn read_tags<'a>(text: &'a str, tags: &mut Vec<Tag<'a>>) -> Result<(), Reject> {
     let mut rest = Some(text);
     while let Some(text) = rest {
-        let (tag, behind) = cut(text, b',').map_or((text, None), |(tag, behind)| (tag, Some(behind)));
-        rest = behind;
+        let (tag, after) = split_at_byte(text, b',').map_or((text, None), |(tag, after)| (tag, Some(after)));
+        rest = after;
         if !tag.is_empty() {
-            let (key, value) = cut(tag, b':').unwrap_or((tag, ""));
+            let (key, value) = split_at_byte(tag, b':').unwrap_or((tag, ""));
             push_tag(tags, key, value)?;
         }
     }

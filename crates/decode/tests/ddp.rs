@@ -1,33 +1,35 @@
-//! What DDP's messages are read as, rule by rule and by the corpus.
+//! DDP messages, rule by rule and in the corpus.
 
 use std::path::{Path, PathBuf};
 
-use decode::ddp::Inbound;
+use decode::ddp::ClientMessage;
 use expect_test::expect_file;
 use proptest::prelude::*;
 use serde::de::IgnoredAny;
 use serde_json::json;
 
 fn describe(text: &str) -> String {
-    match Inbound::read(text) {
-        Ok(Some(message)) => said(&message),
+    match ClientMessage::read(text) {
+        Ok(Some(message)) => describe_message(&message),
         Ok(None) => "ignored".to_owned(),
         Err(malformed) => format!("error: {malformed}"),
     }
 }
 
-fn said(message: &Inbound<'_>) -> String {
+fn describe_message(message: &ClientMessage<'_>) -> String {
     let written = |params: &[&serde_json::value::RawValue]| {
         params.iter().map(|param| param.get()).collect::<Vec<_>>().join(" and ")
     };
     match message {
-        Inbound::Connect { version, support } => format!("connect with {version} of {support:?}"),
-        Inbound::Ping { id: None } => "ping".to_owned(),
-        Inbound::Ping { id: Some(id) } => format!("ping {id}"),
-        Inbound::Pong => "pong".to_owned(),
-        Inbound::Sub { id, name, params } => format!("sub {id} to {name} with {}", written(params)),
-        Inbound::Unsub { id } => format!("unsub {id}"),
-        Inbound::Method { id, method, params } => format!("method {id}: {method} with {}", written(params)),
+        ClientMessage::Connect { version, support } => format!("connect with {version} of {support:?}"),
+        ClientMessage::Ping { id: None } => "ping".to_owned(),
+        ClientMessage::Ping { id: Some(id) } => format!("ping {id}"),
+        ClientMessage::Pong => "pong".to_owned(),
+        ClientMessage::Sub { id, name, params } => format!("sub {id} to {name} with {}", written(params)),
+        ClientMessage::Unsub { id } => format!("unsub {id}"),
+        ClientMessage::Method { id, method, params } => {
+            format!("method {id}: {method} with {}", written(params))
+        }
     }
 }
 
@@ -37,7 +39,7 @@ fn check(text: &str, expected: &str) {
 }
 
 #[test]
-fn messages_are_read_by_their_name() {
+fn messages_are_read_by_their_kind() {
     check(r#"{"msg":"connect","version":"1","support":["1","pre2"]}"#, r#"connect with 1 of ["1", "pre2"]"#);
     check(r#"{"msg":"connect","version":"1"}"#, "connect with 1 of []");
     check(r#"{"msg":"ping"}"#, "ping");
@@ -54,7 +56,7 @@ fn messages_are_read_by_their_name() {
 }
 
 #[test]
-fn what_is_not_known_is_ignored() {
+fn unknown_messages_and_fields_are_ignored() {
     check(r#"{"server_id":"0"}"#, "ignored");
     check(r#"{"msg":null}"#, "ignored");
     check(r#"{"msg":"later","id":"x","params":[1]}"#, "ignored");
@@ -63,34 +65,34 @@ fn what_is_not_known_is_ignored() {
 }
 
 #[test]
-fn what_is_malformed_is_named() {
-    let message = "error: a message is a JSON object";
+fn malformed_messages_report_the_reason() {
+    let message = "error: a message must be a JSON object";
     ["", " ", "[]", "7", "null", r#"["sub"]"#, "ping"].into_iter().for_each(|text| check(text, message));
     check(r#"{"msg":"sub","name":"x"}"#, "error: `id` is missing");
-    check(r#"{"msg":"sub","id":"","name":"x"}"#, "error: `id` has 1 to 128 bytes");
+    check(r#"{"msg":"sub","id":"","name":"x"}"#, "error: `id` must have 1 to 128 bytes");
     check(r#"{"msg":"sub","id":"x"}"#, "error: `name` is missing");
     check(r#"{"msg":"method","id":"x"}"#, "error: `method` is missing");
     check(r#"{"msg":"connect"}"#, "error: `version` is missing");
-    check(r#"{"msg":"method","id":"x","method":"y","params":{}}"#, "error: `params` is an array");
+    check(r#"{"msg":"method","id":"x","method":"y","params":{}}"#, "error: `params` must be an array");
     check(
         r#"{"msg":"sub","id":"x","name":"y","params":[1,2,3,4,5,6,7,8,9]}"#,
-        "error: `params` has at most 8",
+        "error: `params` must have at most 8 elements",
     );
     let long = json!({"msg": "unsub", "id": "x".repeat(129)}).to_string();
-    check(&long, "error: `id` has 1 to 128 bytes");
+    check(&long, "error: `id` must have 1 to 128 bytes");
     assert!(describe(r#"{"msg":"method","id":7,"method":"y"}"#).starts_with("error: not a message"));
     assert!(describe(r#"{"msg":"ping""#).starts_with("error: not a message"));
     assert!(describe(r#"{"msg":"ping","msg":"pong"}"#).starts_with("error: not a message: duplicate field"));
 }
 
-/// `name.ddp` and what is expected of it, `name.ddp.txt`. `UPDATE_EXPECT=1` writes the expectations anew.
+/// `name.ddp` and the expected result, `name.ddp.txt`. `UPDATE_EXPECT=1` rewrites the expected results.
 #[test]
-fn the_corpus_says_what_it_always_said() {
+fn corpus_decodes_as_expected() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
-    let files = std::fs::read_dir(folder).expect("the corpus is there");
+    let files = std::fs::read_dir(folder).expect("the corpus exists");
     let files = files.map(|file| file.expect("a file").path());
     let files: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|own| own == "ddp")).collect();
-    assert!(files.len() >= 15, "the corpus is not where it was: {} files found", files.len());
+    assert!(files.len() >= 15, "the corpus is incomplete: {} files found", files.len());
     for path in files {
         let bytes = std::fs::read(&path).expect("the file is readable");
         let text = String::from_utf8_lossy(&bytes);
@@ -100,14 +102,14 @@ fn the_corpus_says_what_it_always_said() {
 
 proptest! {
     #[test]
-    fn what_a_client_wrote_is_what_is_read(id in "\\PC{1,20}", name in "\\PC{1,20}", number: i64) {
+    fn written_subscription_is_read_back(id in "\\PC{1,20}", name in "\\PC{1,20}", number: i64) {
         let text = json!({"msg": "sub", "id": id, "name": name, "params": [{"n": number}]}).to_string();
         prop_assert_eq!(describe(&text), format!(r#"sub {id} to {name} with {{"n":{number}}}"#));
     }
 
     #[test]
-    fn any_text_is_read_and_only_json_is_understood(text in "\\PC*") {
-        if Inbound::read(&text).is_ok() {
+    fn only_json_is_accepted_and_no_text_panics(text in "\\PC*") {
+        if ClientMessage::read(&text).is_ok() {
             prop_assert!(serde_json::from_str::<IgnoredAny>(&text).is_ok());
         }
     }

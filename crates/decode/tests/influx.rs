@@ -1,4 +1,4 @@
-//! What the decoder of the line protocol takes and refuses, rule by rule, and what holds for every body.
+//! The line protocol decoder: accepted and rejected input, and properties of every body.
 
 #[path = "support/samples.rs"]
 mod samples;
@@ -9,7 +9,7 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
 fn describe(body: &[u8], precision: Precision) -> String {
-    samples::describe(|take| decode(body, precision, take))
+    samples::describe(|emit| decode(body, precision, emit))
 }
 
 #[track_caller]
@@ -18,7 +18,7 @@ fn check(body: impl AsRef<[u8]>, expected: Expect) {
 }
 
 #[test]
-fn a_field_is_a_gauge_of_the_measurement() {
+fn field_is_a_gauge_of_the_measurement() {
     check(
         "cpu,host=a,core=1 usage=1.5,idle=98i,on=true,n=7u 1556813561098000000",
         expect![[r#"
@@ -43,52 +43,52 @@ fn a_field_is_a_gauge_of_the_measurement() {
 }
 
 #[test]
-fn a_string_is_refused_alone() {
+fn string_field_is_rejected_alone() {
     check(
         r#"log level="warn, \"x\" = é",n=1i,path="C:\\" 5000000"#,
         expect![[r#"
-            refused: value_not_a_number in "log level=\"warn, \\\"x\\\" = é\",n=1i,path=\"C:\\\\\" 5000000"
+            rejected: value_not_a_number in "log level=\"warn, \\\"x\\\" = é\",n=1i,path=\"C:\\\\\" 5000000"
             log_n gauge 1 at 5
-            refused: value_not_a_number in "log level=\"warn, \\\"x\\\" = é\",n=1i,path=\"C:\\\\\" 5000000""#]],
+            rejected: value_not_a_number in "log level=\"warn, \\\"x\\\" = é\",n=1i,path=\"C:\\\\\" 5000000""#]],
     );
     check(
         "a b=NaN,c=1,d=inf",
         expect![[r#"
-        refused: value_not_finite in "a b=NaN,c=1,d=inf"
+        rejected: value_not_finite in "a b=NaN,c=1,d=inf"
         a_c gauge 1
-        refused: value_not_finite in "a b=NaN,c=1,d=inf""#]],
+        rejected: value_not_finite in "a b=NaN,c=1,d=inf""#]],
     );
 }
 
 #[test]
-fn a_string_may_go_over_lines_but_a_lost_quote_swallows_nothing() {
+fn string_may_span_lines_but_a_missing_quote_swallows_no_lines() {
     check(
         "log text=\"one\ntwo n=1\n\",n=1\ncpu n=2",
         expect![[r#"
-            refused: value_not_a_number in "log text=\"one\ntwo n=1\n\",n=1"
+            rejected: value_not_a_number in "log text=\"one\ntwo n=1\n\",n=1"
             log_n gauge 1
             cpu_n gauge 2"#]],
     );
     check(
         "log text=\"one\ncpu n=2\nlog text=\"two\",n=3\ncpu n=4",
         expect![[r#"
-            refused: malformed_line in "log text=\"one"
+            rejected: malformed_line in "log text=\"one"
             cpu_n gauge 2
-            refused: value_not_a_number in "log text=\"two\",n=3"
+            rejected: value_not_a_number in "log text=\"two\",n=3"
             log_n gauge 3
             cpu_n gauge 4"#]],
     );
     check(
         "log text=\"one\nlog text=\" two\"\ncpu n=2",
         expect![[r#"
-            refused: malformed_line in "log text=\"one"
-            refused: value_not_a_number in "log text=\" two\""
+            rejected: malformed_line in "log text=\"one"
+            rejected: value_not_a_number in "log text=\" two\""
             cpu_n gauge 2"#]],
     );
 }
 
 #[test]
-fn a_backslash_stands_before_a_separator_or_for_itself() {
+fn backslash_escapes_only_separators() {
     check(
         r"my\ cpu\,x,the\ host=a\=b\,c\d my\ field=1",
         expect![[r"my cpu,x_my field gauge 1 the host=a=b,c\d"]],
@@ -98,7 +98,7 @@ fn a_backslash_stands_before_a_separator_or_for_itself() {
 }
 
 #[test]
-fn blank_lines_and_comments_are_nothing() {
+fn blank_lines_and_comments_are_skipped() {
     check(
         "\n\r\n  \n# a b=1\n  a b=1  \r\n a b=2 1000000 \r\n",
         expect![[r#"
@@ -108,7 +108,7 @@ fn blank_lines_and_comments_are_nothing() {
 }
 
 #[test]
-fn a_bad_line_does_not_touch_its_neighbours() {
+fn invalid_line_does_not_affect_its_neighbours() {
     let bad = [
         "a",
         "a ",
@@ -135,21 +135,21 @@ fn a_bad_line_does_not_touch_its_neighbours() {
     ];
     for line in bad {
         let body = format!("x y=1\n{line}\nx y=2");
-        let said = describe(body.as_bytes(), Precision::Nanoseconds);
-        let expected = format!("x_y gauge 1\nrefused: malformed_line in {line:?}\nx_y gauge 2");
-        assert_eq!(said, expected);
+        let described = describe(body.as_bytes(), Precision::Nanoseconds);
+        let expected = format!("x_y gauge 1\nrejected: malformed_line in {line:?}\nx_y gauge 2");
+        assert_eq!(described, expected);
     }
     check(
         b"x y=1\n\xff y=1\nx y=2",
         expect![[r#"
         x_y gauge 1
-        refused: not_utf8 in "� y=1"
+        rejected: not_utf8 in "� y=1"
         x_y gauge 2"#]],
     );
 }
 
 #[test]
-fn times_are_read_in_the_precision_of_the_request() {
+fn times_use_the_precision_of_the_request() {
     for (label, expected) in [
         ("ns", "a_b gauge 1 at -1"),
         ("n", "a_b gauge 1 at -1"),
@@ -160,14 +160,14 @@ fn times_are_read_in_the_precision_of_the_request() {
         ("m", "a_b gauge 1 at -90000000"),
         ("h", "a_b gauge 1 at -5400000000"),
     ] {
-        let precision = Precision::from_label(label).expect("there is one");
+        let precision = Precision::from_label(label).expect("the name is valid");
         assert_eq!(describe(b"a b=1 -1500", precision), expected, "{label}");
     }
     assert_eq!(Precision::from_label("d"), None);
-    check("a b=1 9223372036854775808", expect![[r#"refused: ts_invalid in "a b=1 9223372036854775808""#]]);
+    check("a b=1 9223372036854775808", expect![[r#"rejected: ts_invalid in "a b=1 9223372036854775808""#]]);
     assert_eq!(
         describe(b"a b=1 9223372036854775807", Precision::Hours),
-        "refused: ts_invalid in \"a b=1 9223372036854775807\""
+        "rejected: ts_invalid in \"a b=1 9223372036854775807\""
     );
 }
 
@@ -227,7 +227,7 @@ fn pieces() -> impl Strategy<Value = String> {
     prop::collection::vec(prop::sample::select(PIECES), 0..40).prop_map(|pieces| pieces.concat())
 }
 
-/// Text as it is written where separators stand.
+/// Escapes the separators in a text.
 fn escaped(text: &str) -> String {
     text.replace(',', "\\,").replace('=', "\\=").replace(' ', "\\ ")
 }
@@ -235,36 +235,36 @@ fn escaped(text: &str) -> String {
 proptest! {
     #[test]
     fn random_bytes_never_panic(body: Vec<u8>) {
-        samples::count(|take| decode(&body, Precision::Seconds, take));
+        samples::count(|emit| decode(&body, Precision::Seconds, emit));
     }
 
     #[test]
-    fn every_line_without_a_quote_is_taken_or_refused(body in pieces()) {
+    fn every_line_without_a_quote_is_accepted_or_rejected(body in pieces()) {
         let body = body.replace('"', "");
-        let count = |body: &str| samples::count(|take| decode(body.as_bytes(), Precision::Nanoseconds, take));
-        let (mut taken, mut refused) = (0, 0);
+        let count = |body: &str| samples::count(|emit| decode(body.as_bytes(), Precision::Nanoseconds, emit));
+        let (mut accepted, mut rejected) = (0, 0);
         for line in body.split('\n') {
             let (of_line, bad) = count(line);
             let line = line.trim_start_matches(' ');
             let is_nothing = matches!(line, "" | "\r") || line.starts_with('#');
             prop_assert_eq!(of_line + bad == 0, is_nothing, "{:?}", line);
-            taken += of_line;
-            refused += bad;
+            accepted += of_line;
+            rejected += bad;
         }
-        prop_assert_eq!(count(&body), (taken, refused));
+        prop_assert_eq!(count(&body), (accepted, rejected));
     }
 
     #[test]
-    fn what_stands_before_and_after_is_taken_whatever_stands_between(body in pieces()) {
+    fn lines_before_and_after_any_input_are_accepted(body in pieces()) {
         let body = format!("first n=1\n{body}\nlast n=2");
-        let said = describe(body.as_bytes(), Precision::Nanoseconds);
-        prop_assert!(said.starts_with("first_n gauge 1"), "{}", said);
-        // A string that was opened in the middle may reach to the end of the body, but only if it ends there.
-        prop_assert!(said.ends_with("last_n gauge 2"), "{}", said);
+        let described = describe(body.as_bytes(), Precision::Nanoseconds);
+        prop_assert!(described.starts_with("first_n gauge 1"), "{}", described);
+        // A string that starts in the middle may reach to the end of the body, but only if it ends there.
+        prop_assert!(described.ends_with("last_n gauge 2"), "{}", described);
     }
 
     #[test]
-    fn what_is_written_is_read(
+    fn written_input_is_read_back(
         measurement in r"[^$#\\,\n\r \x00-\x1f=][^\\,\n\r]{0,20}",
         fields in prop::collection::vec((r"[^\\\n\r]{1,10}", -1e15..1e15f64), 1..5),
         tags in prop::collection::vec((r"[^\\\n\r]{1,10}", r"[^\\\n\r]{1,10}"), 0..5),
@@ -275,8 +275,8 @@ proptest! {
         let written = fields.iter().map(|(key, value)| format!("{}={value}", escaped(key))).collect::<Vec<_>>();
         line += &format!(" {} {time_ms}", written.join(","));
         let mut read = Vec::new();
-        decode(line.as_bytes(), Precision::Milliseconds, |taken| {
-            let sample = taken.expect("it is right");
+        decode(line.as_bytes(), Precision::Milliseconds, |result| {
+            let sample = result.expect("the input is valid");
             assert_eq!(sample.ts_ms, Some(i64::from(time_ms)));
             let pairs: Vec<_> = sample.tags.iter().map(|tag| (tag.key.to_string(), tag.value.to_string())).collect();
             assert_eq!(pairs, tags);

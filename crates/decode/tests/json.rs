@@ -1,36 +1,36 @@
-//! What the JSON decoder takes and refuses, rule by rule.
+//! The JSON decoder: accepted and rejected input.
 
 mod support;
 
-use decode::json::{Form, decode};
+use decode::json::{BodyFormat, decode};
 use expect_test::{Expect, expect};
 use model::{RawBatch, Reject};
 use support::describe;
 
 #[track_caller]
 fn check(body: &str, expected: Expect) {
-    expected.assert_eq(&describe(body.as_bytes(), Form::Json));
+    expected.assert_eq(&describe(body.as_bytes(), BodyFormat::Json));
 }
 
 #[track_caller]
 fn check_lines(body: impl AsRef<[u8]>, expected: Expect) {
-    expected.assert_eq(&describe(body.as_ref(), Form::Lines));
+    expected.assert_eq(&describe(body.as_ref(), BodyFormat::Lines));
 }
 
-/// One event with this field beside its name: taken, or refused for this reason.
+/// Checks one event with this field and a name: accepted, or rejected for this reason.
 #[track_caller]
 fn check_field(field: &str, expected: Result<&str, Reject>) {
-    let said = describe(format!(r#"{{"event":"a",{field}}}"#).as_bytes(), Form::Json);
+    let described = describe(format!(r#"{{"event":"a",{field}}}"#).as_bytes(), BodyFormat::Json);
     let expected = match expected {
         Ok("") => "event=a".to_string(),
         Ok(rest) => format!("event=a {rest}"),
-        Err(reject) => format!("refused: {}", reject.label()),
+        Err(reject) => format!("rejected: {}", reject.label()),
     };
-    assert_eq!(said, expected, "{field}");
+    assert_eq!(described, expected, "{field}");
 }
 
 #[test]
-fn an_event_says_everything_it_may() {
+fn event_with_all_fields_is_decoded() {
     check(
         r#"{"id":"0190b6a1-7c2e-7def-8a9b-0123456789AB","event":"level_complete","ts":"1970-01-01T00:00:01Z",
             "player":"bo","session":7,"value":-1.5e2,"props":{"a": [1, "x"]},"country":"de","source":"ad",
@@ -42,7 +42,7 @@ fn an_event_says_everything_it_may() {
 }
 
 #[test]
-fn a_body_is_one_event_or_an_array_or_an_envelope() {
+fn body_is_one_event_or_an_array_or_an_envelope() {
     check(r#"{"event":"a"}"#, expect!["event=a"]);
     check(r#" [ {"event":"a"} , {"event":"b"} ] "#, expect!["event=a\nevent=b"]);
     check("[]", expect![""]);
@@ -58,60 +58,60 @@ fn a_body_is_one_event_or_an_array_or_an_envelope() {
 }
 
 #[test]
-fn an_envelope_that_cannot_be_read_is_malformed() {
+fn invalid_envelope_is_malformed() {
     check(
         r#"{"sent_at":"today","events":[]}"#,
-        expect!["malformed: `sent_at` is neither RFC 3339 nor epoch milliseconds"],
+        expect!["malformed: `sent_at` must be RFC 3339 or epoch milliseconds"],
     );
     check(
         r#"{"sent_at":true,"events":[]}"#,
-        expect!["malformed: `sent_at` is neither RFC 3339 nor epoch milliseconds"],
+        expect!["malformed: `sent_at` must be RFC 3339 or epoch milliseconds"],
     );
     check(
         r#"{"sent_at":1e300,"events":[]}"#,
-        expect!["malformed: `sent_at` is neither RFC 3339 nor epoch milliseconds"],
+        expect!["malformed: `sent_at` must be RFC 3339 or epoch milliseconds"],
     );
-    check(r#"{"events":{}}"#, expect!["malformed: `events` is not an array"]);
-    check(r#"{"events":null}"#, expect!["malformed: `events` is not an array"]);
+    check(r#"{"events":{}}"#, expect!["malformed: `events` must be an array"]);
+    check(r#"{"events":null}"#, expect!["malformed: `events` must be an array"]);
     check(
         r#"{"events":[{"event":"a"}],"key":"x"}"#,
-        expect![[r#"malformed: unknown field "key" beside `events`"#]],
+        expect![[r#"malformed: unknown field "key" next to `events`"#]],
     );
     check(
         r#"{"player":"bo","events":[]}"#,
-        expect![[r#"malformed: unknown field "player" beside `events`"#]],
+        expect![[r#"malformed: unknown field "player" next to `events`"#]],
     );
     check(r#"{"events":[]} {}"#, expect!["malformed: body is not JSON: expected the end at byte 14"]);
     let long = format!(r#"{{"events":[],"{}":1}}"#, "é".repeat(1000));
-    let cut = format!("malformed: unknown field {:?} beside `events`", "é".repeat(64));
-    assert_eq!(describe(long.as_bytes(), Form::Json), cut);
+    let cut = format!("malformed: unknown field {:?} next to `events`", "é".repeat(64));
+    assert_eq!(describe(long.as_bytes(), BodyFormat::Json), cut);
 }
 
 #[test]
-fn an_envelope_is_an_envelope_only_at_the_top() {
-    check(r#"[{"events":[]}]"#, expect!["refused: unknown_field"]);
-    check(r#"{"sent_at":1}"#, expect!["refused: unknown_field"]);
-    check_lines(r#"{"events":[]}"#, expect!["refused: unknown_field"]);
-    check(r#"{"events":[{"events":[]}]}"#, expect!["refused: unknown_field"]);
+fn envelope_is_recognised_only_at_the_top() {
+    check(r#"[{"events":[]}]"#, expect!["rejected: unknown_field"]);
+    check(r#"{"sent_at":1}"#, expect!["rejected: unknown_field"]);
+    check_lines(r#"{"events":[]}"#, expect!["rejected: unknown_field"]);
+    check(r#"{"events":[{"events":[]}]}"#, expect!["rejected: unknown_field"]);
 }
 
 #[test]
-fn what_is_no_object_is_no_event() {
+fn values_other_than_objects_are_rejected() {
     for body in ["5", "\"x\"", "null", "true", " -1.5e3 "] {
-        check(body, expect!["refused: not_an_object"]);
+        check(body, expect!["rejected: not_an_object"]);
     }
     check(
         r#"[1, {"event":"a"}, [{"event":"b"}], null]"#,
         expect![[r#"
-            refused: not_an_object
+            rejected: not_an_object
             event=a
-            refused: not_an_object
-            refused: not_an_object"#]],
+            rejected: not_an_object
+            rejected: not_an_object"#]],
     );
 }
 
 #[test]
-fn a_body_that_is_not_json_is_refused_whole_and_says_where() {
+fn body_that_is_not_json_is_rejected_with_the_position() {
     check("", expect!["malformed: body is empty"]);
     check(" \r\n\t", expect!["malformed: body is empty"]);
     check(
@@ -146,40 +146,44 @@ fn a_body_that_is_not_json_is_refused_whole_and_says_where() {
     check("\u{feff}{}", expect!["malformed: body is not JSON: expected a value at byte 0"]);
     check("{'event':1}", expect!["malformed: body is not JSON: expected a key in double quotes at byte 1"]);
     check(r#"{"props":{"a":[1}}"#, expect!["malformed: body is not JSON: expected ',' or ']' at byte 16"]);
-    assert_eq!(describe(b"{\"event\":\"\xff\"}", Form::Json), "malformed: body is not UTF-8 at byte 10");
+    assert_eq!(
+        describe(b"{\"event\":\"\xff\"}", BodyFormat::Json),
+        "malformed: body is not UTF-8 at byte 10"
+    );
 }
 
 #[test]
-fn a_syntax_error_behind_a_refused_event_is_still_found() {
+fn syntax_error_after_a_rejected_event_is_detected() {
     check(r#"[{"x":1},{"event":}]"#, expect!["malformed: body is not JSON: expected a value at byte 18"]);
     check(r#"[{"x":{"y":tru}}]"#, expect!["malformed: body is not JSON: expected a value at byte 11"]);
 }
 
 #[test]
-fn nothing_is_left_in_the_answer_of_a_malformed_body() {
+fn malformed_body_leaves_the_result_empty() {
     let mut decoded = RawBatch::default();
-    assert!(decode(br#"{"sent_at":1,"events":[{"event":"a"},"#, Form::Json, &mut decoded).is_err());
+    assert!(decode(br#"{"sent_at":1,"events":[{"event":"a"},"#, BodyFormat::Json, &mut decoded).is_err());
     assert_eq!(decoded, RawBatch::default());
 }
 
 #[test]
-fn a_recycled_answer_is_empty_and_keeps_its_memory() {
+fn recycled_result_is_empty_and_keeps_its_allocation() {
     let mut decoded = RawBatch::default();
-    decode(br#"{"sent_at":1,"events":[{"event":"a"}]}"#, Form::Json, &mut decoded).expect("well-formed");
+    decode(br#"{"sent_at":1,"events":[{"event":"a"}]}"#, BodyFormat::Json, &mut decoded)
+        .expect("well-formed");
     let capacity = decoded.events.capacity();
     let decoded: RawBatch<'_> = decoded.recycle();
     assert_eq!((decoded.sent_at_ms, decoded.events.len(), decoded.events.capacity()), (None, 0, capacity));
 }
 
 #[test]
-fn objects_on_lines_of_their_own_are_lines_whatever_the_body_is_called() {
+fn objects_on_separate_lines_are_lines_in_either_format() {
     check("{\"event\":\"a\"}\n{\"event\":\"b\"}", expect!["event=a\nevent=b"]);
     check(
         "{\"event\":\"a\"} \r\n\n {\"event\":\n{}",
-        expect!["event=a\nrefused: malformed_json\nevent absent"],
+        expect!["event=a\nrejected: malformed_json\nevent absent"],
     );
     check("{\"event\":\n\"a\"}\n{\"event\":\"b\"}\n", expect!["event=a\nevent=b"]);
-    check("{\"x\":1}\n{\"event\":\"b\"}", expect!["refused: unknown_field\nevent=b"]);
+    check("{\"x\":1}\n{\"event\":\"b\"}", expect!["rejected: unknown_field\nevent=b"]);
     check(
         "{\"event\":\"a\"} {\"event\":\"b\"}",
         expect!["malformed: body is not JSON: expected the end at byte 14"],
@@ -189,35 +193,35 @@ fn objects_on_lines_of_their_own_are_lines_whatever_the_body_is_called() {
 }
 
 #[test]
-fn a_broken_line_is_refused_alone() {
+fn malformed_line_is_rejected_alone() {
     check_lines(
         "{\"event\":\"a\"}\r\n\r\n{\"event\":}\nnonsense\n  {\"event\":\"b\"}  \n{\"event\":\"c\"} x\n[1]\n7\n{\"event\":\n\"d\"}\n",
         expect![[r#"
             event=a
-            refused: malformed_json
-            refused: malformed_json
+            rejected: malformed_json
+            rejected: malformed_json
             event=b
-            refused: malformed_json
-            refused: not_an_object
-            refused: not_an_object
-            refused: malformed_json
-            refused: malformed_json"#]],
+            rejected: malformed_json
+            rejected: not_an_object
+            rejected: not_an_object
+            rejected: malformed_json
+            rejected: malformed_json"#]],
     );
     check_lines("{\"event\":\"a\"}", expect!["event=a"]);
     check_lines("\n \r\n", expect!["malformed: body is empty"]);
-    check_lines("\u{feff}{}\n{}", expect!["refused: malformed_json\nevent absent"]);
+    check_lines("\u{feff}{}\n{}", expect!["rejected: malformed_json\nevent absent"]);
 }
 
 #[test]
-fn bytes_that_are_no_text_spoil_only_their_line() {
+fn invalid_utf8_affects_only_its_line() {
     check_lines(
         b"{\"event\":\"a\"}\n{\"event\":\"\xff\"}\n\n{\"event\":\"\xc3\xa9\"}",
-        expect!["event=a\nrefused: malformed_json\nevent=é"],
+        expect!["event=a\nrejected: malformed_json\nevent=é"],
     );
 }
 
 #[test]
-fn ten_thousand_events_are_taken_and_one_more_is_not() {
+fn ten_thousand_events_are_accepted_and_one_more_is_not() {
     let full = ["{}"; 10_000];
     let over = ["{}"; 10_001];
     let count = |form, body: String| {
@@ -227,17 +231,17 @@ fn ten_thousand_events_are_taken_and_one_more_is_not() {
             .map_err(|fault| fault.to_string())
     };
     let too_many = || Err("more than 10000 events in one body".to_string());
-    for form in [Form::Json, Form::Lines] {
+    for form in [BodyFormat::Json, BodyFormat::Lines] {
         assert_eq!(count(form, full.join("\n")), Ok(10_000));
         assert_eq!(count(form, over.join("\n")), too_many());
     }
-    assert_eq!(count(Form::Json, format!("[{}]", full.join(","))), Ok(10_000));
-    assert_eq!(count(Form::Json, format!("[{}]", over.join(","))), too_many());
-    assert_eq!(count(Form::Json, format!("{{\"events\":[{}]}}", over.join(","))), too_many());
+    assert_eq!(count(BodyFormat::Json, format!("[{}]", full.join(","))), Ok(10_000));
+    assert_eq!(count(BodyFormat::Json, format!("[{}]", over.join(","))), too_many());
+    assert_eq!(count(BodyFormat::Json, format!("{{\"events\":[{}]}}", over.join(","))), too_many());
 }
 
 #[test]
-fn only_listed_fields_are_taken() {
+fn unlisted_fields_are_rejected() {
     for name in [
         "x",
         "",
@@ -253,12 +257,12 @@ fn only_listed_fields_are_taken() {
 }
 
 #[test]
-fn a_name_is_a_string_and_may_be_missing_here() {
+fn name_is_a_string_and_optional_in_the_decoder() {
     check(r#"{"player":"bo"}"#, expect!["event absent player=bo"]);
     check(r#"{"event":""}"#, expect!["event="]);
-    check(r#"{"event":null}"#, expect!["refused: event_name_not_a_string"]);
-    check(r#"{"event":7}"#, expect!["refused: event_name_not_a_string"]);
-    check(r#"{"event":["a"]}"#, expect!["refused: event_name_not_a_string"]);
+    check(r#"{"event":null}"#, expect!["rejected: event_name_not_a_string"]);
+    check(r#"{"event":7}"#, expect!["rejected: event_name_not_a_string"]);
+    check(r#"{"event":["a"]}"#, expect!["rejected: event_name_not_a_string"]);
 }
 
 #[test]
@@ -272,7 +276,7 @@ fn null_is_the_same_as_absent() {
 }
 
 #[test]
-fn the_last_of_two_values_counts() {
+fn last_of_duplicate_keys_counts() {
     check_field(r#""event":"b","event":"a""#, Ok(""));
     check_field(r#""player":"bo","player":null"#, Ok(""));
     check_field(r#""value":1,"value":2"#, Ok("value=2.0"));
@@ -280,14 +284,14 @@ fn the_last_of_two_values_counts() {
 }
 
 #[test]
-fn the_first_broken_rule_is_named() {
+fn first_violated_rule_is_reported() {
     check_field(r#""value":"x","id":1"#, Err(Reject::ValueNotANumber));
     check_field(r#""id":1,"value":"x""#, Err(Reject::IdNotAUuid));
     check_field(r#""value":"x","value":1"#, Err(Reject::ValueNotANumber));
 }
 
 #[test]
-fn an_id_is_a_uuid() {
+fn id_is_a_uuid() {
     let id = "id=0190b6a17c2e7def8a9b0123456789ab";
     check_field(r#""id":"0190b6a1-7c2e-7def-8a9b-0123456789ab""#, Ok(id));
     check_field(r#""id":"0190B6A17C2E7DEF8A9B0123456789AB""#, Ok(id));
@@ -301,7 +305,7 @@ fn an_id_is_a_uuid() {
 }
 
 #[test]
-fn a_time_is_rfc_3339_or_epoch_milliseconds() {
+fn time_is_rfc_3339_or_epoch_milliseconds() {
     check_field(r#""ts":"1970-01-01T00:00:01.250Z""#, Ok("ts=1250"));
     check_field(r#""ts":"1970-01-01t01:00:01.25+01:00""#, Ok("ts=1250"));
     check_field(r#""ts":"1970-01-01\u005400:00:01Z""#, Ok("ts=1000"));
@@ -333,7 +337,7 @@ fn a_time_is_rfc_3339_or_epoch_milliseconds() {
 #[test]
 fn players_and_sessions_are_text_or_whole_numbers() {
     for (field, wrong) in [("player", Reject::PlayerNotAString), ("session", Reject::SessionNotAString)] {
-        let said = |value: &str| format!("{field}={value}");
+        let described = |value: &str| format!("{field}={value}");
         for (value, text) in [
             (r#""bo""#, "bo"),
             (r#"" bo ""#, " bo "),
@@ -345,7 +349,7 @@ fn players_and_sessions_are_text_or_whole_numbers() {
             ("9007199254740991.0", "9007199254740991"),
             ("1.5e3", "1500"),
         ] {
-            check_field(&format!("\"{field}\":{value}"), Ok(&said(text)));
+            check_field(&format!("\"{field}\":{value}"), Ok(&described(text)));
         }
         for value in ["true", "{}", "[7]", "1.5", "9007199254740993.0", "1e300"] {
             check_field(&format!("\"{field}\":{value}"), Err(wrong));
@@ -354,8 +358,8 @@ fn players_and_sessions_are_text_or_whole_numbers() {
 }
 
 #[test]
-fn worthless_ids_are_absent() {
-    let worthless = [
+fn placeholder_ids_are_treated_as_absent() {
+    let placeholders = [
         r#""""#,
         r#"" ""#,
         r#""null""#,
@@ -378,13 +382,13 @@ fn worthless_ids_are_absent() {
         "0.0",
         "-1",
     ];
-    for id in worthless {
+    for id in placeholders {
         check_field(&format!("\"player\":{id},\"session\":{id}"), Ok(""));
     }
 }
 
 #[test]
-fn a_value_is_a_finite_number() {
+fn value_is_a_finite_number() {
     check_field(r#""value":0"#, Ok("value=0.0"));
     check_field(r#""value":-0"#, Ok("value=-0.0"));
     check_field(r#""value":0.1"#, Ok("value=0.1"));
@@ -411,7 +415,7 @@ fn dimensions_are_text_or_whole_numbers() {
 }
 
 #[test]
-fn a_country_is_two_letters_in_upper_case() {
+fn country_is_two_letters_in_upper_case() {
     for country in ["DE", "de", "dE", "\\u0064e"] {
         check_field(&format!("\"country\":\"{country}\""), Ok("country=DE"));
     }
@@ -433,16 +437,17 @@ fn properties_are_an_object_kept_as_text() {
     }
 }
 
-/// The field with content of exactly `at` is taken, with one more it is refused.
+/// Checks that content of exactly `at` is accepted and one more is rejected.
 #[track_caller]
 fn check_limit(at: usize, field: impl Fn(usize) -> String, reject: Reject) {
-    let said = |size| describe(format!(r#"{{"event":"a",{}}}"#, field(size)).as_bytes(), Form::Json);
-    assert!(said(at).starts_with("event=a"), "{reject:?} at the limit: {:.99}", said(at));
-    assert_eq!(said(at + 1), format!("refused: {}", reject.label()));
+    let described =
+        |size| describe(format!(r#"{{"event":"a",{}}}"#, field(size)).as_bytes(), BodyFormat::Json);
+    assert!(described(at).starts_with("event=a"), "{reject:?} at the limit: {:.99}", described(at));
+    assert_eq!(described(at + 1), format!("rejected: {}", reject.label()));
 }
 
 #[test]
-fn every_limit_is_met_exactly() {
+fn every_limit_is_exact() {
     let text = |field: &str, len| format!("\"{field}\":\"{}\"", "x".repeat(len));
     check_limit(128, |len| text("player", len), Reject::PlayerTooLong);
     check_limit(128, |len| text("session", len), Reject::SessionTooLong);
@@ -468,7 +473,7 @@ fn every_limit_is_met_exactly() {
 }
 
 #[test]
-fn an_event_of_64_kib_is_taken_and_one_byte_more_is_not() {
+fn event_of_64_kib_is_accepted_and_one_byte_more_is_not() {
     let around = r#"{"event":"a","props":{"a":[]}}"#.len();
     check_limit(
         64 << 10,
@@ -478,7 +483,7 @@ fn an_event_of_64_kib_is_taken_and_one_byte_more_is_not() {
 }
 
 #[test]
-fn lengths_count_what_a_string_says_not_how_it_is_written() {
+fn lengths_count_unescaped_bytes() {
     let text = |field: &str, unit: &str, len: usize| format!("\"{field}\":\"{}\"", unit.repeat(len));
     check_limit(128, |len| text("player", "\\u0078", len), Reject::PlayerTooLong);
     check_limit(128, |len| text("level", "\\n", len), Reject::DimensionTooLong);
@@ -494,24 +499,24 @@ fn lengths_count_what_a_string_says_not_how_it_is_written() {
 }
 
 #[test]
-fn json_nests_to_32_and_no_deeper() {
+fn json_nests_at_most_32_deep() {
     let arrays = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
-    check(&arrays(32), expect!["refused: not_an_object"]);
+    check(&arrays(32), expect!["rejected: not_an_object"]);
     check(&arrays(33), expect!["malformed: body is not JSON: nested deeper than 32 at byte 32"]);
     check(&arrays(100_000), expect!["malformed: body is not JSON: nested deeper than 32 at byte 32"]);
-    check(&format!("{{\"x\":{}}}", arrays(31)), expect!["refused: unknown_field"]);
+    check(&format!("{{\"x\":{}}}", arrays(31)), expect!["rejected: unknown_field"]);
     check(
         &format!("{{\"x\":{}}}", arrays(32)),
         expect!["malformed: body is not JSON: nested deeper than 32 at byte 36"],
     );
-    check_lines(arrays(99), expect!["refused: malformed_json"]);
+    check_lines(arrays(99), expect!["rejected: malformed_json"]);
     let envelope = |depth| format!("{{\"events\":[{{\"x\":{}}}]}}", arrays(depth));
-    check(&envelope(29), expect!["refused: unknown_field"]);
+    check(&envelope(29), expect!["rejected: unknown_field"]);
     check(&envelope(30), expect!["malformed: body is not JSON: nested deeper than 32 at byte 45"]);
 }
 
 #[test]
-fn escapes_say_what_they_stand_for() {
+fn escapes_are_decoded() {
     check(r#"{"event":"\"\\\/\b\f\n\r\tü"}"#, expect!["event=\"\\/\u{8}\u{c}\n\r\tü"]);
     check(r#"{"event":"\u00e9\u20AC\ud83d\ude00."}"#, expect!["event=é€😀."]);
     check(
@@ -523,7 +528,7 @@ fn escapes_say_what_they_stand_for() {
 }
 
 #[test]
-fn a_lone_surrogate_becomes_the_replacement_character() {
+fn lone_surrogate_becomes_the_replacement_character() {
     check(r#"{"event":"\ud800"}"#, expect!["event=\u{fffd}"]);
     check(r#"{"event":"\udc00x"}"#, expect!["event=\u{fffd}x"]);
     check(r#"{"event":"\ud800\ud83d\ude00"}"#, expect!["event=\u{fffd}😀"]);
@@ -535,7 +540,7 @@ fn a_lone_surrogate_becomes_the_replacement_character() {
 }
 
 #[test]
-fn keys_may_be_escaped_too() {
+fn keys_may_be_escaped() {
     check(r#"{"\u0065vent":"a","play\u0065r":"bo"}"#, expect!["event=a player=bo"]);
-    check(r#"{"\u0000":1}"#, expect!["refused: unknown_field"]);
+    check(r#"{"\u0000":1}"#, expect!["rejected: unknown_field"]);
 }

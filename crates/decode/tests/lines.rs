@@ -1,24 +1,24 @@
-//! Streams cut into lines.
+//! Streams split into lines.
 
-use decode::lines::{Lines, Piece};
+use decode::lines::{LineChunk, LineSplitter};
 use proptest::prelude::*;
 
-/// All pieces of a stream that comes in chunks of this size: the number of the first line, and the lines.
+/// Returns all chunks of a stream that arrives in pieces of this size: the number of the first line, and the lines.
 fn pieces(
     stream: &[u8],
     chunk_bytes: usize,
     line_bytes_max: usize,
     lines_max: usize,
 ) -> Vec<(u64, Option<String>)> {
-    let mut lines = Lines::new(line_bytes_max);
+    let mut lines = LineSplitter::new(line_bytes_max);
     let mut pieces = Vec::new();
-    let mut take_all = |lines: &mut Lines| {
-        while let Some(piece) = lines.take(lines_max) {
+    let mut take_all = |lines: &mut LineSplitter| {
+        while let Some(piece) = lines.next_chunk(lines_max) {
             pieces.push(match piece {
-                Piece::Lines { bytes, first_line } => {
+                LineChunk::Lines { bytes, first_line } => {
                     (first_line, Some(String::from_utf8_lossy(bytes).into_owned()))
                 }
-                Piece::TooLong { line } => (line, None),
+                LineChunk::TooLong { line } => (line, None),
             });
         }
     };
@@ -38,7 +38,7 @@ fn check(stream: &str, chunk_bytes: usize, expected: &[(u64, Option<&str>)]) {
 }
 
 #[test]
-fn lines_come_whole_and_so_many_at_a_time() {
+fn lines_are_whole_and_limited_per_chunk() {
     check("a\nb\nc\n", 100, &[(1, Some("a\nb\n")), (3, Some("c\n"))]);
     check("a\nb\nc", 100, &[(1, Some("a\nb\n")), (3, Some("c"))]);
     check("ab\ncd\n", 1, &[(1, Some("ab\n")), (2, Some("cd\n"))]);
@@ -47,7 +47,7 @@ fn lines_come_whole_and_so_many_at_a_time() {
 }
 
 #[test]
-fn a_line_that_is_too_long_costs_nothing_but_itself() {
+fn too_long_line_is_skipped_alone() {
     check("abcd\nabcde\nx\n", 100, &[(1, Some("abcd\n")), (2, None), (3, Some("x\n"))]);
     check("abcdefghijklmno\nx\n", 3, &[(1, None), (2, Some("x\n"))]);
     check("abcdefghijklmno", 3, &[(1, None)]);
@@ -57,7 +57,7 @@ fn a_line_that_is_too_long_costs_nothing_but_itself() {
 
 proptest! {
     #[test]
-    fn every_line_comes_once_in_its_place_however_the_stream_is_cut(
+    fn every_line_is_returned_once_in_order_for_any_division(
         stream in "[ab\n]{0,60}",
         chunk_bytes in 1..20usize,
         line_bytes_max in 1..8usize,

@@ -1,33 +1,35 @@
-//! What the decoder of OpenTelemetry's metrics takes and refuses, rule by rule, and what holds for every body.
+//! The decoder of OpenTelemetry metrics: accepted and rejected input, and properties of every body.
 
 #[path = "support/samples.rs"]
 mod samples;
 
-use decode::otlp::{Encoding, Malformed, Metrics, Series, answer, problem};
+use decode::otlp::{
+    CumulativeSeries, Encoding, MalformedRequest, MetricsRequest, error_status, export_response,
+};
 use decode::sample::Measured;
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// When the collector began.
+/// The start of the collector.
 const SINCE_MS: i64 = 1_000_000;
 const SINCE_NS: u64 = SINCE_MS as u64 * 1_000_000;
 
-fn describe(metrics: Value, series: &mut Series) -> String {
+fn describe(metrics: Value, series: &mut CumulativeSeries) -> String {
     let body = json!({"resourceMetrics": [{"scopeMetrics": [{"metrics": metrics}]}]}).to_string();
     let mut memory = Vec::new();
-    match Metrics::read(body.as_bytes(), Encoding::Json, &mut memory) {
-        Ok(metrics) => samples::describe(|take| metrics.samples(series, SINCE_MS, take)),
+    match MetricsRequest::read(body.as_bytes(), Encoding::Json, &mut memory) {
+        Ok(metrics) => samples::describe(|emit| metrics.samples(series, SINCE_MS, emit)),
         Err(malformed) => malformed.to_string(),
     }
 }
 
 #[track_caller]
 fn check(metrics: Value, expected: Expect) {
-    expected.assert_eq(&describe(metrics, &mut Series::new(SINCE_MS, 1 << 20)));
+    expected.assert_eq(&describe(metrics, &mut CumulativeSeries::new(SINCE_MS, 1 << 20)));
 }
 
-/// A counter of which totals are sent; times are seconds since the collector began.
+/// A cumulative counter; times are seconds since the start of the collector.
 fn total(start_s: i64, time_s: i64, value: i64) -> Value {
     json!({"name": "hits", "sum": {"aggregationTemporality": 2, "isMonotonic": true, "dataPoints":
         [{"startTimeUnixNano": ns(start_s), "timeUnixNano": ns(time_s), "asInt": value.to_string()}]}})
@@ -38,7 +40,7 @@ fn ns(seconds: i64) -> String {
 }
 
 #[test]
-fn sums_are_counters_or_gauges_by_what_their_numbers_mean() {
+fn sums_are_counters_or_gauges_by_temporality_and_monotonicity() {
     let sum = |temporality: u8, is_monotonic: bool| {
         json!([{"name": "a", "sum": {"aggregationTemporality": temporality, "isMonotonic": is_monotonic,
             "dataPoints": [{"startTimeUnixNano": ns(0), "timeUnixNano": ns(1), "asDouble": 2.5}]}}])
@@ -47,11 +49,11 @@ fn sums_are_counters_or_gauges_by_what_their_numbers_mean() {
     check(sum(1, false), expect!["a change 2.5 at 1001000"]);
     check(sum(2, true), expect!["a count 2.5 at 1001000"]);
     check(sum(2, false), expect!["a gauge 2.5 at 1001000"]);
-    check(sum(0, true), expect![[r#"refused: kind_unsupported in "a""#]]);
+    check(sum(0, true), expect![[r#"rejected: kind_unsupported in "a""#]]);
 }
 
 #[test]
-fn of_a_total_what_it_grew_by_counts() {
+fn cumulative_total_counts_its_increase() {
     check(
         json!([total(0, 1, 5), total(0, 2, 9), total(0, 3, 9)]),
         expect![[r#"
@@ -62,19 +64,19 @@ fn of_a_total_what_it_grew_by_counts() {
 }
 
 #[test]
-fn a_total_that_comes_twice_or_late_is_a_duplicate() {
+fn repeated_or_late_total_is_a_duplicate() {
     check(
         json!([total(0, 2, 9), total(0, 2, 9), total(0, 1, 5), total(0, 3, 10)]),
         expect![[r#"
         hits count 9 at 1002000
-        refused: seen_before in "hits"
-        refused: seen_before in "hits"
+        rejected: seen_before in "hits"
+        rejected: seen_before in "hits"
         hits count 1 at 1003000"#]],
     );
 }
 
 #[test]
-fn a_sender_that_starts_again_counts_from_nothing() {
+fn restarted_sender_counts_from_zero() {
     check(
         json!([total(0, 1, 5), total(2, 3, 2), total(2, 4, 3)]),
         expect![[r#"
@@ -82,7 +84,7 @@ fn a_sender_that_starts_again_counts_from_nothing() {
         hits count 2 at 1003000
         hits count 1 at 1004000"#]],
     );
-    // Without a new start the smaller number tells.
+    // Without a new start time the smaller number shows the restart.
     check(
         json!([total(0, 1, 5), total(0, 2, 3)]),
         expect![[r#"
@@ -92,7 +94,7 @@ fn a_sender_that_starts_again_counts_from_nothing() {
 }
 
 #[test]
-fn what_was_counted_before_the_collector_began_is_not_new() {
+fn values_before_the_start_of_the_collector_are_not_counted() {
     check(
         json!([total(-9, 1, 100), total(-9, 2, 103)]),
         expect![[r#"
@@ -102,7 +104,7 @@ fn what_was_counted_before_the_collector_began_is_not_new() {
 }
 
 #[test]
-fn two_senders_that_look_the_same_are_both_followed() {
+fn identical_senders_are_tracked_separately() {
     check(
         json!([total(0, 1, 5), total(1, 2, 50), total(0, 3, 6), total(1, 4, 51)]),
         expect![[r#"
@@ -114,7 +116,7 @@ fn two_senders_that_look_the_same_are_both_followed() {
 }
 
 #[test]
-fn whole_numbers_keep_their_digits_until_the_difference_is_taken() {
+fn whole_numbers_keep_their_digits_in_the_difference() {
     let large = 1 << 60;
     check(
         json!([total(0, 1, large), total(0, 2, large + 1)]),
@@ -125,7 +127,7 @@ fn whole_numbers_keep_their_digits_until_the_difference_is_taken() {
 }
 
 #[test]
-fn a_point_that_says_it_has_no_value_is_nothing() {
+fn point_without_recorded_value_is_skipped() {
     check(
         json!([{"name": "a", "gauge": {"dataPoints": [{"flags": 1}, {"asInt": "1", "flags": 1}]}}]),
         expect![""],
@@ -133,44 +135,45 @@ fn a_point_that_says_it_has_no_value_is_nothing() {
 }
 
 #[test]
-fn series_take_no_more_memory_than_they_may() {
-    let mut series = Series::new(SINCE_MS, 2_000);
+fn series_stay_within_the_memory_limit() {
+    let mut series = CumulativeSeries::new(SINCE_MS, 2_000);
     let point = |player: usize| {
         json!({"startTimeUnixNano": ns(0), "timeUnixNano": ns(1), "asInt": "1",
             "attributes": [{"key": "player", "value": {"intValue": player.to_string()}}]})
     };
     let points: Vec<_> = (1_000..1_100).map(point).collect();
     let hits = json!([{"name": "hits", "sum": {"aggregationTemporality": 2, "isMonotonic": true, "dataPoints": points}}]);
-    let said = describe(hits.clone(), &mut series);
-    let full = said.matches("series_full").count();
+    let described = describe(hits.clone(), &mut series);
+    let full = described.matches("series_full").count();
     assert!((1..100).contains(&full) && series.len() == 100 - full && series.bytes() <= 2_000);
     let body = json!({"resourceMetrics": [{"scopeMetrics": [{"metrics": hits}]}]}).to_string();
     let mut memory = Vec::new();
-    let metrics = Metrics::read(body.as_bytes(), Encoding::Json, &mut memory).expect("it is right");
+    let metrics =
+        MetricsRequest::read(body.as_bytes(), Encoding::Json, &mut memory).expect("the input is valid");
     let an_hour_later = SINCE_MS + 3_600_000;
-    let (taken, _) = samples::count(|take| metrics.samples(&mut series, an_hour_later, take));
-    assert_eq!(taken, 100 - full, "silent series made room");
+    let (accepted, _) = samples::count(|emit| metrics.samples(&mut series, an_hour_later, emit));
+    assert_eq!(accepted, 100 - full, "idle series were evicted");
 }
 
 #[test]
-fn a_series_does_not_grow_beyond_the_memory_there_is() {
+fn growing_series_is_rejected_at_the_memory_limit() {
     let histogram = |time_s: i64, buckets: usize| {
         json!({"name": "size", "histogram": {"aggregationTemporality": 2, "dataPoints": [{
             "startTimeUnixNano": ns(0), "timeUnixNano": ns(time_s), "count": buckets, "sum": 1,
             "bucketCounts": vec![1; buckets], "explicitBounds": (1..buckets).collect::<Vec<_>>()}]}})
     };
-    let mut series = Series::new(SINCE_MS, 2_000);
-    let said = describe(json!([histogram(1, 2), histogram(2, 1_000), histogram(3, 3)]), &mut series);
+    let mut series = CumulativeSeries::new(SINCE_MS, 2_000);
+    let described = describe(json!([histogram(1, 2), histogram(2, 1_000), histogram(3, 3)]), &mut series);
     expect![[r#"
-        size spread count 2 sum 1 min 0 max 1 [(0.5, 1), (1.0, 1)] at 1001000
-        refused: series_full in "size"
-        size spread count 1 sum 0 min 0 max 0 [(0.0, 1)] at 1003000"#]]
-    .assert_eq(&said);
+        size histogram count 2 sum 1 min 0 max 1 [(0.5, 1), (1.0, 1)] at 1001000
+        rejected: series_full in "size"
+        size histogram count 1 sum 0 min 0 max 0 [(0.0, 1)] at 1003000"#]]
+    .assert_eq(&described);
     assert!(series.bytes() <= 2_000);
 }
 
 #[test]
-fn the_order_of_attributes_does_not_tell_series_apart() {
+fn order_of_attributes_does_not_distinguish_series() {
     let point = |time_s: i64, keys: [&str; 2]| {
         let attributes = keys.map(|key| json!({"key": key, "value": {"stringValue": "x"}}));
         json!({"startTimeUnixNano": ns(0), "timeUnixNano": ns(time_s), "asInt": "5", "attributes": attributes})
@@ -185,26 +188,28 @@ fn the_order_of_attributes_does_not_tell_series_apart() {
 }
 
 #[test]
-fn answers_are_what_the_protocol_asks_for() {
-    assert_eq!(answer(Encoding::Protobuf, 0, ""), b"");
-    assert_eq!(answer(Encoding::Protobuf, 300, "no"), b"\x0a\x07\x08\xac\x02\x12\x02no");
-    assert_eq!(answer(Encoding::Json, 0, ""), b"{}");
-    let json: Value = serde_json::from_slice(&answer(Encoding::Json, 3, "a \"b\"")).expect("it is JSON");
+fn responses_follow_the_protocol() {
+    assert_eq!(export_response(Encoding::Protobuf, 0, ""), b"");
+    assert_eq!(export_response(Encoding::Protobuf, 300, "no"), b"\x0a\x07\x08\xac\x02\x12\x02no");
+    assert_eq!(export_response(Encoding::Json, 0, ""), b"{}");
+    let json: Value =
+        serde_json::from_slice(&export_response(Encoding::Json, 3, "a \"b\"")).expect("the response is JSON");
     assert_eq!(json, json!({"partialSuccess": {"rejectedDataPoints": "3", "errorMessage": "a \"b\""}}));
-    assert_eq!(problem(Encoding::Protobuf, "no"), b"\x12\x02no");
-    assert_eq!(problem(Encoding::Json, "no"), br#"{"message":"no"}"#);
+    assert_eq!(error_status(Encoding::Protobuf, "no"), b"\x12\x02no");
+    assert_eq!(error_status(Encoding::Json, "no"), br#"{"message":"no"}"#);
     assert_eq!(Encoding::Protobuf.content_type(), "application/x-protobuf");
 }
 
 #[test]
-fn a_body_of_another_type_is_refused_whole_and_says_where() {
-    let read =
-        |body: &[u8]| Metrics::read(body, Encoding::Protobuf, &mut Vec::new()).map(|_| ()).unwrap_err();
-    assert_eq!(read(b"\x0a\x05\x12"), Malformed::Protobuf { field: "resourceMetrics" });
-    assert_eq!(read(b"\x0a\x05\x12\x03\x12\x01\xff"), Malformed::Protobuf { field: "metrics" });
+fn body_with_wrong_type_is_rejected_with_the_field() {
+    let read = |body: &[u8]| {
+        MetricsRequest::read(body, Encoding::Protobuf, &mut Vec::new()).map(|_| ()).unwrap_err()
+    };
+    assert_eq!(read(b"\x0a\x05\x12"), MalformedRequest::Protobuf { field: "resourceMetrics" });
+    assert_eq!(read(b"\x0a\x05\x12\x03\x12\x01\xff"), MalformedRequest::Protobuf { field: "metrics" });
 }
 
-/// A field of a message: its number, and bytes.
+/// Appends a field of a message: its number, and bytes.
 fn put(out: &mut Vec<u8>, number: u8, bytes: &[u8]) {
     out.push(number << 3 | 2);
     put_varint(out, bytes.len());
@@ -224,7 +229,7 @@ fn put_fixed(out: &mut Vec<u8>, number: u8, bits: u64) {
     out.extend_from_slice(&bits.to_le_bytes());
 }
 
-/// The request around a point: `form` is the number of the metric's field, of differences.
+/// Returns the request around a point: `form` is the field number of the data, with delta temporality.
 fn around(form: u8, point: &[u8]) -> Vec<u8> {
     let (mut data, mut metric) = (Vec::new(), Vec::new());
     put(&mut data, 1, point);
@@ -238,24 +243,24 @@ fn around(form: u8, point: &[u8]) -> Vec<u8> {
     })
 }
 
-fn described(body: &[u8]) -> Option<String> {
-    let (mut memory, mut series) = (Vec::new(), Series::new(SINCE_MS, 1 << 20));
-    let metrics = Metrics::read(body, Encoding::Protobuf, &mut memory).ok()?;
-    Some(samples::describe(|take| metrics.samples(&mut series, SINCE_MS, take)))
+fn describe_body(body: &[u8]) -> Option<String> {
+    let (mut memory, mut series) = (Vec::new(), CumulativeSeries::new(SINCE_MS, 1 << 20));
+    let metrics = MetricsRequest::read(body, Encoding::Protobuf, &mut memory).ok()?;
+    Some(samples::describe(|emit| metrics.samples(&mut series, SINCE_MS, emit)))
 }
 
 proptest! {
     #[test]
     fn random_bytes_never_panic(body: Vec<u8>, form in 5..12u8) {
-        described(&body);
-        described(&around(form, &body));
+        describe_body(&body);
+        describe_body(&around(form, &body));
         let mut memory = Vec::new();
-        let _ = Metrics::read(&body, Encoding::Json, &mut memory);
+        let _ = MetricsRequest::read(&body, Encoding::Json, &mut memory);
     }
 
     #[test]
-    fn what_totals_grow_by_adds_up_to_them(steps in prop::collection::vec((0..1_000_000i64, prop::bool::weighted(0.2)), 1..20)) {
-        let (mut series, mut start, mut value, mut counted) = (Series::new(SINCE_MS, 1 << 20), 0, 0, 0.0);
+    fn increases_add_up_to_the_totals(steps in prop::collection::vec((0..1_000_000i64, prop::bool::weighted(0.2)), 1..20)) {
+        let (mut series, mut start, mut value, mut counted) = (CumulativeSeries::new(SINCE_MS, 1 << 20), 0, 0, 0.0);
         let mut sent = 0;
         for (time, (step, is_restart)) in (1..).zip(steps) {
             if is_restart {
@@ -265,9 +270,9 @@ proptest! {
             sent += step;
             let body = json!({"resourceMetrics": [{"scopeMetrics": [{"metrics": [total(start, time, value)]}]}]}).to_string();
             let mut memory = Vec::new();
-            let metrics = Metrics::read(body.as_bytes(), Encoding::Json, &mut memory).expect("it is right");
-            metrics.samples(&mut series, SINCE_MS, |taken| {
-                let Measured::Count(count) = taken.expect("it is right").measured else { panic!("a counter") };
+            let metrics = MetricsRequest::read(body.as_bytes(), Encoding::Json, &mut memory).expect("the input is valid");
+            metrics.samples(&mut series, SINCE_MS, |result| {
+                let Measured::Count(count) = result.expect("the input is valid").measured else { panic!("a counter") };
                 counted += count;
             });
         }
@@ -275,16 +280,16 @@ proptest! {
     }
 
     #[test]
-    fn a_number_is_read_as_it_was_written(value: f64, time_ns: u64) {
+    fn number_round_trips(value: f64, time_ns: u64) {
         prop_assume!(value.is_finite());
         let mut point = Vec::new();
         put_fixed(&mut point, 4, value.to_bits());
         put_fixed(&mut point, 3, time_ns);
         let (mut samples, mut memory) = (0, Vec::new());
         let body = around(5, &point);
-        let metrics = Metrics::read(&body, Encoding::Protobuf, &mut memory).expect("it is right");
-        metrics.samples(&mut Series::new(0, 0), 0, |taken| {
-            let sample = taken.expect("it is right");
+        let metrics = MetricsRequest::read(&body, Encoding::Protobuf, &mut memory).expect("the input is valid");
+        metrics.samples(&mut CumulativeSeries::new(0, 0), 0, |result| {
+            let sample = result.expect("the input is valid");
             assert_eq!(sample.measured, Measured::Gauge(value));
             assert_eq!(sample.ts_ms, (time_ns > 0).then_some((time_ns / 1_000_000) as i64));
             samples += 1;
@@ -293,7 +298,7 @@ proptest! {
     }
 
     #[test]
-    fn buckets_are_read_packed_and_one_by_one(counts in prop::collection::vec(0..1_000u64, 1..20), step in 0.1..100.0f64) {
+    fn buckets_may_be_packed_or_not(counts in prop::collection::vec(0..1_000u64, 1..20), step in 0.1..100.0f64) {
         let bounds: Vec<f64> = (1..counts.len()).map(|n| n as f64 * step).collect();
         let count: u64 = counts.iter().sum();
         let (mut single, mut packed) = (Vec::new(), Vec::new());
@@ -303,8 +308,8 @@ proptest! {
         bounds.iter().for_each(|bound| put_fixed(&mut single, 7, bound.to_bits()));
         put(&mut packed, 7, &bounds.iter().flat_map(|bound| bound.to_le_bytes()).collect::<Vec<_>>());
         put(&mut packed, 6, &counts.iter().flat_map(|count| count.to_le_bytes()).collect::<Vec<_>>());
-        let said = described(&around(9, &single)).expect("it is right");
-        prop_assert!(said.starts_with(&format!("name spread count {count} ")), "{}", said);
-        prop_assert_eq!(described(&around(9, &packed)), Some(said));
+        let described = describe_body(&around(9, &single)).expect("the input is valid");
+        prop_assert!(described.starts_with(&format!("name histogram count {count} ")), "{}", described);
+        prop_assert_eq!(describe_body(&around(9, &packed)), Some(described));
     }
 }

@@ -1,26 +1,26 @@
-//! What games with Playtomic's SDKs send, and what is made of it.
+//! Requests of Playtomic's SDKs.
 
-use decode::playtomic::{BadForm, form, parameter, tracker};
+use decode::playtomic::{FormError, parse_form, parse_tracker, query_parameter};
 use expect_test::{Expect, expect};
 use model::{Dimension, RawEvent};
 
-/// The events of a query string, a line for each.
+/// Checks the events of a query string, one per line.
 #[track_caller]
 fn check(query: &str, expected: Expect) {
-    let said = match tracker(query) {
+    let described = match parse_tracker(query) {
         Err(error) => error.to_string(),
-        Ok(tracked) => {
+        Ok(tracker_events) => {
             let line = |event| match event {
-                Ok(event) => words(&event),
-                Err(reject) => format!("refused: {}", model::Reject::label(reject)),
+                Ok(event) => describe_fields(&event),
+                Err(reject) => format!("rejected: {}", model::Reject::label(reject)),
             };
-            tracked.decoded().events.into_iter().map(line).collect::<Vec<_>>().join("\n")
+            tracker_events.decoded().events.into_iter().map(line).collect::<Vec<_>>().join("\n")
         }
     };
-    expected.assert_eq(&said);
+    expected.assert_eq(&described);
 }
 
-fn words(event: &RawEvent<'_>) -> String {
+fn describe_fields(event: &RawEvent<'_>) -> String {
     let mut words = event.name.as_deref().expect("events of the tracker have names").to_owned();
     words.extend(event.value.map(|value| format!(" value={value}")));
     for dimension in [Dimension::Source, Dimension::Level] {
@@ -31,14 +31,14 @@ fn words(event: &RawEvent<'_>) -> String {
     words
 }
 
-/// One event of the tracker.
+/// Checks one event of the tracker.
 #[track_caller]
-fn check_part(part: &str, expected: Expect) {
+fn check_event(part: &str, expected: Expect) {
     check(&format!("q={part}"), expected);
 }
 
 #[test]
-fn every_code_of_the_tracker_is_an_event() {
+fn every_tracker_code_is_an_event() {
     check(
         "q=v/1~p/2~t/y/1~t/n/2~c/Opened/Menu~f/Start/Clicked/2~lc/Deaths/3~la/Time/3/41.5~lr/Score/3/-7&url=x",
         expect![[r#"
@@ -66,29 +66,29 @@ fn every_code_of_the_tracker_is_an_event() {
 }
 
 #[test]
-fn text_is_unescaped_as_each_sdk_escapes_it() {
-    check_part("c/a%5Cb%20c/", expect!["a/b c"]);
-    check_part("c/level-1/", expect!["level-1"]);
-    check_part("c/Tutorial+1+targets/", expect!["Tutorial 1 targets"]);
-    check_part("c/caf%C3%A9/", expect!["café"]);
-    check_part("c/caf%E9/", expect!["café"]);
-    check_part("c/%u20AC%E9/", expect!["€é"]);
-    check_part("c/%uD83D%uDE00/", expect!["😀"]);
-    check_part("c/%uD83D/", expect!["\u{fffd}"]);
-    check_part("c/100%/", expect!["100%"]);
-    check_part("c/%zz%u12/", expect!["%zz%u12"]);
-    check_part("c/x/%22%01%5C", expect![[r#"x {"group":"\"\u0001/"}"#]]);
+fn text_is_unescaped_for_each_sdk() {
+    check_event("c/a%5Cb%20c/", expect!["a/b c"]);
+    check_event("c/level-1/", expect!["level-1"]);
+    check_event("c/Tutorial+1+targets/", expect!["Tutorial 1 targets"]);
+    check_event("c/caf%C3%A9/", expect!["café"]);
+    check_event("c/caf%E9/", expect!["café"]);
+    check_event("c/%u20AC%E9/", expect!["€é"]);
+    check_event("c/%uD83D%uDE00/", expect!["😀"]);
+    check_event("c/%uD83D/", expect!["\u{fffd}"]);
+    check_event("c/100%/", expect!["100%"]);
+    check_event("c/%zz%u12/", expect!["%zz%u12"]);
+    check_event("c/x/%22%01%5C", expect![[r#"x {"group":"\"\u0001/"}"#]]);
 }
 
 #[test]
-fn separators_that_were_escaped_too_still_separate() {
-    check_part(
+fn escaped_separators_still_separate() {
+    check_event(
         "p/1%7Ec/a/b",
         expect![[r#"
         $play {"n":1}
         a {"group":"b"}"#]],
     );
-    check_part(
+    check_event(
         "p%2F1%7ec%2Fa%2Fb%255Cc",
         expect![[r#"
         $play {"n":1}
@@ -97,8 +97,8 @@ fn separators_that_were_escaped_too_still_separate() {
 }
 
 #[test]
-fn an_sdk_that_forgets_its_counts_is_still_heard() {
-    check_part(
+fn events_with_missing_counts_are_accepted() {
+    check_event(
         "v/undefined~p/undefined~t/n/0~t/y",
         expect![[r#"
         $view
@@ -106,67 +106,69 @@ fn an_sdk_that_forgets_its_counts_is_still_heard() {
         $ping value=30
         $session_start value=60"#]],
     );
-    check_part("v~p~c/a", expect!["$view\n$play\na"]);
+    check_event("v~p~c/a", expect!["$view\n$play\na"]);
 }
 
 #[test]
-fn a_part_that_is_no_event_is_refused_for_a_reason_and_the_others_stay() {
-    check_part(
+fn invalid_event_is_rejected_alone_with_a_reason() {
+    check_event(
         "p/1~~zz/1~p/2",
         expect![[r#"
         $play {"n":1}
-        refused: event_name_missing
-        refused: unknown_field
+        rejected: event_name_missing
+        rejected: unknown_field
         $play {"n":2}"#]],
     );
-    check_part(
+    check_event(
         "c//group~c/$view/~f/$play/a/1",
         expect![[r#"
-        refused: event_name_empty
-        refused: event_name_reserved
-        refused: event_name_reserved"#]],
+        rejected: event_name_empty
+        rejected: event_name_reserved
+        rejected: event_name_reserved"#]],
     );
-    check_part(
+    check_event(
         "lc//1~lc/a/~lc/a~la/a/1~h/a/b/1/x~h/a/b/1~pls/~t/x/1~l/a/b//1/1/0",
         expect![[r#"
-        refused: reserved_props_invalid
-        refused: reserved_props_invalid
-        refused: reserved_props_invalid
-        refused: reserved_props_invalid
-        refused: reserved_props_invalid
-        refused: reserved_props_invalid
-        refused: reserved_props_invalid
-        refused: reserved_props_invalid
-        refused: reserved_props_invalid"#]],
+        rejected: reserved_props_invalid
+        rejected: reserved_props_invalid
+        rejected: reserved_props_invalid
+        rejected: reserved_props_invalid
+        rejected: reserved_props_invalid
+        rejected: reserved_props_invalid
+        rejected: reserved_props_invalid
+        rejected: reserved_props_invalid
+        rejected: reserved_props_invalid"#]],
     );
-    check_part(
+    check_event(
         "la/a/1/x~lr/a/1/NaN~lr/a/1/1e999~c/a/b/c~v/1/2",
         expect![[r#"
-        refused: value_not_a_number
-        refused: value_not_finite
-        refused: value_not_finite
-        refused: unknown_field
-        refused: unknown_field"#]],
+        rejected: value_not_a_number
+        rejected: value_not_finite
+        rejected: value_not_finite
+        rejected: unknown_field
+        rejected: unknown_field"#]],
     );
 }
 
 #[test]
-fn names_have_fifty_characters_and_other_texts_the_limits_of_every_event() {
+fn names_have_at_most_50_characters_and_texts_the_usual_limits() {
     let (fifty, more) = ("é".repeat(50), "é".repeat(51));
-    let taken = |query: String| tracker(&query).expect("it has `q`").decoded().events.remove(0).map(|_| ());
+    let accepted = |query: String| {
+        parse_tracker(&query).expect("the query has `q`").decoded().events.remove(0).map(|_| ())
+    };
     for part in ["c/#/", "f/#/a/1", "lc/#/1", "la/#/1/2", "h/#/m/1/2", "l/#/g/u/1/1/0"] {
-        assert_eq!(taken(format!("q={}", part.replace('#', &fifty))), Ok(()), "{part}");
-        assert!(taken(format!("q={}", part.replace('#', &more))).is_err(), "{part}");
+        assert_eq!(accepted(format!("q={}", part.replace('#', &fifty))), Ok(()), "{part}");
+        assert!(accepted(format!("q={}", part.replace('#', &more))).is_err(), "{part}");
     }
-    assert_eq!(taken(format!("q=pls/{}", "x".repeat(128))), Ok(()));
-    assert_eq!(taken(format!("q=pls/{}", "x".repeat(129))), Err(model::Reject::DimensionTooLong));
-    assert_eq!(taken(format!("q=c/a/{}", "x".repeat(1024))), Ok(()));
-    assert_eq!(taken(format!("q=c/a/{}", "x".repeat(1025))), Err(model::Reject::PropStringTooLong));
-    assert_eq!(taken(format!("q=p/1&url={}", "x".repeat(129))), Err(model::Reject::DimensionTooLong));
+    assert_eq!(accepted(format!("q=pls/{}", "x".repeat(128))), Ok(()));
+    assert_eq!(accepted(format!("q=pls/{}", "x".repeat(129))), Err(model::Reject::DimensionTooLong));
+    assert_eq!(accepted(format!("q=c/a/{}", "x".repeat(1024))), Ok(()));
+    assert_eq!(accepted(format!("q=c/a/{}", "x".repeat(1025))), Err(model::Reject::PropStringTooLong));
+    assert_eq!(accepted(format!("q=p/1&url={}", "x".repeat(129))), Err(model::Reject::DimensionTooLong));
 }
 
 #[test]
-fn the_source_is_the_pages_host_or_the_devices_name() {
+fn source_is_the_host_of_the_page_or_the_device_name() {
     check(
         "q=p/1&url=http%3A//www.Games.example:8080/a%3Fb",
         expect![[r#"$play source=games.example {"n":1}"#]],
@@ -177,21 +179,21 @@ fn the_source_is_the_pages_host_or_the_devices_name() {
 }
 
 #[test]
-fn a_request_has_events_but_not_too_many() {
+fn request_needs_events_within_the_limit() {
     check("q=", expect![""]);
     check("url=x", expect!["the query string has no `q`"]);
     check(&format!("q=v{}", "~p".repeat(10_000)), expect!["more than 10000 events in `q`"]);
-    assert_eq!(tracker(&format!("q=v{}", "~p".repeat(9_999))).unwrap().decoded().events.len(), 10_000);
+    assert_eq!(parse_tracker(&format!("q=v{}", "~p".repeat(9_999))).unwrap().decoded().events.len(), 10_000);
 }
 
 #[test]
-fn a_parameter_is_found_by_its_whole_name() {
-    assert_eq!(parameter("xguid=1&guid=a%20b&guid=c", "guid").as_deref(), Some("a b"));
-    assert_eq!(parameter("a&b", "a").as_deref(), Some(""));
-    assert_eq!(parameter("a&b", "c"), None);
+fn parameter_is_found_by_its_exact_name() {
+    assert_eq!(query_parameter("xguid=1&guid=a%20b&guid=c", "guid").as_deref(), Some("a b"));
+    assert_eq!(query_parameter("a&b", "a").as_deref(), Some(""));
+    assert_eq!(query_parameter("a&b", "c"), None);
 }
 
-/// Names, and the bodies in which the browser SDK asks for the variable of that name. The private key is `secret`.
+/// Names, and the requests of the browser SDK for the variable of that name. The private key is `secret`.
 const SENT: [(&str, &str); 9] = [
     (
         "plain",
@@ -232,9 +234,9 @@ const SENT: [(&str, &str); 9] = [
 ];
 
 #[test]
-fn a_form_is_signed_as_the_browser_sdk_signs_it() {
+fn signature_of_the_browser_sdk_is_valid() {
     for (name, body) in SENT {
-        let form = form(body.as_bytes()).unwrap();
+        let form = parse_form(body.as_bytes()).unwrap();
         let json = format!(r#"{{"name":"{name}","section":"gamevars","action":"single","publickey":"pub"}}"#);
         assert_eq!(form.json(), json);
         assert!(form.is_signed_with("secret"), "{name}");
@@ -243,33 +245,33 @@ fn a_form_is_signed_as_the_browser_sdk_signs_it() {
     }
 }
 
-/// A form of this data and hash.
+/// Returns a form with this data and hash.
 fn body(data: &str, hash: &str) -> String {
     format!("data={data}&hash={hash}")
 }
 
 #[test]
-fn a_form_is_read_however_it_is_escaped_and_signed_by_its_bytes() {
+fn form_is_read_in_any_escaping_and_verified_by_its_bytes() {
     // {"name":"é"} and the MD5 of its UTF-8 and `key`.
     let (data, hash) = ("eyJuYW1lIjoiw6kifQ==", "68b12dbb6da9dbfc9514578cee75b62b");
-    let taken = |body: String| form(body.as_bytes()).is_ok_and(|form| form.is_signed_with("key"));
-    assert!(taken(body(data, hash)));
-    assert!(taken(body(&data.replace('=', "%3D"), hash)));
-    assert!(taken(body(&data.replace('=', ""), &hash.to_ascii_uppercase())));
-    assert!(taken(format!("hash={hash}&x=1&data={data}")));
-    assert!(!taken(body("eyJuYW1lIjoiw6gifQ==", hash)));
+    let accepted = |body: String| parse_form(body.as_bytes()).is_ok_and(|form| form.is_signed_with("key"));
+    assert!(accepted(body(data, hash)));
+    assert!(accepted(body(&data.replace('=', "%3D"), hash)));
+    assert!(accepted(body(&data.replace('=', ""), &hash.to_ascii_uppercase())));
+    assert!(accepted(format!("hash={hash}&x=1&data={data}")));
+    assert!(!accepted(body("eyJuYW1lIjoiw6gifQ==", hash)));
 }
 
 #[test]
-fn a_form_that_cannot_be_read_says_why() {
+fn unreadable_form_reports_the_reason() {
     let zeros = "0".repeat(32);
-    let bad = |body: &[u8]| form(body).unwrap_err();
-    assert_eq!(bad(b"\xff"), BadForm::NotText);
-    assert_eq!(bad(b""), BadForm::Missing("data"));
-    assert_eq!(bad(b"data=e30="), BadForm::Missing("hash"));
-    assert_eq!(bad(body("e30=", "12").as_bytes()), BadForm::Hash);
-    assert_eq!(bad(body("e30=", &"g".repeat(32)).as_bytes()), BadForm::Hash);
-    assert_eq!(bad(body("e!0=", &zeros).as_bytes()), BadForm::Data);
-    assert_eq!(bad(body("e", &zeros).as_bytes()), BadForm::Data);
-    assert_eq!(bad(body("gICA", &zeros).as_bytes()), BadForm::Data);
+    let bad = |body: &[u8]| parse_form(body).unwrap_err();
+    assert_eq!(bad(b"\xff"), FormError::NotText);
+    assert_eq!(bad(b""), FormError::Missing("data"));
+    assert_eq!(bad(b"data=e30="), FormError::Missing("hash"));
+    assert_eq!(bad(body("e30=", "12").as_bytes()), FormError::Hash);
+    assert_eq!(bad(body("e30=", &"g".repeat(32)).as_bytes()), FormError::Hash);
+    assert_eq!(bad(body("e!0=", &zeros).as_bytes()), FormError::Data);
+    assert_eq!(bad(body("e", &zeros).as_bytes()), FormError::Data);
+    assert_eq!(bad(body("gICA", &zeros).as_bytes()), FormError::Data);
 }

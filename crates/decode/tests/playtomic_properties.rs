@@ -1,20 +1,20 @@
-//! What holds for every request of Playtomic's SDKs, and for every other.
+//! Properties of every request of Playtomic's SDKs, and of every other text.
 
 use std::collections::BTreeMap;
 
-use decode::playtomic::{form, parameter, tracker};
+use decode::playtomic::{parse_form, parse_tracker, query_parameter};
 use model::Reject;
 use proptest::prelude::*;
 use serde_json::Value;
 
-/// Text as the SDKs make it safe for the tracker.
-fn cleaned(text: &str) -> String {
+/// Escapes a text as the SDKs do for the tracker.
+fn escaped_text(text: &str) -> String {
     let text = text.replace('/', "\\").replace('~', "-");
     text.bytes().map(|byte| format!("%{byte:02x}")).collect()
 }
 
-/// As it is heard: `/` comes back, `~` does not.
-fn heard(text: &str) -> String {
+/// Returns the text after decoding: `/` is restored, `~` is not.
+fn decoded_text(text: &str) -> String {
     text.replace('\\', "/").replace('~', "-")
 }
 
@@ -65,18 +65,18 @@ fn pieces() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn any_text_is_read_without_a_panic(text: String, name: String) {
-        let _ = parameter(&text, &name);
-        let _ = tracker(&text).map(|tracked| tracked.decoded().events.len());
+    fn no_text_panics(text: String, name: String) {
+        let _ = query_parameter(&text, &name);
+        let _ = parse_tracker(&text).map(|tracker_events| tracker_events.decoded().events.len());
     }
 
     #[test]
-    fn every_part_is_taken_or_refused(query in pieces()) {
+    fn every_event_is_accepted_or_rejected(query in pieces()) {
         let query = format!("q={query}");
-        let tracked = tracker(&query).expect("it has `q`");
-        let sent = parameter(&query, "q").expect("it has `q`");
+        let tracker_events = parse_tracker(&query).expect("the query has `q`");
+        let sent = query_parameter(&query, "q").expect("the query has `q`");
         let raw = query[2..].split('&').next().expect("a split has a first piece");
-        let decoded = tracked.decoded();
+        let decoded = tracker_events.decoded();
         if raw.contains('/') {
             let raw = raw.replace("%7E", "~");
             let parts = if raw.is_empty() { 0 } else { raw.split('~').count() };
@@ -93,23 +93,23 @@ proptest! {
     }
 
     #[test]
-    fn texts_arrive_as_they_were_cleaned(name in ".{1,50}", group in ".{0,80}") {
+    fn texts_round_trip_through_sdk_escaping(name in ".{1,50}", group in ".{0,80}") {
         prop_assume!(!name.starts_with('$'));
-        let query = format!("q=c/{}/{}", cleaned(&name), cleaned(&group));
-        let tracked = tracker(&query).expect("it has `q`");
-        let decoded = tracked.decoded();
-        let event = decoded.events[0].as_ref().expect("it is an event");
-        prop_assert_eq!(event.name.as_deref(), Some(&*heard(&name)));
+        let query = format!("q=c/{}/{}", escaped_text(&name), escaped_text(&group));
+        let tracker_events = parse_tracker(&query).expect("the query has `q`");
+        let decoded = tracker_events.decoded();
+        let event = decoded.events[0].as_ref().expect("the event is valid");
+        prop_assert_eq!(event.name.as_deref(), Some(&*decoded_text(&name)));
         let props = event.props.map(|props| serde_json::from_str::<Value>(props).expect("props are JSON"));
-        let expected = (!group.is_empty()).then(|| serde_json::json!({"group": heard(&group)}));
+        let expected = (!group.is_empty()).then(|| serde_json::json!({"group": decoded_text(&group)}));
         prop_assert_eq!(props, expected);
     }
 
     #[test]
-    fn numbers_arrive_as_they_were_sent(value in -1e300..1e300f64) {
+    fn numbers_round_trip(value in -1e300..1e300f64) {
         let query = format!("q=la/a/1/{value}~h/a/b/{value}/{value}");
-        let tracked = tracker(&query).expect("it has `q`");
-        let events = tracked.decoded().events;
+        let tracker_events = parse_tracker(&query).expect("the query has `q`");
+        let events = tracker_events.decoded().events;
         prop_assert_eq!(events[0].as_ref().ok().and_then(|event| event.value), Some(value));
         let props = events[1].as_ref().ok().and_then(|event| event.props).expect("a point has properties");
         let expected = format!(r#"{{"metric":"a","map":"b","x":{value},"y":{value}}}"#);
@@ -117,19 +117,19 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_as_a_form_are_read_without_a_panic(body: Vec<u8>, data in "[A-Za-z0-9+/ =-]{0,60}", key in ".{0,9}") {
-        let _ = form(&body);
-        if let Ok(form) = form(format!("data={data}&hash={}", "0".repeat(32)).as_bytes()) {
+    fn no_form_bytes_panic(body: Vec<u8>, data in "[A-Za-z0-9+/ =-]{0,60}", key in ".{0,9}") {
+        let _ = parse_form(&body);
+        if let Ok(form) = parse_form(format!("data={data}&hash={}", "0".repeat(32)).as_bytes()) {
             prop_assert!(!form.is_signed_with(&key));
         }
     }
 
     #[test]
-    fn a_refusal_is_always_of_an_invalid_event(query in pieces()) {
+    fn rejections_have_the_outcome_invalid(query in pieces()) {
         let query = format!("q={query}");
-        let tracked = tracker(&query).expect("it has `q`");
-        let refused = tracked.decoded().events.into_iter().filter_map(Result::err);
-        for reject in refused {
+        let tracker_events = parse_tracker(&query).expect("the query has `q`");
+        let rejected = tracker_events.decoded().events.into_iter().filter_map(Result::err);
+        for reject in rejected {
             prop_assert_eq!(Reject::outcome(reject), model::Outcome::Invalid);
         }
     }

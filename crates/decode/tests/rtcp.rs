@@ -1,27 +1,27 @@
-//! RTCP as somebody else's program writes it, a corpus of datagrams that are easy to get wrong, and any bytes at all.
+//! RTCP as written by another program, a corpus of difficult datagrams, and arbitrary bytes.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use decode::rtcp::{Compound, Malformed, Packet};
+use decode::rtcp::{Compound, MalformedDatagram, Packet};
 use proptest::prelude::*;
 use rtcp_types::prelude::*;
 use rtcp_types::{App, Bye, ReceiverReport, ReportBlock, Sdes, SdesChunk, SdesItem, SenderReport, Xr};
 
-/// Everything in a datagram, in words.
-fn told(datagram: &[u8]) -> String {
+/// Describes everything in a datagram.
+fn described(datagram: &[u8]) -> String {
     let compound = match Compound::read(datagram) {
         Ok(compound) => compound,
-        Err(malformed) => return format!("refused: {malformed}\n"),
+        Err(malformed) => return format!("rejected: {malformed}\n"),
     };
     let mut text = String::new();
     for packet in compound {
-        tell(&mut text, packet).expect("a string has room");
+        describe_packet(&mut text, packet).expect("writing to a string does not fail");
     }
     text
 }
 
-fn tell(text: &mut String, packet: Packet<'_>) -> std::fmt::Result {
+fn describe_packet(text: &mut String, packet: Packet<'_>) -> std::fmt::Result {
     let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match packet {
         Packet::SenderReport(report) => {
@@ -59,17 +59,17 @@ fn tell(text: &mut String, packet: Packet<'_>) -> std::fmt::Result {
     }
 }
 
-/// A datagram as the crate `rtcp-types` writes it.
+/// Encodes a packet with the crate `rtcp-types`.
 fn written(packet: impl RtcpPacketWriter) -> Vec<u8> {
     let mut bytes = vec![0; packet.calculate_size().expect("a size")];
-    packet.write_into(&mut bytes).expect("it has room");
+    packet.write_into(&mut bytes).expect("the buffer is large enough");
     bytes
 }
 
 fn check(packets: &[Vec<u8>], expected: &str) {
     let expected: String = expected.lines().map(str::trim_start).filter(|line| !line.is_empty()).collect();
-    let told: String = told(&packets.concat()).lines().map(str::trim_start).collect();
-    assert_eq!(told, expected);
+    let described: String = described(&packets.concat()).lines().map(str::trim_start).collect();
+    assert_eq!(described, expected);
 }
 
 fn block() -> rtcp_types::ReportBlockBuilder {
@@ -86,7 +86,7 @@ const BLOCK: &str = "ReportBlock { ssrc: 16909060, fraction: 64, lost: 66051, hi
                      lsr: 3070566400, dlsr: 344064 }";
 
 #[test]
-fn a_compound_that_another_program_wrote_is_read() {
+fn compound_of_another_program_is_read() {
     let sender = SenderReport::builder(0x0a0b_0c0d)
         .ntp_timestamp(0xb44d_b705_2000_0000)
         .rtp_timestamp(90_000)
@@ -115,7 +115,7 @@ fn a_compound_that_another_program_wrote_is_read() {
 }
 
 #[test]
-fn receiver_reports_and_packets_of_applications_are_read() {
+fn receiver_reports_and_app_packets_are_read() {
     let receiver = ReceiverReport::builder(3).add_report_block(block()).add_report_block(block());
     let app = App::builder(4, "name").subtype(5).data(&[1, 2, 3, 4]);
     let expected = format!("RR 00000003\n{BLOCK}\n{BLOCK}\nAPP 00000004 5 \"name\" [01, 02, 03, 04]");
@@ -130,14 +130,14 @@ fn extended_reports_are_read() {
     check(&[written(xr)], "XR 00000009\nOther(04, [01, 02, 03, 04, 05, 06, 07, 08])");
 }
 
-/// Each datagram lies beside what is expected of it, `name.rtcp` and `name.rtcp.txt`. `UPDATE_EXPECT=1` writes the
-/// expectations anew.
+/// Each datagram is next to its expected result, `name.rtcp` and `name.rtcp.txt`. `UPDATE_EXPECT=1` rewrites the expected
+/// results.
 #[test]
-fn the_corpus_says_what_it_always_said() {
+fn corpus_decodes_as_expected() {
     let datagrams = corpus();
-    assert!(datagrams.len() >= 40, "the corpus is not where it was: {} datagrams found", datagrams.len());
+    assert!(datagrams.len() >= 40, "the corpus is incomplete: {} datagrams found", datagrams.len());
     for (path, datagram) in datagrams {
-        expect_test::expect_file![path.with_extension("rtcp.txt")].assert_eq(&told(&datagram));
+        expect_test::expect_file![path.with_extension("rtcp.txt")].assert_eq(&described(&datagram));
     }
 }
 
@@ -151,8 +151,8 @@ fn corpus() -> Vec<(PathBuf, Vec<u8>)> {
     paths.into_iter().map(read).collect()
 }
 
-/// Headers that say something likely, and any content.
-fn likely() -> impl Strategy<Value = Vec<u8>> {
+/// Plausible headers with arbitrary content.
+fn plausible() -> impl Strategy<Value = Vec<u8>> {
     let packet = (0u8..4, 0u8..32, prop::sample::select(vec![200u8, 201, 202, 203, 204, 205, 207]), 0u16..14)
         .prop_flat_map(|(padded, count, kind, words)| {
             let content =
@@ -167,36 +167,36 @@ fn likely() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
-        told(&bytes);
+    fn no_bytes_panic(bytes: Vec<u8>) {
+        described(&bytes);
     }
 
     #[test]
-    fn likely_bytes_are_read_or_refused(bytes in likely()) {
-        told(&bytes);
+    fn no_plausible_bytes_panic(bytes in plausible()) {
+        described(&bytes);
     }
 
-    /// Where packets begin and end is no matter of opinion.
+    /// Both readers must agree where packets start and end.
     #[test]
-    fn what_another_reader_takes_is_cut_where_that_reader_cuts_it(bytes in likely()) {
+    fn packet_boundaries_agree_with_another_reader(bytes in plausible()) {
         let theirs = rtcp_types::Compound::parse(&bytes).map(|packets| packets.collect::<Vec<_>>());
         let Ok(theirs) = theirs else { return Ok(()) };
         let is_taken = theirs.iter().all(|packet| packet.is_ok());
         if let (true, Ok(ours)) = (is_taken, Compound::read(&bytes)) {
             prop_assert_eq!(ours.count(), theirs.len());
         }
-        let is_cut = matches!(Compound::read(&bytes), Err(Malformed::CutOff { .. } | Malformed::Version { .. }));
+        let is_cut = matches!(Compound::read(&bytes), Err(MalformedDatagram::Truncated { .. } | MalformedDatagram::Version { .. }));
         prop_assert!(!(is_taken && is_cut));
     }
 
     #[test]
-    fn a_spoilt_datagram_is_read_or_refused(
+    fn no_corrupted_datagram_panics(
         which: prop::sample::Index,
-        spoils in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3), 1..4),
+        corruptions in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3), 1..4),
     ) {
         let corpus = corpus();
         let (_, mut bytes) = corpus[which.index(corpus.len())].clone();
-        for (place, byte, kind) in spoils {
+        for (place, byte, kind) in corruptions {
             let at = place.index(bytes.len() + 1);
             match kind {
                 0 if at < bytes.len() => bytes[at] = byte,
@@ -204,12 +204,12 @@ proptest! {
                 _ => bytes.truncate(at),
             }
         }
-        told(&bytes);
+        described(&bytes);
     }
 
-    /// Every packet that was checked is told: nothing is lost on the way.
+    /// No packet is lost after the check.
     #[test]
-    fn as_many_packets_are_told_as_there_are_headers(bytes in likely()) {
+    fn every_header_yields_a_packet(bytes in plausible()) {
         if let Ok(compound) = Compound::read(&bytes) {
             let (mut headers, mut at) = (0, 0);
             while at < bytes.len() {

@@ -1,4 +1,4 @@
-//! What the StatsD decoder takes and refuses, rule by rule, and what holds for every packet.
+//! The StatsD decoder: accepted and rejected input, and properties of every packet.
 
 #[path = "support/samples.rs"]
 mod samples;
@@ -9,7 +9,7 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
 fn describe(packet: &[u8]) -> String {
-    samples::describe(|take| decode(packet, take))
+    samples::describe(|emit| decode(packet, emit))
 }
 
 #[track_caller]
@@ -18,7 +18,7 @@ fn check(packet: impl AsRef<[u8]>, expected: Expect) {
 }
 
 #[test]
-fn every_kind_is_taken() {
+fn every_metric_kind_is_accepted() {
     check("hits:3|c", expect!["hits count 3"]);
     check("hits:-1|c", expect!["hits count -1"]);
     check("players:320|g", expect!["players gauge 320"]);
@@ -31,7 +31,7 @@ fn every_kind_is_taken() {
 }
 
 #[test]
-fn a_sampling_rate_becomes_a_weight_but_for_gauges_and_sets() {
+fn sampling_rate_becomes_a_weight_except_for_gauges_and_sets() {
     check("a:1|c|@0.1", expect!["a count 1 x10"]);
     check("a:1|ms|@0.25", expect!["a timer 1 x4"]);
     check("a:1|g|@0.1", expect!["a gauge 1"]);
@@ -40,16 +40,16 @@ fn a_sampling_rate_becomes_a_weight_but_for_gauges_and_sets() {
 }
 
 #[test]
-fn a_rate_is_between_a_billionth_and_one() {
+fn rate_is_between_a_billionth_and_one() {
     for rate in ["0", "-0.5", "1.1", "NaN", "inf", "1e-10", "", "x"] {
         let packet = format!("a:1|c|@{rate}");
-        assert_eq!(describe(packet.as_bytes()), format!("refused: sample_rate_invalid in {packet:?}"));
+        assert_eq!(describe(packet.as_bytes()), format!("rejected: sample_rate_invalid in {packet:?}"));
     }
-    check("a:1e308|c|@1e-9", expect![[r#"refused: value_not_finite in "a:1e308|c|@1e-9""#]]);
+    check("a:1e308|c|@1e-9", expect![[r#"rejected: value_not_finite in "a:1e308|c|@1e-9""#]]);
 }
 
 #[test]
-fn sections_come_in_any_order_and_each_once() {
+fn sections_are_accepted_in_any_order_but_once() {
     check(
         "a:1|c|#country:de,vip,url:http://x|@0.5|c:ci-4f|T1656581400|e:it-false|card:low",
         expect!["a count 1 x2 country=de vip= url=http://x at 1656581400000"],
@@ -57,18 +57,18 @@ fn sections_come_in_any_order_and_each_once() {
     check("a:1|c|T1656581400|#x", expect!["a count 1 x= at 1656581400000"]);
     check("a:1|c|#", expect!["a count 1"]);
     check("a:1|c|#a:1,,b:2,", expect!["a count 1 a=1 b=2"]);
-    check("a:1|c|#a|#b", expect![[r#"refused: malformed_line in "a:1|c|#a|#b""#]]);
-    check("a:1|c|@1|@1", expect![[r#"refused: malformed_line in "a:1|c|@1|@1""#]]);
-    check("a:1|c|", expect![[r#"refused: malformed_line in "a:1|c|""#]]);
-    check("a:1|c|?", expect![[r#"refused: malformed_line in "a:1|c|?""#]]);
-    check("a:1|c|#:x", expect![[r#"refused: malformed_line in "a:1|c|#:x""#]]);
-    check("a:1|c|T-5", expect![[r#"refused: ts_invalid in "a:1|c|T-5""#]]);
-    check("a:1|c|T", expect![[r#"refused: ts_invalid in "a:1|c|T""#]]);
-    check("a:1|c|T253402300800", expect![[r#"refused: ts_invalid in "a:1|c|T253402300800""#]]);
+    check("a:1|c|#a|#b", expect![[r#"rejected: malformed_line in "a:1|c|#a|#b""#]]);
+    check("a:1|c|@1|@1", expect![[r#"rejected: malformed_line in "a:1|c|@1|@1""#]]);
+    check("a:1|c|", expect![[r#"rejected: malformed_line in "a:1|c|""#]]);
+    check("a:1|c|?", expect![[r#"rejected: malformed_line in "a:1|c|?""#]]);
+    check("a:1|c|#:x", expect![[r#"rejected: malformed_line in "a:1|c|#:x""#]]);
+    check("a:1|c|T-5", expect![[r#"rejected: ts_invalid in "a:1|c|T-5""#]]);
+    check("a:1|c|T", expect![[r#"rejected: ts_invalid in "a:1|c|T""#]]);
+    check("a:1|c|T253402300800", expect![[r#"rejected: ts_invalid in "a:1|c|T253402300800""#]]);
 }
 
 #[test]
-fn a_line_may_have_several_values() {
+fn line_may_have_several_values() {
     check(
         "a:1:2.5:-3|ms|@0.5|#x:y",
         expect![[r#"
@@ -76,13 +76,13 @@ fn a_line_may_have_several_values() {
             a timer 2.5 x2 x=y
             a timer -3 x2 x=y"#]],
     );
-    check("a:1:b:3|c", expect![[r#"refused: value_not_a_number in "a:1:b:3|c""#]]);
-    check("a:1:|c", expect![[r#"refused: value_not_a_number in "a:1:|c""#]]);
+    check("a:1:b:3|c", expect![[r#"rejected: value_not_a_number in "a:1:b:3|c""#]]);
+    check("a:1:|c", expect![[r#"rejected: value_not_a_number in "a:1:|c""#]]);
     check("users:b:c|s", expect!["users member b:c"]);
 }
 
 #[test]
-fn a_line_may_have_several_kinds_in_the_old_way() {
+fn line_may_have_several_kinds_in_the_old_syntax() {
     check(
         "a:1|c:2|ms|@0.5:+3|g",
         expect![[r#"
@@ -96,25 +96,25 @@ fn a_line_may_have_several_kinds_in_the_old_way() {
             a count 1 x10
             a count 2"#]],
     );
-    check("a:1|c:2", expect![[r#"refused: malformed_line in "a:1|c:2""#]]);
-    check("a:1|c:2|c|#x", expect![[r#"refused: malformed_line in "a:1|c:2|c|#x""#]]);
+    check("a:1|c:2", expect![[r#"rejected: malformed_line in "a:1|c:2""#]]);
+    check("a:1|c:2|c|#x", expect![[r#"rejected: malformed_line in "a:1|c:2|c|#x""#]]);
 }
 
 #[test]
-fn a_bad_line_does_not_touch_its_neighbours() {
+fn invalid_line_does_not_affect_its_neighbours() {
     check(
         b"a:1|c\n\r\n\nbad\n\xff:1|c\nb:2|c\r\n_e{1,1}:a|b\n_sc|a|0\nc:NaN|g\n:1|c\nd:1|x\ne:1\nf:4|c",
         expect![[r#"
             a count 1
-            refused: malformed_line in "bad"
-            refused: not_utf8 in "�:1|c"
+            rejected: malformed_line in "bad"
+            rejected: not_utf8 in "�:1|c"
             b count 2
-            refused: kind_unsupported in "_e{1,1}:a|b"
-            refused: kind_unsupported in "_sc|a|0"
-            refused: value_not_finite in "c:NaN|g"
-            refused: event_name_empty in ":1|c"
-            refused: kind_unsupported in "d:1|x"
-            refused: malformed_line in "e:1"
+            rejected: kind_unsupported in "_e{1,1}:a|b"
+            rejected: kind_unsupported in "_sc|a|0"
+            rejected: value_not_finite in "c:NaN|g"
+            rejected: event_name_empty in ":1|c"
+            rejected: kind_unsupported in "d:1|x"
+            rejected: malformed_line in "e:1"
             f count 4"#]],
     );
 }
@@ -148,24 +148,24 @@ fn pieces() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn random_bytes_never_panic(packet: Vec<u8>) {
-        samples::count(|take| decode(&packet, take));
+        samples::count(|emit| decode(&packet, emit));
     }
 
     #[test]
-    fn every_line_is_taken_or_refused(packet in pieces()) {
-        let refused_of = |line: &str| samples::count(|take| decode(line.as_bytes(), take));
-        let (mut taken, mut refused) = (0, 0);
+    fn every_line_is_accepted_or_rejected(packet in pieces()) {
+        let count_line = |line: &str| samples::count(|emit| decode(line.as_bytes(), emit));
+        let (mut accepted, mut rejected) = (0, 0);
         for line in packet.split('\n').filter(|line| !matches!(*line, "" | "\r")) {
-            let (of_line, bad) = refused_of(line);
+            let (of_line, bad) = count_line(line);
             prop_assert!(bad == 0 && of_line >= 1 || bad == 1 && of_line == 0, "{:?}", line);
-            taken += of_line;
-            refused += bad;
+            accepted += of_line;
+            rejected += bad;
         }
-        prop_assert_eq!(samples::count(|take| decode(packet.as_bytes(), take)), (taken, refused));
+        prop_assert_eq!(samples::count(|emit| decode(packet.as_bytes(), emit)), (accepted, rejected));
     }
 
     #[test]
-    fn what_is_written_is_read(
+    fn written_input_is_read_back(
         name in r"[^$:|\n\r_][^:|\n\r]{0,30}",
         value in -1e15..1e15f64,
         rate in 1e-9..=1.0f64,
@@ -175,8 +175,8 @@ proptest! {
         let sent = tags.iter().map(|(key, value)| format!("{key}:{value}")).collect::<Vec<_>>().join(",");
         let line = format!("{name}:{value}|c|@{rate}|#{sent}|T{seconds}");
         let mut samples = 0;
-        decode(line.as_bytes(), |taken| {
-            let sample = taken.expect("it is right");
+        decode(line.as_bytes(), |result| {
+            let sample = result.expect("the input is valid");
             assert_eq!((sample.name, sample.measured), (&*name, Measured::Count(value)));
             assert_eq!((sample.weight, sample.ts_ms), (1.0 / rate, Some(seconds * 1_000)));
             let read: Vec<_> = sample.tags.iter().map(|tag| (tag.key.to_string(), tag.value.to_string())).collect();

@@ -1,17 +1,17 @@
-//! What counting costs, from events to rows on disk:
+//! Measures the cost of counting, from events to rows on disk:
 //! `cargo run --release -p playmeter-embedded --example counters -- increments|day|stream [--json] [--series N]`
 //!
-//! `increments` (or `3a`): events that touch 14 counters each, spread over all series, in additions of 20,000 events.
+//! `increments` (or `3a`): events that change 14 counters each, spread over all series, in batches of 20,000 events.
 //! `day` (or `3b`): the same load in each minute of three days, with checkpoints.
-//! `stream`: the events of a game as they come: names, dimensions, players, values.
+//! `stream`: the events of a game as they arrive: names, dimensions, players, values.
 //!
-//! The last line is a JSON object of all figures; `--json` puts each on a line of its own before it. Times are CPU
-//! times of the thread that applies; what the store does in the background is told apart.
+//! The last line is a JSON object of all figures; `--json` prints each figure on a line of its own before it. Times are
+//! CPU times of the thread that applies; the store's background work is reported separately.
 
 use std::fs;
 use std::path::Path;
 
-use embedded::counters::{Counters, Store, StoreOptions};
+use embedded::counters::{EmbeddedCounters, Store, StoreOptions};
 use model::Dimension;
 use model::batch::StoredEvent;
 use model::deltas::Deltas;
@@ -19,7 +19,7 @@ use model::ports::counters::{Counters as Port, SideState};
 use model::rollup::hash_player;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Events in one set of additions: 50 ms of 400,000 a second.
+/// Events in one batch: 50 ms at 400,000 a second.
 const EVENTS: u64 = 20_000;
 /// Events in each minute of a simulated day.
 const DAY_EVENTS: u64 = 1_000;
@@ -67,7 +67,7 @@ fn print(job: &str, figures: &[Figure], json: bool) {
     println!("{{{}}}", all.join(","));
 }
 
-/// Names of one game and values of one dimension, so many of each as the guard lets pass.
+/// Names of one game and values of one dimension, as many of each as the cardinality limit allows.
 struct Series {
     games: u32,
     names: Vec<String>,
@@ -112,33 +112,33 @@ fn increments(count: u64) -> Vec<Figure> {
     let folder = tempfile::tempdir().expect("a folder");
     let (counters, series) = (open(folder.path()), Series::of(count));
     let before = resident_bytes();
-    let mut life = Life::new(&counters);
-    // Every series once, in its minute: this makes the rows.
+    let mut workload = Workload::new(&counters);
+    // Each series once, in its minute, to create the rows.
     let mut numbers = (0..series.pairs()).peekable();
     while numbers.peek().is_some() {
-        life.range(|deltas| {
+        workload.range(|deltas| {
             numbers.by_ref().take(EVENTS as usize).for_each(|number| series.add(deltas, number, FIRST_MINUTE))
         });
     }
-    let made = life.cpu_ns / series.pairs() as f64;
+    let first_event_ns = workload.cpu_ns / series.pairs() as f64;
     let memory = resident_bytes() - before;
-    (life.cpu_ns, life.events) = (0.0, 0);
+    (workload.cpu_ns, workload.events) = (0.0, 0);
     let mut random = 1;
     for _ in 0..100 {
-        life.range(|deltas| {
+        workload.range(|deltas| {
             (0..EVENTS).for_each(|_| series.add(deltas, next(&mut random) % series.pairs(), FIRST_MINUTE));
         });
     }
-    let increment_ns = life.cpu_ns / (life.events * COUNTERS_PER_EVENT) as f64;
+    let increment_ns = workload.cpu_ns / (workload.events * COUNTERS_PER_EVENT) as f64;
     let one = checkpoint(&counters);
     let with_checkpoint = resident_bytes() - before;
-    // Each series in each minute of the next hour, as far as there is time: this is what a stored minute costs.
+    // Each series in each minute of the next hour, to measure the cost of a stored minute.
     let stored = Series::of(100_000);
     let disk = disk_bytes_of_an_hour(&stored);
     vec![
         figure("increment_us", increment_ns / 1e3, "us"),
         figure("event_us", increment_ns * COUNTERS_PER_EVENT as f64 / 1e3, "us"),
-        figure("first_event_us", made / 1e3, "us"),
+        figure("first_event_us", first_event_ns / 1e3, "us"),
         figure("series", 2.0 * series.pairs() as f64, "rows"),
         figure("memory_bytes_per_series", memory / (2.0 * series.pairs() as f64), "B"),
         figure("memory_gib", memory / f64::from(1 << 30), "GiB"),
@@ -148,16 +148,17 @@ fn increments(count: u64) -> Vec<Figure> {
     ]
 }
 
-/// A dense hour of counters, brought to sorted files.
+/// Returns the bytes per minute and counter of a dense hour, flushed to sorted files.
 fn disk_bytes_of_an_hour(series: &Series) -> f64 {
     let folder = tempfile::tempdir().expect("a folder");
     let options = StoreOptions { memtable_bytes: 1 << 20, ..StoreOptions::default() };
-    let counters = Counters::open(Store::open(folder.path(), &options).expect("it opens")).expect("it opens");
-    let mut life = Life::new(&counters);
+    let counters =
+        EmbeddedCounters::open(Store::open(folder.path(), &options).expect("it opens")).expect("it opens");
+    let mut workload = Workload::new(&counters);
     let mut random = 1;
     for minute in 0..60 {
         for from in (0..series.pairs()).step_by(EVENTS as usize) {
-            life.range(|deltas| {
+            workload.range(|deltas| {
                 for number in from..(from + EVENTS).min(series.pairs()) {
                     let times = 1 + next(&mut random) % 8;
                     (0..times).for_each(|_| series.add(deltas, number, FIRST_MINUTE + minute));
@@ -167,31 +168,32 @@ fn disk_bytes_of_an_hour(series: &Series) -> f64 {
     }
     checkpoint(&counters);
     drop(counters);
-    // The journal is room that is used again.
-    let counters = Counters::open(Store::open(folder.path(), &options).expect("it opens")).expect("it opens");
+    // The journal is excluded: its space is reused.
+    let counters =
+        EmbeddedCounters::open(Store::open(folder.path(), &options).expect("it opens")).expect("it opens");
     let bytes = file_bytes(folder.path());
     drop(counters);
     bytes / (60.0 * 2.0 * series.pairs() as f64)
 }
 
-/// The same load in each minute of three days. Of each hour of the day the middle one of the three counts, since the
-/// machine has other work too.
+/// Runs the same load in each minute of three days. For each hour of the day the median of the three is used, because
+/// the machine has other work too.
 fn day() -> Vec<Figure> {
     const DAYS: usize = 3;
     let folder = tempfile::tempdir().expect("a folder");
     let counters = open(folder.path());
-    let mut life = Life::new(&counters);
+    let mut workload = Workload::new(&counters);
     let (mut hours, mut minutes, mut random) = (Vec::new(), Vec::new(), 1);
-    // An hour more at the beginning, in which everything is new.
+    // One more hour at the start, in which everything is new.
     for hour in 0..1 + DAYS as u32 * 24 {
         let before = process_ns();
         for minute in hour * 60..hour * 60 + 60 {
-            let own = life.cpu_ns;
+            let own = workload.cpu_ns;
             let at = FIRST_MINUTE - 60 + minute;
-            life.range(|deltas| {
+            workload.range(|deltas| {
                 (0..DAY_EVENTS).for_each(|_| player_event(deltas, next(&mut random), 5_000, 5, at));
             });
-            minutes.push(life.cpu_ns - own);
+            minutes.push(workload.cpu_ns - own);
             if minute % 2 == 1 {
                 checkpoint(&counters);
             }
@@ -201,10 +203,10 @@ fn day() -> Vec<Figure> {
     let (hours, minutes) = (&hours[1..], &minutes[60..]);
     let by_hour: Vec<f64> = (0..24).map(|hour| median(hours.iter().skip(hour).step_by(24))).collect();
     let cheapest = by_hour.iter().copied().fold(f64::INFINITY, f64::min);
-    let dearest = by_hour.iter().copied().fold(0.0, f64::max);
+    let most_expensive = by_hour.iter().copied().fold(0.0, f64::max);
     let usual = median(hours);
     vec![
-        figure("dearest_over_cheapest", dearest / cheapest, "ratio"),
+        figure("dearest_over_cheapest", most_expensive / cheapest, "ratio"),
         figure("midnight_hour_over_median", by_hour[0] / usual, "ratio"),
         figure(
             "midnight_minute_over_median",
@@ -230,14 +232,14 @@ fn median<'a>(numbers: impl IntoIterator<Item = &'a f64>) -> f64 {
 fn stream(events: u64) -> Vec<Figure> {
     let folder = tempfile::tempdir().expect("a folder");
     let counters = open(folder.path());
-    let mut life = Life::new(&counters);
+    let mut workload = Workload::new(&counters);
     let mut random = 1;
     let ranges = events / EVENTS;
     let mut checkpoints = 0.0;
     for range in 0..ranges {
-        // 13,000 events a second, gathered for a second and a half.
+        // 13,000 events a second, batched for a second and a half.
         let minute = FIRST_MINUTE + (range / 40) as u32;
-        life.range(|deltas| {
+        workload.range(|deltas| {
             (0..EVENTS).for_each(|_| player_event(deltas, next(&mut random), 1_000_000, 200, minute));
         });
         if range % 20 == 19 {
@@ -245,16 +247,16 @@ fn stream(events: u64) -> Vec<Figure> {
         }
     }
     vec![
-        figure("event_us", life.cpu_ns / life.events as f64 / 1e3, "us"),
-        figure("deltas_us", life.deltas_ns / life.events as f64 / 1e3, "us"),
-        figure("apply_us", life.apply_ns / life.events as f64 / 1e3, "us"),
-        figure("checkpoint_us", checkpoints / life.events as f64 / 1e3, "us"),
-        figure("rows_per_range", life.rows as f64 / ranges as f64, "rows"),
+        figure("event_us", workload.cpu_ns / workload.events as f64 / 1e3, "us"),
+        figure("deltas_us", workload.deltas_ns / workload.events as f64 / 1e3, "us"),
+        figure("apply_us", workload.apply_ns / workload.events as f64 / 1e3, "us"),
+        figure("checkpoint_us", checkpoints / workload.events as f64 / 1e3, "us"),
+        figure("rows_per_range", workload.rows as f64 / ranges as f64, "rows"),
         figure("memory_mib", resident_bytes() / f64::from(1 << 20), "MiB"),
     ]
 }
 
-/// An event of one of 10 names, with 10 countries, 3 platforms, a version, some levels and a value.
+/// Adds an event of one of 10 names, with 10 countries, 3 platforms, a version, some levels and a value.
 fn player_event(deltas: &mut Deltas, random: u64, players: u64, levels: u64, minute: u32) {
     const NAMES: [&str; 10] =
         ["start", "score", "win", "retry", "quit", "buy", "share", "hint", "chat", "pause"];
@@ -282,13 +284,13 @@ fn player_event(deltas: &mut Deltas, random: u64, players: u64, levels: u64, min
     deltas.add_event(1, &event, Some(player));
 }
 
-/// As in the program.
+/// The allocator of the product.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Ranges applied one after the other, and what they cost.
-struct Life<'a> {
-    counters: &'a Counters,
+/// Applies ranges one after the other and measures their cost.
+struct Workload<'a> {
+    counters: &'a EmbeddedCounters,
     deltas: Deltas,
     events: u64,
     rows: usize,
@@ -297,10 +299,10 @@ struct Life<'a> {
     apply_ns: f64,
 }
 
-impl Life<'_> {
-    fn new(counters: &Counters) -> Life<'_> {
+impl Workload<'_> {
+    fn new(counters: &EmbeddedCounters) -> Workload<'_> {
         let deltas = Deltas::default();
-        Life { counters, deltas, events: 0, rows: 0, cpu_ns: 0.0, deltas_ns: 0.0, apply_ns: 0.0 }
+        Workload { counters, deltas, events: 0, rows: 0, cpu_ns: 0.0, deltas_ns: 0.0, apply_ns: 0.0 }
     }
 
     fn range(&mut self, fill: impl FnOnce(&mut Deltas)) {
@@ -309,7 +311,7 @@ impl Life<'_> {
         fill(&mut self.deltas);
         let built = thread_ns();
         let from = self.counters.applied_until();
-        self.counters.apply(from..from + EVENTS, &self.deltas).expect("the disk is well");
+        self.counters.apply(from..from + EVENTS, &self.deltas).expect("the disk works");
         let applied = thread_ns();
         self.rows += self.deltas.len();
         self.deltas.clear();
@@ -321,16 +323,16 @@ impl Life<'_> {
     }
 }
 
-/// CPU nanoseconds of this thread.
-fn checkpoint(counters: &Counters) -> f64 {
+/// Writes a checkpoint and returns its CPU nanoseconds on this thread.
+fn checkpoint(counters: &EmbeddedCounters) -> f64 {
     let start = thread_ns();
-    counters.checkpoint(SideState::default()).commit().expect("the disk is well");
+    counters.checkpoint(SideState::default()).commit().expect("the disk works");
     thread_ns() - start
 }
 
-fn open(folder: &Path) -> Counters {
+fn open(folder: &Path) -> EmbeddedCounters {
     let store = Store::open(folder, &StoreOptions::default()).expect("the store opens");
-    Counters::open(store).expect("the rollups open")
+    EmbeddedCounters::open(store).expect("the rollups open")
 }
 
 fn file_bytes(folder: &Path) -> f64 {
@@ -348,7 +350,7 @@ fn thread_ns() -> f64 {
     nanoseconds(ClockId::ThreadCPUTime)
 }
 
-/// Of all threads, those of the store too.
+/// CPU nanoseconds of all threads, including the store's.
 fn process_ns() -> f64 {
     nanoseconds(ClockId::ProcessCPUTime)
 }

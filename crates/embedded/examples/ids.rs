@@ -1,4 +1,4 @@
-//! What a claim of an event id costs, everything in the background included:
+//! Measures the cost of claiming an event id, background work included:
 //! `cargo run --release -p playmeter-embedded --example ids -- [claims] [ids in a batch]`
 
 use std::fs;
@@ -10,14 +10,14 @@ use embedded::ids::{EmbeddedIds, IdsOptions};
 use model::ports::ids::{Claim, IdMask, Ids};
 
 const START_MS: u64 = 1_800_000_000_000;
-/// Claims for each millisecond of the invented clock: a day of 700 million events.
+/// Claims for each millisecond of the simulated clock: a day of 700 million events.
 const PER_MS: u64 = 8;
 
 fn main() {
-    let mut arguments = std::env::args().skip(1).map(|word| word.parse().expect("a number"));
+    let mut arguments = std::env::args().skip(1).map(|argument| argument.parse().expect("a number"));
     let count = arguments.next().unwrap_or(20_000_000);
     let batch = arguments.next().unwrap_or(1_000);
-    println!("{count} claims in batches of {batch}; CPU time, without the making of the ids");
+    println!("{count} claims in batches of {batch}; CPU time, excluding the creation of the ids");
     for (name, id) in [("v4", random_id as Id), ("v7", timed_id)] {
         table_alone(name, id, batch);
         whole(name, id, count, batch);
@@ -26,7 +26,7 @@ fn main() {
 
 type Id = fn(u64) -> u128;
 
-/// The first million ids: only the memtable works.
+/// Measures the first million ids, for which only the memtable works.
 fn table_alone(name: &str, id: Id, batch: u64) {
     let folder = tempfile::tempdir().expect("a folder");
     let options = IdsOptions { keys_per_run: usize::MAX, run_age_ms: u64::MAX, ..IdsOptions::default() };
@@ -43,11 +43,11 @@ fn whole(name: &str, id: Id, count: u64, batch: u64) {
     let (mut ids, _) = EmbeddedIds::open(folder.path(), IdsOptions::default(), 0).expect("the set opens");
     let others = other_threads_ns();
     let on_path = claim(&mut ids, id, 0..count, batch);
-    ids.flush(count, START_MS + count / PER_MS).expect("the disk is well");
+    ids.flush(count, START_MS + count / PER_MS).expect("the disk works");
     let behind = (other_threads_ns() - others) / count as f64;
     let stats = ids.stats();
     println!(
-        "{name}: {:.1} ns per claim: {on_path:.1} before the answer, {behind:.1} behind it",
+        "{name}: {:.1} ns per claim: {on_path:.1} on the claiming thread, {behind:.1} in the background",
         on_path + behind
     );
     println!(
@@ -69,7 +69,7 @@ fn reopen(name: &str, folder: &Path, ids: EmbeddedIds, count: u64) {
     println!("{name}: opened again in {:.1} ms", start.elapsed().as_secs_f64() * 1e3);
 }
 
-/// CPU nanoseconds of this thread for each claim.
+/// Returns the CPU nanoseconds of this thread for each claim.
 fn claim(ids: &mut EmbeddedIds, id: Id, range: Range<u64>, batch: u64) -> f64 {
     let mut fresh = Vec::new();
     let count = range.end - range.start;
@@ -78,12 +78,12 @@ fn claim(ids: &mut EmbeddedIds, id: Id, range: Range<u64>, batch: u64) -> f64 {
     });
     let all = for_each_batch(id, range, batch, |offset, claims| {
         fresh.clear();
-        ids.claim(offset, START_MS + offset / PER_MS, claims, &mut fresh).expect("the disk is well");
+        ids.claim(offset, START_MS + offset / PER_MS, claims, &mut fresh).expect("the disk works");
     });
     (all - making) / count as f64
 }
 
-/// CPU nanoseconds of this thread for all batches.
+/// Returns the CPU nanoseconds of this thread for all batches.
 fn for_each_batch(id: Id, range: Range<u64>, batch: u64, mut take: impl FnMut(u64, &[Claim])) -> f64 {
     let mask = IdMask(0x1234_5678_9abc_def0_0fed_cba9_8765_4321);
     let mut claims = Vec::new();
@@ -96,14 +96,14 @@ fn for_each_batch(id: Id, range: Range<u64>, batch: u64, mut take: impl FnMut(u6
     thread_ns("/proc/thread-self".as_ref()) - start
 }
 
-/// CPU nanoseconds of all threads but the main one so far.
+/// Returns the CPU nanoseconds of all threads but the main one so far.
 fn other_threads_ns() -> f64 {
     let tasks = fs::read_dir("/proc/self/task").expect("Linux");
     let all: f64 = tasks.map(|task| thread_ns(&task.expect("a thread").path())).sum();
     all - thread_ns("/proc/thread-self".as_ref())
 }
 
-/// The first number of the kernel's `schedstat`: nanoseconds on a processor.
+/// Returns the first number of the kernel's `schedstat`: nanoseconds on a CPU.
 fn thread_ns(task: &Path) -> f64 {
     let text = fs::read_to_string(task.join("schedstat")).expect("Linux with schedstat");
     text.split(' ').next().and_then(|number| number.parse().ok()).expect("a number")
@@ -114,7 +114,7 @@ fn random_id(n: u64) -> u128 {
     bits & !(0xf << 76) & !(3 << 62) | (4 << 76) | (2 << 62)
 }
 
-/// Made up to half a minute before it is received.
+/// Returns an id created up to half a minute before it is received.
 fn timed_id(n: u64) -> u128 {
     let time_ms = START_MS + n / PER_MS - mixed(n) % 30_000;
     u128::from(time_ms) << 80 | 7 << 76 | 2 << 62 | u128::from(mixed(n * 2) >> 2)

@@ -1,7 +1,8 @@
 //! Rollups on one disk: the hours in use in memory, every hour in the store.
 //!
-//! The unit of loading is the *group*: one cut of one metric in one hour, all its rows. In memory a group is whole or
-//! absent. What the log added since the last checkpoint is marked and written by the next one, with the position.
+//! The unit of loading is the *group*: one cut of one metric in one hour, with all its rows. A group is in memory
+//! entirely or not at all. Rows that the log changed since the last checkpoint are marked; the next checkpoint writes
+//! them together with the position.
 
 mod groups;
 mod guard;
@@ -25,13 +26,13 @@ use model::series::{Cut, TUPLE_SEPARATOR};
 use parking_lot::RwLock;
 
 use groups::{GroupKey, Groups};
-use guard::Guard;
-use store::{Pending, damaged};
+use guard::CardinalityGuard;
+use store::{PendingCheckpoint, damaged};
 
 pub use store::{Store, StoreOptions};
 
-/// The engine's rollups.
-pub struct Counters {
+/// The rollups of the embedded engine.
+pub struct EmbeddedCounters {
     store: Option<Arc<Store>>,
     memory: RwLock<Memory>,
 }
@@ -40,30 +41,30 @@ pub struct Counters {
 struct Memory {
     applied_until: u64,
     groups: Groups,
-    guard: Guard,
-    found: Found,
+    guard: CardinalityGuard,
+    group_index: GroupIndex,
 }
 
-/// The groups of a range's rows: these are many, groups are few.
+/// The groups of a range's rows: there are many rows and few groups.
 #[derive(Default)]
-struct Found {
+struct GroupIndex {
     groups: Vec<[u32; CUTS]>,
-    /// Those of declared dimensions, by metric and minute and by the dimension's number.
+    /// The groups of declared dimensions, by metric and minute and by the dimension's number.
     declared: HashMap<(usize, u8), u32>,
 }
 
-/// So many rows are looked up before the first of them is added to: their misses are waited for together.
-const AT_ONCE: usize = 64;
+/// Rows that are looked up before the first of them is changed, so that their cache misses overlap.
+const ROWS_PREFETCHED: usize = 64;
 const CUTS: usize = Dimension::COUNT + 2;
-const NOT_YET: u32 = u32::MAX;
+const NOT_LOADED: u32 = u32::MAX;
 
-impl Found {
+impl GroupIndex {
     fn get(&self, delta: &DeltaRow<'_>) -> Option<usize> {
         if let Cut::Declared(number) = delta.cut {
             return self.declared.get(&(delta.metric_minute, number)).map(|group| *group as usize);
         }
-        let group = self.groups.get(delta.metric_minute)?[place_of(delta.cut)];
-        (group != NOT_YET).then_some(group as usize)
+        let group = self.groups.get(delta.metric_minute)?[cut_index(delta.cut)];
+        (group != NOT_LOADED).then_some(group as usize)
     }
 
     fn put(&mut self, delta: &DeltaRow<'_>, group: usize) {
@@ -72,9 +73,9 @@ impl Found {
             return;
         }
         if self.groups.len() <= delta.metric_minute {
-            self.groups.resize(delta.metric_minute + 1, [NOT_YET; CUTS]);
+            self.groups.resize(delta.metric_minute + 1, [NOT_LOADED; CUTS]);
         }
-        self.groups[delta.metric_minute][place_of(delta.cut)] = group as u32;
+        self.groups[delta.metric_minute][cut_index(delta.cut)] = group as u32;
     }
 
     fn clear(&mut self) {
@@ -83,29 +84,29 @@ impl Found {
     }
 }
 
-fn place_of(cut: Cut) -> usize {
+fn cut_index(cut: Cut) -> usize {
     match cut {
         Cut::Total => 0,
         Cut::By(dimension) => 1 + dimension as usize,
         Cut::Tuple => CUTS - 1,
-        Cut::Declared(_) => unreachable!("declared dimensions are found by their numbers"),
+        Cut::Declared(_) => unreachable!("declared dimensions are looked up by their numbers"),
     }
 }
 
-impl Counters {
+impl EmbeddedCounters {
     /// Opens the rollups in `store`.
-    pub fn open(store: Arc<Store>) -> Result<Counters, StoreError> {
+    pub fn open(store: Arc<Store>) -> Result<EmbeddedCounters, StoreError> {
         let applied_until = store.position()?;
         let memory = Memory { applied_until, ..Memory::default() };
-        Ok(Counters { store: Some(store), memory: RwLock::new(memory) })
+        Ok(EmbeddedCounters { store: Some(store), memory: RwLock::new(memory) })
     }
 
-    /// Rollups without a disk, to derive them again from the log and compare.
-    pub fn in_memory() -> Counters {
-        Counters { store: None, memory: RwLock::default() }
+    /// Creates rollups without a disk, to derive them again from the log and compare.
+    pub fn in_memory() -> EmbeddedCounters {
+        EmbeddedCounters { store: None, memory: RwLock::default() }
     }
 
-    /// Makes every group of the hours resident that a visit needs. They may be evicted again before it begins.
+    /// Loads every group that a visit of the hours needs. Groups may be evicted again before the visit begins.
     fn load(&self, select: &SlotSelector<'_>, hours: Range<u32>) -> Result<(), StoreError> {
         let missing: Vec<GroupKey<'_>> = {
             let memory = self.memory.read();
@@ -113,13 +114,13 @@ impl Counters {
             keys.filter(|key| !memory.groups.contains(key)).collect()
         };
         for key in missing {
-            self.memory.write().resident(&key, self.store.as_deref())?;
+            self.memory.write().load_resident(&key, self.store.as_deref())?;
         }
         Ok(())
     }
 }
 
-impl Records for Counters {
+impl Records for EmbeddedCounters {
     fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         self.store.as_ref().map_or(Ok(None), |store| store.record(key))
     }
@@ -133,7 +134,7 @@ impl Records for Counters {
     }
 }
 
-impl Port for Counters {
+impl Port for EmbeddedCounters {
     fn apply(&self, range: Range<u64>, deltas: &Deltas) -> Result<(), StoreError> {
         let mut memory = self.memory.write();
         if range.end <= memory.applied_until {
@@ -160,7 +161,7 @@ impl Port for Counters {
             memory.evict();
         }
         drop(memory);
-        Box::new(Pending::new(self.store.clone(), rows, kept, applied_until))
+        Box::new(PendingCheckpoint::new(self.store.clone(), rows, kept, applied_until))
     }
 
     fn side_state(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
@@ -204,13 +205,13 @@ impl Port for Counters {
 
     fn replace(&self, hours: &Range<u32>, rows: &ExportedRows) -> Result<(), StoreError> {
         let mut memory = self.memory.write();
-        memory.groups.forget(hours);
-        memory.guard.forget(hours);
+        memory.groups.evict_hours(hours);
+        memory.guard.evict_hours(hours);
         if let Some(store) = &self.store {
             return store.replace(hours, rows);
         }
         for (key, row) in rows {
-            let (group, value) = keys::parts(key).ok_or_else(|| damaged(key))?;
+            let (group, value) = keys::parse(key).ok_or_else(|| damaged(key))?;
             let block = HourBlock::decode(&row.block).map_err(|_| damaged(key))?;
             memory.put(&group, value, block)?;
         }
@@ -229,56 +230,56 @@ impl Port for Counters {
 }
 
 impl Memory {
-    /// Finds or loads every group and day first, which may fail, then adds, which may not: so all is added or nothing.
+    /// Loads every group and day first, which may fail, then adds, which cannot fail: either everything is added or nothing.
     fn add(&mut self, deltas: &Deltas, store: Option<&Store>) -> Result<(), StoreError> {
-        self.found.clear();
+        self.group_index.clear();
         for delta in deltas.rows() {
-            if self.found.get(&delta).is_none() {
-                let group = self.find(&delta, store)?;
-                self.found.put(&delta, group);
+            if self.group_index.get(&delta).is_none() {
+                let group = self.load_group(&delta, store)?;
+                self.group_index.put(&delta, group);
             }
         }
         let mut rows = deltas.rows();
-        let mut places = Vec::with_capacity(AT_ONCE);
+        let mut located = Vec::with_capacity(ROWS_PREFETCHED);
         loop {
-            places.clear();
-            let some = rows.by_ref().take(AT_ONCE);
-            places.extend(some.map(|delta| {
-                let (group, row) = self.place(&delta);
+            located.clear();
+            let some = rows.by_ref().take(ROWS_PREFETCHED);
+            located.extend(some.map(|delta| {
+                let (group, row) = self.row_for(&delta);
                 self.groups.prefetch(group, row);
                 (group, row, delta)
             }));
-            if places.is_empty() {
+            if located.is_empty() {
                 return Ok(());
             }
-            places.iter().for_each(|(group, row, _)| self.groups.prefetch_values(*group, *row));
-            for (group, row, delta) in &places {
+            located.iter().for_each(|(group, row, _)| self.groups.prefetch_values(*group, *row));
+            for (group, row, delta) in &located {
                 self.groups.apply(*group, *row, delta);
             }
         }
     }
 
-    /// The row in which to count, made if it is new. The group and the day are there.
-    fn place(&mut self, delta: &DeltaRow<'_>) -> (usize, usize) {
-        let group = self.found.get(delta).expect("it was found before");
+    /// Returns the row in which to count, created if it is new. The group and the day are already loaded.
+    fn row_for(&mut self, delta: &DeltaRow<'_>) -> (usize, usize) {
+        let group = self.group_index.get(delta).expect("the group was loaded before");
         let (key, row) = self.groups.row(group, delta.value);
         let row = match row {
             Some(row) => row,
             None => {
-                let value = self.guard.admitted(&key, delta.value, delta.values_max);
+                let value = self.guard.admit(&key, delta.value, delta.values_max);
                 self.groups.find_or_insert(group, value)
             }
         };
         (group, row)
     }
 
-    /// The group in which a metric's rows are counted, with its day.
-    fn find(&mut self, delta: &DeltaRow<'_>, store: Option<&Store>) -> Result<usize, StoreError> {
+    /// Returns the group in which a metric's rows are counted, and loads it and its day.
+    fn load_group(&mut self, delta: &DeltaRow<'_>, store: Option<&Store>) -> Result<usize, StoreError> {
         let hour = delta.minute / 60;
         let metric = self.guard.metric(delta.game, delta.metric, hour, store)?;
         let key = GroupKey { game: delta.game, cut: delta.cut, metric, hour };
         self.guard.load(&key, store)?;
-        self.resident(&key, store)
+        self.load_resident(&key, store)
     }
 
     fn put(&mut self, key: &GroupKey<'_>, value: &str, block: HourBlock) -> Result<(), StoreError> {
@@ -286,14 +287,14 @@ impl Memory {
         let key = GroupKey { metric, ..*key };
         self.guard.load(&key, None)?;
         // It was admitted when it was counted, whatever the limit was then.
-        let value = self.guard.admitted(&key, value, u32::MAX);
-        let group = self.resident(&key, None)?;
+        let value = self.guard.admit(&key, value, u32::MAX);
+        let group = self.load_resident(&key, None)?;
         self.groups.put(group, value, block);
         Ok(())
     }
 
-    /// The place of a group, loaded from the store if it is not in memory.
-    fn resident(&mut self, key: &GroupKey<'_>, store: Option<&Store>) -> Result<usize, StoreError> {
+    /// Returns the index of a group, loaded from the store if it is not in memory.
+    fn load_resident(&mut self, key: &GroupKey<'_>, store: Option<&Store>) -> Result<usize, StoreError> {
         if let Some(group) = self.groups.group(key) {
             return Ok(group);
         }
@@ -311,7 +312,7 @@ impl Memory {
 }
 
 fn exported((key, block): (Vec<u8>, Vec<u8>)) -> Result<(Vec<u8>, ExportedRow), StoreError> {
-    let (group, value) = keys::parts(&key).ok_or_else(|| damaged(&key))?;
+    let (group, value) = keys::parse(&key).ok_or_else(|| damaged(&key))?;
     let since = HourBlock::decode(&block).map_err(|_| damaged(&key))?.since();
     let cut = match group.cut {
         Cut::Total => String::new(),

@@ -1,10 +1,10 @@
-//! Faults injected on purpose, to show that the harnesses find them. In no build of the product.
+//! Faults injected on purpose, to show that the crash tests find them. Never in a build of the product.
 
-/// A bug.
+/// A deliberate bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InjectedFault {
-    /// A checkpoint writes rows, but not the position of the log that they contain.
+    /// A checkpoint writes rows without the log position that they contain.
     DropCheckpointPosition,
-    /// An id is answered as new and then forgotten.
-    ForgetIdInsert,
+    /// An id is reported as new and not registered.
+    DropIdInsert,
 }

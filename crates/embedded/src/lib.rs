@@ -1,4 +1,5 @@
-//! embedded
+//! The engine on one disk: rollups in a key-value store, event ids in sorted runs.
+
 pub mod counters;
 pub mod ids;
 #[cfg(feature = "fault-injection")]

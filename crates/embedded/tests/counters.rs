@@ -1,25 +1,25 @@
-//! The promises of the rollups on one disk, and that they are those of the plainest engine.
+//! Conformance of the rollups on one disk, compared with the simplest engine.
 
 use std::sync::Arc;
 
-use embedded::counters::{Counters, Store, StoreOptions};
+use embedded::counters::{EmbeddedCounters, Store, StoreOptions};
 use model::ports::counters::Counters as Port;
 use proptest::prelude::*;
 use tempfile::TempDir;
 use testkit::conformance::counters::{check_event_order, check_log_split, counters_conform, steps};
 use testkit::events::events;
 
-/// A folder that is gone with its home.
-fn new_home() -> impl Fn() -> Arc<dyn Port> {
+/// Returns a function that opens the rollups in one temporary folder, removed with the function.
+fn opener() -> impl Fn() -> Arc<dyn Port> {
     let folder = TempDir::new().expect("a folder");
     move || {
         let store = Store::open(folder.path(), &StoreOptions::default()).expect("the store opens");
-        Arc::new(Counters::open(store).expect("the rollups open"))
+        Arc::new(EmbeddedCounters::open(store).expect("the rollups open"))
     }
 }
 
 #[test]
-fn a_store_that_was_half_made_when_the_process_was_killed_is_made_again() {
+fn interrupted_creation_of_a_store_is_repeated() {
     let home = TempDir::new().expect("a folder");
     let unfinished = home.path().join("views.unfinished");
     std::fs::create_dir_all(unfinished.join("keyspaces")).expect("a folder in it");
@@ -29,20 +29,20 @@ fn a_store_that_was_half_made_when_the_process_was_killed_is_made_again() {
 }
 
 #[test]
-fn rollups_on_one_disk_conform() {
-    counters_conform(new_home);
+fn embedded_counters_conform() {
+    counters_conform(opener);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn cutting_the_log_changes_no_byte(events in events(0..150), steps in steps()) {
-        check_log_split(new_home(), &events, &steps);
+    fn division_of_the_log_into_ranges_does_not_change_the_rows(events in events(0..150), steps in steps()) {
+        check_log_split(opener(), &events, &steps);
     }
 
     #[test]
-    fn any_order_of_the_events_gives_the_same_rollups(events in events(0..150), seed: u64) {
-        check_event_order(new_home(), &events, seed);
+    fn order_of_events_does_not_change_the_rollups(events in events(0..150), seed: u64) {
+        check_event_order(opener(), &events, seed);
     }
 }

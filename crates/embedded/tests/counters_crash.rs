@@ -1,4 +1,4 @@
-//! What is on disk at any moment of a life is a position and exactly the rows of the log up to there.
+//! The disk contains at any moment a position and exactly the rows of the log up to it.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use embedded::counters::{Counters, Store, StoreOptions};
+use embedded::counters::{EmbeddedCounters, Store, StoreOptions};
 use model::ports::counters::{Counters as Port, ExportedRows, SideState};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use testkit::counters::{MemoryCounters, MemoryDisk};
 use testkit::events::{TestEvent, deltas_of};
 
-/// In the environment of the process whose life it is.
+/// Environment variable that makes a test process write checkpoints to this folder.
 const FOLDER: &str = "PLAYMETER_TEST_FOLDER";
 const EVENTS: usize = 200_000;
 /// Events in a range, and ranges in a checkpoint.
@@ -24,12 +24,12 @@ const RANGES: usize = 5;
 /// So small that the store writes and merges sorted files all the time.
 const MEMTABLE_BYTES: u64 = 64 << 10;
 
-fn open(folder: &Path) -> Counters {
+fn open(folder: &Path) -> EmbeddedCounters {
     let options = StoreOptions { memtable_bytes: MEMTABLE_BYTES, ..StoreOptions::default() };
-    Counters::open(Store::open(folder, &options).expect("the store opens")).expect("the rollups open")
+    EmbeddedCounters::open(Store::open(folder, &options).expect("the store opens")).expect("the rollups open")
 }
 
-/// The same log each time: five minutes an hour, a new value now and then.
+/// Returns an event of a fixed log: five minutes an hour, a new value now and then.
 fn event(number: usize) -> TestEvent {
     let mixed = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
     let late = if mixed.is_multiple_of(17) { 60 } else { 0 };
@@ -44,17 +44,17 @@ fn apply(counters: &dyn Port, until: u64) {
     let from = counters.applied_until();
     if from < until {
         let events: Vec<TestEvent> = (from..until).map(|number| event(number as usize)).collect();
-        counters.apply(from..until, &deltas_of(&events, from)).expect("the disk is well");
+        counters.apply(from..until, &deltas_of(&events, from)).expect("the disk works");
     }
 }
 
 fn rows(counters: &dyn Port) -> ExportedRows {
-    counters.export(&(0..u32::MAX)).expect("the disk is well").1
+    counters.export(&(0..u32::MAX)).expect("the disk works").1
 }
 
-/// Not a check of its own: this is what the other process does until it is killed.
+/// Not a test of its own: the body of the child process, which runs until it is killed.
 #[test]
-fn a_life_of_checkpoints() {
+fn child_process_that_writes_checkpoints() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
     let counters = open(Path::new(&folder));
     while counters.applied_until() < EVENTS as u64 {
@@ -63,61 +63,61 @@ fn a_life_of_checkpoints() {
         std::thread::scope(|threads| {
             let applying = || (1..=RANGES).for_each(|range| apply(&counters, at + (range * RANGE) as u64));
             threads.spawn(applying);
-            checkpoint.commit().expect("the disk is well");
+            checkpoint.commit().expect("the disk works");
         });
         println!("durable {}", counters.durable_until());
     }
 }
 
-/// Another process that can be stopped, and what it has said so far.
-struct Life {
+/// A child process that can be stopped, and the last position it reported.
+struct Writer {
     process: Child,
-    said: Arc<AtomicU64>,
+    reported: Arc<AtomicU64>,
 }
 
-impl Life {
-    fn start(folder: &Path) -> Life {
+impl Writer {
+    fn start(folder: &Path) -> Writer {
         let program = std::env::current_exe().expect("a test is a program");
         let mut command = Command::new(program);
-        command.args(["--exact", "a_life_of_checkpoints", "--nocapture"]).env(FOLDER, folder);
-        let mut process = command.stdout(Stdio::piped()).spawn().expect("it starts");
-        let said = Arc::new(AtomicU64::new(0));
-        let (heard, output) = (Arc::clone(&said), process.stdout.take().expect("it was asked for"));
+        command.args(["--exact", "child_process_that_writes_checkpoints", "--nocapture"]).env(FOLDER, folder);
+        let mut process = command.stdout(Stdio::piped()).spawn().expect("the process starts");
+        let reported = Arc::new(AtomicU64::new(0));
+        let (received, output) = (Arc::clone(&reported), process.stdout.take().expect("stdout is piped"));
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 if let Some(position) = line.strip_prefix("durable ").and_then(|word| word.parse().ok()) {
-                    heard.store(position, Ordering::Release);
+                    received.store(position, Ordering::Release);
                 }
             }
         });
-        Life { process, said }
+        Writer { process, reported }
     }
 
     fn signal(&self, signal: Signal) {
         let id = Pid::from_raw(self.process.id() as i32).expect("a process has a number");
-        kill_process(id, signal).expect("it is still there");
+        kill_process(id, signal).expect("the process is running");
     }
 
-    /// The folder as it is at this moment, and the last position that was said to be durable before it.
-    fn picture(&self, folder: &Path, copy: &Path) -> u64 {
-        let said = self.said.load(Ordering::Acquire);
+    /// Copies the folder as it is now, and returns the last position that was reported as durable before.
+    fn snapshot(&self, folder: &Path, copy: &Path) -> u64 {
+        let reported = self.reported.load(Ordering::Acquire);
         self.signal(Signal::STOP);
         // The other threads of the process may be a few instructions behind the signal.
         std::thread::sleep(Duration::from_millis(2));
         copy_folder(folder, copy);
         self.signal(Signal::CONT);
-        said
+        reported
     }
 }
 
-impl Drop for Life {
+impl Drop for Writer {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// A process that was killed early has not made its folder yet: then there is nothing to copy.
+/// Copies a folder. If the process was killed before it created the folder, there is nothing to copy.
 fn copy_folder(from: &Path, to: &Path) {
     try_copy(from, to).expect("the files stay where they are");
 }
@@ -139,7 +139,7 @@ fn try_copy(from: &Path, to: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The plainest engine, which goes on as the log does.
+/// The simplest engine, which follows the log.
 struct Oracle {
     disk: MemoryDisk,
     counters: MemoryCounters,
@@ -156,73 +156,73 @@ impl Oracle {
         rows(&self.counters)
     }
 
-    /// What comes later, without going there.
+    /// Returns the rows at a later position without advancing.
     fn rows_later(&self, position: u64) -> ExportedRows {
-        self.counters.checkpoint(SideState::default()).commit().expect("it is in memory");
+        self.counters.checkpoint(SideState::default()).commit().expect("a memory engine cannot fail");
         let later = MemoryCounters::open(&self.disk);
         apply(&later, position);
         rows(&later)
     }
 }
 
-/// What the folder says is exactly the log up to its position; and what follows continues it.
-fn check(folder: &Path, said: u64, oracle: &mut Oracle) -> u64 {
+/// Checks that the folder contains exactly the log up to its position, and that a replay continues from there.
+fn check(folder: &Path, reported: u64, oracle: &mut Oracle) -> u64 {
     let counters = open(folder);
     let position = counters.durable_until();
-    assert!(position >= said, "{said} was said to be durable, {position} is");
+    assert!(position >= reported, "{reported} was reported to be durable, {position} is");
     assert!(rows(&counters) == oracle.rows_at(position), "the rows are not those of position {position}");
     let later = position + 777;
     apply(&counters, later);
-    counters.checkpoint(SideState::default()).commit().expect("the disk is well");
+    counters.checkpoint(SideState::default()).commit().expect("the disk works");
     drop(counters);
     assert!(rows(&open(folder)) == oracle.rows_later(later), "replayed from {position}");
     position
 }
 
 #[test]
-fn a_folder_copied_at_any_moment_continues_from_its_position() {
+fn folder_copied_at_any_moment_resumes_from_its_position() {
     let home = TempDir::new().expect("a folder");
     let (folder, mut oracle) = (home.path().join("life"), Oracle::new());
-    let life = Life::start(&folder);
-    let mut pictures: Vec<(PathBuf, u64)> = Vec::new();
+    let writer = Writer::start(&folder);
+    let mut snapshots: Vec<(PathBuf, u64)> = Vec::new();
     for number in 0..12u64 {
         std::thread::sleep(Duration::from_millis(20 + number * 7919 % 131));
-        if life.said.load(Ordering::Acquire) == 0 {
+        if writer.reported.load(Ordering::Acquire) == 0 {
             continue;
         }
         let copy = home.path().join(format!("copy-{number}"));
-        let said = life.picture(&folder, &copy);
-        pictures.push((copy, said));
+        let reported = writer.snapshot(&folder, &copy);
+        snapshots.push((copy, reported));
     }
-    drop(life);
+    drop(writer);
     let positions: Vec<u64> =
-        pictures.iter().map(|(folder, said)| check(folder, *said, &mut oracle)).collect();
-    assert!(positions.last() > positions.first(), "nothing happened between the pictures: {positions:?}");
+        snapshots.iter().map(|(folder, reported)| check(folder, *reported, &mut oracle)).collect();
+    assert!(positions.last() > positions.first(), "nothing happened between the snapshots: {positions:?}");
 }
 
 #[test]
-fn a_killed_life_goes_on_where_it_was() {
+fn killed_process_resumes_from_its_position() {
     let home = TempDir::new().expect("a folder");
     let (folder, mut oracle) = (home.path().join("life"), Oracle::new());
     for number in 0..8u64 {
-        let mut life = Life::start(&folder);
+        let mut writer = Writer::start(&folder);
         std::thread::sleep(Duration::from_millis(60 + number * 7919 % 173));
-        life.process.kill().expect("it is still there");
-        life.process.wait().expect("it has ended");
+        writer.process.kill().expect("the process is running");
+        writer.process.wait().expect("the process has ended");
         let copy = home.path().join(format!("copy-{number}"));
         copy_folder(&folder, &copy);
-        let said = life.said.load(Ordering::Acquire);
-        check(&copy, said, &mut oracle);
+        let reported = writer.reported.load(Ordering::Acquire);
+        check(&copy, reported, &mut oracle);
     }
 }
 
-/// A power cut while a checkpoint is written: of the sectors that it changed, any may be on disk.
+/// A power cut while a checkpoint is written: any subset of the changed sectors may be on disk.
 #[test]
-fn a_checkpoint_of_which_only_some_sectors_were_written_is_there_or_not() {
+fn torn_checkpoint_is_applied_entirely_or_not_at_all() {
     let tries = (0..50).map(|_| TempDir::new().expect("a folder"));
     let home = tries.into_iter().find(|home| write_two_checkpoints(home.path()));
     let Some(home) = home else {
-        // On a busy machine the store's own thread may flush into every picture; such pictures prove nothing.
+        // On a busy machine the store's own thread may flush during every copy; such copies prove nothing.
         eprintln!("SKIPPED: the store tidied up during each of 50 checkpoints, so none could be torn");
         return;
     };
@@ -244,20 +244,20 @@ fn a_checkpoint_of_which_only_some_sectors_were_written_is_there_or_not() {
     assert!(found[0] > 0 && found[1] > 0, "both happen: {found:?}");
 }
 
-/// Copies the folder after each of two checkpoints. False: the store tidied up meanwhile, so the copies are no pictures
-/// of one moment, or differ in more than the journal.
+/// Copies the folder after each of two checkpoints. Returns false if the store flushed meanwhile, so that the copies are
+/// inconsistent or differ in more than the journal.
 fn write_two_checkpoints(home: &Path) -> bool {
     let folder = home.join("life");
     let counters = open(&folder);
     let copied = [(2_000, "0"), (2_300, "1")].map(|(position, copy)| {
         apply(&counters, position);
-        counters.checkpoint(SideState::default()).commit().expect("the disk is well");
+        counters.checkpoint(SideState::default()).commit().expect("the disk works");
         try_copy(&folder, &home.join(copy)).is_ok()
     });
     copied == [true; 2] && tables(&home.join("0")) == tables(&home.join("1"))
 }
 
-/// Everything that is no journal: names and contents.
+/// Returns everything but the journal: names and contents.
 fn tables(folder: &Path) -> std::collections::BTreeMap<std::path::PathBuf, Vec<u8>> {
     let mut files = std::collections::BTreeMap::new();
     for entry in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry")) {
@@ -271,7 +271,7 @@ fn tables(folder: &Path) -> std::collections::BTreeMap<std::path::PathBuf, Vec<u
     files
 }
 
-/// Puts back some of the sectors in which the journal differs: each by a toss, or all from one on.
+/// Reverts some of the sectors in which the journal differs: each at random, or all from one on.
 fn tear(before: &Path, torn: &Path, seed: u64) {
     const SECTOR: usize = 512;
     for entry in fs::read_dir(torn).expect("a folder").map(|entry| entry.expect("an entry")) {
@@ -291,7 +291,7 @@ fn tear(before: &Path, torn: &Path, seed: u64) {
                 _ => seed > 20 && number == 0,
             };
             if is_lost {
-                // The last sector of a file that grew was shorter before; what is behind its old end reads as zeros.
+                // The last sector of a file that grew was shorter before; bytes after its old end read as zeros.
                 let (was_there, grown) = new.split_at_mut(old.len().min(new.len()));
                 was_there.copy_from_slice(&old[..was_there.len()]);
                 grown.fill(0);

@@ -1,11 +1,11 @@
-//! Each injected fault is found by the promises of its port: a test that cannot fail proves nothing.
+//! Each injected fault is detected by the conformance suite of its port: a test that cannot fail proves nothing.
 #![cfg(feature = "fault-injection")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use embedded::InjectedFault;
-use embedded::counters::{Counters, Store, StoreOptions};
+use embedded::counters::{EmbeddedCounters, Store, StoreOptions};
 use embedded::ids::{EmbeddedIds, IdsOptions};
 use model::ports::counters::Counters as CountersPort;
 use model::ports::ids::Ids;
@@ -18,7 +18,7 @@ fn rollups(injected_fault: Option<InjectedFault>) -> impl Fn() -> Arc<dyn Counte
     move || {
         let options = StoreOptions { injected_fault, ..StoreOptions::default() };
         let store = Store::open(folder.path(), &options).expect("the store opens");
-        Arc::new(Counters::open(store).expect("the rollups open"))
+        Arc::new(EmbeddedCounters::open(store).expect("the rollups open"))
     }
 }
 
@@ -30,18 +30,18 @@ fn ids(injected_fault: Option<InjectedFault>) -> impl Fn(u64) -> Box<dyn Ids> {
     }
 }
 
-fn is_found(check: impl Fn()) -> bool {
+fn is_detected(check: impl Fn()) -> bool {
     catch_unwind(AssertUnwindSafe(check)).is_err()
 }
 
 #[test]
-fn a_checkpoint_without_its_position_is_found() {
-    assert!(is_found(|| counters_conform(|| rollups(Some(InjectedFault::DropCheckpointPosition)))));
-    assert!(!is_found(|| counters_conform(|| rollups(None))));
+fn checkpoint_without_its_position_is_detected() {
+    assert!(is_detected(|| counters_conform(|| rollups(Some(InjectedFault::DropCheckpointPosition)))));
+    assert!(!is_detected(|| counters_conform(|| rollups(None))));
 }
 
 #[test]
-fn a_forgotten_id_is_found() {
-    assert!(is_found(|| ids_conform(|| ids(Some(InjectedFault::ForgetIdInsert)))));
-    assert!(!is_found(|| ids_conform(|| ids(None))));
+fn dropped_id_is_detected() {
+    assert!(is_detected(|| ids_conform(|| ids(Some(InjectedFault::DropIdInsert)))));
+    assert!(!is_detected(|| ids_conform(|| ids(None))));
 }

@@ -1,8 +1,8 @@
-//! Live-ops on both engines: the same script of commands gets the same answers, wherever checkpoints and crashes fall.
+//! Live-ops on both engines: the same script of commands gets the same responses, wherever checkpoints and crashes fall.
 
 use std::sync::Arc;
 
-use embedded::counters::{Counters, Store, StoreOptions};
+use embedded::counters::{EmbeddedCounters, Store, StoreOptions};
 use liveops::{By, Caller, Command, CommandRef, LiveOps, encode};
 use model::deltas::Deltas;
 use model::ports::counters::{Counters as Port, SideState};
@@ -15,18 +15,18 @@ const GAME: u32 = 1;
 const NOW: i64 = 1_800_000_000_000;
 const COMMANDS: usize = 3_000;
 
-/// One engine with live-ops on it, and the log that both are derived from.
-struct World<'a> {
+/// One engine with live-ops on it; both are derived from the same log.
+struct Fixture<'a> {
     open: &'a dyn Fn() -> Arc<dyn Port>,
     counters: Option<Arc<dyn Port>>,
     liveops: Option<LiveOps>,
 }
 
-impl<'a> World<'a> {
-    fn new(open: &'a dyn Fn() -> Arc<dyn Port>) -> World<'a> {
-        let mut world = World { open, counters: None, liveops: None };
-        world.open_again();
-        world
+impl<'a> Fixture<'a> {
+    fn new(open: &'a dyn Fn() -> Arc<dyn Port>) -> Fixture<'a> {
+        let mut fixture = Fixture { open, counters: None, liveops: None };
+        fixture.open_again();
+        fixture
     }
 
     fn open_again(&mut self) {
@@ -41,8 +41,8 @@ impl<'a> World<'a> {
             (self.liveops.as_ref().expect("open"), self.counters.as_ref().expect("open"));
         let applied = liveops.apply(offset as u64, entry).expect("a command");
         let range = offset as u64..offset as u64 + 1;
-        counters.apply(range, &Deltas::default()).expect("the disk is well");
-        // Watchers are told in no order.
+        counters.apply(range, &Deltas::default()).expect("the disk works");
+        // Subscribers are notified in no particular order.
         let mut touched: Vec<String> = applied.touched.iter().map(|touched| format!("{touched:?}")).collect();
         touched.sort_unstable();
         format!("{:?} {touched:?}", applied.outcome)
@@ -52,10 +52,10 @@ impl<'a> World<'a> {
         let records = self.liveops.as_ref().expect("open").changes();
         let counters = self.counters.as_ref().expect("open");
         let mut checkpoint = counters.checkpoint(SideState { states: Vec::new(), records });
-        checkpoint.commit().expect("the disk is well");
+        checkpoint.commit().expect("the disk works");
     }
 
-    /// A crash and a start: what was durable is read, the rest of the log is applied again.
+    /// Simulates a crash and a start: loads the durable state and applies the rest of the log again.
     fn crash(&mut self, log: &[Vec<u8>]) {
         self.open_again();
         let from = self.counters.as_ref().expect("open").durable_until() as usize;
@@ -65,25 +65,25 @@ impl<'a> World<'a> {
     }
 }
 
-/// All answers, with a checkpoint and a crash every so many commands.
-fn answers(
+/// Returns all responses, with a checkpoint and a crash every so many commands.
+fn responses(
     open: &dyn Fn() -> Arc<dyn Port>,
     log: &[Vec<u8>],
     checkpoint: usize,
     crash: usize,
 ) -> Vec<String> {
-    let mut world = World::new(open);
+    let mut fixture = Fixture::new(open);
     let mut answers = Vec::new();
     for (offset, entry) in log.iter().enumerate() {
-        answers.push(world.apply(offset, entry));
+        answers.push(fixture.apply(offset, entry));
         if (offset + 1).is_multiple_of(checkpoint) {
-            world.checkpoint();
+            fixture.checkpoint();
         }
         if (offset + 1).is_multiple_of(crash) {
-            world.crash(&log[..=offset]);
+            fixture.crash(&log[..=offset]);
         }
     }
-    let game = world.liveops.as_ref().expect("open").game(GAME);
+    let game = fixture.liveops.as_ref().expect("open").game(GAME);
     let game = game.read();
     answers.push(game.vars.json(&liveops::vars::Who::default(), NOW));
     for table in 0..3 {
@@ -93,33 +93,33 @@ fn answers(
     }
     for player in 0..12 {
         let player = format!("p{player}");
-        let page = game.feed.page(&player, liveops::feed::Mode::Latest, 50, None).expect("the disk is well");
+        let page = game.feed.page(&player, liveops::feed::Mode::Latest, 50, None).expect("the disk works");
         answers.push(serde_json::to_string(&page).expect("it is JSON"));
-        answers.push(game.levels.export_player(&player).expect("the disk is well").to_string());
+        answers.push(game.levels.export_player(&player).expect("the disk works").to_string());
         answers.push(game.surveys.export_player(&player).to_string());
     }
     answers
 }
 
-/// The next of a sequence that looks random and is always the same.
-struct Dice(u64);
+/// A deterministic pseudo-random sequence.
+struct TestRandom(u64);
 
-impl Dice {
+impl TestRandom {
     fn below(&mut self, sides: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % sides
     }
 }
 
-fn command(dice: &mut Dice, at: usize, saved: &mut Vec<String>) -> (Value, Vec<u8>) {
-    let (player, other) = (format!("p{}", dice.below(12)), format!("p{}", dice.below(12)));
-    let (number, table) = (dice.below(100), format!("t{}", dice.below(3)));
-    let level = saved.get(dice.below(40) as usize).cloned().unwrap_or_default();
-    let command = match dice.below(14) {
+fn command(random: &mut TestRandom, at: usize, saved: &mut Vec<String>) -> (Value, Vec<u8>) {
+    let (player, other) = (format!("p{}", random.below(12)), format!("p{}", random.below(12)));
+    let (number, table) = (random.below(100), format!("t{}", random.below(3)));
+    let level = saved.get(random.below(40) as usize).cloned().unwrap_or_default();
+    let command = match random.below(14) {
         0 => {
-            json!({"vars": {"put": {"name": format!("v{}", dice.below(5)), "definition": {"value": number}}}})
+            json!({"vars": {"put": {"name": format!("v{}", random.below(5)), "definition": {"value": number}}}})
         }
-        1 => json!({"vars": {"delete": {"name": format!("v{}", dice.below(5))}}}),
+        1 => json!({"vars": {"delete": {"name": format!("v{}", random.below(5))}}}),
         2..=5 => {
             json!({"boards": {"submit": {"table": table, "score": {"player": player, "score": number.to_string()}}}})
         }
@@ -154,9 +154,9 @@ fn command(dice: &mut Dice, at: usize, saved: &mut Vec<String>) -> (Value, Vec<u
 }
 
 fn script() -> Vec<Vec<u8>> {
-    let (mut dice, mut saved) = (Dice(7), Vec::new());
+    let (mut random, mut saved) = (TestRandom(7), Vec::new());
     let entry = |at: usize| {
-        let (command, blob) = command(&mut dice, at, &mut saved);
+        let (command, blob) = command(&mut random, at, &mut saved);
         let command: Command = serde_json::from_str(&command.to_string()).unwrap_or_else(|error| {
             panic!("{error}: {command}");
         });
@@ -174,24 +174,24 @@ fn script() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn both_engines_give_the_same_answers_to_the_same_script() {
+fn both_engines_give_the_same_responses_to_the_same_script() {
     let log = script();
     let folder = TempDir::new().expect("a folder");
     let on_disk = || -> Arc<dyn Port> {
         let store =
             Store::open(&folder.path().join("views"), &StoreOptions::default()).expect("the store opens");
-        Arc::new(Counters::open(store).expect("the rollups open"))
+        Arc::new(EmbeddedCounters::open(store).expect("the rollups open"))
     };
     let (disk, other_disk) = (MemoryDisk::default(), MemoryDisk::default());
     let in_memory = || -> Arc<dyn Port> { Arc::new(MemoryCounters::open(&disk)) };
     let undisturbed = || -> Arc<dyn Port> { Arc::new(MemoryCounters::open(&other_disk)) };
-    let expected = answers(&undisturbed, &log, usize::MAX, usize::MAX);
-    let taken = expected.iter().filter(|answer| answer.starts_with("Ok")).count();
-    assert!(taken > COMMANDS / 2, "most of the script is taken: {taken}");
-    for (index, (found, expected)) in answers(&in_memory, &log, 97, 211).iter().zip(&expected).enumerate() {
+    let expected = responses(&undisturbed, &log, usize::MAX, usize::MAX);
+    let accepted = expected.iter().filter(|answer| answer.starts_with("Ok")).count();
+    assert!(accepted > COMMANDS / 2, "most commands must be accepted: {accepted}");
+    for (index, (found, expected)) in responses(&in_memory, &log, 97, 211).iter().zip(&expected).enumerate() {
         assert_eq!(found, expected, "in memory, {index}");
     }
-    for (index, (found, expected)) in answers(&on_disk, &log, 61, 173).iter().zip(&expected).enumerate() {
+    for (index, (found, expected)) in responses(&on_disk, &log, 61, 173).iter().zip(&expected).enumerate() {
         assert_eq!(found, expected, "on disk, {index}");
     }
 }

@@ -1,24 +1,24 @@
-//! Records that were removed leave the disk when they are asked to.
+//! Deleted records leave the disk in a purge.
 
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use embedded::counters::{Counters, Store, StoreOptions};
+use embedded::counters::{EmbeddedCounters, Store, StoreOptions};
 use model::deltas::Deltas;
 use model::ports::counters::{Counters as _, SideState};
 use model::ports::records::{RecordWrite, Records};
 
-/// Random enough that a compressed file has it as it is.
+/// Random enough that a compressed file contains it literally.
 const CANARY: &str = "x7Qp2-canary-9fKd04LmZe81VtBw";
 
-fn open(folder: &Path) -> Counters {
+fn open(folder: &Path) -> EmbeddedCounters {
     let store = Store::open(&folder.join("views"), &StoreOptions::default()).expect("a store");
-    Counters::open(store).expect("rollups")
+    EmbeddedCounters::open(store).expect("rollups")
 }
 
-/// Writes records with a checkpoint of their own.
-fn write(counters: &Counters, at: u64, writes: Vec<(&str, Option<String>)>) {
+/// Writes records in a checkpoint of their own.
+fn write(counters: &EmbeddedCounters, at: u64, writes: Vec<(&str, Option<String>)>) {
     counters.apply(at..at + 1, &Deltas::default()).expect("nothing to add");
     let records = writes.into_iter();
     let records =
@@ -27,12 +27,12 @@ fn write(counters: &Counters, at: u64, writes: Vec<(&str, Option<String>)>) {
     counters.checkpoint(kept).commit().expect("it is written");
 }
 
-/// The files that hold these bytes.
-fn holding(folder: &Path, bytes: &str, found: &mut Vec<String>) {
+/// Collects the files that contain these bytes.
+fn files_containing(folder: &Path, bytes: &str, found: &mut Vec<String>) {
     for item in fs::read_dir(folder).expect("a folder") {
         let path = item.expect("an item").path();
         if path.is_dir() {
-            holding(&path, bytes, found);
+            files_containing(&path, bytes, found);
         } else if fs::read(&path).expect("a file").windows(bytes.len()).any(|it| it == bytes.as_bytes()) {
             found.push(path.display().to_string());
         }
@@ -41,12 +41,12 @@ fn holding(folder: &Path, bytes: &str, found: &mut Vec<String>) {
 
 fn found(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
-    holding(folder, &CANARY[10..], &mut found);
+    files_containing(folder, &CANARY[10..], &mut found);
     found
 }
 
 #[test]
-fn removed_and_replaced_records_are_in_no_file_after_a_purge() {
+fn deleted_and_replaced_records_are_in_no_file_after_a_purge() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let counters = Arc::new(open(folder.path()));
     let canary = |n: u32| Some(format!("{{\"player\": \"{CANARY}\", \"n\": {n}}}"));
@@ -54,13 +54,13 @@ fn removed_and_replaced_records_are_in_no_file_after_a_purge() {
     write(&counters, 1, vec![(CANARY, Some("as a key".to_owned()))]);
     assert!(found(folder.path()).iter().any(|path| path.ends_with(".jnl")), "the journal is searched");
     counters.purge().expect("a purge");
-    let held = found(folder.path());
-    assert!(held.iter().any(|path| path.contains("tables")), "so are sorted files: {held:?}");
-    assert!(!held.iter().any(|path| path.ends_with(".jnl")), "{held:?}");
+    let found_in = found(folder.path());
+    assert!(found_in.iter().any(|path| path.contains("tables")), "so are sorted files: {found_in:?}");
+    assert!(!found_in.iter().any(|path| path.ends_with(".jnl")), "{found_in:?}");
     write(&counters, 2, vec![("a", None), ("b", Some("other".to_owned())), (CANARY, None)]);
     counters.purge().expect("a purge");
     assert_eq!(found(folder.path()), Vec::<String>::new());
-    let again = |counters: &Counters| {
+    let again = |counters: &EmbeddedCounters| {
         let read = |key: &str| counters.record(key.as_bytes()).expect("a store").map(String::from_utf8);
         let read = ["a", "b", "c", CANARY].map(|key| read(key).map(|text| text.expect("text")));
         assert_eq!(read, [None, Some("other".to_owned()), Some("stays".to_owned()), None]);
@@ -73,7 +73,7 @@ fn removed_and_replaced_records_are_in_no_file_after_a_purge() {
 }
 
 #[test]
-fn checkpoints_go_on_while_records_are_purged() {
+fn checkpoints_continue_during_a_purge() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let counters = Arc::new(open(folder.path()));
     write(&counters, 0, vec![("gone", Some(CANARY.to_owned()))]);

@@ -231,7 +231,7 @@ impl Work {
         let until = self.log.roll(ROLL).context("beginning the next segment")?;
         let remembered = self.remembered.load(Ordering::Acquire);
         let mut eraser = Eraser::new(asked, &self.views.seeds, &self.masks, remembered);
-        for closed in self.log.closed().into_iter().filter(|closed| closed.end <= until) {
+        for closed in self.log.closed_segments().into_iter().filter(|closed| closed.end <= until) {
             signal.check()?;
             let rewritten = self.log.rewrite(closed.start, &mut eraser).context("rewriting the log")?;
             if let Some(rewritten) = rewritten {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use anyhow::Context;
-use wal::{Opened, Wal};
+use wal::{OpenedWal, Wal};
 
 use crate::applier::Processor;
 use crate::catalog::Catalog;
@@ -25,7 +25,7 @@ pub struct Followed {
 }
 
 /// Brings ids and views up to an opened log and starts its writer.
-pub fn follow(opened: Opened, engine: Engine, catalog: &Catalog) -> anyhow::Result<Followed> {
+pub fn follow(opened: OpenedWal, engine: Engine, catalog: &Catalog) -> anyhow::Result<Followed> {
     let secret = catalog.id_secret();
     let mut ids = (engine.ids)(opened.report().next)?;
     remember(&opened, &mut *ids, &IdMasks::new(&secret)).context("remembering event ids")?;

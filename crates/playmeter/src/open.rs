@@ -14,7 +14,7 @@ use tracing::warn;
 /// Opens the engine of a data folder.
 pub fn engine(folder: &Path) -> anyhow::Result<Engine> {
     let store = Store::open(&folder.join("views"), &store_options()).context("opening the views")?;
-    let counters = embedded::counters::Counters::open(store).context("opening the rollups")?;
+    let counters = embedded::counters::EmbeddedCounters::open(store).context("opening the rollups")?;
     let ids = folder.join("ids");
     Ok(Engine {
         counters: Arc::new(counters),
@@ -51,7 +51,7 @@ fn store_options() -> StoreOptions {
 
 #[cfg(feature = "fault-injection")]
 fn ids_options() -> IdsOptions {
-    let injected_fault = injected_fault::chosen("forget_id_insert", embedded::InjectedFault::ForgetIdInsert);
+    let injected_fault = injected_fault::chosen("forget_id_insert", embedded::InjectedFault::DropIdInsert);
     IdsOptions { injected_fault, ..IdsOptions::default() }
 }
 
@@ -65,5 +65,5 @@ pub mod injected_fault {
 }
 
 fn scratch() -> Arc<dyn Counters> {
-    Arc::new(embedded::counters::Counters::in_memory())
+    Arc::new(embedded::counters::EmbeddedCounters::in_memory())
 }

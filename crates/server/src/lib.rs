@@ -195,7 +195,7 @@ fn reporter_context(state: &AppState) -> ReporterContext {
     }
 }
 
-fn log_recovery(report: &wal::Report) {
+fn log_recovery(report: &wal::OpenReport) {
     if report.torn_bytes > 0 {
         warn!(
             bytes = report.torn_bytes,

@@ -1,7 +1,7 @@
-//! What an append costs: processor time of the whole process, and how long answers took.
+//! Measures the cost of appends: CPU time of the whole process and latency of the acknowledgements.
 //!
-//! `cargo run --release -p playmeter-wal --example appends [FOLDER]`. Appenders wait for each batch of
-//! theirs before they send the next, so the rate follows from the commit interval.
+//! `cargo run --release -p playmeter-wal --example appends [FOLDER]`. Each batch is sent after the previous one was
+//! acknowledged, so the rate follows from the commit interval.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,20 +9,20 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
-use wal::{Ack, Entry, Options, Pending, RealDisk, Sequencer, Wal, WalError};
+use wal::{Ack, Entry, Options, PendingEntry, RealDisk, Sequencer, Wal, WalError};
 
 const ENTRY_BYTES: usize = 120;
 
-/// Reads every entry, as a real one does, and changes none.
-struct Look(Arc<std::sync::atomic::AtomicU64>);
+/// Reads every entry, like a real sequencer, and changes none.
+struct ReadOnlySequencer(Arc<std::sync::atomic::AtomicU64>);
 
-impl Sequencer<Vec<u32>> for Look {
-    fn decide(&mut self, batch: &mut [Pending<Vec<u32>>], _: u64, _: u64) {
+impl Sequencer<Vec<u32>> for ReadOnlySequencer {
+    fn decide(&mut self, batch: &mut [PendingEntry<Vec<u32>>], _: u64, _: u64) {
         let bytes: usize = batch.iter().map(|pending| pending.bytes.len()).sum();
         self.0.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    fn undo(&mut self, _: &mut [Pending<Vec<u32>>]) {}
+    fn undo(&mut self, _: &mut [PendingEntry<Vec<u32>>]) {}
 }
 
 fn cpu_ns(clock: ClockId) -> f64 {
@@ -34,7 +34,7 @@ fn entry(ack: Ack) -> Entry<Vec<u32>> {
     Entry { kind: 1, events: 1, bytes: vec![7; ENTRY_BYTES], ack, extra: Vec::new() }
 }
 
-/// Appends `batch` entries, waits for all, and so on; prints one line.
+/// Appends batches of `batch` entries, one after the other, and prints one line.
 fn measure(log: &Wal<Vec<u32>>, batch: usize, ack: Ack) -> Result<(), WalError> {
     let before = log.stats();
     let (cpu, started) = (cpu_ns(ClockId::ProcessCPUTime), Instant::now());
@@ -52,7 +52,7 @@ fn measure(log: &Wal<Vec<u32>>, batch: usize, ack: Ack) -> Result<(), WalError> 
         waits.push(sent.elapsed());
         appends += batch;
         if ack != Ack::Disk {
-            // Nobody is waited for, so the queue has to be given its time.
+            // These receipts resolve before the sync, so give the writer time to empty the queue.
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -61,8 +61,8 @@ fn measure(log: &Wal<Vec<u32>>, batch: usize, ack: Ack) -> Result<(), WalError> 
     let (commits, syncs) = (stats.commits - before.commits, stats.syncs - before.syncs);
     waits.sort_unstable();
     println!(
-        "{ack:?} x {batch:5}: {:8.3} us of cpu per append, of it {:.3} appending; {:6.1} us of cpu per commit; \
-         {commits} commits, {syncs} syncs of {:.0} us; answered after p50 {:?} p99 {:?}",
+        "{ack:?} x {batch:5}: {:8.3} us of cpu per append, {:.3} us of it in append; {:6.1} us of cpu per commit; \
+         {commits} commits, {syncs} syncs of {:.0} us; acknowledged after p50 {:?} p99 {:?}",
         cpu / appends as f64 / 1e3,
         appending_ns / appends as f64 / 1e3,
         cpu / commits.max(1) as f64 / 1e3,
@@ -80,7 +80,7 @@ fn main() -> Result<(), WalError> {
     );
     let started = Instant::now();
     let opened = Wal::<Vec<u32>>::open(Arc::new(RealDisk), &folder, Options::default())?;
-    let log = Wal::start(opened, Box::new(Look(Arc::default())))?;
+    let log = Wal::start(opened, Box::new(ReadOnlySequencer(Arc::default())))?;
     log.append(entry(Ack::Disk))?.wait()?;
     println!("first durable append {:?} after the start", started.elapsed());
     for batch in [1, 20, 200, 2000] {
@@ -95,11 +95,11 @@ fn main() -> Result<(), WalError> {
     let started = Instant::now();
     let log = Wal::<Vec<u32>>::open(Arc::new(RealDisk), &folder, Options::default())?;
     println!("opened again in {:?}: {} offsets", started.elapsed(), log.report().next);
-    let (log, _committer, _) = log.by_hand(Box::new(Look(Arc::default())));
+    let (log, _committer, _) = log.into_parts(Box::new(ReadOnlySequencer(Arc::default())));
     let started = Instant::now();
     let verified = log.verify()?;
     println!("verified {} MiB in {:?}", verified.bytes >> 20, started.elapsed());
-    // The folder is a temporary one; what stays of it is no error.
+    // A temporary folder that cannot be removed is not an error.
     let _ = std::fs::remove_dir_all(&folder);
     Ok(())
 }

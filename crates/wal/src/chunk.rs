@@ -1,9 +1,9 @@
-//! What one commit wrote, as readers get it.
+//! The entries of one commit, as readers receive them.
 
 use crate::format::{ENTRY_HEADER_BYTES, FrameHeader, offsets_of, u32_at};
 
-/// The entries of one commit. It comes whole, so a reader who asked for an offset in its middle
-/// passes over the entries before it: `entries_from`.
+/// The entries of one commit. Readers always receive the whole commit; a reader that starts in the middle skips
+/// the entries before its offset with `entries_from`.
 #[derive(Debug)]
 pub struct Chunk {
     first: u64,
@@ -15,7 +15,7 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// `bytes` holds the payload from `payload_from` on.
+    /// Creates a chunk from `bytes`, which contain the payload starting at `payload_from`.
     pub(crate) fn new(header: &FrameHeader, bytes: Vec<u8>, payload_from: usize) -> Chunk {
         let payload_to = payload_from + header.payload_bytes as usize;
         debug_assert!(payload_to <= bytes.len());
@@ -23,32 +23,32 @@ impl Chunk {
         Chunk { first, until, time_ms, bytes, payload_from, payload_to }
     }
 
-    /// The offset of the first entry.
+    /// Returns the offset of the first entry.
     pub fn first(&self) -> u64 {
         self.first
     }
 
-    /// The offset after the last entry.
+    /// Returns the offset after the last entry.
     pub fn until(&self) -> u64 {
         self.until
     }
 
-    /// When it was committed, in milliseconds since 1970 by the server's clock, which may jump.
+    /// Returns the time of the commit in milliseconds since 1970, by the server's clock, which may jump.
     pub fn time_ms(&self) -> u64 {
         self.time_ms
     }
 
-    /// Bytes of memory it takes.
+    /// Returns the bytes of memory it occupies.
     pub fn bytes(&self) -> usize {
         self.bytes.len() + size_of::<Chunk>()
     }
 
-    /// All entries in order.
+    /// Returns all entries in order.
     pub fn entries(&self) -> Entries<'_> {
         Entries { offset: self.first, rest: &self.bytes[self.payload_from..self.payload_to] }
     }
 
-    /// The entries that hold `offset` or come after it.
+    /// Returns the entries that contain `offset` or come after it.
     pub fn entries_from(&self, offset: u64) -> impl Iterator<Item = EntryRef<'_>> {
         self.entries().skip_while(move |entry| entry.until() <= offset)
     }
@@ -59,16 +59,16 @@ impl Chunk {
 pub struct EntryRef<'a> {
     /// The offset of its first event.
     pub offset: u64,
-    /// What the writer said it is.
+    /// The kind given by the caller that appended it.
     pub kind: u8,
-    /// How many events it holds.
+    /// Number of events.
     pub events: u32,
     /// Its content.
     pub bytes: &'a [u8],
 }
 
 impl EntryRef<'_> {
-    /// The offset after it: it takes as many offsets as it has events, and one when it has none.
+    /// Returns the offset after it: an entry takes one offset per event, and one if it has none.
     pub fn until(&self) -> u64 {
         self.offset + offsets_of(self.events)
     }
@@ -85,7 +85,7 @@ impl<'a> Iterator for Entries<'a> {
     type Item = EntryRef<'a>;
 
     fn next(&mut self) -> Option<EntryRef<'a>> {
-        // The checksum held, so a payload that ends early cannot be; it would simply end here.
+        // The checksum was verified, so the payload cannot be cut short; if it were, the iterator would end here.
         let (head, rest) = self.rest.split_at_checked(ENTRY_HEADER_BYTES)?;
         let (bytes, rest) = rest.split_at_checked(u32_at(head, 0) as usize)?;
         let entry = EntryRef { offset: self.offset, kind: head[4], events: u32_at(head, 5), bytes };

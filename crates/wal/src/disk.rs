@@ -1,4 +1,4 @@
-//! The disk as the log sees it: a few blocking calls, so that a test can bring one that fails.
+//! The disk as a trait of a few blocking calls, so that tests can replace it with one that fails.
 
 mod real;
 
@@ -8,44 +8,44 @@ use std::sync::Arc;
 
 pub use real::RealDisk;
 
-/// Folders and names. Like a real disk it may forget, at a power cut, every change of names that
-/// was not followed by `sync_folder`.
+/// Folders and file names. As on a real disk, a power cut may undo every change of names that was not followed
+/// by `sync_folder`.
 pub trait Disk: Send + Sync + 'static {
-    /// Makes the folder and those above it; an existing one is fine.
+    /// Creates the folder and its parents; an existing folder is not an error.
     fn create_folder(&self, folder: &Path) -> io::Result<()>;
-    /// Makes a new, empty file; an existing one is an error.
+    /// Creates a new, empty file; an existing file is an error.
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
     /// Opens an existing file for reading and writing.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
-    /// Gives a file another name; a file that had it before is gone.
+    /// Renames a file, replacing a file that already has the new name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// The names of the files in a folder, in any order.
+    /// Lists the names of the files in a folder, in any order.
     fn list(&self, folder: &Path) -> io::Result<Vec<String>>;
     /// Makes creations, renames and removals in the folder durable.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
-    /// Bytes that may still be written to the folder's file system.
+    /// Returns the bytes that can still be written to the folder's file system.
     fn free_bytes(&self, folder: &Path) -> io::Result<u64>;
-    /// A number that nobody outside can guess; it marks a new segment.
+    /// Returns a number that outsiders cannot guess; it becomes the salt of a new segment.
     fn random(&self) -> u64;
 }
 
-/// An open file. What was written may be lost at a power cut, in any part, until `sync` returned.
+/// An open file. Any part of what was written may be lost in a power cut until `sync` has returned.
 pub trait DiskFile: Send + Sync {
-    /// Reads some bytes at a place; 0 is the end of the file.
+    /// Reads some bytes at a position and returns their number; 0 means the end of the file.
     fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize>;
-    /// Writes some of the bytes at a place and says how many.
+    /// Writes some of the bytes at a position and returns their number.
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<usize>;
-    /// Reserves room up to `bytes`. `Unsupported` where the file system cannot; then only writing does.
+    /// Reserves space up to `bytes`. `Unsupported` if the file system cannot; then only writing reserves it.
     fn allocate(&self, bytes: u64) -> io::Result<()>;
-    /// Makes everything written durable, as `fdatasync` does.
+    /// Makes everything written durable, like `fdatasync`.
     fn sync(&self) -> io::Result<()>;
-    /// Size of the file.
+    /// Returns the size of the file.
     fn bytes(&self) -> io::Result<u64>;
 }
 
-/// Writes all of it, whatever the pieces the system takes.
+/// Writes all bytes, in as many calls as the system needs.
 pub(crate) fn write_all(file: &dyn DiskFile, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.write_at(bytes, at) {
@@ -61,7 +61,7 @@ pub(crate) fn write_all(file: &dyn DiskFile, mut bytes: &[u8], mut at: u64) -> i
     Ok(())
 }
 
-/// Reads until `into` is full or the file ends; says how much it got.
+/// Reads until `into` is full or the file ends; returns the number of bytes read.
 pub(crate) fn read_full(file: &dyn DiskFile, into: &mut [u8], at: u64) -> io::Result<usize> {
     let mut filled = 0;
     while filled < into.len() {
@@ -75,7 +75,7 @@ pub(crate) fn read_full(file: &dyn DiskFile, into: &mut [u8], at: u64) -> io::Re
     Ok(filled)
 }
 
-/// Large enough that the call does not matter, small enough to stay in the cache.
+/// Large enough that the cost of a call does not matter, small enough to stay in the cache.
 static ZEROS: [u8; 256 << 10] = [0; 256 << 10];
 
 /// Writes zeros from `from` up to `to`.

@@ -1,45 +1,45 @@
-//! What can go wrong with a log, and what the caller may do about it.
+//! The errors of a log.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Why the log did not do what it was asked.
+/// An error of the log.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum WalError {
-    /// The disk has no room. Nothing of the entry was kept; the same entry may be sent again later.
-    #[error("the disk is full: the log takes entries again when there is room")]
+    /// The disk is full. Nothing of the entry was stored; it may be retried later.
+    #[error("the disk is full: the log accepts entries again when space is free")]
     Full,
-    /// Too much is waiting already. Nothing of the entry was kept; it may be sent again.
+    /// The queue is full. Nothing of the entry was stored; it may be retried.
     #[error("the log's queue is full: {queued_bytes} of {limit_bytes} bytes are waiting")]
     Overloaded {
-        /// Bytes that wait or are being written.
+        /// Bytes that are queued or being written.
         queued_bytes: usize,
-        /// The queue's bound.
+        /// The queue's limit.
         limit_bytes: usize,
     },
-    /// No log takes an entry of this size.
-    #[error("an entry of {bytes} bytes is larger than the limit of {limit_bytes}")]
+    /// The entry is larger than any log accepts.
+    #[error("an entry of {bytes} bytes is larger than the limit of {limit_bytes} bytes")]
     TooLarge {
         /// Size of the entry.
         bytes: usize,
-        /// The largest that is taken.
+        /// The largest size accepted.
         limit_bytes: usize,
     },
-    /// The disk failed while writing or syncing. Entries not yet answered may or may not be on disk;
-    /// nothing is acknowledged any more, and the process is expected to end.
+    /// The disk failed while writing or syncing. Unacknowledged entries may or may not be on disk. Nothing is
+    /// acknowledged any more, and the process is expected to exit.
     #[error("the log has stopped after a disk failure")]
     Stopped,
     /// The log was closed; the entry was not written.
     #[error("the log is closed")]
     Closed,
-    /// What was asked for has been given back to the disk.
+    /// The requested offset was trimmed.
     #[error("the log starts at offset {first}: everything before it was removed")]
     Trimmed {
-        /// The first offset that is still there.
+        /// The first offset that was not trimmed.
         first: u64,
     },
-    /// The segment was written by a newer program. Nothing was changed.
+    /// The segment was written by a newer version of the program. Nothing was changed.
     #[error(
         "{} has log format {found}, this program reads up to {known}: use a newer program",
         path.display()
@@ -49,59 +49,59 @@ pub enum WalError {
         path: PathBuf,
         /// Its format version.
         found: u32,
-        /// The newest version this program reads.
+        /// The newest format version this program reads.
         known: u32,
     },
-    /// The newest segment cannot be read at all, so the next offset is unknown. Nothing was changed.
-    #[error("{} is damaged: {reason}; restore it, or move it away to go on without it", path.display())]
+    /// The newest segment cannot be read, so the next offset is unknown. Nothing was changed.
+    #[error("{} is damaged: {reason}; restore it, or move it away to continue without it", path.display())]
     Unreadable {
         /// The segment.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The damage that was found.
         reason: &'static str,
     },
-    /// The operating system refused.
+    /// The operating system returned an error.
     #[error("{action} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
-        /// On which file or folder.
+        /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: Arc<io::Error>,
     },
 }
 
 impl WalError {
-    /// For `map_err`: names the action and the file.
+    /// Returns a closure for `map_err` that adds the action and the file.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> WalError {
         let path = path.to_path_buf();
         move |source| WalError::Io { action, path, source: Arc::new(source) }
     }
 
-    /// True when sending the same entry again, later, can succeed.
+    /// Returns true if a retry with the same entry can succeed later.
     pub fn is_temporary(&self) -> bool {
         matches!(self, WalError::Full | WalError::Overloaded { .. })
     }
 }
 
-/// A place in the log whose content is not what was written. It is left as it is, and passed over
-/// by readers, who are told.
+/// A range of the log whose bytes differ from what was written. It is quarantined: left as it is, skipped by
+/// readers, and reported to them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Damage {
-    /// First offset of the segment, which is also its name.
+    /// First offset of the segment, which is also its file name.
     pub segment: u64,
-    /// Where in the file the damage begins.
+    /// The first damaged byte of the file.
     pub byte_from: u64,
-    /// The first byte after it.
+    /// The first byte after the damage.
     pub byte_to: u64,
     /// The first offset that is lost.
     pub offset_from: u64,
-    /// The first offset after it that is there again.
+    /// The first readable offset after it.
     pub offset_to: u64,
 }
 
-/// True for the errors that go away when something is deleted.
+/// Returns true for errors that go away when files are deleted.
 pub(crate) fn is_no_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

@@ -1,4 +1,4 @@
-//! The files of a log: their names, how one is made, and which there are.
+//! The files of a log: their names, their creation, and the table of segments.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -10,39 +10,39 @@ use crate::disk::{Disk, DiskFile, read_full, write_all, write_zeros};
 use crate::error::{Damage, WalError};
 use crate::format::{FRAMES_FROM, SegmentHeader};
 
-/// A spare that is being made; removed at the next start if it was not finished.
+/// A spare segment being prepared; removed at the next start if it was not finished.
 pub(crate) const UNFINISHED: &str = "next.unfinished";
-/// A segment that is being made because no spare was ready; removed like the former.
+/// A segment being created because no spare was ready; removed at the next start like `UNFINISHED`.
 pub(crate) const URGENT: &str = "next.urgent";
-/// A closed segment that is being written again; removed like the former.
+/// A closed segment being rewritten; removed at the next start like `UNFINISHED`.
 pub(crate) const REWRITTEN: &str = "next.rewritten";
-/// A file full of zeros, durable, waiting to become a segment.
+/// A durable file of zeros, ready to become a segment.
 const SPARE: &str = "next.spare";
-/// A marker beside a segment whose sync failed.
+/// A marker next to a segment whose sync failed.
 const SUSPECT: &str = "suspect";
 
-/// Where the log is.
+/// The folder of a log.
 #[derive(Clone)]
 pub(crate) struct Folder {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) path: PathBuf,
 }
 
-/// A file of prepared zeros.
+/// A preallocated file of zeros.
 pub(crate) struct Spare {
     pub(crate) file: Arc<dyn DiskFile>,
     pub(crate) bytes: u64,
     path: PathBuf,
 }
 
-/// The segment that is being written.
+/// The segment being written.
 pub(crate) struct Active {
     pub(crate) file: Arc<dyn DiskFile>,
     pub(crate) first: u64,
     pub(crate) salt: u64,
-    /// Where the next frame goes.
+    /// Byte at which the next frame is written.
     pub(crate) at: u64,
-    /// Up to here its blocks are already written.
+    /// Bytes that are already preallocated.
     pub(crate) prepared: u64,
 }
 
@@ -59,18 +59,18 @@ impl Folder {
         self.path.join(SPARE)
     }
 
-    /// Makes a file of zeros in small durable steps, so that commits in between do not wait long.
-    /// Unfinished work is removed on the way out.
+    /// Creates a file of zeros in small durable steps, so that commits in between do not wait long. Removes the
+    /// file if it cannot be finished.
     ///
-    /// The zeros go through the system's cache. Past it they cost less, but then each commit has to
-    /// bring its pages in: measured together, 98 against 98 us for small commits, 137 against 163 us
-    /// for commits of 26 KB.
+    /// The zeros go through the page cache. Direct I/O is cheaper for this file, but then each commit has to read
+    /// its pages back in: measured together, 98 against 98 us for small commits, 137 against 163 us for commits of
+    /// 26 KB.
     pub(crate) fn prepare(&self, name: &str, bytes: u64) -> std::io::Result<Spare> {
         let path = self.path.join(name);
-        // Left over if an attempt failed and could not even be removed.
+        // Left over if an earlier attempt failed and could not remove it.
         let _ = self.disk.remove(&path);
-        let made = self.disk.create(&path).and_then(|file| {
-            // Some file systems cannot reserve; writing the zeros does it too.
+        let created = self.disk.create(&path).and_then(|file| {
+            // Some file systems cannot reserve space; writing the zeros reserves it too.
             match file.allocate(bytes) {
                 Err(error) if crate::error::is_no_space(&error) => return Err(error),
                 _ => {}
@@ -82,44 +82,44 @@ impl Folder {
             }
             Ok(file)
         });
-        match made {
+        match created {
             Ok(file) => Ok(Spare { file, bytes, path }),
             Err(error) => {
-                // The next start removes it if this does not work.
+                // If this fails, the next start removes it.
                 let _ = self.disk.remove(&path);
                 Err(error)
             }
         }
     }
 
-    /// Gives a prepared file the name under which the next start finds it.
-    pub(crate) fn shelve(&self, spare: Spare) -> std::io::Result<Spare> {
+    /// Renames a prepared file so that the next start finds it.
+    pub(crate) fn store_spare(&self, spare: Spare) -> std::io::Result<Spare> {
         let path = self.spare_path();
         self.disk.rename(&spare.path, &path)?;
         Ok(Spare { path, ..spare })
     }
 
-    /// Takes over a spare that an earlier run left.
-    pub(crate) fn found_spare(&self) -> std::io::Result<Spare> {
+    /// Opens the spare that an earlier run left.
+    pub(crate) fn open_spare(&self) -> std::io::Result<Spare> {
         let path = self.spare_path();
         let file = self.disk.open(&path)?;
         let bytes = file.bytes()?;
         Ok(Spare { file, bytes, path })
     }
 
-    /// Makes a spare the segment that begins at `first`. On return its header and its name are
-    /// durable: nothing is written to a segment that a start would not find.
-    pub(crate) fn publish(&self, spare: Spare, first: u64, made_ms: u64) -> Result<Active, Publish> {
-        let header = SegmentHeader { first, salt: self.disk.random(), made_ms };
+    /// Turns a spare into the segment that starts at `first`. On return its header and its name are durable, so a
+    /// start finds every segment that was written to.
+    pub(crate) fn publish(&self, spare: Spare, first: u64, created_ms: u64) -> Result<Active, PublishError> {
+        let header = SegmentHeader { first, salt: self.disk.random(), created_ms };
         let written = write_all(&*spare.file, &header.encode(), 0).and_then(|()| spare.file.sync());
         let to = self.segment_path(first);
-        written.and_then(|()| self.disk.rename(&spare.path, &to)).map_err(Publish::NotMade)?;
-        self.disk.sync_folder(&self.path).map_err(Publish::Unknown)?;
+        written.and_then(|()| self.disk.rename(&spare.path, &to)).map_err(PublishError::NotCreated)?;
+        self.disk.sync_folder(&self.path).map_err(PublishError::Unknown)?;
         let prepared = spare.bytes.max(FRAMES_FROM);
         Ok(Active { file: spare.file, first, salt: header.salt, at: FRAMES_FROM, prepared })
     }
 
-    /// The header of a segment; `None` when both copies are damaged.
+    /// Reads the header of a segment; `None` if both copies are damaged.
     pub(crate) fn header(&self, file: &dyn DiskFile, first: u64) -> Result<Option<SegmentHeader>, WalError> {
         let path = self.segment_path(first);
         let mut block = vec![0; FRAMES_FROM as usize];
@@ -129,98 +129,98 @@ impl Folder {
     }
 }
 
-/// Why there is no new segment.
-pub(crate) enum Publish {
-    /// It certainly does not exist under its name.
-    NotMade(std::io::Error),
-    /// It may or may not exist after a power cut.
+/// The error of `Folder::publish`.
+pub(crate) enum PublishError {
+    /// The segment does not exist under its name.
+    NotCreated(std::io::Error),
+    /// The segment may or may not exist after a power cut.
     Unknown(std::io::Error),
 }
 
-/// A file name of the log.
+/// A file name of the log, parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Name {
+pub(crate) enum FileName {
     Segment(u64),
     Suspect(u64),
     Spare,
     Unfinished,
 }
 
-/// `None`: not one of the log's files; it is left alone.
-pub(crate) fn parse_name(name: &str) -> Option<Name> {
+/// Parses a file name; `None` if the file does not belong to the log, which then leaves it alone.
+pub(crate) fn parse_name(name: &str) -> Option<FileName> {
     match name {
-        UNFINISHED | URGENT | REWRITTEN => return Some(Name::Unfinished),
-        SPARE => return Some(Name::Spare),
+        UNFINISHED | URGENT | REWRITTEN => return Some(FileName::Unfinished),
+        SPARE => return Some(FileName::Spare),
         _ => {}
     }
     let (stem, kind) = Path::new(name).file_stem()?.to_str().zip(Path::new(name).extension()?.to_str())?;
     let first = stem.parse().ok().filter(|_| stem.len() == 20)?;
     match kind {
-        "log" => Some(Name::Segment(first)),
-        SUSPECT => Some(Name::Suspect(first)),
+        "log" => Some(FileName::Segment(first)),
+        SUSPECT => Some(FileName::Suspect(first)),
         _ => None,
     }
 }
 
-/// What is known of a segment without opening it.
+/// The properties of a segment that are known without opening it.
 #[derive(Clone, Debug)]
 pub(crate) struct Segment {
     pub(crate) first: u64,
-    /// `None`: its header is damaged, so that nothing in it can be read.
+    /// `None`: its header is damaged, so nothing in it can be read.
     pub(crate) salt: Option<u64>,
-    pub(crate) made_ms: u64,
+    pub(crate) created_ms: u64,
     pub(crate) bytes: u64,
-    /// Some frames of it, as (offset, byte), in order: where a read may begin.
-    pub(crate) places: Vec<(u64, u64)>,
+    /// A sparse index of its frames, as (offset, byte), in order: where a read may start.
+    pub(crate) frame_index: Vec<(u64, u64)>,
 }
 
-/// One place per so many bytes is remembered: a read begins at most so far before what it wants.
-const PLACE_BYTES: u64 = 1 << 20;
+/// Bytes per entry of the frame index: a read starts at most this far before its offset.
+const BYTES_PER_INDEXED_FRAME: u64 = 1 << 20;
 
 impl Segment {
     pub(crate) fn new(first: u64, header: Option<SegmentHeader>, bytes: u64) -> Segment {
-        let (salt, made_ms) = header.map_or((None, 0), |header| (Some(header.salt), header.made_ms));
-        Segment { first, salt, made_ms, bytes, places: Vec::new() }
+        let (salt, created_ms) = header.map_or((None, 0), |header| (Some(header.salt), header.created_ms));
+        Segment { first, salt, created_ms, bytes, frame_index: Vec::new() }
     }
 
-    /// The segment that has just been made.
-    pub(crate) fn active(active: &Active, made_ms: u64) -> Segment {
+    /// Returns the table entry of a segment that was just created.
+    pub(crate) fn active(active: &Active, created_ms: u64) -> Segment {
         let (first, salt) = (active.first, active.salt);
-        Segment::new(first, Some(SegmentHeader { first, salt, made_ms }), active.prepared)
+        Segment::new(first, Some(SegmentHeader { first, salt, created_ms }), active.prepared)
     }
 
-    /// Remembers where a frame is, if the last place is far enough behind.
-    pub(crate) fn learn(&mut self, offset: u64, at: u64) {
-        let (last_offset, last_at) = self.places.last().copied().unwrap_or((self.first, FRAMES_FROM));
-        if offset > last_offset && at >= last_at + PLACE_BYTES {
-            self.places.push((offset, at));
+    /// Adds a frame to the index if it is far enough from the last indexed frame.
+    pub(crate) fn index_frame(&mut self, offset: u64, at: u64) {
+        let (last_offset, last_at) = self.frame_index.last().copied().unwrap_or((self.first, FRAMES_FROM));
+        if offset > last_offset && at >= last_at + BYTES_PER_INDEXED_FRAME {
+            self.frame_index.push((offset, at));
         }
     }
 
-    /// The nearest known frame at or before an offset.
-    pub(crate) fn place(&self, offset: u64) -> (u64, u64) {
-        let after = self.places.partition_point(|place| place.0 <= offset);
-        if after == 0 { (self.first, FRAMES_FROM) } else { self.places[after - 1] }
+    /// Returns the nearest indexed frame at or before an offset.
+    pub(crate) fn nearest_frame(&self, offset: u64) -> (u64, u64) {
+        let after = self.frame_index.partition_point(|frame| frame.0 <= offset);
+        if after == 0 { (self.first, FRAMES_FROM) } else { self.frame_index[after - 1] }
     }
 }
 
-/// All segments, oldest first, and what is known to be damaged in them.
+/// All segments, oldest first, and their known damage.
 #[derive(Default)]
 pub(crate) struct Segments {
-    inner: Mutex<Inner>,
+    inner: Mutex<SegmentTable>,
 }
 
 #[derive(Default)]
-pub(crate) struct Inner {
+pub(crate) struct SegmentTable {
     pub(crate) list: VecDeque<Segment>,
-    /// The end of what is durable in the last segment.
+    /// The end of the durable bytes in the last segment.
     pub(crate) durable_at: u64,
     damage: Vec<Damage>,
 }
 
-impl Inner {
-    /// The segment that begins at this offset.
-    pub(crate) fn of(&mut self, first: u64) -> Option<&mut Segment> {
+impl SegmentTable {
+    /// Returns the segment that starts at this offset.
+    pub(crate) fn find(&mut self, first: u64) -> Option<&mut Segment> {
         let index = self.list.partition_point(|known| known.first < first);
         self.list.get_mut(index).filter(|known| known.first == first)
     }
@@ -228,15 +228,15 @@ impl Inner {
 
 impl Segments {
     pub(crate) fn new(list: VecDeque<Segment>, durable_at: u64) -> Segments {
-        Segments { inner: Mutex::new(Inner { list, durable_at, damage: Vec::new() }) }
+        Segments { inner: Mutex::new(SegmentTable { list, durable_at, damage: Vec::new() }) }
     }
 
-    pub(crate) fn lock(&self) -> parking_lot::MutexGuard<'_, Inner> {
+    pub(crate) fn lock(&self) -> parking_lot::MutexGuard<'_, SegmentTable> {
         self.inner.lock()
     }
 
-    /// Notes damage once, however often it is come by.
-    pub(crate) fn note(&self, damage: &Damage) {
+    /// Records and logs damage, once however often it is found.
+    pub(crate) fn record_damage(&self, damage: &Damage) {
         let mut inner = self.lock();
         if !inner.damage.contains(damage) {
             tracing::error!(?damage, "the log is damaged: these offsets are lost");

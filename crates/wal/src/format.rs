@@ -1,11 +1,11 @@
-//! The bytes of a segment. All numbers are little-endian.
+//! The file format of a segment. All numbers are little-endian.
 //!
 //! A segment is a file `<first offset, 20 digits>.log`:
 //!
 //! ```text
 //! 0      64  header
-//! 2048   64  the same header again, should the first have been damaged
-//! 4096       frames, one after the other, each at a multiple of 8; then zeros to the end of the file
+//! 2048   64  copy of the header, in case the first is damaged
+//! 4096       frames, each at a multiple of 8; then zeros to the end of the file
 //!
 //! header                                  frame
 //! 0   8  "PLAYMLOG"                       0   4  CRC-32C of bytes 4..48, salted
@@ -13,31 +13,31 @@
 //! 12  4  CRC-32C of the other 60 bytes    8   4  bytes of payload, padding not included
 //! 16  8  first offset of the segment      12  4  entries in the payload
 //! 24  8  salt                             16  8  offset of the first entry
-//! 32  8  made at, ms since 1970           24  4  offsets the entries take
+//! 32  8  created at, ms since 1970        24  4  offsets the entries take
 //! 40 24  zeros                            28  4  zeros
-//!                                         32  8  offset before which all was durable when this was written
+//!                                         32  8  offset before which everything was durable at this write
 //! entry                                   40  8  time of the commit, ms since 1970
-//! 0   4  bytes that follow the 9          48     payload: entries; zeros up to a multiple of 8
-//! 4   1  kind, the writer's business
-//! 5   4  events; it takes max(1, events) offsets
+//! 0   4  bytes after these 9              48     payload: entries; zeros up to a multiple of 8
+//! 4   1  kind, defined by the caller
+//! 5   4  events; the entry takes max(1, events) offsets
 //! 9      bytes
 //! ```
 //!
-//! The salt is a random number and the start of every checksum in the segment. Neither bytes left over
-//! from another file nor a frame that somebody sent as an event can be taken for a frame.
+//! The salt is a random number with which every checksum in the segment starts. Neither bytes left over from
+//! another file nor a frame sent as the content of an event can be mistaken for a frame of this segment.
 
 use crate::error::WalError;
 use std::path::Path;
 
-/// Where the frames begin.
+/// Byte at which the frames start.
 pub(crate) const FRAMES_FROM: u64 = 4096;
 /// Bytes before a frame's payload.
 pub(crate) const FRAME_HEADER_BYTES: usize = 48;
-/// Bytes before an entry's own.
+/// Bytes before an entry's content.
 pub(crate) const ENTRY_HEADER_BYTES: usize = 9;
-/// Frames begin at multiples of this.
+/// Frames start at multiples of this.
 pub(crate) const FRAME_ALIGN: u64 = 8;
-/// The largest entry: the largest request as it may be after inflating, twice.
+/// The largest entry: twice the largest request after decompression.
 pub const ENTRY_BYTES_MAX: usize = 128 << 20;
 
 const VERSION: u32 = 1;
@@ -45,23 +45,23 @@ const MAGIC: &[u8; 8] = b"PLAYMLOG";
 const HEADER_BYTES: usize = 64;
 const SECOND_HEADER_AT: usize = 2048;
 
-/// The first bytes of a segment.
+/// The header of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     pub(crate) first: u64,
     pub(crate) salt: u64,
-    pub(crate) made_ms: u64,
+    pub(crate) created_ms: u64,
 }
 
 impl SegmentHeader {
-    /// Everything before the frames.
+    /// Encodes everything before the frames.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut header = [0; HEADER_BYTES];
         header[0..8].copy_from_slice(MAGIC);
         header[8..12].copy_from_slice(&VERSION.to_le_bytes());
         header[16..24].copy_from_slice(&self.first.to_le_bytes());
         header[24..32].copy_from_slice(&self.salt.to_le_bytes());
-        header[32..40].copy_from_slice(&self.made_ms.to_le_bytes());
+        header[32..40].copy_from_slice(&self.created_ms.to_le_bytes());
         let sum = header_sum(&header);
         header[12..16].copy_from_slice(&sum.to_le_bytes());
         let mut block = vec![0; FRAMES_FROM as usize];
@@ -70,7 +70,7 @@ impl SegmentHeader {
         block
     }
 
-    /// Reads either copy. `None`: both are damaged.
+    /// Reads either copy; `None` if both are damaged.
     pub(crate) fn decode(block: &[u8], path: &Path) -> Result<Option<SegmentHeader>, WalError> {
         for at in [0, SECOND_HEADER_AT] {
             let copy = block.get(at..at + HEADER_BYTES).filter(|copy| is_header(copy));
@@ -86,7 +86,7 @@ impl SegmentHeader {
         if found > VERSION {
             return Err(WalError::Version { path: path.to_path_buf(), found, known: VERSION });
         }
-        Ok(SegmentHeader { first: u64_at(copy, 16), salt: u64_at(copy, 24), made_ms: u64_at(copy, 32) })
+        Ok(SegmentHeader { first: u64_at(copy, 16), salt: u64_at(copy, 24), created_ms: u64_at(copy, 32) })
     }
 }
 
@@ -98,7 +98,7 @@ fn header_sum(copy: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&copy[..12]), &copy[16..HEADER_BYTES])
 }
 
-/// The start of every checksum in a segment with this salt.
+/// The initial value of every checksum in a segment with this salt.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Salt(u32);
 
@@ -107,7 +107,7 @@ impl Salt {
         Salt(crc32c::crc32c(&salt.to_le_bytes()))
     }
 
-    /// The value to go on from with `crc32c_append`.
+    /// Returns the initial value for `crc32c_append`.
     pub(crate) fn start(self) -> u32 {
         self.0
     }
@@ -117,7 +117,7 @@ impl Salt {
     }
 }
 
-/// The first bytes of a frame.
+/// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FrameHeader {
     pub(crate) payload_sum: u32,
@@ -130,12 +130,12 @@ pub(crate) struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// The offset after the last entry.
+    /// Returns the offset after the last entry.
     pub(crate) fn until(&self) -> u64 {
         self.first + u64::from(self.offsets)
     }
 
-    /// Bytes of the whole frame in the file.
+    /// Returns the bytes of the whole frame in the file, padding included.
     pub(crate) fn frame_bytes(&self) -> u64 {
         (FRAME_HEADER_BYTES as u64 + u64::from(self.payload_bytes)).next_multiple_of(FRAME_ALIGN)
     }
@@ -152,10 +152,10 @@ impl FrameHeader {
         into[0..4].copy_from_slice(&sum.to_le_bytes());
     }
 
-    /// Reads a header; `None` when it is not one of this segment, or for an offset before `expected`.
+    /// Reads a header; `None` if it does not belong to this segment or its offset is before `expected`.
     pub(crate) fn decode(bytes: &[u8], salt: Salt, expected: u64) -> Option<FrameHeader> {
         let first = u64_at(bytes, 16);
-        // Cheap comparisons first: a scan for frames comes by here at every eighth byte.
+        // Cheap comparisons first: a scan for frames calls this for every eighth byte.
         if first < expected || u32_at(bytes, 28) != 0 || u32_at(bytes, 24) == 0 {
             return None;
         }
@@ -174,7 +174,7 @@ impl FrameHeader {
     }
 }
 
-/// Builds a frame in one buffer that is allocated once.
+/// Builds a frame in a buffer that is allocated once.
 pub(crate) struct FrameBuilder {
     bytes: Vec<u8>,
     first: u64,
@@ -183,7 +183,7 @@ pub(crate) struct FrameBuilder {
 }
 
 impl FrameBuilder {
-    /// `entries_bytes`: what all entries will take, their headers included.
+    /// `entries_bytes` is the size of all entries, their headers included.
     pub(crate) fn new(first: u64, entries_bytes: usize) -> FrameBuilder {
         let whole = (FRAME_HEADER_BYTES + entries_bytes).next_multiple_of(FRAME_ALIGN as usize);
         let mut bytes = Vec::with_capacity(whole);
@@ -191,7 +191,7 @@ impl FrameBuilder {
         FrameBuilder { bytes, first, until: first, entries: 0 }
     }
 
-    /// The offset the next entry gets.
+    /// Returns the offset of the next entry.
     pub(crate) fn until(&self) -> u64 {
         self.until
     }
@@ -205,7 +205,7 @@ impl FrameBuilder {
         self.entries += 1;
     }
 
-    /// The frame with its checksums, ready to be written.
+    /// Returns the frame with its checksums, ready to be written.
     pub(crate) fn seal(mut self, salt: Salt, synced_until: u64, time_ms: u64) -> (FrameHeader, Vec<u8>) {
         let header = FrameHeader {
             payload_sum: salt.sum(&self.bytes[FRAME_HEADER_BYTES..]),
@@ -222,17 +222,17 @@ impl FrameBuilder {
     }
 }
 
-/// How many offsets an entry takes: one each for its events, and one where it has none.
+/// Returns the number of offsets an entry takes: one per event, and one if it has none.
 pub(crate) fn offsets_of(events: u32) -> u64 {
     u64::from(events.max(1))
 }
 
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes were taken"))
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("the slice has four bytes"))
 }
 
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes were taken"))
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("the slice has eight bytes"))
 }
 
 #[cfg(test)]
@@ -242,7 +242,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_frame_header_reads_back(
+        fn frame_header_round_trips(
             salt: u64, first in 0u64..u64::MAX / 2, synced: u64, time_ms: u64, events in 0u32..1000,
             bytes in prop::collection::vec(any::<u8>(), 0..100),
         ) {
@@ -250,7 +250,7 @@ mod tests {
             let mut builder = FrameBuilder::new(first, ENTRY_HEADER_BYTES + bytes.len());
             builder.push(7, events, &bytes);
             let (written, frame) = builder.seal(salt, synced, time_ms);
-            let header = FrameHeader::decode(&frame, salt, first).expect("it was just written");
+            let header = FrameHeader::decode(&frame, salt, first).expect("the header was just written");
             prop_assert_eq!(header, written);
             prop_assert_eq!(header.until(), first + offsets_of(events));
             prop_assert_eq!(header.frame_bytes(), frame.len() as u64);
@@ -259,8 +259,8 @@ mod tests {
     }
 
     #[test]
-    fn either_copy_of_a_segment_header_is_enough() {
-        let header = SegmentHeader { first: 5, salt: 6, made_ms: 7 };
+    fn either_copy_of_a_segment_header_is_sufficient() {
+        let header = SegmentHeader { first: 5, salt: 6, created_ms: 7 };
         let read = |block: &[u8]| SegmentHeader::decode(block, Path::new("5.log")).expect("known version");
         let mut block = header.encode();
         block[16] ^= 1;
@@ -270,12 +270,12 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_version_is_refused_by_its_number() {
-        let mut block = SegmentHeader { first: 5, salt: 6, made_ms: 7 }.encode();
+    fn newer_format_version_is_rejected() {
+        let mut block = SegmentHeader { first: 5, salt: 6, created_ms: 7 }.encode();
         block[8] = 9;
         let sum = header_sum(&block[..HEADER_BYTES]);
         block[12..16].copy_from_slice(&sum.to_le_bytes());
-        let refused = SegmentHeader::decode(&block, Path::new("5.log"));
-        assert!(matches!(refused, Err(WalError::Version { found: 9, known: 1, .. })));
+        let rejected = SegmentHeader::decode(&block, Path::new("5.log"));
+        assert!(matches!(rejected, Err(WalError::Version { found: 9, known: 1, .. })));
     }
 }

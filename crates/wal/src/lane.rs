@@ -1,8 +1,8 @@
-//! One wake-up per commit and runtime, instead of one per waiting task.
+//! One wake-up per commit and runtime, instead of one per state task.
 //!
-//! To wake a task of another thread's runtime costs a system call, and a commit answers many. A lane
-//! collects what a commit wakes on one runtime; its pump, a task of that runtime, passes it on there,
-//! where a wake-up is a push to a local queue.
+//! Waking a task of another thread's runtime costs a system call, and a commit acknowledges many entries. A lane
+//! collects the wakers of one runtime; its pump, a task on that runtime, wakers them there, where a wake-up is a push
+//! to a local queue.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,59 +16,59 @@ use crate::queue::Entry;
 use crate::receipt::Receipt;
 use crate::wal::Wal;
 
-/// Appends on behalf of one runtime. Without a running pump it works too, one wake-up at a time.
+/// Appends on behalf of one runtime. Without a running pump it still works, with one wake-up per task.
 pub struct Lane<X> {
-    log: Wal<X>,
+    wal: Wal<X>,
     number: u32,
-    wakes: Arc<Wakes>,
+    wakers: Arc<LaneWakers>,
 }
 
 impl<X> Clone for Lane<X> {
     fn clone(&self) -> Lane<X> {
-        Lane { log: self.log.clone(), number: self.number, wakes: Arc::clone(&self.wakes) }
+        Lane { wal: self.wal.clone(), number: self.number, wakers: Arc::clone(&self.wakers) }
     }
 }
 
 impl<X: Default + Send + 'static> Lane<X> {
-    pub(crate) fn new(log: Wal<X>, number: u32, wakes: Arc<Wakes>) -> Lane<X> {
-        Lane { log, number, wakes }
+    pub(crate) fn new(wal: Wal<X>, number: u32, wakers: Arc<LaneWakers>) -> Lane<X> {
+        Lane { wal, number, wakers }
     }
 
-    /// As `Log::append`; the receipt is to be awaited on the runtime that runs the pump.
+    /// Like [`Wal::append`]; the receipt should be awaited on the runtime that runs the pump.
     pub fn append(&self, entry: Entry<X>) -> Result<Receipt<X>, WalError> {
-        self.log.append_from(self.number, entry)
+        self.wal.append_from(self.number, entry)
     }
 
-    /// The task to spawn on the lane's runtime. It never ends by itself; drop it with the runtime.
+    /// Returns the task to spawn on the lane's runtime. It never completes; it is dropped with the runtime.
     pub fn pump(&self) -> Pump {
-        Pump(Arc::clone(&self.wakes))
+        Pump(Arc::clone(&self.wakers))
     }
 
-    /// The log behind the lane.
+    /// Returns the log behind the lane.
     pub fn log(&self) -> &Wal<X> {
-        &self.log
+        &self.wal
     }
 }
 
-/// What is to be woken on one runtime.
+/// The wakers of one runtime.
 #[derive(Default)]
-pub(crate) struct Wakes(Mutex<Waiting>);
+pub(crate) struct LaneWakers(Mutex<LaneState>);
 
 #[derive(Default)]
-struct Waiting {
+struct LaneState {
     pump: Option<Waker>,
     wakers: Vec<Waker>,
 }
 
-impl Wakes {
-    /// Hands over what a commit wakes, and leaves `wakers` empty.
-    pub(crate) fn hand_over(&self, wakers: &mut Vec<Waker>) {
+impl LaneWakers {
+    /// LaneWakers the tasks of a commit through the pump if there is one, else directly. Leaves `wakers` empty.
+    pub(crate) fn wake_all(&self, wakers: &mut Vec<Waker>) {
         let pump = {
-            let mut waiting = self.0.lock();
-            if waiting.pump.is_some() {
-                waiting.wakers.append(wakers);
+            let mut state = self.0.lock();
+            if state.pump.is_some() {
+                state.wakers.append(wakers);
             }
-            waiting.pump.clone()
+            state.pump.clone()
         };
         if let Some(pump) = pump {
             pump.wake();
@@ -77,19 +77,19 @@ impl Wakes {
     }
 }
 
-/// Passes wake-ups on; see `Lane::pump`.
-pub struct Pump(Arc<Wakes>);
+/// The task that wakers the tasks of its runtime; see `Lane::pump`.
+pub struct Pump(Arc<LaneWakers>);
 
 impl Future for Pump {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let wakers = {
-            let mut waiting = self.0.0.lock();
-            if !waiting.pump.as_ref().is_some_and(|pump| pump.will_wake(context.waker())) {
-                waiting.pump = Some(context.waker().clone());
+            let mut state = self.0.0.lock();
+            if !state.pump.as_ref().is_some_and(|pump| pump.will_wake(context.waker())) {
+                state.pump = Some(context.waker().clone());
             }
-            std::mem::take(&mut waiting.wakers)
+            std::mem::take(&mut state.wakers)
         };
         wakers.into_iter().for_each(Waker::wake);
         Poll::Pending
@@ -98,10 +98,10 @@ impl Future for Pump {
 
 impl Drop for Pump {
     fn drop(&mut self) {
-        let mut waiting = self.0.0.lock();
-        waiting.pump = None;
-        let wakers = std::mem::take(&mut waiting.wakers);
-        drop(waiting);
+        let mut state = self.0.0.lock();
+        state.pump = None;
+        let wakers = std::mem::take(&mut state.wakers);
+        drop(state);
         wakers.into_iter().for_each(Waker::wake);
     }
 }

@@ -1,14 +1,13 @@
-//! The durable log: what has been acknowledged survives a power cut, in order, once.
+//! The durable write-ahead log: acknowledged entries survive a power cut, in order, exactly once.
 //!
-//! Callers append entries from any thread and await a receipt. One writer gathers everything that
-//! waits, lets the sequencer decide what must be decided in log order, writes it as one frame, makes
-//! it durable with one `fdatasync`, and only then answers all who waited. Readers follow behind and
-//! see nothing that is not durable.
+//! Callers append entries from any thread and await a receipt. One writer thread commits everything that
+//! is queued: it runs the sequencer, which decides in log order, writes one frame, makes it durable with
+//! one `fdatasync` and then acknowledges all entries of the commit. Readers see only what is durable.
 //!
-//! Offsets number what was written, densely: an entry of `n` events takes `n` offsets, one without
-//! events takes one, so that every entry has a place of its own and "applied until" is exact.
+//! Offsets are dense: an entry of `n` events takes `n` offsets and an entry without events takes one, so
+//! every entry has its own position and "applied until" is exact.
 //!
-//! The caller sees to it that one process at a time has the folder open for writing.
+//! The caller must ensure that only one process at a time has the folder open for writing.
 
 mod error;
 mod options;
@@ -17,7 +16,7 @@ mod chunk;
 mod commit;
 mod folder;
 mod format;
-mod housekeep;
+mod housekeeper;
 mod lane;
 mod queue;
 mod read;
@@ -34,20 +33,20 @@ pub mod disk;
 pub mod sim;
 
 pub use chunk::{Chunk, Entries, EntryRef};
-pub use commit::{Committer, Pending, Sequencer, TakeAll};
+pub use commit::{AcceptAll, Committer, PendingEntry, Sequencer};
 pub use disk::{Disk, DiskFile, RealDisk};
 pub use error::{Damage, WalError};
 pub use format::ENTRY_BYTES_MAX;
-pub use housekeep::Housekeeper;
+pub use housekeeper::Housekeeper;
 pub use lane::{Lane, Pump};
 #[cfg(feature = "fault-injection")]
 pub use options::InjectedFault;
 pub use options::{Options, Retention};
 pub use queue::{Ack, Entry};
-pub use read::Batch;
+pub use read::ReadBatch;
 pub use receipt::{Committed, Receipt};
-pub use rewrite::{Replaced, Rewrite, Rewritten};
+pub use rewrite::{Replacement, RewriteStats, Rewriter};
 pub use shared::Stats;
 pub use tail::Follow;
-pub use verify::{Verified, verify_folder};
-pub use wal::{Opened, Report, Wal};
+pub use verify::{VerifyReport, verify_folder};
+pub use wal::{OpenReport, OpenedWal, Wal};

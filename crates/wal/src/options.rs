@@ -1,38 +1,38 @@
-//! The sizes and times of a log.
+//! The settings of a log.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::error::WalError;
 
-/// How a log behaves. The defaults are those of the product; tests take smaller ones.
+/// The settings of a log. The defaults are those of the product; tests use smaller values.
 #[derive(Clone)]
 pub struct Options {
-    /// A segment is left when the next frame would make it larger than this.
+    /// A segment is closed when the next frame would make it larger than this.
     pub segment_bytes: u64,
-    /// The first segment of a new folder is prepared only so far, so that a start takes milliseconds.
+    /// Size to which the first segment of a new folder is preallocated: small, so that a start takes milliseconds.
     pub first_segment_bytes: u64,
-    /// Under load a commit starts no sooner than this after the one before it started.
+    /// Minimum time between the starts of two commits under load.
     pub commit_interval: Duration,
-    /// What was written for `Ack::Os` or `Ack::Memory` is synced at the latest this much later.
+    /// Entries written for `Ack::Os` or `Ack::Memory` are synced after this time at the latest.
     pub sync_after: Duration,
-    /// Bound of what waits and what is being written. One larger entry is taken when nothing waits.
+    /// Limit of the bytes that are queued or being written. A larger entry is accepted if the queue is empty.
     pub queue_bytes_max: usize,
-    /// One commit gathers at most this much; a larger entry is a commit of its own.
+    /// Maximum bytes of one commit; a larger entry is committed on its own.
     pub frame_bytes_max: usize,
-    /// Durable frames kept in memory for the readers that follow closely.
+    /// Durable frames kept in memory for readers close to the end of the log, in bytes.
     pub tail_bytes: usize,
-    /// What is removed by itself.
+    /// Which old segments are removed automatically.
     pub retention: Retention,
-    /// With less than this free the log takes no new room, so that others can finish their work.
+    /// With less free disk space than this the log rejects writes that need more, so that other work can finish.
     pub free_bytes_min: u64,
-    /// While the disk is full, one attempt per this time reaches it; the others fail at once.
+    /// While the disk is full, one append per this time is attempted; the others fail at once.
     pub full_retry: Duration,
     /// The wall clock in milliseconds since 1970, as the writer thread sees it.
     pub clock: Arc<dyn Fn() -> u64 + Send + Sync>,
-    /// Called once, from the thread that found it, when the disk has failed.
+    /// Called once when the disk has failed, on the thread that noticed it.
     pub on_fatal: Arc<dyn Fn(&WalError) + Send + Sync>,
-    /// A bug to show that a harness finds it.
+    /// A deliberate bug that a crash test has to detect.
     #[cfg(feature = "fault-injection")]
     pub injected_fault: Option<InjectedFault>,
 }
@@ -62,13 +62,13 @@ fn wall_clock_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
-/// When whole closed segments are removed, oldest first. Nothing at or after the offset given to
-/// `Log::keep_from` is ever removed by retention.
+/// Which closed segments are removed, oldest first. Retention never removes anything at or after the offset
+/// passed to `Wal::keep_from`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Retention {
     /// Remove the oldest while all segments together are larger than this.
     pub bytes_max: Option<u64>,
-    /// Remove what was written longer ago than this.
+    /// Remove segments whose entries are all older than this.
     pub age_ms_max: Option<u64>,
 }
 
@@ -76,8 +76,8 @@ pub struct Retention {
 #[cfg(feature = "fault-injection")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InjectedFault {
-    /// Answers before `fdatasync` instead of after it.
+    /// Acknowledges before `fdatasync` instead of after it.
     AckBeforeSync,
-    /// Gives a segment that was written again its name before it is synced.
+    /// Renames a rewritten segment before it is synced.
     NameBeforeSync,
 }

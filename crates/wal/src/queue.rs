@@ -1,80 +1,81 @@
-//! What waits for the next commit: bounded in bytes, and silent while the writer is awake anyway.
+//! The queue of entries for the next commit: bounded in bytes, and without a wake-up while the writer is awake.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::commit::Pending;
+use crate::commit::PendingEntry;
 use crate::error::WalError;
 use crate::format::{ENTRY_BYTES_MAX, ENTRY_HEADER_BYTES};
 use crate::receipt::Receipt;
 
-/// When an append is answered.
+/// The guarantee after which an append is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ack {
-    /// After `fdatasync`: it survives a power cut.
+    /// After `fdatasync`: the entry survives a power cut.
     #[default]
     Disk,
-    /// After the write: it survives the end of the process, and a power cut a moment later.
+    /// After the write: the entry survives the end of the process, and soon afterwards a power cut.
     Os,
-    /// At once: it is queued.
+    /// Immediately: the entry is queued.
     Memory,
 }
 
-/// What a caller appends.
+/// An entry to append.
 #[derive(Debug)]
 pub struct Entry<X> {
-    /// The caller's business; comes back with the entry when it is read.
+    /// Defined by the caller; returned with the entry when it is read.
     pub kind: u8,
-    /// How many events it holds, so many offsets it takes. Without events it takes one.
+    /// Number of events, which is the number of offsets it takes. Without events it takes one.
     pub events: u32,
     /// Its content.
     pub bytes: Vec<u8>,
-    /// When to answer.
+    /// The guarantee after which it is acknowledged.
     pub ack: Ack,
-    /// For the sequencer to read and to fill; comes back with the receipt, is never stored.
+    /// Data for the sequencer to read and to fill; returned with the receipt and never stored.
     pub extra: X,
 }
 
-/// The queue between those who append and the writer.
+/// The queue between the appending callers and the writer.
 pub(crate) struct Queue<X> {
-    inner: Mutex<Inner<X>>,
-    bell: Condvar,
+    state: Mutex<QueueState<X>>,
+    wakeup: Condvar,
     limit_bytes: usize,
 }
 
-struct Inner<X> {
-    pending: Vec<Pending<X>>,
-    /// Of what waits and of what the writer has taken and not yet answered.
+struct QueueState<X> {
+    pending: Vec<PendingEntry<X>>,
+    /// Bytes of the entries that are queued and of those that the writer has taken and not yet acknowledged.
     bytes: usize,
-    /// The writer sleeps and nobody has woken it yet.
+    /// The writer sleeps and has not been woken yet.
     asleep: bool,
-    /// The next segment is to be begun.
-    roll: bool,
+    /// The next segment was requested.
+    roll_requested: bool,
     closed: Option<WalError>,
 }
 
 /// Why the writer was woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wake {
-    /// There is something to write.
+pub(crate) enum WakeReason {
+    /// There are entries to write.
     Work,
-    /// Nothing came, and what was written is to be synced.
+    /// No entry arrived, and the entries written without a sync have to be synced.
     SyncDue,
-    /// The next segment is to be begun.
+    /// The next segment was requested.
     Roll,
-    /// Nothing is left and nothing will come.
+    /// The queue is empty and closed.
     Closed,
 }
 
 impl<X> Queue<X> {
     pub(crate) fn new(limit_bytes: usize) -> Queue<X> {
-        let inner = Inner { pending: Vec::new(), bytes: 0, asleep: false, roll: false, closed: None };
-        Queue { inner: Mutex::new(inner), bell: Condvar::new(), limit_bytes }
+        let state =
+            QueueState { pending: Vec::new(), bytes: 0, asleep: false, roll_requested: false, closed: None };
+        Queue { state: Mutex::new(state), wakeup: Condvar::new(), limit_bytes }
     }
 
-    /// Queues an entry. Only the first after a silence pays for a wake-up.
+    /// Queues an entry. Only the first append after an idle period pays for a wake-up.
     pub(crate) fn push(&self, lane: u32, entry: Entry<X>) -> Result<Receipt<X>, WalError> {
         let bytes = entry.bytes.len();
         if bytes > ENTRY_BYTES_MAX {
@@ -88,90 +89,90 @@ impl<X> Queue<X> {
                 (receipt, Some(slot))
             }
         };
-        let pending = Pending::new(entry, slot, lane, cost);
-        let mut inner = self.inner.lock();
-        if let Some(refusal) = self.refusal(&inner, cost) {
-            drop(inner);
-            return Err(refusal);
+        let pending = PendingEntry::new(entry, slot, lane, cost);
+        let mut state = self.state.lock();
+        if let Some(error) = self.rejection(&state, cost) {
+            drop(state);
+            return Err(error);
         }
-        inner.bytes += cost;
-        inner.pending.push(pending);
-        let ring = std::mem::take(&mut inner.asleep);
-        drop(inner);
-        if ring {
-            self.bell.notify_one();
+        state.bytes += cost;
+        state.pending.push(pending);
+        let wake = std::mem::take(&mut state.asleep);
+        drop(state);
+        if wake {
+            self.wakeup.notify_one();
         }
         Ok(receipt)
     }
 
-    fn refusal(&self, inner: &Inner<X>, cost: usize) -> Option<WalError> {
-        if let Some(closed) = &inner.closed {
+    fn rejection(&self, state: &QueueState<X>, cost: usize) -> Option<WalError> {
+        if let Some(closed) = &state.closed {
             return Some(closed.clone());
         }
-        let over = inner.bytes > 0 && inner.bytes + cost > self.limit_bytes;
-        over.then_some(WalError::Overloaded { queued_bytes: inner.bytes, limit_bytes: self.limit_bytes })
+        let over = state.bytes > 0 && state.bytes + cost > self.limit_bytes;
+        over.then_some(WalError::Overloaded { queued_bytes: state.bytes, limit_bytes: self.limit_bytes })
     }
 
-    /// Everything that waits, in the order it came; `into` is empty and gives its room in exchange.
-    pub(crate) fn take(&self, into: &mut Vec<Pending<X>>) {
+    /// Takes all queued entries in order; `into` must be empty and becomes the queue's new buffer.
+    pub(crate) fn take_all(&self, into: &mut Vec<PendingEntry<X>>) {
         debug_assert!(into.is_empty());
-        std::mem::swap(&mut self.inner.lock().pending, into);
+        std::mem::swap(&mut self.state.lock().pending, into);
     }
 
-    /// Says that so much of what was taken is answered.
-    pub(crate) fn give_back(&self, bytes: usize) {
-        self.inner.lock().bytes -= bytes;
+    /// Releases bytes whose entries were acknowledged.
+    pub(crate) fn release(&self, bytes: usize) {
+        self.state.lock().bytes -= bytes;
     }
 
-    /// Sleeps until there is something to write and `earliest` has come, or until `sync_by`.
-    pub(crate) fn wait(&self, earliest: Instant, sync_by: Option<Instant>) -> Wake {
-        let mut inner = self.inner.lock();
+    /// Sleeps until there are entries and `earliest` has passed, or until `sync_by`.
+    pub(crate) fn wait(&self, earliest: Instant, sync_by: Option<Instant>) -> WakeReason {
+        let mut state = self.state.lock();
         loop {
-            let closed = inner.closed.is_some();
-            if std::mem::take(&mut inner.roll) && !closed {
-                return Wake::Roll;
+            let closed = state.closed.is_some();
+            if std::mem::take(&mut state.roll_requested) && !closed {
+                return WakeReason::Roll;
             }
-            if !inner.pending.is_empty() {
-                // Nobody needs to ring while the writer waits for its time.
+            if !state.pending.is_empty() {
+                // No wake-up is needed while the writer waits for its next commit.
                 if closed || earliest <= Instant::now() {
-                    return Wake::Work;
+                    return WakeReason::Work;
                 }
-                self.bell.wait_until(&mut inner, earliest);
+                self.wakeup.wait_until(&mut state, earliest);
                 continue;
             }
             match sync_by {
-                _ if closed => return Wake::Closed,
-                Some(by) if by <= Instant::now() => return Wake::SyncDue,
+                _ if closed => return WakeReason::Closed,
+                Some(by) if by <= Instant::now() => return WakeReason::SyncDue,
                 _ => {}
             }
-            inner.asleep = true;
+            state.asleep = true;
             match sync_by {
-                Some(by) => drop(self.bell.wait_until(&mut inner, by)),
-                None => self.bell.wait(&mut inner),
+                Some(by) => drop(self.wakeup.wait_until(&mut state, by)),
+                None => self.wakeup.wait(&mut state),
             }
-            inner.asleep = false;
+            state.asleep = false;
         }
     }
 
-    /// Asks for the next segment to be begun.
-    pub(crate) fn want_roll(&self) {
-        self.inner.lock().roll = true;
-        self.bell.notify_all();
+    /// Requests the next segment.
+    pub(crate) fn request_roll(&self) {
+        self.state.lock().roll_requested = true;
+        self.wakeup.notify_all();
     }
 
-    /// Takes no more; `why` is what later appends are told. The first reason stays.
-    pub(crate) fn close(&self, why: WalError) {
-        self.inner.lock().closed.get_or_insert(why);
-        self.bell.notify_all();
+    /// Closes the queue; later appends fail with `error`. The first error stays.
+    pub(crate) fn close(&self, error: WalError) {
+        self.state.lock().closed.get_or_insert(error);
+        self.wakeup.notify_all();
     }
 
-    /// Bytes that wait or are being written.
+    /// Returns the bytes that are queued or being written.
     pub(crate) fn bytes(&self) -> usize {
-        self.inner.lock().bytes
+        self.state.lock().bytes
     }
 }
 
-/// What an entry counts in the queue: its content and what surrounds it.
+/// Returns the bytes an entry counts in the queue: its content and its overhead.
 fn cost_of(bytes: usize) -> usize {
     bytes + ENTRY_HEADER_BYTES + size_of::<Arc<()>>() * 16
 }

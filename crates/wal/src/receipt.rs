@@ -1,4 +1,4 @@
-//! The answer to an append: a future made by hand, one allocation, woken once.
+//! The receipt of an append: a hand-written future with one allocation and one wake-up.
 
 use std::future::Future;
 use std::ops::Range;
@@ -11,62 +11,62 @@ use parking_lot::Mutex;
 
 use crate::error::WalError;
 
-/// What became of an entry.
+/// The result of a committed entry.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Committed<X> {
     /// Its offsets; empty when the sequencer skipped it.
     pub offsets: Range<u64>,
-    /// The time of its commit.
+    /// The time of its commit, in milliseconds since 1970.
     pub time_ms: u64,
-    /// What the caller gave along, as the sequencer left it.
+    /// Data that the caller passed along, as the sequencer left it.
     pub extra: X,
 }
 
-/// Resolves when the entry is as safe as its `Ack` asked for. `None`: `Ack::Memory`, it is queued.
+/// Resolves when the entry is as safe as its `Ack` demands, with `None` for `Ack::Memory`.
 ///
-/// Dropping it changes nothing about the entry.
+/// Dropping it does not affect the entry.
 #[derive(Debug)]
 pub struct Receipt<X>(Option<Arc<Slot<X>>>);
 
-/// What a receipt resolves to.
-pub type Answer<X> = Result<Option<Committed<X>>, WalError>;
+/// The output of a receipt.
+pub(crate) type AppendResult<X> = Result<Option<Committed<X>>, WalError>;
 
 impl<X> Receipt<X> {
-    /// A receipt and the place where its answer is put.
+    /// Returns a receipt and the slot that completes it.
     pub(crate) fn pair() -> (Receipt<X>, Arc<Slot<X>>) {
-        let slot = Arc::new(Slot { state: Mutex::new(State::Waiting(None)) });
+        let slot = Arc::new(Slot { state: Mutex::new(SlotState::Waiting(None)) });
         (Receipt(Some(Arc::clone(&slot))), slot)
     }
 
-    /// The receipt of an entry that nobody waits for.
+    /// Returns the receipt of an entry acknowledged as queued.
     pub(crate) fn queued() -> Receipt<X> {
         Receipt(None)
     }
 
-    /// The answer, if it is there. Once it was taken it is not there any more.
-    pub fn try_take(&mut self) -> Option<Answer<X>> {
+    /// Takes the result if it is available. It can be taken once.
+    pub fn try_take(&mut self) -> Option<AppendResult<X>> {
         let Some(slot) = &self.0 else { return Some(Ok(None)) };
-        slot.take(None).map(|done| done.map(Some))
+        slot.take_result(None).map(|done| done.map(Some))
     }
 
-    /// Blocks the thread until the answer is there.
-    pub fn wait(mut self) -> Answer<X>
+    /// Blocks the thread until the result is available.
+    pub fn wait(mut self) -> AppendResult<X>
     where
         X: Send + 'static,
     {
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let mut context = Context::from_waker(&waker);
         loop {
-            match self.poll_answer(&mut context) {
-                Poll::Ready(answer) => return answer,
+            match self.poll_result(&mut context) {
+                Poll::Ready(result) => return result,
                 Poll::Pending => thread::park(),
             }
         }
     }
 
-    fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Answer<X>> {
+    fn poll_result(&mut self, context: &mut Context<'_>) -> Poll<AppendResult<X>> {
         let Some(slot) = &self.0 else { return Poll::Ready(Ok(None)) };
-        match slot.take(Some(context.waker())) {
+        match slot.take_result(Some(context.waker())) {
             Some(done) => Poll::Ready(done.map(Some)),
             None => Poll::Pending,
         }
@@ -74,10 +74,10 @@ impl<X> Receipt<X> {
 }
 
 impl<X> Future for Receipt<X> {
-    type Output = Answer<X>;
+    type Output = AppendResult<X>;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer<X>> {
-        self.poll_answer(context)
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<AppendResult<X>> {
+        self.poll_result(context)
     }
 }
 
@@ -89,41 +89,41 @@ impl Wake for Unpark {
     }
 }
 
-/// Where the writer puts the answer. The lock is held for moments by two parties at most.
+/// Shared by the receipt and the writer. At most two threads contend for the lock, each for a moment.
 #[derive(Debug)]
 pub(crate) struct Slot<X> {
-    state: Mutex<State<X>>,
+    state: Mutex<SlotState<X>>,
 }
 
 #[derive(Debug)]
-enum State<X> {
+enum SlotState<X> {
     Waiting(Option<Waker>),
     Done(Result<Committed<X>, WalError>),
     Taken,
 }
 
 impl<X> Slot<X> {
-    /// Puts the answer in; the waker of whoever waits is the caller's to wake.
-    pub(crate) fn put(&self, done: Result<Committed<X>, WalError>) -> Option<Waker> {
-        match std::mem::replace(&mut *self.state.lock(), State::Done(done)) {
-            State::Waiting(waker) => waker,
-            State::Done(_) | State::Taken => None,
+    /// Stores the result and returns the waker of the waiting task, which the caller must wake.
+    pub(crate) fn complete(&self, done: Result<Committed<X>, WalError>) -> Option<Waker> {
+        match std::mem::replace(&mut *self.state.lock(), SlotState::Done(done)) {
+            SlotState::Waiting(waker) => waker,
+            SlotState::Done(_) | SlotState::Taken => None,
         }
     }
 
-    fn take(&self, waker: Option<&Waker>) -> Option<Result<Committed<X>, WalError>> {
+    fn take_result(&self, waker: Option<&Waker>) -> Option<Result<Committed<X>, WalError>> {
         let mut state = self.state.lock();
-        if let State::Waiting(held) = &mut *state {
-            match (waker, &held) {
+        if let SlotState::Waiting(stored) = &mut *state {
+            match (waker, &stored) {
                 (Some(waker), Some(old)) if old.will_wake(waker) => {}
-                (Some(waker), _) => *held = Some(waker.clone()),
+                (Some(waker), _) => *stored = Some(waker.clone()),
                 (None, _) => {}
             }
             return None;
         }
-        match std::mem::replace(&mut *state, State::Taken) {
-            State::Done(done) => Some(done),
-            State::Waiting(_) | State::Taken => None,
+        match std::mem::replace(&mut *state, SlotState::Taken) {
+            SlotState::Done(done) => Some(done),
+            SlotState::Waiting(_) | SlotState::Taken => None,
         }
     }
 }

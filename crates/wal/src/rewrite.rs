@@ -1,7 +1,7 @@
-//! Closed segments written again without what has to go.
+//! Rewrites closed segments, for erasure.
 //!
-//! The new file is whole and durable under a name of its own before it takes the old one's, so a crash leaves one or
-//! the other. It has a salt of its own: that is how readers know that a place or a file of the old one is out of date.
+//! The new file is complete and durable under its own name before it replaces the old one, so a crash leaves one or
+//! the other. It has its own salt, by which readers notice that an indexed frame or an open file is out of date.
 
 use std::ops::Range;
 
@@ -10,142 +10,150 @@ use crate::disk::{DiskFile, write_all};
 use crate::error::{WalError, is_no_space};
 use crate::folder::{REWRITTEN, Segment};
 use crate::format::{ENTRY_HEADER_BYTES, FRAMES_FROM, FrameBuilder, FrameHeader, Salt, SegmentHeader};
-use crate::read::Readable;
-use crate::scan::{Payload, Scanner, Step};
+use crate::read::ReadableSegment;
+use crate::scan::{PayloadMode, ScanStep, Scanner};
 use crate::shared::{Core, Rewriting};
 
-/// So much is gathered before it is written.
+/// Bytes that are buffered before a write.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Says what has to go.
-pub trait Rewrite {
-    /// Whether something of this entry has to go. Called first, and not for every entry: a segment with one is enough.
-    fn concerns(&mut self, entry: &EntryRef<'_>) -> bool;
+/// Decides which entries are replaced.
+pub trait Rewriter {
+    /// Returns true if the entry has to be replaced. Called before any replacement, until one entry of the segment is
+    /// affected.
+    fn affects(&mut self, entry: &EntryRef<'_>) -> bool;
 
-    /// What takes the entry's place, if anything. Called once for each entry of a segment that is written again, in
-    /// order.
-    fn replace(&mut self, entry: &EntryRef<'_>) -> Option<Replaced>;
+    /// Returns the replacement of the entry, or `None` to copy it. Called once for each entry of a rewritten segment,
+    /// in order.
+    fn replace(&mut self, entry: &EntryRef<'_>) -> Option<Replacement>;
 }
 
-/// What takes the place of an entry's kind and content. Its events, and so its offsets, stay as many as they are.
+/// The new kind and content of an entry. Its number of events, and so its offsets, do not change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Replaced {
-    /// The caller's business, as everywhere.
+pub struct Replacement {
+    /// Defined by the caller, as in [`Entry`](crate::Entry).
     pub kind: u8,
     /// The new content.
     pub bytes: Vec<u8>,
 }
 
-/// What became of a segment.
+/// The result of rewriting a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rewritten {
+pub struct RewriteStats {
     /// Entries that were replaced.
     pub entries: u64,
-    /// Bytes of the file before.
+    /// Bytes of the old file.
     pub bytes_before: u64,
-    /// Bytes of the file now.
+    /// Bytes of the new file.
     pub bytes_after: u64,
 }
 
 impl Core {
-    /// The closed segments, oldest first, each as its range of offsets.
-    pub(crate) fn closed(&self) -> Vec<Range<u64>> {
+    /// Returns the closed segments, oldest first, each as its range of offsets.
+    pub(crate) fn closed_segments(&self) -> Vec<Range<u64>> {
         let segments = self.segments.lock();
         let next = segments.list.iter().skip(1);
         segments.list.iter().zip(next).map(|(segment, next)| segment.first..next.first).collect()
     }
 
-    /// See `Log::rewrite`.
+    /// See [`Wal::rewrite`](crate::Wal::rewrite).
     pub(crate) fn rewrite(
         &self,
         first: u64,
-        rewrite: &mut dyn Rewrite,
-    ) -> Result<Option<Rewritten>, WalError> {
+        rewriter: &mut dyn Rewriter,
+    ) -> Result<Option<RewriteStats>, WalError> {
         let mut rewriting = self.rewriting.lock();
         if rewriting.failed {
             return Err(WalError::Stopped);
         }
-        if !self.closed().iter().any(|closed| closed.start == first) {
+        if !self.closed_segments().iter().any(|closed| closed.start == first) {
             return Ok(None);
         }
         let old = match self.readable(first) {
             Err(WalError::Trimmed { .. }) => return Ok(None),
-            found => found?,
+            segment => segment?,
         };
         let Some(salt) = old.salt else {
             let path = self.folder.segment_path(first);
             return Err(WalError::Unreadable { path, reason: "both copies of its header are damaged" });
         };
-        if !self.is_concerned(&old, salt, rewrite)? {
+        if !self.is_affected(&old, salt, rewriter)? {
             return Ok(None);
         }
-        let replaced = self.replace(&old, salt, rewrite, &mut rewriting);
-        if !matches!(replaced, Ok(Some(_))) {
-            // The next attempt, or the next start, removes it if this does not work.
+        let result = self.write_copy(&old, salt, rewriter, &mut rewriting);
+        if !matches!(result, Ok(Some(_))) {
+            // If this fails, the next attempt or the next start removes it.
             let _ = self.folder.disk.remove(&self.folder.path.join(REWRITTEN));
         }
-        replaced
+        result
     }
 
-    /// Whether the segment has something that has to go, or something that cannot be read.
-    fn is_concerned(&self, old: &Readable, salt: u64, rewrite: &mut dyn Rewrite) -> Result<bool, WalError> {
+    /// Returns true if the segment has an entry to replace, or bytes that cannot be read.
+    fn is_affected(
+        &self,
+        old: &ReadableSegment,
+        salt: u64,
+        rewriter: &mut dyn Rewriter,
+    ) -> Result<bool, WalError> {
         let mut scanner = Scanner::new(&*old.file, salt, FRAMES_FROM, old.bytes, old.first);
         loop {
             match self.step(&mut scanner, old)? {
-                Step::Frame { header, payload, .. } => {
+                ScanStep::Frame { header, payload, .. } => {
                     let chunk = Chunk::new(&header, payload, 0);
-                    if chunk.entries().any(|entry| rewrite.concerns(&entry)) {
+                    if chunk.entries().any(|entry| rewriter.affects(&entry)) {
                         return Ok(true);
                     }
                 }
-                Step::Bad(_) => return Ok(true),
-                Step::End { at, garbage_until } => return Ok(garbage_until > at),
+                ScanStep::Gap(_) => return Ok(true),
+                ScanStep::End { at, garbage_until } => return Ok(garbage_until > at),
             }
         }
     }
 
-    fn step(&self, scanner: &mut Scanner<'_>, old: &Readable) -> Result<Step, WalError> {
-        let step = scanner.step(Payload::KeepFrom(old.first));
+    fn step(&self, scanner: &mut Scanner<'_>, old: &ReadableSegment) -> Result<ScanStep, WalError> {
+        let step = scanner.step(PayloadMode::KeepFrom(old.first));
         step.map_err(|error| WalError::io("reading", &self.folder.segment_path(old.first))(error))
     }
 
-    fn replace(
+    fn write_copy(
         &self,
-        old: &Readable,
+        old: &ReadableSegment,
         salt: u64,
-        rewrite: &mut dyn Rewrite,
+        rewriter: &mut dyn Rewriter,
         rewriting: &mut Rewriting,
-    ) -> Result<Option<Rewritten>, WalError> {
+    ) -> Result<Option<RewriteStats>, WalError> {
         let path = self.folder.path.join(REWRITTEN);
         let io = |action| {
-            let named = WalError::io(action, &path);
-            move |error: std::io::Error| if is_no_space(&error) { WalError::Full } else { named(error) }
+            let error_of_action = WalError::io(action, &path);
+            move |error: std::io::Error| {
+                if is_no_space(&error) { WalError::Full } else { error_of_action(error) }
+            }
         };
-        self.check_free(old)?;
-        // Left over from an attempt that failed.
+        self.check_free_space(old)?;
+        // Left over from a failed attempt.
         let _ = self.folder.disk.remove(&path);
-        let file = self.folder.disk.create(&path).map_err(io("making"))?;
-        let made_ms = self.segments.lock().of(old.first).map_or(0, |known| known.made_ms);
-        let header = SegmentHeader { first: old.first, salt: self.folder.disk.random(), made_ms };
-        let mut copy = Copy::new(&*file, header);
+        let file = self.folder.disk.create(&path).map_err(io("creating"))?;
+        let created_ms = self.segments.lock().find(old.first).map_or(0, |known| known.created_ms);
+        let header = SegmentHeader { first: old.first, salt: self.folder.disk.random(), created_ms };
+        let mut copy = SegmentCopy::new(&*file, header);
         let mut scanner = Scanner::new(&*old.file, salt, FRAMES_FROM, old.bytes, old.first);
         loop {
             match self.step(&mut scanner, old)? {
-                Step::Frame { header, payload, .. } => {
-                    copy.frame(&header, payload, rewrite).map_err(io("writing"))?;
+                ScanStep::Frame { header, payload, .. } => {
+                    copy.add_frame(&header, payload, rewriter).map_err(io("writing"))?;
                 }
-                Step::Bad(_) => {}
-                Step::End { .. } => break,
+                ScanStep::Gap(_) => {}
+                ScanStep::End { .. } => break,
             }
         }
         let (segment, entries) = copy.finish().map_err(io("writing"))?;
         self.sync_copy(&*file).map_err(io("syncing"))?;
         let bytes_after = segment.bytes;
-        if !self.exchange(segment, salt, rewriting)? {
+        if !self.swap_file(segment, salt, rewriting)? {
             return Ok(None);
         }
-        self.tail.forget(old.until);
-        Ok(Some(Rewritten { entries, bytes_before: old.bytes, bytes_after }))
+        self.tail.evict_until(old.until);
+        Ok(Some(RewriteStats { entries, bytes_before: old.bytes, bytes_after }))
     }
 
     #[cfg(not(feature = "fault-injection"))]
@@ -162,23 +170,23 @@ impl Core {
         }
     }
 
-    fn check_free(&self, old: &Readable) -> Result<(), WalError> {
+    fn check_free_space(&self, old: &ReadableSegment) -> Result<(), WalError> {
         match self.folder.disk.free_bytes(&self.folder.path) {
             Ok(free) if free < old.bytes.saturating_add(self.options.free_bytes_min) => Err(WalError::Full),
-            // Not knowing is no reason to refuse: the writes themselves will tell.
+            // Unknown free space is no reason to reject: the writes themselves fail if there is none.
             _ => Ok(()),
         }
     }
 
-    /// Puts the new file in the place of the old one, durably. False: the old one was given back meanwhile.
-    fn exchange(&self, segment: Segment, salt: u64, rewriting: &mut Rewriting) -> Result<bool, WalError> {
+    /// Replaces the old file with the new one, durably. Returns false if the old one was trimmed meanwhile.
+    fn swap_file(&self, segment: Segment, salt: u64, rewriting: &mut Rewriting) -> Result<bool, WalError> {
         let (folder, first) = (&self.folder, segment.first);
         let (from, to) = (folder.path.join(REWRITTEN), folder.segment_path(first));
         let _trimming = self.trimming.lock();
         {
-            // Whoever opens the file by its name holds this lock, too.
+            // Readers hold this lock, too, when they open the file by its name.
             let mut segments = self.segments.lock();
-            let Some(known) = segments.of(first).filter(|known| known.salt == Some(salt)) else {
+            let Some(known) = segments.find(first).filter(|known| known.salt == Some(salt)) else {
                 return Ok(false);
             };
             folder.disk.rename(&from, &to).map_err(WalError::io("renaming", &from))?;
@@ -192,35 +200,35 @@ impl Core {
     }
 }
 
-/// A segment that is being written.
-struct Copy<'a> {
+/// A rewritten segment being written.
+struct SegmentCopy<'a> {
     file: &'a dyn DiskFile,
     salt: Salt,
     segment: Segment,
-    /// What was not written yet, and where it begins.
+    /// Bytes that were not written yet, and their position in the file.
     buffer: Vec<u8>,
     at: u64,
     replaced: u64,
 }
 
-impl<'a> Copy<'a> {
-    fn new(file: &'a dyn DiskFile, header: SegmentHeader) -> Copy<'a> {
+impl<'a> SegmentCopy<'a> {
+    fn new(file: &'a dyn DiskFile, header: SegmentHeader) -> SegmentCopy<'a> {
         let segment = Segment::new(header.first, Some(header), 0);
         let (salt, buffer) = (Salt::new(header.salt), header.encode());
-        Copy { file, salt, segment, buffer, at: 0, replaced: 0 }
+        SegmentCopy { file, salt, segment, buffer, at: 0, replaced: 0 }
     }
 
-    fn frame(
+    fn add_frame(
         &mut self,
         header: &FrameHeader,
         payload: Vec<u8>,
-        rewrite: &mut dyn Rewrite,
+        rewriter: &mut dyn Rewriter,
     ) -> std::io::Result<()> {
         let chunk = Chunk::new(header, payload, 0);
         let mut builder = FrameBuilder::new(header.first, header.payload_bytes as usize + ENTRY_HEADER_BYTES);
         for entry in chunk.entries() {
-            match rewrite.replace(&entry) {
-                Some(Replaced { kind, bytes }) => {
+            match rewriter.replace(&entry) {
+                Some(Replacement { kind, bytes }) => {
                     self.replaced += 1;
                     builder.push(kind, entry.events, &bytes);
                 }
@@ -229,7 +237,7 @@ impl<'a> Copy<'a> {
         }
         debug_assert_eq!(builder.until(), header.until(), "every entry keeps its offsets");
         let (_, frame) = builder.seal(self.salt, header.synced_until, header.time_ms);
-        self.segment.learn(header.first, self.at + self.buffer.len() as u64);
+        self.segment.index_frame(header.first, self.at + self.buffer.len() as u64);
         self.buffer.extend_from_slice(&frame);
         if self.buffer.len() >= WRITE_BYTES { self.flush() } else { Ok(()) }
     }
@@ -241,7 +249,7 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    /// The segment as it is known from now on, and how many of its entries were replaced.
+    /// Returns the new segment's table entry and the number of replaced entries.
     fn finish(mut self) -> std::io::Result<(Segment, u64)> {
         self.flush()?;
         self.segment.bytes = self.at;

@@ -1,22 +1,22 @@
-//! Walks over the frames of one segment in constant memory, and finds the next one behind damage.
+//! Scans the frames of one segment in constant memory and finds the next valid frame after damage.
 
 use std::io;
 
 use crate::disk::{DiskFile, read_full};
 use crate::format::{FRAME_ALIGN, FRAME_HEADER_BYTES, FrameHeader, Salt};
 
-/// What comes next in a segment.
+/// One step of a scan.
 #[derive(Debug)]
-pub(crate) enum Step {
-    /// A frame whose checksums hold; the payload only if it was asked for.
+pub(crate) enum ScanStep {
+    /// A frame with valid checksums; its payload is empty unless it was requested.
     Frame { at: u64, header: FrameHeader, payload: Vec<u8> },
-    /// Something that is no frame or not what was written, before the next frame or up to a frame's end.
-    Bad(Gap),
-    /// No valid header from `at` on. What is not zero ends at `garbage_until`; equal: all is zero.
+    /// Bytes before the next frame that are not a frame, or a frame whose payload is damaged.
+    Gap(Gap),
+    /// No valid header at or after `at`. Nonzero bytes end at `garbage_until`; equal to `at` if all are zero.
     End { at: u64, garbage_until: u64 },
 }
 
-/// A stretch of a segment that cannot be read.
+/// A range of a segment that cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gap {
     pub(crate) byte_from: u64,
@@ -25,16 +25,16 @@ pub(crate) struct Gap {
     pub(crate) offset_to: u64,
 }
 
-/// What to do with the payloads.
+/// The handling of payloads.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Payload {
+pub(crate) enum PayloadMode {
     /// Read and check them, keep nothing.
     Check,
-    /// Pass over those of frames that end at or before this offset, give out the others.
+    /// Skip the payloads of frames that end at or before this offset, return the others.
     KeepFrom(u64),
 }
 
-/// The walk. It reads each byte once, in blocks.
+/// The scan. It reads each byte once, in blocks.
 pub(crate) struct Scanner<'a> {
     window: Window<'a>,
     salt: Salt,
@@ -44,7 +44,7 @@ pub(crate) struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    /// Walks the bytes `from..limit`, where `from` is the place of a frame whose offset is `expected`.
+    /// Scans the bytes `from..limit`, where a frame with offset `expected` starts at `from`.
     pub(crate) fn new(
         file: &'a dyn DiskFile,
         salt: u64,
@@ -55,35 +55,35 @@ impl<'a> Scanner<'a> {
         Scanner { window: Window::new(file, limit), salt: Salt::new(salt), at: from, expected, found: None }
     }
 
-    /// The offset the next frame should have.
+    /// Returns the offset that the next frame should have.
     pub(crate) fn expected(&self) -> u64 {
         self.expected
     }
 
-    /// The next frame, gap or end.
-    pub(crate) fn step(&mut self, payload: Payload) -> io::Result<Step> {
+    /// Returns the next frame, gap or end.
+    pub(crate) fn step(&mut self, payload: PayloadMode) -> io::Result<ScanStep> {
         let Some((at, header)) = self.found.take().map_or_else(|| self.find(), |found| Ok(Some(found)))?
         else {
             let garbage_until = self.window.nonzero_until(self.at)?;
-            return Ok(Step::End { at: self.at, garbage_until });
+            return Ok(ScanStep::End { at: self.at, garbage_until });
         };
         if at > self.at || header.first > self.expected {
             let gap =
                 Gap { byte_from: self.at, byte_to: at, offset_from: self.expected, offset_to: header.first };
             (self.at, self.expected) = (at, header.first);
             self.found = Some((at, header));
-            return Ok(Step::Bad(gap));
+            return Ok(ScanStep::Gap(gap));
         }
         self.frame(at, header, payload)
     }
 
-    fn frame(&mut self, at: u64, header: FrameHeader, payload: Payload) -> io::Result<Step> {
+    fn frame(&mut self, at: u64, header: FrameHeader, payload: PayloadMode) -> io::Result<ScanStep> {
         let bytes = self.payload(at, &header, payload)?;
         self.at = at + header.frame_bytes();
         self.expected = header.until();
         Ok(match bytes {
-            Some(payload) => Step::Frame { at, header, payload },
-            None => Step::Bad(Gap {
+            Some(payload) => ScanStep::Frame { at, header, payload },
+            None => ScanStep::Gap(Gap {
                 byte_from: at,
                 byte_to: self.at,
                 offset_from: header.first,
@@ -92,12 +92,17 @@ impl<'a> Scanner<'a> {
         })
     }
 
-    /// `None`: the payload is not what was written.
-    fn payload(&mut self, at: u64, header: &FrameHeader, payload: Payload) -> io::Result<Option<Vec<u8>>> {
+    /// Returns `None` if the payload is damaged.
+    fn payload(
+        &mut self,
+        at: u64,
+        header: &FrameHeader,
+        payload: PayloadMode,
+    ) -> io::Result<Option<Vec<u8>>> {
         let keep = match payload {
-            Payload::KeepFrom(offset) if header.until() <= offset => return Ok(Some(Vec::new())),
-            Payload::KeepFrom(_) => true,
-            Payload::Check => false,
+            PayloadMode::KeepFrom(offset) if header.until() <= offset => return Ok(Some(Vec::new())),
+            PayloadMode::KeepFrom(_) => true,
+            PayloadMode::Check => false,
         };
         let mut bytes = Vec::with_capacity(if keep { header.payload_bytes as usize } else { 0 });
         let (mut sum, mut from) = (self.salt.start(), at + FRAME_HEADER_BYTES as u64);
@@ -117,7 +122,7 @@ impl<'a> Scanner<'a> {
         Ok((sum == header.payload_sum).then_some(bytes))
     }
 
-    /// The next header that belongs to this segment and does not go back in offsets.
+    /// Finds the next header that belongs to this segment and whose offset does not go backwards.
     fn find(&mut self) -> io::Result<Option<(u64, FrameHeader)>> {
         let (mut at, limit) = (self.at, self.window.limit);
         loop {
@@ -128,7 +133,7 @@ impl<'a> Scanner<'a> {
             let places = view.len() - FRAME_HEADER_BYTES + 1;
             for place in (0..places).step_by(FRAME_ALIGN as usize) {
                 let bytes = &view[place..place + FRAME_HEADER_BYTES];
-                // Both checksums zero is so rare that it may be taken for the zeros it looks like.
+                // Two zero checksums are so rare that they are taken for unused space.
                 if bytes[..8] == [0; 8] {
                     continue;
                 }
@@ -145,7 +150,7 @@ impl<'a> Scanner<'a> {
 const BLOCK_BYTES_MIN: usize = 64 << 10;
 const BLOCK_BYTES_MAX: usize = 1 << 20;
 
-/// A part of a file in memory. Reading one frame costs a small block, reading on larger ones.
+/// A part of a file in memory. The first block is small, for reads of one frame; the next ones are larger.
 struct Window<'a> {
     file: &'a dyn DiskFile,
     limit: u64,
@@ -159,7 +164,7 @@ impl<'a> Window<'a> {
         Window { file, limit, start: 0, bytes: Vec::new(), block: BLOCK_BYTES_MIN }
     }
 
-    /// The bytes from `at` on: at least `wanted` of them unless the limit or the end of the file is nearer.
+    /// Returns the bytes at `at`: at least `wanted` of them unless the limit or the end of the file is nearer.
     fn from(&mut self, at: u64, wanted: usize) -> io::Result<&[u8]> {
         let end = self.start + self.bytes.len() as u64;
         let inside = (self.start..=end).contains(&at) && !self.bytes.is_empty();
@@ -180,7 +185,7 @@ impl<'a> Window<'a> {
         Ok(())
     }
 
-    /// Where the last byte from `at` on that is not zero ends; `at` if there is none.
+    /// Returns the end of the last nonzero byte at or after `at`; `at` if there is none.
     fn nonzero_until(&mut self, mut at: u64) -> io::Result<u64> {
         let mut until = at;
         while at < self.limit {

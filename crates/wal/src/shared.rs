@@ -1,4 +1,4 @@
-//! What the handle, the writer, the housekeeper and the readers have in common.
+//! State shared by the handle, the writer, the housekeeper and the readers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,19 +9,19 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use crate::disk::DiskFile;
 use crate::error::WalError;
 use crate::folder::{Folder, Segments, Spare};
-use crate::lane::Wakes;
+use crate::lane::LaneWakers;
 use crate::options::Options;
 use crate::tail::Tail;
 
-/// Everything but the queue, which alone depends on what callers give along.
+/// Everything but the queue, which alone depends on the callers' type parameter.
 pub(crate) struct Core {
     pub(crate) folder: Folder,
     pub(crate) options: Options,
     pub(crate) segments: Segments,
     pub(crate) tail: Arc<Tail>,
-    pub(crate) chores: Chores,
-    pub(crate) full: Full,
-    pub(crate) lanes: RwLock<Vec<Arc<Wakes>>>,
+    pub(crate) housekeeping: HousekeepingQueue,
+    pub(crate) disk_full: DiskFullGate,
+    pub(crate) lanes: RwLock<Vec<Arc<LaneWakers>>>,
     pub(crate) cursors: Mutex<Vec<Cursor>>,
     pub(crate) keep_from: AtomicU64,
     pub(crate) trimming: Mutex<()>,
@@ -33,8 +33,8 @@ impl Core {
     pub(crate) fn new(folder: Folder, options: Options, segments: Segments, durable_until: u64) -> Core {
         Core {
             tail: Arc::new(Tail::new(durable_until, options.tail_bytes)),
-            full: Full::default(),
-            chores: Chores::default(),
+            disk_full: DiskFullGate::default(),
+            housekeeping: HousekeepingQueue::default(),
             lanes: RwLock::default(),
             cursors: Mutex::default(),
             keep_from: AtomicU64::new(0),
@@ -48,128 +48,130 @@ impl Core {
     }
 }
 
-/// Whether closed segments can be written again. One at a time is.
+/// The state of segment rewrites. Only one runs at a time.
 #[derive(Default)]
 pub(crate) struct Rewriting {
-    /// A change of names may or may not be durable: only a start can tell.
+    /// A rename may or may not be durable: only the next start can find out.
     pub(crate) failed: bool,
 }
 
-/// Where a reader stopped, so that it can go on there without searching.
+/// The position at which a reader stopped, so that its next read continues there without a search.
 pub(crate) struct Cursor {
     pub(crate) offset: u64,
     pub(crate) segment: u64,
-    /// Of the file. A segment that was written again has another.
+    /// The salt of the file. A rewritten segment has another.
     pub(crate) salt: u64,
     pub(crate) at: u64,
     pub(crate) file: Arc<dyn DiskFile>,
 }
 
-/// What the writer asks the housekeeper for.
+/// Requests of the writer to the housekeeper.
 #[derive(Default)]
-pub(crate) struct Chores {
-    inner: Mutex<Wanted>,
-    bell: Condvar,
+pub(crate) struct HousekeepingQueue {
+    state: Mutex<HousekeepingState>,
+    wakeup: Condvar,
 }
 
 #[derive(Default)]
-struct Wanted {
-    want_spare: bool,
+struct HousekeepingState {
+    is_spare_requested: bool,
     spare: Option<Spare>,
-    tidy: bool,
+    is_retention_requested: bool,
     closed: bool,
 }
 
-/// What the housekeeper is to do.
+/// A task of the housekeeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Chore {
-    Spare,
-    Tidy,
-    End,
+pub(crate) enum HousekeepingTask {
+    PrepareSpare,
+    ApplyRetention,
+    Stop,
 }
 
-impl Chores {
-    pub(crate) fn want_spare(&self) {
-        let mut inner = self.inner.lock();
-        if inner.spare.is_none() && !inner.want_spare {
-            inner.want_spare = true;
-            self.bell.notify_one();
+impl HousekeepingQueue {
+    pub(crate) fn request_spare(&self) {
+        let mut state = self.state.lock();
+        if state.spare.is_none() && !state.is_spare_requested {
+            state.is_spare_requested = true;
+            self.wakeup.notify_one();
         }
     }
 
-    pub(crate) fn want_tidy(&self) {
-        self.inner.lock().tidy = true;
-        self.bell.notify_one();
+    pub(crate) fn request_retention(&self) {
+        self.state.lock().is_retention_requested = true;
+        self.wakeup.notify_one();
     }
 
     pub(crate) fn has_spare(&self) -> bool {
-        self.inner.lock().spare.is_some()
+        self.state.lock().spare.is_some()
     }
 
     pub(crate) fn take_spare(&self) -> Option<Spare> {
-        self.inner.lock().spare.take()
+        self.state.lock().spare.take()
     }
 
-    /// Ends a request for a spare, with one or without.
+    /// Completes the request for a spare, with or without one.
     pub(crate) fn put_spare(&self, spare: Option<Spare>) {
-        let mut inner = self.inner.lock();
-        inner.want_spare = false;
-        inner.spare = spare;
+        let mut state = self.state.lock();
+        state.is_spare_requested = false;
+        state.spare = spare;
     }
 
     pub(crate) fn close(&self) {
-        self.inner.lock().closed = true;
-        self.bell.notify_one();
+        self.state.lock().closed = true;
+        self.wakeup.notify_one();
     }
 
-    /// The next thing to do, if there is one.
-    pub(crate) fn next(&self) -> Option<Chore> {
-        Chores::pick(&mut self.inner.lock())
+    /// Returns the next task, if there is one.
+    pub(crate) fn next(&self) -> Option<HousekeepingTask> {
+        HousekeepingQueue::pick(&mut self.state.lock())
     }
 
-    /// Waits for the next thing to do; with `until`, to tidy then at the latest.
-    pub(crate) fn wait(&self, until: Option<Instant>) -> Chore {
-        let mut inner = self.inner.lock();
+    /// Waits for the next task; applies retention at `until` at the latest.
+    pub(crate) fn wait(&self, until: Option<Instant>) -> HousekeepingTask {
+        let mut state = self.state.lock();
         loop {
-            if let Some(chore) = Chores::pick(&mut inner) {
+            if let Some(chore) = HousekeepingQueue::pick(&mut state) {
                 return chore;
             }
             match until {
-                Some(until) if until <= Instant::now() => return Chore::Tidy,
-                Some(until) => drop(self.bell.wait_until(&mut inner, until)),
-                None => self.bell.wait(&mut inner),
+                Some(until) if until <= Instant::now() => return HousekeepingTask::ApplyRetention,
+                Some(until) => drop(self.wakeup.wait_until(&mut state, until)),
+                None => self.wakeup.wait(&mut state),
             }
         }
     }
 
-    fn pick(inner: &mut Wanted) -> Option<Chore> {
-        match inner {
-            Wanted { closed: true, .. } => Some(Chore::End),
-            Wanted { want_spare: true, .. } => Some(Chore::Spare),
-            Wanted { tidy, .. } => std::mem::take(tidy).then_some(Chore::Tidy),
+    fn pick(state: &mut HousekeepingState) -> Option<HousekeepingTask> {
+        match state {
+            HousekeepingState { closed: true, .. } => Some(HousekeepingTask::Stop),
+            HousekeepingState { is_spare_requested: true, .. } => Some(HousekeepingTask::PrepareSpare),
+            HousekeepingState { is_retention_requested, .. } => {
+                std::mem::take(is_retention_requested).then_some(HousekeepingTask::ApplyRetention)
+            }
         }
     }
 }
 
-/// Whether the disk is full, and who may find out whether it still is.
+/// Limits the attempts to append while the disk is full.
 #[derive(Default)]
-pub(crate) struct Full {
+pub(crate) struct DiskFullGate {
     full: AtomicBool,
     retry_at: Mutex<Option<Instant>>,
 }
 
-impl Full {
-    /// True for one caller per `full_retry` while the disk is full, and for all while it is not.
-    pub(crate) fn lets_through(&self, options: &Options) -> bool {
+impl DiskFullGate {
+    /// Returns true for one caller per `full_retry` while the disk is full, and for all callers while it is not.
+    pub(crate) fn allows_attempt(&self, options: &Options) -> bool {
         if !self.full.load(Ordering::Relaxed) {
             return true;
         }
         let (mut retry_at, now) = (self.retry_at.lock(), Instant::now());
-        let free = retry_at.is_none_or(|at| at <= now);
-        if free {
+        let is_allowed = retry_at.is_none_or(|at| at <= now);
+        if is_allowed {
             *retry_at = Some(now + options.full_retry);
         }
-        free
+        is_allowed
     }
 
     pub(crate) fn set(&self, options: &Options) {
@@ -190,21 +192,21 @@ impl Full {
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// What the writer has done since it was started. Written by one thread only.
+        /// Counters since the start. Written by one thread only.
         #[derive(Default)]
         pub(crate) struct Counts { $(pub(crate) $name: AtomicU64),* }
 
-        /// Figures of a log since it was started.
+        /// Statistics of a log since its start.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct Stats {
             $($(#[$doc])* pub $name: u64,)*
-            /// Bytes that wait in the queue or are being written.
+            /// Bytes that are queued or being written.
             pub queued_bytes: u64,
-            /// The last attempt to write found no room.
+            /// The last attempt to write found the disk full.
             pub full: bool,
-            /// Bytes of all segments, prepared ones included.
+            /// Bytes of all segments, preallocated bytes included.
             pub disk_bytes: u64,
-            /// Segments there are.
+            /// Number of segments.
             pub segments: u64,
         }
 
@@ -219,31 +221,31 @@ macro_rules! counts {
 counts! {
     /// Frames written.
     commits,
-    /// Entries in them.
+    /// Entries written.
     entries,
-    /// Offsets they took.
+    /// Offsets that these entries took.
     offsets,
-    /// Bytes of these frames.
+    /// Bytes of the frames written.
     bytes,
     /// Calls of `fdatasync`.
     syncs,
-    /// Time spent in them.
+    /// Time spent in `fdatasync`, in nanoseconds.
     sync_ns,
-    /// Entries that were answered with "the disk is full", or would have been had somebody waited.
-    refused_full,
-    /// Of these, the entries with `Ack::Memory`: their senders were told that they are queued.
+    /// Entries rejected because the disk was full.
+    rejected_full,
+    /// Rejected entries with `Ack::Memory`, which had already been acknowledged as queued.
     lost_memory,
-    /// Segments begun.
+    /// Segments started after the first.
     rotations,
 }
 
-/// Adds to a count of which this thread is the only writer.
+/// Adds to a counter that only this thread writes.
 pub(crate) fn count(counter: &AtomicU64, add: u64) {
     counter.store(counter.load(Ordering::Relaxed) + add, Ordering::Relaxed);
 }
 
-/// Reports the first disk failure to whoever asked for it.
+/// Logs the disk failure and calls `on_fatal`.
 pub(crate) fn report_fatal(core: &Core, error: &WalError) {
-    tracing::error!(%error, "the log's disk has failed: nothing is acknowledged any more");
+    tracing::error!(%error, "the disk of the log has failed: nothing is acknowledged any more");
     (core.options.on_fatal)(error);
 }

@@ -1,8 +1,8 @@
-//! A disk in memory that loses power and fails on demand, for the tests of this crate and of others.
+//! A disk in memory that loses power and fails on demand, for tests of this crate and of others.
 //!
-//! What was written is readable at once and durable only after a sync. A power cut keeps any part of
-//! the rest: each 512-byte sector of each write on its own, in any order, and each change of names.
-//! Everything is decided by the seeds given, so that a failure can be repeated.
+//! Written bytes are readable at once and durable only after a sync. A power cut keeps an arbitrary part of the rest:
+//! each 512-byte sector of each write separately, in any order, and each change of names. Everything is determined by
+//! the seeds, so that a failure can be reproduced.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,72 +15,71 @@ use crate::disk::{Disk, DiskFile};
 
 const SECTOR_BYTES: u64 = 512;
 
-/// The disk. A clone of the handle is the same disk.
+/// The disk. Clones of the handle share one disk.
 #[derive(Clone)]
 pub struct SimDisk {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<SimState>>,
     watcher: Arc<Mutex<Option<Watcher>>>,
 }
 
-/// Looks at the disk just before it changes.
+/// Called with the disk just before it changes.
 type Watcher = Box<dyn FnMut(&SimDisk) + Send>;
 
 #[derive(Clone)]
-struct State {
-    files: Vec<Content>,
+struct SimState {
+    files: Vec<FileContent>,
     names: BTreeMap<PathBuf, usize>,
     durable_names: BTreeMap<PathBuf, usize>,
     name_changes: Vec<NameChange>,
     operations: u64,
     fault: Option<Fault>,
-    room: u64,
+    capacity: u64,
     random: Random,
 }
 
 #[derive(Clone, Default)]
-struct Content {
-    /// What a read sees.
+struct FileContent {
+    /// The bytes that reads return.
     current: Vec<u8>,
     durable: Vec<u8>,
-    unsynced: Vec<Write>,
+    unsynced: Vec<FileWrite>,
 }
 
 #[derive(Clone)]
-struct Write {
+struct FileWrite {
     at: u64,
     bytes: Vec<u8>,
 }
 
-/// One atomic change of a folder: names that are removed, names that are set.
+/// One atomic change of a folder: a removed name, a new name, or both.
 #[derive(Clone)]
 struct NameChange {
     removed: Option<PathBuf>,
     set: Option<(PathBuf, usize)>,
 }
 
-/// How operations are to fail.
+/// A fault of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The first operation that fails, counted from the making of the disk; see `operations`.
+    /// The first operation that fails, counted from the creation of the disk; see `operations`.
     pub at: u64,
-    /// In which way.
+    /// The kind of failure.
     pub kind: FaultKind,
-    /// Whether all later ones fail too, until `heal`.
-    pub for_good: bool,
+    /// All later operations fail too, until `heal`.
+    pub permanent: bool,
 }
 
-/// The way an operation fails.
+/// The kind of failure of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// The device does not answer: `EIO`. After a sync that failed so, what it was to make durable
-    /// never becomes durable, though it is still read back, as with the page cache of an operating
-    /// system.
+    /// `EIO`: the device does not respond. What a failed sync should have made durable never becomes durable, though
+    /// it can still be read, as from the page cache of an operating system.
     Broken,
-    /// `ENOSPC`, where room is needed: creating, writing, reserving. Other operations succeed.
+    /// `ENOSPC` for operations that need space: creating, writing, reserving. Other operations succeed.
     NoSpace,
-    /// Half of a write is taken, the rest is refused with `ENOSPC`. Other operations succeed.
+    /// Half of a write succeeds, the rest fails with `ENOSPC`. Other operations succeed.
     ShortWrite,
-    /// `EINTR`, for reads and writes the caller is expected to repeat.
+    /// `EINTR`, for writes that the caller should retry.
     Interrupted,
 }
 
@@ -94,98 +93,98 @@ enum Operation {
 }
 
 impl SimDisk {
-    /// An empty disk of 1 GiB.
+    /// Creates an empty disk of 1 GiB.
     pub fn new(seed: u64) -> SimDisk {
-        SimDisk::of(State {
+        SimDisk::of(SimState {
             files: Vec::new(),
             names: BTreeMap::new(),
             durable_names: BTreeMap::new(),
             name_changes: Vec::new(),
             operations: 0,
             fault: None,
-            room: 1 << 30,
+            capacity: 1 << 30,
             random: Random::new(seed),
         })
     }
 
-    fn of(state: State) -> SimDisk {
+    fn of(state: SimState) -> SimDisk {
         SimDisk { state: Arc::new(Mutex::new(state)), watcher: Arc::default() }
     }
 
-    /// How many operations that change something were asked for.
+    /// Returns the number of operations that changed something, failed ones included.
     pub fn operations(&self) -> u64 {
         self.state.lock().operations
     }
 
-    /// Lets operations fail.
+    /// Makes operations fail.
     pub fn fail(&self, fault: Fault) {
         self.state.lock().fault = Some(fault);
     }
 
-    /// Lets them succeed again.
+    /// Makes all operations succeed again.
     pub fn heal(&self) {
         self.state.lock().fault = None;
     }
 
-    /// Sets how much may be written in all; less than what is there: the disk is full.
-    pub fn set_room(&self, bytes: u64) {
-        self.state.lock().room = bytes;
+    /// Sets the capacity. Less than what is stored means that the disk is full.
+    pub fn set_capacity(&self, bytes: u64) {
+        self.state.lock().capacity = bytes;
     }
 
-    /// Calls `watcher` before each operation that changes something, with this disk.
+    /// Calls `watcher` with this disk before each operation that changes something.
     pub fn watch(&self, watcher: impl FnMut(&SimDisk) + Send + 'static) {
         *self.watcher.lock() = Some(Box::new(watcher));
     }
 
-    /// Another disk, as this one would be found if the process ended now and the machine ran on.
+    /// Returns a copy of the disk as the next process finds it if this process ends now and the machine keeps running.
     pub fn after_kill(&self) -> SimDisk {
         let mut state = self.state.lock().clone();
         state.fault = None;
         SimDisk::of(state)
     }
 
-    /// Another disk, as this one might be found after a power cut now. Each seed keeps another part
-    /// of what was not synced.
+    /// Returns a copy of the disk as it may be found after a power cut now. Each seed keeps another part of what was not
+    /// synced.
     pub fn after_power_cut(&self, seed: u64) -> SimDisk {
         let state = self.state.lock();
         let mut random = Random::new(seed);
         let names = state.names_after_cut(&mut random);
         let files = state.files.iter().map(|file| file.after_cut(&mut random)).collect();
-        let (operations, room) = (0, state.room);
-        SimDisk::of(State {
+        let (operations, capacity) = (0, state.capacity);
+        SimDisk::of(SimState {
             files,
             durable_names: names.clone(),
             names,
             name_changes: Vec::new(),
             operations,
             fault: None,
-            room,
+            capacity,
             random,
         })
     }
 
-    /// The content of a file as it is read now.
+    /// Returns the content of a file as it is read now.
     pub fn content(&self, path: &Path) -> Option<Vec<u8>> {
         let state = self.state.lock();
         state.names.get(path).map(|file| state.files[*file].current.clone())
     }
 
-    /// Replaces a file's content, durably, behind the back of whoever has it open.
+    /// Replaces a file's content durably, even while the file is open.
     pub fn set_content(&self, path: &Path, bytes: Vec<u8>) {
         let mut state = self.state.lock();
         let file = state.names.get(path).copied();
         let file = file.unwrap_or_else(|| state.new_file(path));
         state.durable_names.insert(path.to_path_buf(), file);
-        state.files[file] = Content { durable: bytes.clone(), current: bytes, unsynced: Vec::new() };
+        state.files[file] = FileContent { durable: bytes.clone(), current: bytes, unsynced: Vec::new() };
     }
 
-    /// All files there are.
+    /// Returns the paths of all files.
     pub fn paths(&self) -> Vec<PathBuf> {
         self.state.lock().names.keys().cloned().collect()
     }
 
-    /// Counts an operation, shows the disk to the watcher, and says how it is to go.
-    fn begin(&self, operation: Operation) -> io::Result<Option<FaultKind>> {
+    /// Counts an operation, calls the watcher, and returns the fault to apply.
+    fn start_operation(&self, operation: Operation) -> io::Result<Option<FaultKind>> {
         // Taken out while it runs, so that it may use the disk.
         let watcher = self.watcher.lock().take();
         if let Some(mut watcher) = watcher {
@@ -194,12 +193,12 @@ impl SimDisk {
         }
         let mut state = self.state.lock();
         state.operations += 1;
-        let Some(fault) = state.fault.filter(|fault| state.is_hit(fault)) else { return Ok(None) };
+        let Some(fault) = state.fault.filter(|fault| state.is_affected_by(fault)) else { return Ok(None) };
         match (fault.kind, operation) {
             (FaultKind::Broken, Operation::Sync) | (FaultKind::ShortWrite, Operation::Write) => {
                 Ok(Some(fault.kind))
             }
-            (FaultKind::Broken, _) => Err(io::Error::other("the device does not answer")),
+            (FaultKind::Broken, _) => Err(io::Error::other("the device does not respond")),
             (FaultKind::NoSpace, Operation::Create | Operation::Write | Operation::Allocate) => {
                 Err(io::ErrorKind::StorageFull.into())
             }
@@ -209,19 +208,19 @@ impl SimDisk {
     }
 }
 
-impl State {
-    fn is_hit(&self, fault: &Fault) -> bool {
-        // An interruption for good would be repeated for ever; every second call is bad enough.
+impl SimState {
+    fn is_affected_by(&self, fault: &Fault) -> bool {
+        // A permanent interruption would be retried forever; every second call is enough.
         let again = match fault.kind {
             FaultKind::Interrupted => (self.operations - fault.at.min(self.operations)).is_multiple_of(2),
             _ => true,
         };
-        if fault.for_good { self.operations >= fault.at && again } else { self.operations == fault.at }
+        if fault.permanent { self.operations >= fault.at && again } else { self.operations == fault.at }
     }
 
     fn new_file(&mut self, path: &Path) -> usize {
         let file = self.files.len();
-        self.files.push(Content::default());
+        self.files.push(FileContent::default());
         self.names.insert(path.to_path_buf(), file);
         self.name_changes.push(NameChange { removed: None, set: Some((path.to_path_buf(), file)) });
         file
@@ -233,9 +232,9 @@ impl State {
 
     fn names_after_cut(&self, random: &mut Random) -> BTreeMap<PathBuf, usize> {
         let mut names = self.durable_names.clone();
-        let kept = random.share();
+        let survival_percent = random.survival_percent();
         for change in &self.name_changes {
-            if random.chance(kept) {
+            if random.chance(survival_percent) {
                 change.apply(&mut names);
             }
         }
@@ -254,22 +253,22 @@ impl NameChange {
     }
 }
 
-impl Content {
-    fn after_cut(&self, random: &mut Random) -> Content {
+impl FileContent {
+    fn after_cut(&self, random: &mut Random) -> FileContent {
         let mut durable = self.durable.clone();
-        let mut sectors: Vec<Write> = self.unsynced.iter().flat_map(Write::sectors).collect();
+        let mut sectors: Vec<FileWrite> = self.unsynced.iter().flat_map(FileWrite::sectors).collect();
         if random.chance(50) {
             random.shuffle(&mut sectors);
         }
-        let kept = random.share();
-        for sector in sectors.iter().filter(|_| random.chance(kept)) {
+        let survival_percent = random.survival_percent();
+        for sector in sectors.iter().filter(|_| random.chance(survival_percent)) {
             sector.apply(&mut durable);
         }
-        Content { current: durable.clone(), durable, unsynced: Vec::new() }
+        FileContent { current: durable.clone(), durable, unsynced: Vec::new() }
     }
 }
 
-impl Write {
+impl FileWrite {
     fn apply(&self, content: &mut Vec<u8>) {
         let until = self.at as usize + self.bytes.len();
         if content.len() < until {
@@ -278,12 +277,12 @@ impl Write {
         content[self.at as usize..until].copy_from_slice(&self.bytes);
     }
 
-    /// The parts a device writes at once.
-    fn sectors(&self) -> Vec<Write> {
+    /// Splits the write into the units that a device writes atomically.
+    fn sectors(&self) -> Vec<FileWrite> {
         let (mut at, mut rest, mut sectors) = (self.at, &self.bytes[..], Vec::new());
         while !rest.is_empty() {
             let part = rest.len().min((SECTOR_BYTES - at % SECTOR_BYTES) as usize);
-            sectors.push(Write { at, bytes: rest[..part].to_vec() });
+            sectors.push(FileWrite { at, bytes: rest[..part].to_vec() });
             at += part as u64;
             rest = &rest[part..];
         }
@@ -297,7 +296,7 @@ impl Disk for SimDisk {
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        self.begin(Operation::Create)?;
+        self.start_operation(Operation::Create)?;
         let mut state = self.state.lock();
         if state.names.contains_key(path) {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -312,7 +311,7 @@ impl Disk for SimDisk {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.begin(Operation::Names)?;
+        self.start_operation(Operation::Names)?;
         let mut state = self.state.lock();
         let file = state.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
         state.names.insert(to.to_path_buf(), file);
@@ -325,7 +324,7 @@ impl Disk for SimDisk {
         if !self.state.lock().names.contains_key(path) {
             return Err(io::ErrorKind::NotFound.into());
         }
-        self.begin(Operation::Names)?;
+        self.start_operation(Operation::Names)?;
         let mut state = self.state.lock();
         state.names.remove(path);
         state.name_changes.push(NameChange { removed: Some(path.to_path_buf()), set: None });
@@ -339,8 +338,8 @@ impl Disk for SimDisk {
     }
 
     fn sync_folder(&self, _: &Path) -> io::Result<()> {
-        if self.begin(Operation::Sync)?.is_some() {
-            return Err(io::Error::other("the device does not answer"));
+        if self.start_operation(Operation::Sync)?.is_some() {
+            return Err(io::Error::other("the device does not respond"));
         }
         let mut state = self.state.lock();
         state.durable_names = state.names.clone();
@@ -350,7 +349,7 @@ impl Disk for SimDisk {
 
     fn free_bytes(&self, _: &Path) -> io::Result<u64> {
         let state = self.state.lock();
-        Ok(state.room.saturating_sub(state.used()))
+        Ok(state.capacity.saturating_sub(state.used()))
     }
 
     fn random(&self) -> u64 {
@@ -367,10 +366,10 @@ impl SimFile {
     fn write(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         let mut state = self.disk.state.lock();
         let grows = (at + bytes.len() as u64).saturating_sub(state.files[self.file].current.len() as u64);
-        if state.used() + grows > state.room && grows > 0 {
+        if state.used() + grows > state.capacity && grows > 0 {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        let write = Write { at, bytes: bytes.to_vec() };
+        let write = FileWrite { at, bytes: bytes.to_vec() };
         let content = &mut state.files[self.file];
         write.apply(&mut content.current);
         content.unsynced.push(write);
@@ -389,7 +388,7 @@ impl DiskFile for SimFile {
     }
 
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
-        match self.disk.begin(Operation::Write)? {
+        match self.disk.start_operation(Operation::Write)? {
             Some(FaultKind::ShortWrite) if bytes.len() > 1 => {
                 let half = &bytes[..bytes.len() / 2];
                 self.write(half, at)?;
@@ -401,17 +400,17 @@ impl DiskFile for SimFile {
     }
 
     fn allocate(&self, _: u64) -> io::Result<()> {
-        self.disk.begin(Operation::Allocate)?;
+        self.disk.start_operation(Operation::Allocate)?;
         Err(io::ErrorKind::Unsupported.into())
     }
 
     fn sync(&self) -> io::Result<()> {
-        let broken = self.disk.begin(Operation::Sync)?.is_some();
+        let broken = self.disk.start_operation(Operation::Sync)?.is_some();
         let mut state = self.disk.state.lock();
         let content = &mut state.files[self.file];
         let unsynced = std::mem::take(&mut content.unsynced);
         if broken {
-            return Err(io::Error::other("the device does not answer"));
+            return Err(io::Error::other("the device does not respond"));
         }
         unsynced.iter().for_each(|write| write.apply(&mut content.durable));
         Ok(())
@@ -422,18 +421,18 @@ impl DiskFile for SimFile {
     }
 }
 
-/// A small generator of numbers (splitmix64), the same on every machine.
+/// A small random number generator (splitmix64), the same on every machine.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// Begins a sequence.
+    /// Starts a sequence.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
 
-    /// Any number.
-    #[expect(clippy::should_implement_trait, reason = "it has no end")]
+    /// Returns the next number.
+    #[expect(clippy::should_implement_trait, reason = "the sequence is infinite")]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -442,18 +441,18 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, which is not zero.
+    /// Returns a number below `bound`, which must not be zero.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
-    /// True in so many of a hundred cases.
+    /// Returns true in `percent` of 100 cases.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// How much survives: nothing, everything and something in between, each often.
-    fn share(&mut self) -> u64 {
+    /// Returns the percentage that survives: often none, often all, often something in between.
+    fn survival_percent(&mut self) -> u64 {
         match self.below(4) {
             0 => 0,
             1 => 100,

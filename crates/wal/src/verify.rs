@@ -1,4 +1,4 @@
-//! The full check: every byte of every segment, compared with its checksums.
+//! The full check: every byte of every segment against its checksum.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,34 +7,34 @@ use crate::disk::{Disk, DiskFile};
 use crate::error::{Damage, WalError};
 use crate::folder::{Folder, Segment};
 use crate::format::FRAMES_FROM;
-use crate::read::Readable;
-use crate::recover::{damage_of, segments_in, walk};
-use crate::scan::{Payload, Scanner, Step};
+use crate::read::ReadableSegment;
+use crate::recover::{damage_of, scan_last_segment, segments_in};
+use crate::scan::{PayloadMode, ScanStep, Scanner};
 use crate::shared::Core;
 
-/// What a check found.
+/// The result of a full check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Verified {
-    /// Segments that were read.
+pub struct VerifyReport {
+    /// Segments read.
     pub segments: u64,
-    /// Bytes that were read.
+    /// Bytes read.
     pub bytes: u64,
-    /// Frames whose checksums hold.
+    /// Frames with valid checksums.
     pub frames: u64,
-    /// Entries in them.
+    /// Entries in these frames.
     pub entries: u64,
-    /// The first offset there is.
+    /// The first offset.
     pub first: u64,
     /// The offset after the last.
     pub next: u64,
-    /// Bytes at the end that a power cut left and the next start will cut.
+    /// Torn bytes at the end, which the next start removes.
     pub torn_bytes: u64,
-    /// What is lost in between.
+    /// Damaged ranges.
     pub damage: Vec<Damage>,
 }
 
-/// A segment as it is to be checked.
-struct Check {
+/// A segment to check.
+struct SegmentCheck {
     file: Arc<dyn DiskFile>,
     first: u64,
     salt: Option<u64>,
@@ -43,31 +43,31 @@ struct Check {
 }
 
 impl Core {
-    /// Segments that are given back meanwhile are left out; those that are written again are checked as they are then.
-    pub(crate) fn verify(&self) -> Result<Verified, WalError> {
+    /// Skips segments that are trimmed meanwhile; checks rewritten segments in their new form.
+    pub(crate) fn verify(&self) -> Result<VerifyReport, WalError> {
         let firsts: Vec<u64> = self.segments.lock().list.iter().map(|segment| segment.first).collect();
-        let mut verified = Verified::default();
+        let mut report = VerifyReport::default();
         for first in firsts {
-            let Readable { file, salt, bytes, until, .. } = match self.readable(first) {
+            let ReadableSegment { file, salt, bytes, until, .. } = match self.readable(first) {
                 Err(WalError::Trimmed { .. }) => continue,
                 found => found?,
             };
-            if verified.segments == 0 {
-                verified.first = first;
+            if report.segments == 0 {
+                report.first = first;
             }
-            verified.segment(&self.folder, &Check { file, first, salt, bytes, until })?;
-            verified.next = until;
+            report.check_segment(&self.folder, &SegmentCheck { file, first, salt, bytes, until })?;
+            report.next = until;
         }
-        verified.damage.iter().for_each(|damage| self.segments.note(damage));
-        Ok(verified)
+        report.damage.iter().for_each(|damage| self.segments.record_damage(damage));
+        Ok(report)
     }
 }
 
-/// Checks a folder that nobody writes to, and changes nothing in it.
-pub fn verify_folder(disk: Arc<dyn Disk>, path: &Path) -> Result<Verified, WalError> {
+/// Checks a folder that no process writes to, without changing it.
+pub fn verify_folder(disk: Arc<dyn Disk>, path: &Path) -> Result<VerifyReport, WalError> {
     let folder = Folder { disk, path: path.to_path_buf() };
     let firsts = segments_in(&folder)?;
-    let mut verified = Verified { first: firsts.first().copied().unwrap_or(0), ..Verified::default() };
+    let mut report = VerifyReport { first: firsts.first().copied().unwrap_or(0), ..VerifyReport::default() };
     for (index, first) in firsts.iter().enumerate() {
         let path = folder.segment_path(*first);
         let file = folder.disk.open(&path).map_err(WalError::io("opening", &path))?;
@@ -77,48 +77,48 @@ pub fn verify_folder(disk: Arc<dyn Disk>, path: &Path) -> Result<Verified, WalEr
             (Some(next), _) => (*next, bytes),
             (None, Some(salt)) => {
                 let mut segment = Segment::new(*first, None, bytes);
-                let walked = walk(&*file, &mut segment, salt, bytes);
-                let walked = walked.map_err(WalError::io("reading", &path))?;
-                verified.torn_bytes = walked.torn.end - walked.torn.start;
-                (walked.next, walked.torn.start)
+                let scan = scan_last_segment(&*file, &mut segment, salt, bytes);
+                let scan = scan.map_err(WalError::io("reading", &path))?;
+                report.torn_bytes = scan.torn.end - scan.torn.start;
+                (scan.next, scan.torn.start)
             }
             (None, None) => {
                 return Err(WalError::Unreadable { path, reason: "both copies of its header are damaged" });
             }
         };
-        verified.segment(&folder, &Check { file, first: *first, salt, bytes, until })?;
-        verified.next = until;
+        report.check_segment(&folder, &SegmentCheck { file, first: *first, salt, bytes, until })?;
+        report.next = until;
     }
-    Ok(verified)
+    Ok(report)
 }
 
-impl Verified {
-    fn segment(&mut self, folder: &Folder, check: &Check) -> Result<(), WalError> {
+impl VerifyReport {
+    fn check_segment(&mut self, folder: &Folder, check: &SegmentCheck) -> Result<(), WalError> {
         self.segments += 1;
         self.bytes += check.bytes;
         let path = folder.segment_path(check.first);
         let Some(salt) = check.salt else {
-            self.rest(check, FRAMES_FROM, check.first);
+            self.add_missing_rest(check, FRAMES_FROM, check.first);
             return Ok(());
         };
         let mut scanner = Scanner::new(&*check.file, salt, FRAMES_FROM, check.bytes, check.first);
         loop {
-            match scanner.step(Payload::Check).map_err(WalError::io("reading", &path))? {
-                Step::Frame { header, .. } => {
+            match scanner.step(PayloadMode::Check).map_err(WalError::io("reading", &path))? {
+                ScanStep::Frame { header, .. } => {
                     self.frames += 1;
                     self.entries += u64::from(header.entries);
                 }
-                Step::Bad(gap) => self.damage.push(damage_of(check.first, gap)),
-                Step::End { at, .. } => {
-                    self.rest(check, at, scanner.expected());
+                ScanStep::Gap(gap) => self.damage.push(damage_of(check.first, gap)),
+                ScanStep::End { at, .. } => {
+                    self.add_missing_rest(check, at, scanner.expected());
                     return Ok(());
                 }
             }
         }
     }
 
-    /// What should follow and does not.
-    fn rest(&mut self, check: &Check, byte_from: u64, offset_from: u64) {
+    /// Reports the rest of the segment as damage if it should contain offsets.
+    fn add_missing_rest(&mut self, check: &SegmentCheck, byte_from: u64, offset_from: u64) {
         if offset_from < check.until {
             let (segment, byte_to, offset_to) = (check.first, check.bytes, check.until);
             self.damage.push(Damage { segment, byte_from, byte_to, offset_from, offset_to });

@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io::Read;
 use std::time::Duration;
 
-use decode::csv::{Mapping, Rows};
-use decode::json::{self, Form};
-use decode::lines::{Lines, Piece};
+use decode::csv::{CsvReader, Mapping};
+use decode::json::{self, BodyFormat};
+use decode::lines::{LineChunk, LineSplitter};
 use model::limits::EVENT_BYTES_MAX;
 use model::{RawBatch, Reject};
 use tokio::sync::watch;
@@ -65,17 +65,17 @@ pub(super) async fn take_in(
 }
 
 async fn lines(mut reader: Reader<'_>, writer: &mut Writer<'_>) -> Result<(), Broken> {
-    let mut lines = Lines::new(EVENT_BYTES_MAX);
+    let mut lines = LineSplitter::new(EVENT_BYTES_MAX);
     loop {
         let chunk = reader.chunk().await?;
         if chunk.is_empty() {
             lines.finish();
         }
         lines.push(&chunk);
-        while let Some(piece) = lines.take(LINES_AT_ONCE) {
+        while let Some(piece) = lines.next_chunk(LINES_AT_ONCE) {
             match piece {
-                Piece::Lines { bytes, .. } => writer.lines(bytes).await?,
-                Piece::TooLong { .. } => {
+                LineChunk::Lines { bytes, .. } => writer.lines(bytes).await?,
+                LineChunk::TooLong { .. } => {
                     writer.write(RawBatch::default(), &[(Reject::EventTooLarge, 1)]).await?
                 }
             }
@@ -87,8 +87,8 @@ async fn lines(mut reader: Reader<'_>, writer: &mut Writer<'_>) -> Result<(), Br
 }
 
 async fn rows(mut reader: Reader<'_>, mapping: Mapping, writer: &mut Writer<'_>) -> Result<(), Broken> {
-    let unreadable = |bad: decode::csv::BadMapping| Broken::Unreadable(bad.to_string());
-    let mut rows = Rows::new(mapping);
+    let unreadable = |bad: decode::csv::MappingError| Broken::Unreadable(bad.to_string());
+    let mut rows = CsvReader::new(mapping);
     loop {
         let chunk = reader.chunk().await?;
         let mut read = 0;
@@ -158,7 +158,7 @@ impl Writer<'_> {
 
     async fn events(&mut self, bytes: &[u8]) -> Result<(), Broken> {
         let mut decoded = RawBatch::default();
-        if json::decode(bytes, Form::Lines, &mut decoded).is_ok() {
+        if json::decode(bytes, BodyFormat::Lines, &mut decoded).is_ok() {
             return self.write(decoded, &[]).await;
         }
         // Some line is not UTF-8: the others are taken without it. Or all are blank.
@@ -170,7 +170,7 @@ impl Writer<'_> {
             }
         }
         let mut decoded = RawBatch::default();
-        let _ = json::decode(&text, Form::Lines, &mut decoded);
+        let _ = json::decode(&text, BodyFormat::Lines, &mut decoded);
         let refused = [(Reject::NotUtf8, refused)];
         self.write(decoded, if refused[0].1 == 0 { &[] } else { &refused }).await
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use decode::sample::Taken;
+use decode::sample::SampleResult;
 use decode::{influx, statsd};
 use model::Reject;
 use model::limits::EVENTS_PER_REQUEST_MAX;
@@ -59,7 +59,7 @@ impl Batch {
     }
 
     #[inline]
-    fn sample(&mut self, taken: Taken<'_>, now_ms: i64) {
+    fn sample(&mut self, taken: SampleResult<'_>, now_ms: i64) {
         match taken {
             Ok(sample) => {
                 if let Err(reject) = self.samples.take(&sample, now_ms) {

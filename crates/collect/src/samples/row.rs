@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use decode::sample::Spread;
+use decode::sample::Histogram;
 use model::batch::{DeclaredValues, Samples};
 use model::rollup::{Aggregate, Bucket, LatestValue};
 use model::{RawEvent, Reject};
@@ -87,7 +87,7 @@ impl Row {
     }
 
     /// Many values that were added up where they were measured.
-    pub(super) fn spread(&mut self, spread: &Spread<'_>) -> Result<(), Reject> {
+    pub(super) fn spread(&mut self, spread: &Histogram<'_>) -> Result<(), Reject> {
         if spread.count > SPREAD_COUNT_MAX {
             return Err(Reject::ValueNotFinite);
         }
@@ -100,7 +100,7 @@ impl Row {
         values.min = values.min.min(spread.min + 0.0);
         values.max = values.max.max(spread.max + 0.0);
         spread
-            .parts
+            .buckets
             .iter()
             .for_each(|(value, count)| values.quantiles.add(Bucket::of(*value), *count as i64));
         Ok(())

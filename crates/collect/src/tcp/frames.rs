@@ -1,7 +1,7 @@
 //! Where in a stream one line or packet ends and the next begins.
 
 use anyhow::bail;
-use decode::lines::{Lines, Piece};
+use decode::lines::{LineChunk, LineSplitter};
 use model::Reject;
 
 use crate::intake::Batch;
@@ -15,7 +15,7 @@ const LENGTH_BYTES: usize = 4;
 
 /// Bytes of one stream that have not been taken.
 pub(super) enum Frames {
-    Lines(Lines),
+    Lines(LineSplitter),
     Lengths { bytes: Vec<u8>, frame_bytes_max: usize },
 }
 
@@ -23,7 +23,7 @@ impl Frames {
     pub(super) fn new(settings: StreamSettings) -> Frames {
         let frame_bytes_max = settings.frame_bytes_max;
         match settings.framing {
-            Framing::Newline => Frames::Lines(Lines::new(frame_bytes_max)),
+            Framing::Newline => Frames::Lines(LineSplitter::new(frame_bytes_max)),
             Framing::Length => Frames::Lengths { bytes: Vec::new(), frame_bytes_max },
         }
     }
@@ -49,10 +49,10 @@ impl Frames {
         match self {
             Frames::Lines(lines) => {
                 let mut pieces = 0;
-                while let Some(piece) = lines.take(LINES_AT_ONCE) {
+                while let Some(piece) = lines.next_chunk(LINES_AT_ONCE) {
                     match piece {
-                        Piece::Lines { bytes, .. } => batch.take(decoder, bytes, now),
-                        Piece::TooLong { .. } => batch.refuse(Reject::EventTooLarge, b""),
+                        LineChunk::Lines { bytes, .. } => batch.take(decoder, bytes, now),
+                        LineChunk::TooLong { .. } => batch.refuse(Reject::EventTooLarge, b""),
                     }
                     pieces += 1;
                 }

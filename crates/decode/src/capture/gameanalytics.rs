@@ -1,35 +1,37 @@
 //! GameAnalytics' collector API, version 2: an array of events, each with its category.
 //!
-//! Source: <https://docs.gameanalytics.com/event-tracking-and-integrations/rest-api/>, and what their JavaScript SDK
-//! sends. The game's key is in the path, the signature in a header.
+//! Source: <https://docs.gameanalytics.com/event-tracking-and-integrations/rest-api/>, and the requests of their
+//! JavaScript SDK. The game's key is in the path, the signature in a header.
 
 use serde_json::{Map, Value};
 
-use super::{Event, Translated, Untranslatable, id, own_name, read, translated, uuid};
+use super::{
+    EventBuilder, TranslateError, TranslatedBody, id, parse_json, strip_dollar, translate_events, uuid,
+};
 
-/// Tells a body in our words.
-pub fn translate(body: &[u8]) -> Result<Translated, Untranslatable> {
-    match read(body)? {
-        Value::Array(events) => translated(&events, None, None, event),
-        _ => Err(Untranslatable::Shape("the body is an array of events")),
+/// Translates a body.
+pub fn translate(body: &[u8]) -> Result<TranslatedBody, TranslateError> {
+    match parse_json(body)? {
+        Value::Array(events) => translate_events(&events, None, None, event),
+        _ => Err(TranslateError::Shape("the body must be an array of events")),
     }
 }
 
-fn event(raw: &Map<String, Value>) -> Event {
+fn event(raw: &Map<String, Value>) -> EventBuilder {
     let text = |name: &str| raw.get(name).and_then(Value::as_str).unwrap_or_default();
     let mut event = match text("category") {
-        "user" => Event::named("$session_start"),
+        "user" => EventBuilder::named("$session_start"),
         "session_end" => session_end(raw),
         "design" => design(text("event_id"), raw.get("value")),
         "progression" => progression(text("event_id"), raw),
         "business" => business(text("event_id"), raw),
         "resource" => resource(text("event_id"), raw),
         "error" => error(text("severity"), text("message")),
-        "sdk_error" => Event::named("sdk_error"),
-        "impression" => Event::named("impression"),
-        "ads" => Event::named("ads"),
-        // An event of an unknown category has no name, and is refused for that.
-        _ => Event::default(),
+        "sdk_error" => EventBuilder::named("sdk_error"),
+        "impression" => EventBuilder::named("impression"),
+        "ads" => EventBuilder::named("ads"),
+        // An event of an unknown category has no name and is rejected for that.
+        _ => EventBuilder::default(),
     };
     event.put("id", raw.get("event_uuid").and_then(uuid));
     event.put(
@@ -44,8 +46,8 @@ fn event(raw: &Map<String, Value>) -> Event {
     event
 }
 
-/// The three dimensions that a game defines itself, and its own fields.
-fn custom(event: &mut Event, raw: &Map<String, Value>) {
+/// Adds the three custom dimensions and the custom fields.
+fn custom(event: &mut EventBuilder, raw: &Map<String, Value>) {
     for name in ["custom_01", "custom_02", "custom_03"] {
         if let Some(value) = raw.get(name).filter(|value| value.is_string()) {
             event.props.insert(name.to_owned(), value.clone());
@@ -57,32 +59,32 @@ fn custom(event: &mut Event, raw: &Map<String, Value>) {
 }
 
 /// `length` is in seconds.
-fn session_end(raw: &Map<String, Value>) -> Event {
-    let mut event = Event::named("$session_end");
+fn session_end(raw: &Map<String, Value>) -> EventBuilder {
+    let mut event = EventBuilder::named("$session_end");
     event.put("value", raw.get("length").filter(|length| length.is_number()).cloned());
     event
 }
 
 /// `kill:robot` with a value is an event of that name.
-fn design(event_id: &str, value: Option<&Value>) -> Event {
+fn design(event_id: &str, value: Option<&Value>) -> EventBuilder {
     if event_id.is_empty() {
-        return Event::default();
+        return EventBuilder::default();
     }
-    let mut event = Event::named(own_name(event_id));
+    let mut event = EventBuilder::named(strip_dollar(event_id));
     event.put("value", value.filter(|value| value.is_number()).cloned());
     event
 }
 
 /// `Start:world1:level2` is progress in the level `world1:level2`.
-fn progression(event_id: &str, raw: &Map<String, Value>) -> Event {
+fn progression(event_id: &str, raw: &Map<String, Value>) -> EventBuilder {
     let (status, level) = event_id.split_once(':').unwrap_or((event_id, ""));
     let state = match status {
         "Start" => "start",
         "Complete" => "win",
         "Fail" => "quit",
-        _ => return Event::default(),
+        _ => return EventBuilder::default(),
     };
-    let mut event = Event::named("$level");
+    let mut event = EventBuilder::named("$level");
     event.put("level", (!level.is_empty()).then(|| level.into()));
     event.put("value", raw.get("score").filter(|score| score.is_number()).cloned());
     event.props.insert("state".to_owned(), state.into());
@@ -93,8 +95,8 @@ fn progression(event_id: &str, raw: &Map<String, Value>) -> Event {
 }
 
 /// `pack:sword`, an amount in cents and a currency.
-fn business(event_id: &str, raw: &Map<String, Value>) -> Event {
-    let mut event = Event::named("$business");
+fn business(event_id: &str, raw: &Map<String, Value>) -> EventBuilder {
+    let mut event = EventBuilder::named("$business");
     let amount = raw.get("amount").and_then(Value::as_f64).map(|cents| cents / 100.0);
     event.put("value", amount.map(Value::from));
     let fields = [
@@ -102,36 +104,36 @@ fn business(event_id: &str, raw: &Map<String, Value>) -> Event {
         ("amount", amount.map(Value::from)),
         ("item", Some(event_id.into())),
     ];
-    put_known(&mut event, fields);
+    put_present(&mut event, fields);
     event
 }
 
 /// `Source:gems:boost:speed` and an amount.
-fn resource(event_id: &str, raw: &Map<String, Value>) -> Event {
+fn resource(event_id: &str, raw: &Map<String, Value>) -> EventBuilder {
     let mut parts = event_id.splitn(3, ':');
     let mut next = || parts.next().map(Value::from);
     let flow = next().and_then(|flow| flow.as_str().map(str::to_lowercase)).map(Value::from);
     let (currency, item) = (next(), next());
-    let mut event = Event::named("$resource");
+    let mut event = EventBuilder::named("$resource");
     event.put("value", raw.get("amount").filter(|amount| amount.is_number()).cloned());
-    put_known(
+    put_present(
         &mut event,
         [("flow", flow), ("currency", currency), ("amount", raw.get("amount").cloned()), ("item", item)],
     );
     event
 }
 
-fn error(severity: &str, message: &str) -> Event {
-    let mut event = Event::named("$error");
-    // Their messages may have 8,192 characters; the rest of a long one tells no more.
+fn error(severity: &str, message: &str) -> EventBuilder {
+    let mut event = EventBuilder::named("$error");
+    // Their messages may have 8,192 characters; the start of a long one is enough.
     let cut: String = message.chars().take(200).collect();
-    put_known(&mut event, [("severity", Some(severity.into())), ("message", Some(cut.into()))]);
+    put_present(&mut event, [("severity", Some(severity.into())), ("message", Some(cut.into()))]);
     event
 }
 
-fn put_known<const N: usize>(event: &mut Event, fields: [(&str, Option<Value>); N]) {
-    let known = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-    event.props.extend(known);
+fn put_present<const N: usize>(event: &mut EventBuilder, fields: [(&str, Option<Value>); N]) {
+    let present = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    event.props.extend(present);
 }
 
 #[cfg(test)]
@@ -141,12 +143,12 @@ mod tests {
     use super::*;
 
     fn check(body: &str, expected: Expect) {
-        let told = translate(body.as_bytes()).expect("it can be told");
-        expected.assert_eq(&String::from_utf8_lossy(&told.body));
+        let translated = translate(body.as_bytes()).expect("the body can be translated");
+        expected.assert_eq(&String::from_utf8_lossy(&translated.body));
     }
 
     #[test]
-    fn each_category_is_told() {
+    fn each_category_is_translated() {
         check(
             r#"[{"category":"user","event_uuid":"bb305fb5-e5a9-4bf8-8006-6139d4090025","user_id":"u","session_id":"s","client_ts":1795199052,"platform":"linux","build":"1.0"},
                 {"category":"design","event_id":"kill:robot","value":7,"custom_01":"ninja","custom_fields":{"mode":"hard"}},
@@ -164,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn another_shape_is_refused() {
+    fn other_shapes_are_rejected() {
         for body in ["7", "{}", "", "["] {
             assert!(translate(body.as_bytes()).is_err(), "{body}");
         }

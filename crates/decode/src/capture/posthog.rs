@@ -1,40 +1,44 @@
 //! PostHog's capture API: `{"api_key", "batch": [...]}`, an array of events, or one event.
 //!
-//! Source: <https://posthog.com/docs/api/capture>, and what `posthog-js` sends.
+//! Source: <https://posthog.com/docs/api/capture>, and the requests of `posthog-js`.
 
 use serde_json::{Map, Value};
 
-use super::{Event, Translated, Untranslatable, id, own_name, read, time, translated, uuid};
+use super::{
+    EventBuilder, TranslateError, TranslatedBody, id, parse_json, strip_dollar, time, translate_events, uuid,
+};
 use crate::{base64, playtomic};
 
-/// What is in the field `data` of a beacon's form, in base64: JSON, or JSON that was packed with gzip. `None`: the body is
-/// no form, and is read as it is.
-pub fn beacon(body: &[u8]) -> Option<Result<Vec<u8>, Untranslatable>> {
+/// Returns the content of the field `data` of a beacon's form, decoded from base64: JSON, or JSON compressed with gzip.
+/// Returns `None` if the body is not a form and is to be read as it is.
+pub fn beacon(body: &[u8]) -> Option<Result<Vec<u8>, TranslateError>> {
     if !body.starts_with(b"data=") {
         return None;
     }
     let form = str::from_utf8(body).ok();
-    let data = form.and_then(|form| playtomic::parameter(form, "data"));
+    let data = form.and_then(|form| playtomic::query_parameter(form, "data"));
     let bytes = data.and_then(|data| base64::decode(&data));
-    Some(bytes.ok_or(Untranslatable::Shape("`data` of the form is not base64")))
+    Some(bytes.ok_or(TranslateError::Shape("`data` of the form is not base64")))
 }
 
-/// Tells a body in our words.
-pub fn translate(body: &[u8]) -> Result<Translated, Untranslatable> {
-    let body = read(body)?;
+/// Translates a body.
+pub fn translate(body: &[u8]) -> Result<TranslatedBody, TranslateError> {
+    let body = parse_json(body)?;
     let key = key(&body);
     let sent_at = body.get("sent_at");
     match (&body, body.get("batch")) {
         (_, Some(Value::Array(events))) | (Value::Array(events), _) => {
             let key = key.or_else(|| events.iter().find_map(self::key));
-            translated(events, sent_at, key, event)
+            translate_events(events, sent_at, key, event)
         }
-        (Value::Object(_), None) => translated(std::slice::from_ref(&body), sent_at, key, event),
-        _ => Err(Untranslatable::Shape("the body is an event, an array, or has a `batch` that is one")),
+        (Value::Object(_), None) => translate_events(std::slice::from_ref(&body), sent_at, key, event),
+        _ => Err(TranslateError::Shape(
+            "the body must be an event, an array of events, or have a `batch` array",
+        )),
     }
 }
 
-/// The key of a body or of an event: under one of four names.
+/// Returns the key of a body or of an event, which may be in one of four fields.
 fn key(value: &Value) -> Option<String> {
     let properties = value.get("properties");
     let named = ["api_key", "token"].iter().filter_map(|name| value.get(name));
@@ -42,13 +46,13 @@ fn key(value: &Value) -> Option<String> {
     named.chain(inside).find_map(Value::as_str).map(str::to_owned)
 }
 
-fn event(raw: &Map<String, Value>) -> Event {
+fn event(raw: &Map<String, Value>) -> EventBuilder {
     let empty = Map::new();
     let properties = raw.get("properties").and_then(Value::as_object).unwrap_or(&empty);
     let of = |name: &str| properties.get(name);
     let name = raw.get("event").and_then(Value::as_str).unwrap_or_default();
-    let mut event = Event::default();
-    event.put("event", (!name.is_empty()).then(|| ours(name).into()));
+    let mut event = EventBuilder::default();
+    event.put("event", (!name.is_empty()).then(|| event_name(name).into()));
     event.put("id", raw.get("uuid").and_then(uuid));
     event.put("ts", raw.get("timestamp").or_else(|| of("timestamp")).and_then(time));
     event.put("player", id(raw.get("distinct_id").or_else(|| of("distinct_id"))));
@@ -74,26 +78,26 @@ fn event(raw: &Map<String, Value>) -> Event {
     event
 }
 
-/// The names that mean here what they mean there. Others lose their `$`.
-fn ours(name: &str) -> &str {
+/// Maps the names that have the same meaning here; other names lose their `$`.
+fn event_name(name: &str) -> &str {
     match name {
         "$pageview" => "$view",
         "$identify" | "$create_alias" => "$identify",
         "$exception" => "$error",
-        name if name.starts_with('$') => own_name(name),
+        name if name.starts_with('$') => strip_dollar(name),
         name => name,
     }
 }
 
-/// `$identify` says who an id is that was nobody's until then. Without one it is an event like others.
-fn link(event: &mut Event, anonymous: Option<Value>) {
+/// Links an anonymous id to the player. Without an anonymous id the event is an ordinary one.
+fn link(event: &mut EventBuilder, anonymous: Option<Value>) {
     match anonymous {
         Some(anonymous) => drop(event.props.insert("anonymous".to_owned(), anonymous)),
         None => event.put("event", Some("identify".into())),
     }
 }
 
-fn exception(event: &mut Event, properties: &Map<String, Value>) {
+fn exception(event: &mut EventBuilder, properties: &Map<String, Value>) {
     let first = properties.get("$exception_list").and_then(|list| list.get(0));
     let message = properties.get("$exception_message").or_else(|| first?.get("value"));
     let message = message.and_then(Value::as_str).unwrap_or("exception");
@@ -109,12 +113,12 @@ mod tests {
     use super::*;
 
     fn check(body: &str, expected: Expect) {
-        let told = translate(body.as_bytes()).expect("it can be told");
-        expected.assert_eq(&format!("{:?} {}", told.key, String::from_utf8_lossy(&told.body)));
+        let translated = translate(body.as_bytes()).expect("the body can be translated");
+        expected.assert_eq(&format!("{:?} {}", translated.key, String::from_utf8_lossy(&translated.body)));
     }
 
     #[test]
-    fn a_batch_an_array_and_one_event_are_told() {
+    fn batch_array_and_single_event_are_translated() {
         check(
             r#"{"api_key":"k","sent_at":"2026-11-20T12:00:00Z","batch":[{"uuid":"01a1fa33-8f0c-7551-bc9a-5db3114138b4",
                 "event":"level_up","properties":{"distinct_id":"bo","$session_id":"s","$os":"Linux","level":"castle","value":3,"lives":2},
@@ -134,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_identified_is_linked_to_the_id_before() {
+    fn identified_player_is_linked_to_the_anonymous_id() {
         check(
             r#"{"event":"$identify","api_key":"k","properties":{"distinct_id":"bo","$anon_distinct_id":"anon"}}"#,
             expect![[
@@ -148,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exception_is_an_error() {
+    fn exception_becomes_an_error_event() {
         check(
             r#"{"event":"$exception","api_key":"k","properties":{"distinct_id":"bo","$exception_list":[{"value":"boom"}]}}"#,
             expect![[
@@ -158,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn another_shape_is_refused() {
+    fn other_shapes_are_rejected() {
         for body in ["7", r#"{"batch":7}"#, "", "{"] {
             assert!(translate(body.as_bytes()).is_err(), "{body}");
         }

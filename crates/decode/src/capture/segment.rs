@@ -1,45 +1,49 @@
 //! Segment's HTTP API: `track`, `identify`, `page`, `screen`, `group` and `alias`, alone or in a `batch`.
 //!
-//! Source: <https://segment.com/docs/connections/sources/catalog/libraries/server/http-api/>, and what
-//! `@segment/analytics-node` sends.
+//! Source: <https://segment.com/docs/connections/sources/catalog/libraries/server/http-api/>, and the requests of
+//! `@segment/analytics-node`.
 
 use serde_json::{Map, Value};
 
-use super::{Event, Translated, Untranslatable, id, own_name, read, time, translated, uuid};
+use super::{
+    EventBuilder, TranslateError, TranslatedBody, id, parse_json, strip_dollar, time, translate_events, uuid,
+};
 
-/// Tells a batch, or a single call that says its `type`, in our words.
-pub fn translate(body: &[u8]) -> Result<Translated, Untranslatable> {
+/// Translates a batch, or a single call with a `type`.
+pub fn translate(body: &[u8]) -> Result<TranslatedBody, TranslateError> {
     translate_as(body, None)
 }
 
-/// Tells a body that came on the route of one kind of call, such as `track`.
-pub fn translate_as(body: &[u8], kind: Option<&str>) -> Result<Translated, Untranslatable> {
-    let mut body = read(body)?;
+/// Translates a body sent to the route of one kind of call, such as `track`.
+pub fn translate_as(body: &[u8], kind: Option<&str>) -> Result<TranslatedBody, TranslateError> {
+    let mut body = parse_json(body)?;
     let key = body.get("writeKey").and_then(Value::as_str).map(str::to_owned);
     if let (Some(kind), Some(call)) = (kind, body.as_object_mut()) {
         call.entry("type").or_insert_with(|| kind.into());
     }
     let sent_at = body.get("sentAt").cloned();
     match (&body, body.get("batch")) {
-        (_, Some(Value::Array(calls))) => translated(calls, sent_at.as_ref(), key, event),
-        (Value::Object(_), None) => translated(std::slice::from_ref(&body), sent_at.as_ref(), key, event),
-        _ => Err(Untranslatable::Shape("the body is a call, or has a `batch` that is an array")),
+        (_, Some(Value::Array(calls))) => translate_events(calls, sent_at.as_ref(), key, event),
+        (Value::Object(_), None) => {
+            translate_events(std::slice::from_ref(&body), sent_at.as_ref(), key, event)
+        }
+        _ => Err(TranslateError::Shape("the body must be a call, or have a `batch` array")),
     }
 }
 
-fn event(call: &Map<String, Value>) -> Event {
+fn event(call: &Map<String, Value>) -> EventBuilder {
     let text = |name: &str| call.get(name).and_then(Value::as_str).unwrap_or_default();
     let object = |name: &str| call.get(name).and_then(Value::as_object).cloned().unwrap_or_default();
     let mut event = match text("type") {
-        "track" if text("event").is_empty() => Event::default(),
-        "track" => with(own_name(text("event")), object("properties")),
+        "track" if text("event").is_empty() => EventBuilder::default(),
+        "track" => with(strip_dollar(text("event")), object("properties")),
         "page" => named_view("$view", text("name"), object("properties")),
         "screen" => named_view("screen", text("name"), object("properties")),
         "group" => with("group", object("traits")),
         "identify" => with("identify", object("traits")),
-        "alias" => Event::named("$identify"),
-        // A call of an unknown kind has no name, and is refused for that.
-        _ => Event::default(),
+        "alias" => EventBuilder::named("$identify"),
+        // A call of an unknown kind has no name and is rejected for that.
+        _ => EventBuilder::default(),
     };
     event.put("id", call.get("messageId").and_then(uuid));
     event.put("ts", call.get("timestamp").and_then(time));
@@ -58,11 +62,11 @@ fn event(call: &Map<String, Value>) -> Event {
     event
 }
 
-fn with(name: &str, props: Map<String, Value>) -> Event {
-    Event { props, ..Event::named(name) }
+fn with(name: &str, props: Map<String, Value>) -> EventBuilder {
+    EventBuilder { props, ..EventBuilder::named(name) }
 }
 
-fn named_view(event: &str, name: &str, props: Map<String, Value>) -> Event {
+fn named_view(event: &str, name: &str, props: Map<String, Value>) -> EventBuilder {
     let mut event = with(event, props);
     if !name.is_empty() {
         event.props.insert("name".to_owned(), name.into());
@@ -70,12 +74,12 @@ fn named_view(event: &str, name: &str, props: Map<String, Value>) -> Event {
     event
 }
 
-fn name_id(event: &mut Event, name: &str, value: Option<&Value>) {
+fn name_id(event: &mut EventBuilder, name: &str, value: Option<&Value>) {
     event.props.extend(id(value).map(|id| (name.to_owned(), id)));
 }
 
-/// What the library knows of the device and the way there.
-fn from_context(event: &mut Event, context: Option<&Value>) {
+/// Sets the dimensions from the library's context.
+fn from_context(event: &mut EventBuilder, context: Option<&Value>) {
     let Some(context) = context else { return };
     let of = |outer: &str, inner: &str| context.get(outer).and_then(|outer| outer.get(inner));
     let platform = of("os", "name").and_then(Value::as_str).map(str::to_lowercase).map(Value::from);
@@ -84,8 +88,8 @@ fn from_context(event: &mut Event, context: Option<&Value>) {
     event.put_dimension("source", of("campaign", "source"));
 }
 
-/// With both ids an `identify` links them, as ours does; traits then stay with the library.
-fn link(event: &mut Event, call: &Map<String, Value>) {
+/// Turns an `identify` with both ids into a link, as `$identify` does; its traits are kept.
+fn link(event: &mut EventBuilder, call: &Map<String, Value>) {
     let (Some(_), Some(anonymous)) = (id(call.get("userId")), id(call.get("anonymousId"))) else { return };
     event.put("event", Some("$identify".into()));
     event.props.insert("anonymous".to_owned(), anonymous);
@@ -98,12 +102,12 @@ mod tests {
     use super::*;
 
     fn check(kind: Option<&str>, body: &str, expected: Expect) {
-        let told = translate_as(body.as_bytes(), kind).expect("it can be told");
-        expected.assert_eq(&format!("{:?} {}", told.key, String::from_utf8_lossy(&told.body)));
+        let translated = translate_as(body.as_bytes(), kind).expect("the body can be translated");
+        expected.assert_eq(&format!("{:?} {}", translated.key, String::from_utf8_lossy(&translated.body)));
     }
 
     #[test]
-    fn each_kind_of_call_is_told() {
+    fn each_kind_of_call_is_translated() {
         check(
             None,
             r#"{"writeKey":"k","sentAt":"2026-11-20T12:00:00.500Z","batch":[
@@ -123,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_of_one_kind_needs_no_type() {
+    fn route_of_one_kind_needs_no_type() {
         check(
             Some("track"),
             r#"{"event":"win","userId":7}"#,

@@ -1,69 +1,69 @@
-//! Which column of a file is which field of an event.
+//! The mapping of columns of a file to fields of an event.
 
 use model::limits::{PROP_KEY_BYTES_MAX, PROPS_KEYS_MAX};
 use model::{RawEvent, Reject};
 
-use crate::json::{Key, field_key, put_plain};
+use crate::json::{FieldKey, field_key, put_plain};
 
-/// Columns of one file.
+/// Maximum number of columns of a file.
 pub(super) const COLUMNS_MAX: usize = 1_024;
 
-/// Where the text of a column goes.
+/// The target of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A field of the event.
     Field(Field),
-    /// A property of this name.
+    /// The property of this name.
     Prop(String),
-    /// Nowhere.
+    /// The column is ignored.
     Ignore,
 }
 
 /// A field of an event other than `props`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Field(Key);
+pub struct Field(FieldKey);
 
-/// What becomes of columns that the mapping does not name and that have no field's name either.
+/// The handling of columns that neither the mapping nor a field names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Others {
-    /// They are properties.
+pub enum OtherColumns {
+    /// They become properties.
     #[default]
     Props,
-    /// They are left out.
+    /// They are ignored.
     Ignore,
 }
 
-/// What to do with the columns of a file. A column that it does not name goes where its own name says.
+/// The targets of a file's columns. A column that is not mapped goes to the target of its own name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
     columns: Vec<(String, Target)>,
-    others: Others,
+    others: OtherColumns,
     fixed: Vec<(Field, String)>,
     pub(super) delimiter: u8,
 }
 
-/// Why a file cannot be read with a mapping.
+/// The error of a file that cannot be read with a mapping.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadMapping {
-    /// There is no such field.
-    #[error("{0:?} is neither a field of an event nor `props.` and a name nor `ignore`")]
+pub enum MappingError {
+    /// The target does not exist.
+    #[error("{0:?} is not an event field, `props.` followed by a name, or `ignore`")]
     UnknownTarget(String),
-    /// The delimiter is a quotation mark or ends lines.
+    /// The delimiter is a quotation mark, a line ending or not ASCII.
     #[error("{0:?} cannot be the delimiter")]
     Delimiter(char),
-    /// The mapping names a column that the header has not.
+    /// The mapping names a column that the header does not have.
     #[error("the header has no column {0:?}")]
     MissingColumn(String),
-    /// Two columns, or a column and a fixed text, go to the same place.
-    #[error("{0:?} is there twice")]
-    Twice(String),
-    /// More properties than an event may have.
+    /// Two columns, or a column and a fixed text, have the same target.
+    #[error("column {0:?} has the same target as another column or a fixed value")]
+    DuplicateTarget(String),
+    /// More columns are properties than an event may have.
     #[error("more than {PROPS_KEYS_MAX} columns are properties")]
     TooManyProps,
     /// A property's name is too long or empty.
-    #[error("the name of column {0} cannot be a property: 1 to {PROP_KEY_BYTES_MAX} bytes are allowed")]
+    #[error("the name of column {0} cannot be a property: it must have 1 to {PROP_KEY_BYTES_MAX} bytes")]
     PropName(usize),
-    /// The header is not UTF-8, or longer than an event, or has too many columns.
+    /// The header is not UTF-8, longer than an event, or has too many columns.
     #[error("the header is not UTF-8, too long, or has more than {COLUMNS_MAX} columns")]
     HeaderUnreadable,
     /// The file is empty.
@@ -72,8 +72,8 @@ pub enum BadMapping {
 }
 
 impl Target {
-    /// `event`, `ts` and the other fields; `props.` and a name; `ignore`.
-    pub fn parse(text: &str) -> Result<Target, BadMapping> {
+    /// Parses a target: the name of a field such as `event` or `ts`, `props.` and a name, or `ignore`.
+    pub fn parse(text: &str) -> Result<Target, MappingError> {
         match text.strip_prefix("props.") {
             Some(name) => Ok(Target::Prop(name.to_string())),
             None if text == "ignore" => Ok(Target::Ignore),
@@ -83,55 +83,54 @@ impl Target {
 }
 
 impl Field {
-    /// The field of this name.
-    pub fn parse(name: &str) -> Result<Field, BadMapping> {
-        field_key(name).map(Field).ok_or_else(|| BadMapping::UnknownTarget(name.to_string()))
+    /// Returns the field of this name.
+    pub fn parse(name: &str) -> Result<Field, MappingError> {
+        field_key(name).map(Field).ok_or_else(|| MappingError::UnknownTarget(name.to_string()))
     }
 
-    /// Puts a text into the field of an event, as a row of a file has it: without quotes, so that it may be meant as a
-    /// number.
+    /// Sets the field of an event to a text of a file, which has no quotes and may therefore be meant as a number.
     pub fn put<'a>(self, event: &mut RawEvent<'a>, text: &'a str) -> Result<(), Reject> {
         put_plain(event, self.0, text)
     }
 }
 
 impl Default for Mapping {
-    /// Commas; columns go where their names say, the rest to the properties.
+    /// Commas; columns go to the field of their name, the rest to the properties.
     fn default() -> Mapping {
-        Mapping { columns: Vec::new(), others: Others::Props, fixed: Vec::new(), delimiter: b',' }
+        Mapping { columns: Vec::new(), others: OtherColumns::Props, fixed: Vec::new(), delimiter: b',' }
     }
 }
 
 impl Mapping {
-    /// Sends a column somewhere else.
+    /// Maps a column to a target.
     pub fn column(mut self, name: &str, target: Target) -> Mapping {
         self.columns.push((name.to_string(), target));
         self
     }
 
-    /// Gives every event the same text in a field, such as the name of the event.
+    /// Sets a field to the same text in every event, such as the name of the event.
     pub fn fixed(mut self, field: Field, text: &str) -> Mapping {
         self.fixed.push((field, text.to_string()));
         self
     }
 
-    /// What becomes of columns that nobody names.
-    pub fn others(mut self, others: Others) -> Mapping {
+    /// Sets the handling of columns that are not mapped.
+    pub fn others(mut self, others: OtherColumns) -> Mapping {
         self.others = others;
         self
     }
 
-    /// What stands between fields: an ASCII character, such as `;` or a tab.
-    pub fn delimiter(mut self, delimiter: char) -> Result<Mapping, BadMapping> {
+    /// Sets the separator of fields: an ASCII character, such as `;` or a tab.
+    pub fn delimiter(mut self, delimiter: char) -> Result<Mapping, MappingError> {
         match u8::try_from(delimiter) {
             Ok(byte) if byte.is_ascii() && !matches!(byte, b'"' | b'\r' | b'\n') => self.delimiter = byte,
-            _ => return Err(BadMapping::Delimiter(delimiter)),
+            _ => return Err(MappingError::Delimiter(delimiter)),
         }
         Ok(self)
     }
 
-    /// An event that has what is the same in all rows, and nothing else yet.
-    pub fn event(&self) -> Result<RawEvent<'_>, Reject> {
+    /// Returns an event with the fixed fields only.
+    pub fn fixed_event(&self) -> Result<RawEvent<'_>, Reject> {
         let mut event = RawEvent::default();
         for (field, text) in &self.fixed {
             field.put(&mut event, text)?;
@@ -139,31 +138,31 @@ impl Mapping {
         Ok(event)
     }
 
-    /// Where the columns of this header go, each to a place of its own.
-    pub fn resolve(&self, header: &[&str]) -> Result<Vec<Target>, BadMapping> {
+    /// Returns the targets of a header's columns, all of them different.
+    pub fn resolve(&self, header: &[&str]) -> Result<Vec<Target>, MappingError> {
         if let Some((name, _)) = self.columns.iter().find(|(name, _)| !header.contains(&&**name)) {
-            return Err(BadMapping::MissingColumn(name.clone()));
+            return Err(MappingError::MissingColumn(name.clone()));
         }
         let columns: Vec<Target> = header.iter().map(|name| self.resolve_one(name)).collect();
         for (at, (column, name)) in columns.iter().zip(header).enumerate() {
             let is_fixed = |column: &Target| matches!(column, Target::Field(field) if self.fixed.iter().any(|(own, _)| own == field));
             if *column != Target::Ignore && (columns[..at].contains(column) || is_fixed(column)) {
-                return Err(BadMapping::Twice(name.to_string()));
+                return Err(MappingError::DuplicateTarget(name.to_string()));
             }
             if matches!(column, Target::Prop(name) if name.is_empty() || name.len() > PROP_KEY_BYTES_MAX) {
-                return Err(BadMapping::PropName(at + 1));
+                return Err(MappingError::PropName(at + 1));
             }
         }
         let props = columns.iter().filter(|column| matches!(column, Target::Prop(_))).count();
-        if props > PROPS_KEYS_MAX { Err(BadMapping::TooManyProps) } else { Ok(columns) }
+        if props > PROPS_KEYS_MAX { Err(MappingError::TooManyProps) } else { Ok(columns) }
     }
 
     fn resolve_one(&self, name: &str) -> Target {
         let own = self.columns.iter().find(|(column, _)| column == name).map(|(_, target)| target.clone());
         match (own.or_else(|| Target::parse(name).ok()), self.others) {
             (Some(target), _) => target,
-            (None, Others::Ignore) => Target::Ignore,
-            (None, Others::Props) => Target::Prop(name.to_string()),
+            (None, OtherColumns::Ignore) => Target::Ignore,
+            (None, OtherColumns::Props) => Target::Prop(name.to_string()),
         }
     }
 }

@@ -6,10 +6,10 @@ use model::limits::PROP_STRING_BYTES_MAX;
 use super::mapping::Target;
 use crate::json::{is_plain_number, push_string};
 
-/// Writes an object of the columns that are properties and not empty; nothing if there are none.
+/// Writes an object of the columns that are properties and not empty; writes nothing if there are none.
 ///
-/// What is written as JSON writes a number, `true` or `false` is one. Anything else is a string, also a number with
-/// more digits than a reader would keep.
+/// A value that is a JSON number, `true` or `false` is written as one. Everything else is written as a string, including
+/// a number with more digits than a reader would keep.
 pub(super) fn write<'a>(
     out: &mut String,
     row: impl Iterator<Item = (&'a Target, &'a [u8])>,

@@ -1,9 +1,9 @@
-//! Sixteen bytes of text at a time: where does a string end, or need a closer look?
+//! Scans sixteen bytes of text at a time for the end of a string or a character that needs attention.
 
-/// Bytes looked at in one step.
+/// Bytes scanned in one step.
 pub(super) const BLOCK: usize = 16;
 
-/// The bytes from `at` on; beyond the end there are zeros, which no JSON text may contain.
+/// Returns the bytes at `at`, padded after the end with zeros, which no JSON text may contain.
 #[inline(always)]
 pub(super) fn block_at(text: &[u8], at: usize) -> [u8; BLOCK] {
     match text.get(at..).and_then(|rest| rest.first_chunk()) {
@@ -12,7 +12,7 @@ pub(super) fn block_at(text: &[u8], at: usize) -> [u8; BLOCK] {
     }
 }
 
-/// Ends are met once a line, so this is not slow either: the last sixteen bytes, moved down.
+/// Returns the last sixteen bytes, shifted. Every line has an end, so this must be fast as well.
 fn last_block(text: &[u8], at: usize) -> [u8; BLOCK] {
     let missing = (at + BLOCK - text.len().min(at + BLOCK)) as u32;
     match text.last_chunk() {
@@ -29,7 +29,7 @@ fn short_block(text: &[u8], at: usize) -> [u8; BLOCK] {
     block
 }
 
-/// One bit for each byte that cannot simply be part of a string: `"`, `\` and control characters.
+/// Returns one bit for each byte that is not a plain part of a string: `"`, `\` and control characters.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(super) fn special_bytes(block: &[u8; BLOCK]) -> u32 {
@@ -37,8 +37,8 @@ pub(super) fn special_bytes(block: &[u8; BLOCK]) -> u32 {
         __m128i, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128,
         _mm_set1_epi8,
     };
-    // SAFETY: every x86-64 processor has SSE2; sixteen bytes behind a reference may be read, and this
-    // load needs no alignment.
+    // SAFETY: every x86-64 processor has SSE2; the reference guarantees sixteen readable bytes, and this load needs no
+    // alignment.
     unsafe {
         let bytes = _mm_loadu_si128(block.as_ptr().cast::<__m128i>());
         let quote = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(b'"' as i8));
@@ -58,7 +58,7 @@ mod portable {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
     const HIGHS: u64 = ONES << 7;
 
-    /// As on x86-64, eight bytes in a register at a time.
+    /// The same as on x86-64, with eight bytes per register.
     #[inline(always)]
     pub(in crate::json) fn special_bytes(block: &[u8; BLOCK]) -> u32 {
         let both = u128::from_le_bytes(*block);
@@ -72,12 +72,12 @@ mod portable {
         gather(quote | backslash | control)
     }
 
-    /// The high bit of each byte that is zero, exact for every byte (no borrow between bytes).
+    /// Returns the high bit of each byte that is zero, exact for every byte (no borrow between bytes).
     fn zero_bytes(bytes: u64) -> u64 {
         !(((bytes & !HIGHS) + !HIGHS) | bytes) & HIGHS
     }
 
-    /// The eight high bits side by side: the product moves each to its place in the top byte.
+    /// Packs the eight high bits: the product moves each to its position in the top byte.
     fn gather(highs: u64) -> u32 {
         ((highs >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u32
     }
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_is_judged_alike_at_every_place() {
+    fn every_byte_is_classified_alike_at_every_position() {
         for byte in 0..=255 {
             for place in 0..BLOCK {
                 let mut block = [b'a'; BLOCK];
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_text_is_followed_by_zeros() {
+    fn text_is_padded_with_zeros() {
         assert_eq!(&block_at(b"abc", 1)[..4], b"bc\0\0");
         assert_eq!(block_at(b"abc", 3), [0; BLOCK]);
         assert_eq!(block_at(b"abc", 9), [0; BLOCK]);
@@ -118,7 +118,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn both_ways_agree_on_random_bytes(block: [u8; BLOCK]) {
+        fn both_implementations_agree_on_random_bytes(block: [u8; BLOCK]) {
             let expected = special_bytes_one_by_one(&block);
             prop_assert_eq!(special_bytes(&block), expected);
             prop_assert_eq!(portable::special_bytes(&block), expected);

@@ -1,50 +1,50 @@
-//! JSON as a sequence of steps: the syntax of RFC 8259 and no word about events.
+//! The syntax of JSON (RFC 8259), independent of events.
 
-use super::Malformed;
+use super::MalformedBody;
 use super::block::{BLOCK, block_at, special_bytes};
-use super::number::Number;
-use super::text::{Text, escape};
+use super::number::JsonNumber;
+use super::text::{JsonString, escape};
 use model::Reject;
 
-/// A place in a text that is read from its beginning to its end, once.
-pub(crate) struct Cursor<'a> {
+/// A position in a text that is read once from start to end.
+pub(crate) struct JsonCursor<'a> {
     text: &'a str,
     /// Bytes read so far.
     pub at: usize,
-    /// How many arrays and objects are around the next value.
+    /// JsonNumber of arrays and objects around the next value.
     pub depth: usize,
-    fault: Option<Malformed>,
+    error: Option<MalformedBody>,
 }
 
-/// The text is not JSON; why is kept by the cursor, so that answers stay small.
+/// The text is not JSON. The cursor keeps the details, so that results stay small.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Broken;
+pub(crate) struct SyntaxError;
 
-/// What stands after a key, as far as the fields of an event have to know.
+/// A value, in the detail that the fields of an event need.
 #[derive(Debug)]
-pub(crate) enum Value<'a> {
+pub(crate) enum JsonValue<'a> {
     Null,
     Bool,
-    Text(Text<'a>),
-    Number(Number<'a>),
+    String(JsonString<'a>),
+    Number(JsonNumber<'a>),
     Array,
-    /// Its text, and the first limit of properties that it breaks.
+    /// Its text, and the first limit of properties that it exceeds.
     Object(&'a str, Option<Reject>),
 }
 
-impl<'a> Cursor<'a> {
-    pub fn new(text: &'a str, at: usize) -> Self {
-        Cursor { text, at, depth: 0, fault: None }
+impl<'a> JsonCursor<'a> {
+    pub(crate) fn new(text: &'a str, at: usize) -> Self {
+        JsonCursor { text, at, depth: 0, error: None }
     }
 
-    /// What was wrong, after an answer of [`Broken`].
-    pub fn fault(self) -> Malformed {
-        self.fault.expect("who answers `Broken` says why")
+    /// Returns the details after a [`SyntaxError`] error.
+    pub(crate) fn into_error(self) -> MalformedBody {
+        self.error.expect("every `SyntaxError` sets the error")
     }
 
-    /// What has not been read yet.
+    /// Returns the bytes that have not been read yet.
     #[inline(always)]
-    pub fn rest(&self) -> &'a [u8] {
+    pub(crate) fn rest(&self) -> &'a [u8] {
         self.bytes().get(self.at..).unwrap_or_default()
     }
 
@@ -52,85 +52,85 @@ impl<'a> Cursor<'a> {
         self.text.as_bytes()
     }
 
-    /// The next byte; zero, which is nowhere allowed, at the end.
+    /// Returns the next byte; zero, which is never valid, at the end.
     #[inline(always)]
-    pub fn peek(&self) -> u8 {
+    pub(crate) fn peek(&self) -> u8 {
         self.bytes().get(self.at).copied().unwrap_or(0)
     }
 
-    pub fn is_at_end(&self) -> bool {
+    pub(crate) fn is_at_end(&self) -> bool {
         self.at == self.text.len()
     }
 
     #[inline(always)]
-    pub fn skip_space(&mut self) {
+    pub(crate) fn skip_space(&mut self) {
         while matches!(self.peek(), b' ' | b'\n' | b'\r' | b'\t') {
             self.at += 1;
         }
     }
 
-    /// Takes `byte` if it is the next one.
+    /// Consumes `byte` if it is the next one.
     #[inline(always)]
-    pub fn take(&mut self, byte: u8) -> bool {
+    pub(crate) fn consume(&mut self, byte: u8) -> bool {
         let is_next = self.peek() == byte;
         self.at += usize::from(is_next);
         is_next
     }
 
-    /// The text from `from` to here. Both are places beside ASCII, so no character is cut.
+    /// Returns the text from `from` to here. Both positions are next to ASCII characters, so no character is split.
     #[inline(always)]
-    pub fn since(&self, from: usize) -> &'a str {
+    pub(crate) fn since(&self, from: usize) -> &'a str {
         &self.text[from..self.at]
     }
 
     #[cold]
-    pub fn expected<T>(&mut self, expected: &'static str) -> Result<T, Broken> {
-        self.fail(Malformed::Syntax { at: self.at.min(self.text.len()), expected })
+    pub(crate) fn expected<T>(&mut self, expected: &'static str) -> Result<T, SyntaxError> {
+        self.fail(MalformedBody::Syntax { at: self.at.min(self.text.len()), expected })
     }
 
     #[cold]
-    pub fn fail<T>(&mut self, fault: Malformed) -> Result<T, Broken> {
-        self.fault = Some(fault);
-        Err(Broken)
+    pub(crate) fn fail<T>(&mut self, error: MalformedBody) -> Result<T, SyntaxError> {
+        self.error = Some(error);
+        Err(SyntaxError)
     }
 
     /// Reads one value of any kind.
     #[inline(always)]
-    pub fn value(&mut self) -> Result<Value<'a>, Broken> {
+    pub(crate) fn value(&mut self) -> Result<JsonValue<'a>, SyntaxError> {
         match self.peek() {
-            b'"' => self.string().map(Value::Text),
-            b'-' | b'0'..=b'9' => self.number().map(Value::Number),
+            b'"' => self.string().map(JsonValue::String),
+            b'-' | b'0'..=b'9' => self.number().map(JsonValue::Number),
             _ => self.other_value(),
         }
     }
 
     #[inline(never)]
-    fn other_value(&mut self) -> Result<Value<'a>, Broken> {
+    fn other_value(&mut self) -> Result<JsonValue<'a>, SyntaxError> {
         match self.peek() {
             b'{' => {
                 let from = self.at;
-                let breach = self.nested()?;
-                Ok(Value::Object(self.since(from), breach))
+                let violation = self.nested()?;
+                Ok(JsonValue::Object(self.since(from), violation))
             }
-            b'[' => self.nested().map(|_| Value::Array),
-            b'n' => self.word("null", Value::Null),
-            b't' => self.word("true", Value::Bool),
-            b'f' => self.word("false", Value::Bool),
+            b'[' => self.nested().map(|_| JsonValue::Array),
+            b'n' => self.literal("null", JsonValue::Null),
+            b't' => self.literal("true", JsonValue::Bool),
+            b'f' => self.literal("false", JsonValue::Bool),
             _ => self.expected("a value"),
         }
     }
 
-    fn word(&mut self, word: &'static str, value: Value<'a>) -> Result<Value<'a>, Broken> {
-        if !self.bytes()[self.at..].starts_with(word.as_bytes()) {
+    fn literal(&mut self, literal: &'static str, value: JsonValue<'a>) -> Result<JsonValue<'a>, SyntaxError> {
+        if !self.bytes()[self.at..].starts_with(literal.as_bytes()) {
             return self.expected("a value");
         }
-        self.at += word.len();
+        self.at += literal.len();
         Ok(value)
     }
 
-    /// A key and the colon after it.
+    /// Reads a key and the colon after it.
     #[inline(always)]
-    pub fn key(&mut self) -> Result<Text<'a>, Broken> {
+    pub(crate) fn key(&mut self) -> Result<JsonString<'a>, SyntaxError> {
         if self.peek() != b'"' {
             return self.expected("a key in double quotes");
         }
@@ -139,9 +139,9 @@ impl<'a> Cursor<'a> {
         Ok(key)
     }
 
-    /// The colon after a key, and the space around it.
+    /// Reads the colon after a key, and the white space around it.
     #[inline(always)]
-    pub fn colon(&mut self) -> Result<(), Broken> {
+    pub(crate) fn colon(&mut self) -> Result<(), SyntaxError> {
         self.skip_space();
         if self.peek() != b':' {
             return self.expected("':'");
@@ -151,11 +151,11 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// After a value: whether a comma follows, and so something after it, rather than the bracket.
+    /// After a value, returns true if a comma and another value follow, and false at the closing bracket.
     ///
-    /// A branch for each, and no arithmetic: where the next key begins is then guessed early.
+    /// A branch for each case and no arithmetic: the processor then predicts early where the next key starts.
     #[inline(always)]
-    pub fn comma_or(&mut self, closing: u8, expected: &'static str) -> Result<bool, Broken> {
+    pub(crate) fn comma_or(&mut self, closing: u8, expected: &'static str) -> Result<bool, SyntaxError> {
         self.skip_space();
         let next = self.peek();
         if next == b',' {
@@ -170,9 +170,9 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A string, from its opening quote on.
+    /// Reads a string, starting at its opening quote.
     #[inline(always)]
-    pub fn string(&mut self) -> Result<Text<'a>, Broken> {
+    pub(crate) fn string(&mut self) -> Result<JsonString<'a>, SyntaxError> {
         let from = self.at + 1;
         self.at = self.next_special(from);
         if self.peek() != b'"' {
@@ -180,10 +180,10 @@ impl<'a> Cursor<'a> {
         }
         let raw = self.since(from);
         self.at += 1;
-        Ok(Text { raw, len: raw.len() })
+        Ok(JsonString { raw, len: raw.len() })
     }
 
-    /// The place of the next quote, backslash, control character or the end.
+    /// Returns the position of the next quote, backslash or control character, or the end.
     #[inline(always)]
     fn next_special(&self, mut at: usize) -> usize {
         loop {
@@ -196,7 +196,7 @@ impl<'a> Cursor<'a> {
     }
 
     #[cold]
-    fn string_with_escapes(&mut self, from: usize) -> Result<Text<'a>, Broken> {
+    fn string_with_escapes(&mut self, from: usize) -> Result<JsonString<'a>, SyntaxError> {
         let mut saved = 0;
         while self.peek() == b'\\' {
             let Some((character, len)) = escape(&self.bytes()[self.at..]) else {
@@ -210,32 +210,32 @@ impl<'a> Cursor<'a> {
         }
         let raw = self.since(from);
         self.at += 1;
-        Ok(Text { raw, len: raw.len() - saved })
+        Ok(JsonString { raw, len: raw.len() - saved })
     }
 
-    /// A number, from its sign or first digit on.
+    /// Reads a number, starting at its sign or first digit.
     #[inline(always)]
-    pub fn number(&mut self) -> Result<Number<'a>, Broken> {
+    pub(crate) fn number(&mut self) -> Result<JsonNumber<'a>, SyntaxError> {
         let from = self.at;
-        self.take(b'-');
+        self.consume(b'-');
         let mut mantissa = 0;
         let leads_with_zero = self.peek() == b'0';
         let mut digits = self.digits(&mut mantissa)?;
         if leads_with_zero && digits > 1 {
             return self.expected("no digit after a leading zero");
         }
-        let decimals = if self.take(b'.') { self.digits(&mut mantissa)? } else { 0 };
+        let decimals = if self.consume(b'.') { self.digits(&mut mantissa)? } else { 0 };
         digits += decimals;
         let has_exponent = matches!(self.peek(), b'e' | b'E');
         if has_exponent {
             self.exponent()?;
         }
-        Ok(Number { text: self.since(from), mantissa, digits, decimals, has_exponent })
+        Ok(JsonNumber { text: self.since(from), mantissa, digits, decimals, has_exponent })
     }
 
-    /// At least one digit; `mantissa` wraps if there are more than fit, and then it is not used.
+    /// Reads at least one digit; `mantissa` wraps if there are more than fit, and is not used then.
     #[inline(always)]
-    fn digits(&mut self, mantissa: &mut u64) -> Result<usize, Broken> {
+    fn digits(&mut self, mantissa: &mut u64) -> Result<usize, SyntaxError> {
         let from = self.at;
         while let digit @ b'0'..=b'9' = self.peek() {
             *mantissa = mantissa.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
@@ -245,7 +245,7 @@ impl<'a> Cursor<'a> {
     }
 
     #[cold]
-    fn exponent(&mut self) -> Result<(), Broken> {
+    fn exponent(&mut self) -> Result<(), SyntaxError> {
         self.at += 1;
         if matches!(self.peek(), b'+' | b'-') {
             self.at += 1;

@@ -1,9 +1,9 @@
-//! One event: which fields there are, and what each of them may be.
+//! One event: its fields and their valid values.
 
 use super::block::special_bytes;
-use super::cursor::{Broken, Cursor, Value};
-use super::number::Number;
-use super::text::Text;
+use super::cursor::{JsonCursor, JsonValue, SyntaxError};
+use super::number::JsonNumber;
+use super::text::JsonString;
 use super::time;
 use model::limits::{DIMENSION_BYTES_MAX, EVENT_BYTES_MAX, PLAYER_BYTES_MAX};
 use model::placeholder_id::is_placeholder_id;
@@ -11,15 +11,15 @@ use model::uuid;
 use model::{Dimension, RawEvent, Reject};
 use std::borrow::Cow;
 
-/// A key of at most eight bytes, the first one lowest, zeros behind: compared in one step. No key
-/// has a zero byte, and every field's name is that short.
-pub(crate) type Key = u64;
+/// A key of at most eight bytes, the first one lowest, padded with zeros: compared in one step. No key has a zero byte,
+/// and every field's name is short enough.
+pub(crate) type FieldKey = u64;
 
-/// No name of a field.
-const OTHER: Key = 0;
+/// A key that is not the name of a field.
+const OTHER: FieldKey = 0;
 
-/// `name` as a [`Key`].
-pub(super) const fn key(name: &[u8]) -> Key {
+/// Returns `name` as a [`FieldKey`].
+pub(super) const fn key(name: &[u8]) -> FieldKey {
     let mut key = 0;
     let mut i = 0;
     while i < name.len() {
@@ -29,74 +29,74 @@ pub(super) const fn key(name: &[u8]) -> Key {
     key
 }
 
-const EVENT: Key = key(b"event");
-const ID: Key = key(b"id");
-const TS: Key = key(b"ts");
-const PLAYER: Key = key(b"player");
-const SESSION: Key = key(b"session");
-const VALUE: Key = key(b"value");
-const PROPS: Key = key(b"props");
-const COUNTRY: Key = key(b"country");
-const SOURCE: Key = key(b"source");
-const PLATFORM: Key = key(b"platform");
-const VERSION: Key = key(b"version");
-const LEVEL: Key = key(b"level");
-const EVENTS: Key = key(b"events");
+const EVENT: FieldKey = key(b"event");
+const ID: FieldKey = key(b"id");
+const TS: FieldKey = key(b"ts");
+const PLAYER: FieldKey = key(b"player");
+const SESSION: FieldKey = key(b"session");
+const VALUE: FieldKey = key(b"value");
+const PROPS: FieldKey = key(b"props");
+const COUNTRY: FieldKey = key(b"country");
+const SOURCE: FieldKey = key(b"source");
+const PLATFORM: FieldKey = key(b"platform");
+const VERSION: FieldKey = key(b"version");
+const LEVEL: FieldKey = key(b"level");
+const EVENTS: FieldKey = key(b"events");
 
-/// How reading an object as an event ended.
+/// The result of reading an object as an event.
 #[derive(Debug, PartialEq)]
-pub(super) enum Read {
+pub(super) enum ObjectResult {
     /// The event is complete.
     Event,
-    /// It breaks a rule; its text has been read to the end.
-    Refused(Reject),
-    /// It has the key `events`, and was read only up to there.
+    /// The event violates a rule; its text has been read to the end.
+    Rejected(Reject),
+    /// The object has the key `events`, and was read only up to there.
     Envelope,
 }
 
-impl<'a> Cursor<'a> {
-    /// Reads an object, from its opening bracket on, into `event`, which is new.
+impl<'a> JsonCursor<'a> {
+    /// Reads an object, starting at its opening bracket, into `event`, which is new.
     #[inline(always)]
-    pub(super) fn event(&mut self, event: &mut RawEvent<'a>) -> Result<Read, Broken> {
+    pub(super) fn event(&mut self, event: &mut RawEvent<'a>) -> Result<ObjectResult, SyntaxError> {
         let from = self.at;
-        let mut refused = None;
+        let mut rejected = None;
         self.at += 1;
         self.depth += 1;
         self.skip_space();
-        let mut goes_on = !self.take(b'}');
-        while goes_on {
+        let mut has_more = !self.consume(b'}');
+        while has_more {
             let key = self.field_key()?;
             if key == EVENTS && self.depth == 1 {
-                return Ok(Read::Envelope);
+                return Ok(ObjectResult::Envelope);
             }
             if let Err(reject) = self.field(event, key)? {
-                refused = refused.or(Some(reject));
+                rejected = rejected.or(Some(reject));
             }
-            goes_on = self.comma_or(b'}', "',' or '}'")?;
+            has_more = self.comma_or(b'}', "',' or '}'")?;
         }
         self.depth -= 1;
         if self.at - from > EVENT_BYTES_MAX {
-            refused = refused.or(Some(Reject::EventTooLarge));
+            rejected = rejected.or(Some(Reject::EventTooLarge));
         }
-        Ok(refused.map_or(Read::Event, Read::Refused))
+        Ok(rejected.map_or(ObjectResult::Event, ObjectResult::Rejected))
     }
 
-    /// Reads a value into the field of this name. One function for each kind of value: passing on a
-    /// [`Value`] took longer than reading it.
+    /// Reads a value into the field of this name. One function for each kind of value: passing on a [`JsonValue`] was slower
+    /// than reading it.
     #[inline(always)]
-    fn field(&mut self, event: &mut RawEvent<'a>, key: Key) -> Result<Result<(), Reject>, Broken> {
+    fn field(&mut self, event: &mut RawEvent<'a>, key: FieldKey) -> Result<Result<(), Reject>, SyntaxError> {
         match self.peek() {
-            b'"' if key == ID && self.plain_id(event) => Ok(Ok(())),
-            b'"' if key == TS && self.plain_ts(event) => Ok(Ok(())),
+            b'"' if key == ID && self.canonical_id(event) => Ok(Ok(())),
+            b'"' if key == TS && self.canonical_ts(event) => Ok(Ok(())),
             b'"' => self.string().map(|text| put_text(event, key, text)),
             b'-' | b'0'..=b'9' => self.number().map(|number| put_number(event, key, number)),
             _ => self.value().map(|value| put_other(event, key, value)),
         }
     }
 
-    /// Reads an id of the usual spelling, for which nobody has to look for the end of the string.
+    /// Reads an id of the usual form without a search for the end of the string.
     #[inline(always)]
-    fn plain_id(&mut self, event: &mut RawEvent<'a>) -> bool {
+    fn canonical_id(&mut self, event: &mut RawEvent<'a>) -> bool {
         let Some([b'"', text @ .., b'"']) = self.rest().first_chunk::<38>() else { return false };
         let Some(id) = uuid::parse(text) else { return false };
         event.id = (id != 0).then_some(id);
@@ -104,9 +104,9 @@ impl<'a> Cursor<'a> {
         true
     }
 
-    /// Reads a time as JavaScript writes it, with milliseconds and a `Z`.
+    /// Reads a time in the form of JavaScript, with milliseconds and a `Z`.
     #[inline(always)]
-    fn plain_ts(&mut self, event: &mut RawEvent<'a>) -> bool {
+    fn canonical_ts(&mut self, event: &mut RawEvent<'a>) -> bool {
         let Some([b'"', text @ .., b'"']) = self.rest().first_chunk::<26>() else { return false };
         let Some(ts_ms) = time::rfc3339_ms(text) else { return false };
         event.ts_ms = Some(ts_ms);
@@ -114,14 +114,14 @@ impl<'a> Cursor<'a> {
         true
     }
 
-    /// A key and the colon after it. All but strange keys lie within one block.
+    /// Reads a key and the colon after it. All common keys fit one block.
     #[inline(always)]
-    pub fn field_key(&mut self) -> Result<Key, Broken> {
-        let Some((b'"', rest)) = self.rest().split_first() else { return self.strange_key() };
-        let Some(block) = rest.first_chunk() else { return self.strange_key() };
+    pub(crate) fn field_key(&mut self) -> Result<FieldKey, SyntaxError> {
+        let Some((b'"', rest)) = self.rest().split_first() else { return self.uncommon_key() };
+        let Some(block) = rest.first_chunk() else { return self.uncommon_key() };
         let len = special_bytes(block).trailing_zeros();
         if len > 8 || block[len as usize] != b'"' || block[len as usize + 1] != b':' {
-            return self.strange_key();
+            return self.uncommon_key();
         }
         let (name, _) = block.split_first_chunk().expect("eight of sixteen");
         self.at += len as usize + 3;
@@ -130,7 +130,7 @@ impl<'a> Cursor<'a> {
     }
 
     #[cold]
-    fn strange_key(&mut self) -> Result<Key, Broken> {
+    fn uncommon_key(&mut self) -> Result<FieldKey, SyntaxError> {
         let text = self.key()?;
         if text.len > 8 {
             return Ok(OTHER);
@@ -140,14 +140,14 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The place of a dimension in an event.
+/// Returns the slot of a dimension in an event.
 #[inline(always)]
 fn slot<'a, 'b>(event: &'b mut RawEvent<'a>, dimension: Dimension) -> &'b mut Option<Cow<'a, str>> {
     &mut event.dimensions[dimension as usize]
 }
 
 #[inline(always)]
-fn put_text<'a>(event: &mut RawEvent<'a>, key: Key, text: Text<'a>) -> Result<(), Reject> {
+fn put_text<'a>(event: &mut RawEvent<'a>, key: FieldKey, text: JsonString<'a>) -> Result<(), Reject> {
     match key {
         EVENT => event.name = Some(text.cow()),
         ID => event.id = id(text)?,
@@ -164,24 +164,24 @@ fn put_text<'a>(event: &mut RawEvent<'a>, key: Key, text: Text<'a>) -> Result<()
     Ok(())
 }
 
-/// The field of this name, if it holds a text or a number.
-pub(crate) fn field_key(name: &str) -> Option<Key> {
+/// Returns the field of this name if it takes a text or a number.
+pub(crate) fn field_key(name: &str) -> Option<FieldKey> {
     let is_plain = matches!(name, "event" | "id" | "ts" | "player" | "session" | "value");
     (is_plain || Dimension::from_label(name).is_some()).then(|| key(name.as_bytes()))
 }
 
-/// Puts text that comes without quotes, so that it may be meant as a number.
-pub(crate) fn put_plain<'a>(event: &mut RawEvent<'a>, key: Key, text: &'a str) -> Result<(), Reject> {
+/// Sets a field to an unquoted text, which may be meant as a number.
+pub(crate) fn put_plain<'a>(event: &mut RawEvent<'a>, key: FieldKey, text: &'a str) -> Result<(), Reject> {
     match (key, text.parse::<i64>()) {
-        (VALUE, _) => event.value = Some(crate::decimal::finite(text)?),
+        (VALUE, _) => event.value = Some(crate::decimal::parse_finite(text)?),
         (TS, Ok(ts_ms)) if time::EPOCH_MS.contains(&ts_ms) => event.ts_ms = Some(ts_ms),
-        _ => put_text(event, key, Text { raw: text, len: text.len() })?,
+        _ => put_text(event, key, JsonString { raw: text, len: text.len() })?,
     }
     Ok(())
 }
 
 #[inline(always)]
-fn put_number<'a>(event: &mut RawEvent<'a>, key: Key, number: Number<'a>) -> Result<(), Reject> {
+fn put_number<'a>(event: &mut RawEvent<'a>, key: FieldKey, number: JsonNumber<'a>) -> Result<(), Reject> {
     match key {
         VALUE => event.value = Some(finite(number)?),
         TS => event.ts_ms = Some(epoch_ms(number).ok_or(Reject::TimestampInvalid)?),
@@ -193,8 +193,12 @@ fn put_number<'a>(event: &mut RawEvent<'a>, key: Key, number: Number<'a>) -> Res
     Ok(())
 }
 
-/// Where text is due, a whole number is taken as it is written.
-fn put_whole_number<'a>(event: &mut RawEvent<'a>, key: Key, number: Number<'a>) -> Result<(), Reject> {
+/// Sets a text field to a whole number, as it is written.
+fn put_whole_number<'a>(
+    event: &mut RawEvent<'a>,
+    key: FieldKey,
+    number: JsonNumber<'a>,
+) -> Result<(), Reject> {
     let text = number.whole().ok_or(wrong_type(key))?;
     match key {
         PLAYER => event.player = opaque_id(text, Reject::PlayerTooLong)?,
@@ -208,30 +212,30 @@ fn put_whole_number<'a>(event: &mut RawEvent<'a>, key: Key, number: Number<'a>) 
     Ok(())
 }
 
-/// Objects, arrays and words. `null` is an absent value, except that a name is required.
-fn put_other<'a>(event: &mut RawEvent<'a>, key: Key, value: Value<'a>) -> Result<(), Reject> {
+/// Sets a field to an object, array or literal. `null` means an absent value, except for the required name.
+fn put_other<'a>(event: &mut RawEvent<'a>, key: FieldKey, value: JsonValue<'a>) -> Result<(), Reject> {
     match (key, value) {
-        (ID, Value::Null) => event.id = None,
-        (TS, Value::Null) => event.ts_ms = None,
-        (PLAYER, Value::Null) => event.player = None,
-        (SESSION, Value::Null) => event.session = None,
-        (VALUE, Value::Null) => event.value = None,
-        (COUNTRY, Value::Null) => *slot(event, Dimension::Country) = None,
-        (SOURCE, Value::Null) => *slot(event, Dimension::Source) = None,
-        (PLATFORM, Value::Null) => *slot(event, Dimension::Platform) = None,
-        (VERSION, Value::Null) => *slot(event, Dimension::Version) = None,
-        (LEVEL, Value::Null) => *slot(event, Dimension::Level) = None,
-        (PROPS, Value::Null) => event.props = None,
-        (PROPS, Value::Object(text, None)) => event.props = Some(text),
-        (PROPS, Value::Object(_, Some(breach))) => return Err(breach),
+        (ID, JsonValue::Null) => event.id = None,
+        (TS, JsonValue::Null) => event.ts_ms = None,
+        (PLAYER, JsonValue::Null) => event.player = None,
+        (SESSION, JsonValue::Null) => event.session = None,
+        (VALUE, JsonValue::Null) => event.value = None,
+        (COUNTRY, JsonValue::Null) => *slot(event, Dimension::Country) = None,
+        (SOURCE, JsonValue::Null) => *slot(event, Dimension::Source) = None,
+        (PLATFORM, JsonValue::Null) => *slot(event, Dimension::Platform) = None,
+        (VERSION, JsonValue::Null) => *slot(event, Dimension::Version) = None,
+        (LEVEL, JsonValue::Null) => *slot(event, Dimension::Level) = None,
+        (PROPS, JsonValue::Null) => event.props = None,
+        (PROPS, JsonValue::Object(text, None)) => event.props = Some(text),
+        (PROPS, JsonValue::Object(_, Some(violation))) => return Err(violation),
         _ => return Err(wrong_type(key)),
     }
     Ok(())
 }
 
-/// What to call a value of a kind that the field of this name does not take.
+/// Returns the reason for a value of the wrong type in the field of this name.
 #[cold]
-fn wrong_type(key: Key) -> Reject {
+fn wrong_type(key: FieldKey) -> Reject {
     match key {
         EVENT => Reject::EventNameNotAString,
         ID => Reject::IdNotAUuid,
@@ -245,10 +249,10 @@ fn wrong_type(key: Key) -> Reject {
     }
 }
 
-/// An all-zero UUID comes from programs without a source of ids, and would make all their events
-/// duplicates of the first.
+/// Parses an id. An all-zero UUID comes from programs without a source of ids and would make all their events duplicates
+/// of the first.
 #[inline(always)]
-fn id(text: Text<'_>) -> Result<Option<u128>, Reject> {
+fn id(text: JsonString<'_>) -> Result<Option<u128>, Reject> {
     let id =
         if text.is_plain() { uuid::parse(text.raw.as_bytes()) } else { uuid::parse(text.cow().as_bytes()) };
     match id {
@@ -258,17 +262,17 @@ fn id(text: Text<'_>) -> Result<Option<u128>, Reject> {
     }
 }
 
-/// RFC 3339 or epoch milliseconds, of the years 0 to 9999.
-pub(crate) fn instant_ms(value: Value<'_>) -> Option<i64> {
+/// Reads RFC 3339 or epoch milliseconds, of the years 0 to 9999.
+pub(crate) fn instant_ms(value: JsonValue<'_>) -> Option<i64> {
     match value {
-        Value::Text(text) => rfc3339_ms(text),
-        Value::Number(number) => epoch_ms(number),
+        JsonValue::String(text) => rfc3339_ms(text),
+        JsonValue::Number(number) => epoch_ms(number),
         _ => None,
     }
 }
 
 #[inline(always)]
-fn rfc3339_ms(text: Text<'_>) -> Option<i64> {
+fn rfc3339_ms(text: JsonString<'_>) -> Option<i64> {
     if text.is_plain() {
         time::rfc3339_ms(text.raw.as_bytes())
     } else {
@@ -277,7 +281,7 @@ fn rfc3339_ms(text: Text<'_>) -> Option<i64> {
 }
 
 #[inline(always)]
-fn epoch_ms(number: Number<'_>) -> Option<i64> {
+fn epoch_ms(number: JsonNumber<'_>) -> Option<i64> {
     number.truncated().filter(|ms| time::EPOCH_MS.contains(ms))
 }
 
@@ -297,7 +301,7 @@ fn dimension(text: Cow<'_, str>) -> Result<Option<Cow<'_, str>>, Reject> {
     Ok(if text.is_empty() { None } else { Some(text) })
 }
 
-/// All codes there can be, one after the other, so that upper case needs no memory of its own.
+/// All possible codes, so that upper case needs no allocation.
 static COUNTRIES: [u8; 2 * 26 * 26] = {
     let mut codes = [0; 2 * 26 * 26];
     let mut i = 0;
@@ -328,7 +332,7 @@ fn country_code(first: u8, second: u8) -> &'static str {
 }
 
 #[inline(always)]
-fn finite(number: Number<'_>) -> Result<f64, Reject> {
+fn finite(number: JsonNumber<'_>) -> Result<f64, Reject> {
     let value = number.value();
     if value.is_finite() { Ok(value) } else { Err(Reject::ValueNotFinite) }
 }

@@ -1,59 +1,59 @@
-//! The properties of an event, one after the other, from the text that is kept of them.
+//! Iterates over the properties of an event in their stored text.
 
 use std::borrow::Cow;
 
-use super::cursor::{Cursor, Value};
+use super::cursor::{JsonCursor, JsonValue};
 
-/// What stands under a key.
+/// The value of a property.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Prop<'a> {
     /// A string.
     Text(Cow<'a, str>),
-    /// A number or a truth value, as it is written.
-    Word(&'a str),
+    /// A number or a boolean, in its original text.
+    Literal(&'a str),
     /// `null`, an object or an array.
     Other,
 }
 
-/// The keys of an object and what stands under them, in the order of its text; what is inside of objects and arrays is
-/// passed over. The syntax has been checked: of a text that is no object nothing or only the valid beginning comes.
-pub fn props(object: &str) -> Props<'_> {
-    Props { cursor: Cursor::new(object, 0), is_open: object.starts_with('{') }
+/// Iterates over the keys and values of an object in the order of its text; the content of objects and arrays is skipped.
+/// The syntax was checked before: a text that is not an object yields nothing, or its valid beginning.
+pub fn props(object: &str) -> PropsIter<'_> {
+    PropsIter { cursor: JsonCursor::new(object, 0), is_open: object.starts_with('{') }
 }
 
-/// See [`props`].
-pub struct Props<'a> {
-    cursor: Cursor<'a>,
+/// The iterator of [`props`].
+pub struct PropsIter<'a> {
+    cursor: JsonCursor<'a>,
     is_open: bool,
 }
 
-impl<'a> Iterator for Props<'a> {
+impl<'a> Iterator for PropsIter<'a> {
     type Item = (Cow<'a, str>, Prop<'a>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let found = self.read();
-        self.is_open = found.is_some();
-        found
+        let property = self.read();
+        self.is_open = property.is_some();
+        property
     }
 }
 
-impl<'a> Props<'a> {
+impl<'a> PropsIter<'a> {
     fn read(&mut self) -> Option<(Cow<'a, str>, Prop<'a>)> {
-        if !self.is_open || !self.goes_on()? {
+        if !self.is_open || !self.has_more()? {
             return None;
         }
         let key = self.cursor.key().ok()?.cow();
         let from = self.cursor.at;
         let prop = match self.cursor.value().ok()? {
-            Value::Text(text) => Prop::Text(text.cow()),
-            Value::Number(_) | Value::Bool => Prop::Word(self.cursor.since(from)),
-            Value::Null | Value::Array | Value::Object(..) => Prop::Other,
+            JsonValue::String(text) => Prop::Text(text.cow()),
+            JsonValue::Number(_) | JsonValue::Bool => Prop::Literal(self.cursor.since(from)),
+            JsonValue::Null | JsonValue::Array | JsonValue::Object(..) => Prop::Other,
         };
         Some((key, prop))
     }
 
     /// Reads up to the next key.
-    fn goes_on(&mut self) -> Option<bool> {
+    fn has_more(&mut self) -> Option<bool> {
         if self.cursor.at > 0 {
             return self.cursor.comma_or(b'}', "',' or '}'").ok();
         }
@@ -69,16 +69,16 @@ mod tests {
     use proptest::prelude::*;
 
     fn check(object: &str, expected: &str) {
-        let told = props(object).map(|(key, prop)| match prop {
+        let described = props(object).map(|(key, prop)| match prop {
             Prop::Text(text) => format!("{key}=\"{text}\""),
-            Prop::Word(word) => format!("{key}={word}"),
+            Prop::Literal(literal) => format!("{key}={literal}"),
             Prop::Other => format!("{key}=-"),
         });
-        assert_eq!(told.collect::<Vec<_>>().join(" "), expected);
+        assert_eq!(described.collect::<Vec<_>>().join(" "), expected);
     }
 
     #[test]
-    fn texts_numbers_and_truth_values_are_told_and_nothing_inside_of_others() {
+    fn texts_numbers_and_booleans_are_returned_and_nested_values_skipped() {
         check("{}", "");
         check("{ }", "");
         check(r#"{"a":1}"#, "a=1");
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_is_no_object_the_valid_beginning_is_told() {
+    fn invalid_object_yields_its_valid_beginning() {
         check("", "");
         check("[1]", "");
         check(r#"{"a":1,"b""#, "a=1");
@@ -100,7 +100,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_to_an_end(text in "[{}\\[\\]:,\" a1\\\\ntruefalse]{0,60}") {
+        fn no_text_panics(text in "[{}\\[\\]:,\" a1\\\\ntruefalse]{0,60}") {
             prop_assert!(props(&text).count() <= text.len());
         }
     }

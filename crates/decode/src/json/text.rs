@@ -1,46 +1,46 @@
-//! A JSON string: where it stands in the source, and what it says.
+//! A JSON string: its source text and its value.
 
 use std::borrow::Cow;
 
 /// The inside of a string whose syntax has been checked.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Text<'a> {
-    /// Between the quotes, as it was sent.
+pub(crate) struct JsonString<'a> {
+    /// The text between the quotes, as it was sent.
     pub raw: &'a str,
-    /// Bytes after unescaping. Every escape is longer than what it stands for, so a length that
-    /// equals the source's means that there are none.
+    /// Bytes after unescaping. Every escape is longer than its character, so a length equal to that of the source means that
+    /// there are no escapes.
     pub len: usize,
 }
 
-impl<'a> Text<'a> {
-    /// Whether it has no escapes.
+impl<'a> JsonString<'a> {
+    /// Returns true if it has no escapes.
     #[inline(always)]
-    pub fn is_plain(self) -> bool {
+    pub(crate) fn is_plain(self) -> bool {
         self.len == self.raw.len()
     }
 
-    /// What the string says, borrowed if it has no escapes. A lone surrogate becomes U+FFFD.
+    /// Returns the value, borrowed if it has no escapes. A lone surrogate becomes U+FFFD.
     #[inline(always)]
-    pub fn cow(self) -> Cow<'a, str> {
+    pub(crate) fn cow(self) -> Cow<'a, str> {
         if self.is_plain() { Cow::Borrowed(self.raw) } else { Cow::Owned(unescape(self)) }
     }
 }
 
 #[cold]
-fn unescape(text: Text<'_>) -> String {
-    let mut said = String::with_capacity(text.len);
+fn unescape(text: JsonString<'_>) -> String {
+    let mut unescaped = String::with_capacity(text.len);
     let mut rest = text.raw;
     while let Some(backslash) = rest.find('\\') {
-        said.push_str(&rest[..backslash]);
+        unescaped.push_str(&rest[..backslash]);
         let (character, len) = escape(&rest.as_bytes()[backslash..]).expect("the syntax has been checked");
-        said.push(character);
+        unescaped.push(character);
         rest = &rest[backslash + len..];
     }
-    said.push_str(rest);
-    said
+    unescaped.push_str(rest);
+    unescaped
 }
 
-/// The character that the escape at the start of `source` stands for, and the escape's length.
+/// Returns the character of the escape at the start of `source`, and the escape's length.
 pub(super) fn escape(source: &[u8]) -> Option<(char, usize)> {
     let character = match source.get(1)? {
         b'"' => '"',
@@ -66,7 +66,7 @@ fn unicode_escape(source: &[u8]) -> Option<(char, usize)> {
     Some((char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER), 6))
 }
 
-/// The four digits of a `\u` escape.
+/// Reads the four digits of a `\u` escape.
 fn code_unit(source: &[u8]) -> Option<u32> {
     let [b'\\', b'u', digits @ ..] = source.first_chunk::<6>()? else { return None };
     digits.iter().try_fold(0, |unit, &digit| Some(unit << 4 | char::from(digit).to_digit(16)?))

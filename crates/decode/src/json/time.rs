@@ -4,16 +4,16 @@ use std::ops::RangeInclusive;
 
 const DAY_MS: i64 = 86_400_000;
 
-/// 0000-01-01T00:00:00Z to 9999-12-31T23:59:59.999Z: what RFC 3339 can say, and so what a number may.
+/// 0000-01-01T00:00:00Z to 9999-12-31T23:59:59.999Z: the range of RFC 3339, and so of numbers.
 pub(crate) const EPOCH_MS: RangeInclusive<i64> = -62_167_219_200_000..=253_402_300_799_999;
 
-/// Days from 0000-03-01 in the calendar of 400 years before to 1970-01-01; see [`days`].
+/// Days from 0000-03-01 of the calendar shifted by 400 years to 1970-01-01; see [`days`].
 const EPOCH_DAYS: i64 = 719_468 + 146_097;
 
-/// The instant of a date-time such as `2026-11-20T08:30:00.25+01:00`, to the millisecond below.
+/// Parses a date-time such as `2026-11-20T08:30:00.25+01:00`, rounded down to the millisecond.
 ///
-/// Any number of decimals, `t` and `z` in lower case, and second 60 (the last millisecond of its
-/// minute, since the epoch has no leap seconds) are read. Dates that do not exist are not.
+/// Accepts any number of decimals, lower-case `t` and `z`, and second 60 (the last millisecond of its minute, because the
+/// epoch has no leap seconds). Rejects dates that do not exist.
 #[inline]
 pub(crate) fn rfc3339_ms(text: &[u8]) -> Option<i64> {
     let (clock, rest) = text.split_first_chunk::<19>()?;
@@ -34,7 +34,7 @@ pub(crate) fn rfc3339_ms(text: &[u8]) -> Option<i64> {
     Some(days(year, month, day) * DAY_MS + minutes * 60_000 + second_ms)
 }
 
-/// Reads digits without a branch each; one look at `worst` in the end tells whether all were digits.
+/// Reads digits without a branch each; `worst` shows at the end if all of them were digits.
 struct Digits<'a> {
     bytes: &'a [u8; 19],
     worst: u8,
@@ -60,8 +60,8 @@ fn days_of_month(year: u32, month: u32) -> Option<u32> {
     }
 }
 
-/// Days since 1970-01-01 in the Gregorian calendar, by years that start in March so that the leap day
-/// comes last; 400 years (146,097 days) are added so that nothing is negative.
+/// Returns the days since 1970-01-01 in the Gregorian calendar. Years start in March, so that the leap day comes last;
+/// 400 years (146,097 days) are added so that nothing is negative.
 #[inline(always)]
 fn days(year: u32, month: u32, day: u32) -> i64 {
     let is_early = month <= 2;
@@ -71,7 +71,7 @@ fn days(year: u32, month: u32, day: u32) -> i64 {
     i64::from(365 * year + year / 4 - year / 100 + year / 400 + day_of_year) - EPOCH_DAYS
 }
 
-/// The milliseconds of `.123456`, and what follows.
+/// Returns the milliseconds of `.123456`, and the text after it.
 #[inline(always)]
 fn fraction_ms(text: &[u8]) -> Option<(i64, &[u8])> {
     let Some((b'.', decimals)) = text.split_first() else { return Some((0, text)) };
@@ -80,7 +80,7 @@ fn fraction_ms(text: &[u8]) -> Option<(i64, &[u8])> {
     (len > 0).then(|| (100 * digit(0) + 10 * digit(1) + digit(2), &decimals[len..]))
 }
 
-/// How far the written clock is ahead of UTC.
+/// Returns the offset of the time zone from UTC in minutes.
 #[inline(always)]
 fn offset_minutes(zone: &[u8]) -> Option<i64> {
     match *zone {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn instants_are_read_to_the_millisecond_below() {
+    fn instants_are_rounded_down_to_the_millisecond() {
         check("1970-01-01T00:00:00Z", 0);
         check("1969-12-31T23:59:59.999Z", -1);
         check("2026-11-20T11:34:17.123Z", 1_795_174_457_123);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets_are_taken_off() {
+    fn offsets_are_subtracted() {
         check("1970-01-01T01:30:00+01:30", 0);
         check("1969-12-31T16:00:00-08:00", 0);
         check("1970-01-01T00:00:00-00:00", 0);
@@ -133,14 +133,14 @@ mod tests {
     }
 
     #[test]
-    fn a_leap_second_is_the_last_millisecond_of_its_minute() {
+    fn leap_second_is_the_last_millisecond_of_its_minute() {
         check("2016-12-31T23:59:60Z", 1_483_228_799_999);
         check("2016-12-31T23:59:60.5Z", 1_483_228_799_999);
         check("2016-12-31T23:59:61Z", None);
     }
 
     #[test]
-    fn dates_that_do_not_exist_are_not_read() {
+    fn nonexistent_dates_are_rejected() {
         check("2024-02-29T00:00:00Z", 1_709_164_800_000);
         check("2023-02-29T00:00:00Z", None);
         check("1900-02-29T00:00:00Z", None);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn other_spellings_are_not_read() {
+    fn other_notations_are_rejected() {
         for text in [
             "",
             "2026-11-20",
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn days_follow_each_other_without_gap_for_ten_thousand_years() {
+    fn days_are_consecutive_for_ten_thousand_years() {
         let mut day_number = EPOCH_MS.start() / DAY_MS;
         for year in 0..10_000 {
             for month in 1..=12 {

@@ -1,11 +1,11 @@
-//! Text and events as JSON writes them.
+//! Writes texts and events as JSON.
 
 use std::fmt::Write;
 
 use model::{Dimension, RawEvent};
 
-/// Appends an event as an object that reads as the same event. What no client can send ([`RawEvent::declared`],
-/// [`RawEvent::samples`]) is left out.
+/// Appends an event as an object that decodes to the same event. Fields that clients cannot send
+/// ([`RawEvent::declared`], [`RawEvent::samples`]) are left out.
 pub fn write_event(out: &mut String, event: &RawEvent<'_>) {
     out.push('{');
     let from = out.len();
@@ -20,15 +20,15 @@ pub fn write_event(out: &mut String, event: &RawEvent<'_>) {
     }
     if let Some(id) = event.id {
         push_key(out, from, "id");
-        write!(out, "\"{id:032x}\"").expect(TAKES_ALL);
+        write!(out, "\"{id:032x}\"").expect(WRITE_TO_STRING);
     }
     if let Some(ts_ms) = event.ts_ms {
         push_key(out, from, "ts");
-        write!(out, "{ts_ms}").expect(TAKES_ALL);
+        write!(out, "{ts_ms}").expect(WRITE_TO_STRING);
     }
     if let Some(value) = event.value {
         push_key(out, from, "value");
-        write!(out, "{value:e}").expect(TAKES_ALL);
+        write!(out, "{value:e}").expect(WRITE_TO_STRING);
     }
     if let Some(props) = event.props {
         push_key(out, from, "props");
@@ -37,7 +37,7 @@ pub fn write_event(out: &mut String, event: &RawEvent<'_>) {
     out.push('}');
 }
 
-const TAKES_ALL: &str = "a string takes everything";
+const WRITE_TO_STRING: &str = "writing to a string does not fail";
 
 /// Appends the key of a field of the object whose first field is at `from`.
 fn push_key(out: &mut String, from: usize, name: &str) {
@@ -49,13 +49,13 @@ fn push_key(out: &mut String, from: usize, name: &str) {
     }
 }
 
-/// Appends a string in its quotes.
+/// Appends a quoted string.
 pub fn push_string(out: &mut String, text: &str) {
     out.push('"');
     for char in text.chars() {
         match char {
             '"' | '\\' => out.extend(['\\', char]),
-            '\0'..='\x1f' => write!(out, "\\u{:04x}", u32::from(char)).expect(TAKES_ALL),
+            '\0'..='\x1f' => write!(out, "\\u{:04x}", u32::from(char)).expect(WRITE_TO_STRING),
             char => out.push(char),
         }
     }
@@ -65,7 +65,7 @@ pub fn push_string(out: &mut String, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::{EPOCH_MS, Form, decode};
+    use crate::json::{BodyFormat, EPOCH_MS, decode};
     use model::RawBatch;
     use proptest::prelude::*;
 
@@ -73,19 +73,19 @@ mod tests {
         let mut text = String::new();
         write_event(&mut text, event);
         let mut decoded = RawBatch::default();
-        decode(text.as_bytes(), Form::Lines, &mut decoded)
+        decode(text.as_bytes(), BodyFormat::Lines, &mut decoded)
             .unwrap_or_else(|failure| panic!("{failure}: {text}"));
         assert_eq!(decoded.events, [Ok(event.clone())], "{text}");
     }
 
     #[test]
-    fn an_empty_event_is_one() {
+    fn empty_event_round_trips() {
         check(&RawEvent::default());
     }
 
     proptest! {
         #[test]
-        fn an_event_that_was_written_reads_as_the_same(
+        fn event_round_trips(
             name in prop::option::of(any::<String>()),
             id in prop::option::of(1u128..),
             ts_ms in prop::option::of(EPOCH_MS),

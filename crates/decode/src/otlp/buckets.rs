@@ -1,55 +1,59 @@
-//! Values that a sender counted in buckets: read, taken apart from what was there before, and spread over what is known.
+//! Histograms of a sender: decoding, the difference from the previous total, and the estimate of values.
 
 use model::Reject;
 
 use super::point::extremes;
 use super::wire::{double, fixed, last, number, varints, zigzag};
-use crate::sample::Spread;
+use crate::sample::Histogram;
 
-/// Buckets of one point that are not empty, and explicit bounds. Senders have 160 by default.
+/// Maximum number of non-empty buckets and of explicit bounds of one point. Senders have 160 buckets by default.
 const BUCKETS_MAX: usize = 2_048;
-/// Values of one point: up to here an `f64` counts without a gap.
+/// Maximum number of values of one point: up to here an `f64` counts without gaps.
 const COUNT_MAX: u64 = 1 << 53;
-/// The exponents that senders use: <https://opentelemetry.io/docs/specs/otel/metrics/sdk/#maxscale>.
+/// The valid scales: <https://opentelemetry.io/docs/specs/otel/metrics/sdk/#maxscale>.
 const SCALES: std::ops::RangeInclusive<i64> = -10..=20;
-/// The place of the bucket from 1 to the base, so that all places of positive values are above 0.
+/// The index of the bucket from 1 to the base, so that all indices of positive values are above 0.
 const ONE: i64 = 1 << 40;
 
-/// How many values there were, and about where.
+/// The number of values and their distribution.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Distribution {
     count: u64,
     sum: Option<f64>,
     min: Extreme,
     max: Extreme,
-    shape: Shape,
-    /// Places, ascending, and how many values are in each: none is empty. If there are any they add up to the count.
+    layout: BucketLayout,
+    /// Bucket indices, ascending, and their counts, none of them zero. If there are any, they add up to the count.
     buckets: Vec<(i64, u64)>,
 }
 
-/// What is known of the smallest or the largest value.
+/// The smallest or the largest value, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Extreme {
-    /// It is this one.
+    /// Exactly this value.
     Exact(f64),
-    /// Not beyond this one.
+    /// Not beyond this value.
     Within(f64),
     Unknown,
 }
 
-/// Which values the bucket at a place has.
+/// The values of the bucket at an index.
 #[derive(Clone, Debug, PartialEq)]
-enum Shape {
-    /// Place n: above the bound n - 1, up to the bound n.
+enum BucketLayout {
+    /// Index n: above the bound n - 1, up to the bound n.
     Bounds(Vec<f64>),
-    /// Place [`ONE`] + n: above base^n, up to base^(n + 1), where base = 2^(2^-scale). The same below zero, mirrored;
-    /// zeros at 0.
+    /// Index [`ONE`] + n: above base^n, up to base^(n + 1), where base = 2^(2^-scale). Negative values are mirrored; zeros
+    /// are at 0.
     Exponential { scale: i64 },
 }
 
 impl Distribution {
-    /// Without buckets.
-    pub fn new(count: u64, sum: Option<f64>, (min, max): (Extreme, Extreme)) -> Result<Distribution, Reject> {
+    /// Creates a distribution without buckets.
+    pub(crate) fn new(
+        count: u64,
+        sum: Option<f64>,
+        (min, max): (Extreme, Extreme),
+    ) -> Result<Distribution, Reject> {
         let are_finite = [min, max].into_iter().all(|extreme| extreme.value().is_none_or(f64::is_finite));
         if !are_finite || !sum.is_none_or(f64::is_finite) {
             return Err(Reject::ValueNotFinite);
@@ -58,37 +62,44 @@ impl Distribution {
         if count > COUNT_MAX || count > 0 && !is_ordered {
             return Err(Reject::MalformedLine);
         }
-        Ok(Distribution { count, sum, min, max, shape: Shape::Bounds(Vec::new()), buckets: Vec::new() })
+        Ok(Distribution {
+            count,
+            sum,
+            min,
+            max,
+            layout: BucketLayout::Bounds(Vec::new()),
+            buckets: Vec::new(),
+        })
     }
 
-    pub fn of_histogram(point: &[u8]) -> Result<Distribution, Reject> {
+    pub(crate) fn of_histogram(point: &[u8]) -> Result<Distribution, Reject> {
         let mut read = Distribution::new(number(point, 4), double(point, 5), extremes(point, 11, 12))?;
         let bounds: Vec<f64> = fixed(point, 7).map(f64::from_bits).take(BUCKETS_MAX + 1).collect();
-        let places = fixed(point, 6).count();
+        let indices = fixed(point, 6).count();
         let is_ordered = bounds.is_sorted_by(|a, b| a < b) && bounds.iter().all(|bound| bound.is_finite());
-        if bounds.len() > BUCKETS_MAX || !is_ordered || places > 0 && places != bounds.len() + 1 {
+        if bounds.len() > BUCKETS_MAX || !is_ordered || indices > 0 && indices != bounds.len() + 1 {
             return Err(Reject::MalformedLine);
         }
         read.put((0..).zip(fixed(point, 6)))?;
-        read.shape = Shape::Bounds(bounds);
-        read.checked()
+        read.layout = BucketLayout::Bounds(bounds);
+        read.validate()
     }
 
-    pub fn of_exponential(point: &[u8]) -> Result<Distribution, Reject> {
+    pub(crate) fn of_exponential(point: &[u8]) -> Result<Distribution, Reject> {
         let mut read = Distribution::new(number(point, 4), double(point, 5), extremes(point, 12, 13))?;
         let scale = zigzag(number(point, 6));
         if !SCALES.contains(&scale) {
             return Err(Reject::MalformedLine);
         }
-        read.shape = Shape::Exponential { scale };
-        read.put(side(point, 9).map(|(place, count)| (-place, count)))?;
+        read.layout = BucketLayout::Exponential { scale };
+        read.put(side(point, 9).map(|(index, count)| (-index, count)))?;
         read.buckets.reverse();
         read.put(std::iter::once((0, number(point, 7))))?;
         read.put(side(point, 8))?;
-        read.checked()
+        read.validate()
     }
 
-    /// Appends the buckets that are not empty.
+    /// Appends the non-empty buckets.
     fn put(&mut self, buckets: impl Iterator<Item = (i64, u64)>) -> Result<(), Reject> {
         for bucket in buckets.filter(|(_, count)| *count > 0) {
             if self.buckets.len() == BUCKETS_MAX {
@@ -99,20 +110,20 @@ impl Distribution {
         Ok(())
     }
 
-    fn checked(self) -> Result<Distribution, Reject> {
+    fn validate(self) -> Result<Distribution, Reject> {
         let sum = self.buckets.iter().try_fold(0u64, |sum, (_, count)| sum.checked_add(*count));
         let fits = self.buckets.is_empty() || sum == Some(self.count);
         if fits { Ok(self) } else { Err(Reject::MalformedLine) }
     }
 
-    /// What came since `before`. A total with fewer values began anew.
-    pub fn grown(&self, before: &Distribution) -> Distribution {
+    /// Returns the values added since `before`. A total with fewer values was restarted.
+    pub(crate) fn delta_since(&self, before: &Distribution) -> Distribution {
         if self.count < before.count {
             return self.clone();
         }
         let sum = self.sum.zip(before.sum).map(|(now, before)| now - before);
         let count = self.count - before.count;
-        // Buckets that do not fit those before tell nothing of the difference; count and sum do.
+        // Incompatible buckets give no difference; count and sum do.
         let fits = |buckets: &Vec<(i64, u64)>| buckets.iter().map(|(_, count)| count).sum::<u64>() == count;
         let buckets = self.buckets_since(before).filter(fits).unwrap_or_default();
         Distribution {
@@ -120,65 +131,66 @@ impl Distribution {
             sum: sum.filter(|sum| sum.is_finite()),
             min: self.min.since(before.min),
             max: self.max.since(before.max),
-            shape: self.shape.clone(),
+            layout: self.layout.clone(),
             buckets,
         }
     }
 
     fn buckets_since(&self, before: &Distribution) -> Option<Vec<(i64, u64)>> {
-        let before = self.shape.adapted(before)?;
+        let before = self.layout.convert(before)?;
         let mut before = before.into_iter().peekable();
-        let mut grown = Vec::with_capacity(self.buckets.len());
-        for (place, count) in &self.buckets {
-            let old = before.next_if(|(old, _)| old == place).map_or(0, |(_, count)| count);
+        let mut added = Vec::with_capacity(self.buckets.len());
+        for (index, count) in &self.buckets {
+            let old = before.next_if(|(old, _)| old == index).map_or(0, |(_, count)| count);
             let new = count.checked_sub(old)?;
             if new > 0 {
-                grown.push((*place, new));
+                added.push((*index, new));
             }
         }
-        before.next().is_none().then_some(grown)
+        before.next().is_none().then_some(added)
     }
 
-    /// As a sample has it; `parts` holds its parts.
-    pub fn spread<'a>(&self, parts: &'a mut Vec<(f64, u64)>) -> Result<Spread<'a>, Reject> {
-        parts.clear();
+    /// Returns the histogram of a sample, whose buckets are stored in `buckets`.
+    pub(crate) fn histogram<'a>(&self, buckets: &'a mut Vec<(f64, u64)>) -> Result<Histogram<'a>, Reject> {
+        buckets.clear();
         if self.count == 0 {
-            return Ok(Spread { count: 0, sum: 0.0, min: 0.0, max: 0.0, parts });
+            return Ok(Histogram { count: 0, sum: 0.0, min: 0.0, max: 0.0, buckets });
         }
         let (min, max) = self.range();
-        for (place, count) in &self.buckets {
-            let (low, high) = self.shape.range(*place, min, max);
-            parts.push(((low / 2.0 + high / 2.0).clamp(min, max), *count));
+        for (index, count) in &self.buckets {
+            let (low, high) = self.layout.range(*index, min, max);
+            buckets.push(((low / 2.0 + high / 2.0).clamp(min, max), *count));
         }
         if self.buckets.is_empty() {
-            parts.push((self.middle().clamp(min, max), self.count));
+            buckets.push((self.mean().clamp(min, max), self.count));
         }
-        let sum = self.sum.unwrap_or_else(|| parts.iter().map(|(value, count)| value * *count as f64).sum());
+        let sum =
+            self.sum.unwrap_or_else(|| buckets.iter().map(|(value, count)| value * *count as f64).sum());
         if sum.is_finite() {
-            Ok(Spread { count: self.count, sum, min, max, parts })
+            Ok(Histogram { count: self.count, sum, min, max, buckets })
         } else {
             Err(Reject::ValueNotFinite)
         }
     }
 
-    /// The smallest and the largest value as far as they are known; the first is not above the second.
+    /// Returns the smallest and the largest value as far as they are known, in this order.
     fn range(&self) -> (f64, f64) {
         let (low, high) = match (self.buckets.first(), self.buckets.last()) {
-            (Some((first, _)), Some((last, _))) => (self.shape.lowest(*first), self.shape.highest(*last)),
+            (Some((first, _)), Some((last, _))) => (self.layout.lowest(*first), self.layout.highest(*last)),
             _ => (None, None),
         };
-        let min = self.min.or_bound(low.unwrap_or(self.middle()), f64::max);
-        let max = self.max.or_bound(high.unwrap_or(self.middle()), f64::min);
+        let min = self.min.or_bound(low.unwrap_or(self.mean()), f64::max);
+        let max = self.max.or_bound(high.unwrap_or(self.mean()), f64::min);
         if min <= max { (min, max) } else { (min, min) }
     }
 
-    fn middle(&self) -> f64 {
+    fn mean(&self) -> f64 {
         self.sum.map_or(0.0, |sum| sum / self.count as f64)
     }
 
-    /// What it keeps outside of itself.
-    pub fn heap_bytes(&self) -> usize {
-        let bounds = if let Shape::Bounds(bounds) = &self.shape { bounds.capacity() } else { 0 };
+    /// Returns the bytes of its heap allocations.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let bounds = if let BucketLayout::Bounds(bounds) = &self.layout { bounds.capacity() } else { 0 };
         size_of::<(i64, u64)>() * self.buckets.capacity() + size_of::<f64>() * bounds
     }
 }
@@ -191,7 +203,7 @@ impl Extreme {
         }
     }
 
-    /// Of what came since it was `before`: an extreme that moved came with it.
+    /// Returns the extreme of the values added since `before`: an extreme that moved was added.
     fn since(self, before: Extreme) -> Extreme {
         match (self, before) {
             (Extreme::Exact(now), Extreme::Exact(before)) if now != before => Extreme::Exact(now),
@@ -199,7 +211,7 @@ impl Extreme {
         }
     }
 
-    /// Itself, or the bound of a bucket if that is narrower.
+    /// Returns the value, or the bound of a bucket if that is narrower.
     fn or_bound(self, bound: f64, narrower: fn(f64, f64) -> f64) -> f64 {
         match self {
             Extreme::Exact(value) => value,
@@ -209,75 +221,79 @@ impl Extreme {
     }
 }
 
-impl Shape {
-    /// The bounds of the bucket at this place, where it has any.
-    fn bounds(&self, place: i64) -> (Option<f64>, Option<f64>) {
+impl BucketLayout {
+    /// Returns the bounds of the bucket at this index, if it has any.
+    fn bounds(&self, index: i64) -> (Option<f64>, Option<f64>) {
         match self {
-            Shape::Bounds(bounds) => {
+            BucketLayout::Bounds(bounds) => {
                 let bound =
-                    |place: i64| usize::try_from(place).ok().and_then(|place| bounds.get(place)).copied();
-                (bound(place - 1), bound(place))
+                    |index: i64| usize::try_from(index).ok().and_then(|index| bounds.get(index)).copied();
+                (bound(index - 1), bound(index))
             }
-            Shape::Exponential { scale } => {
-                let (low, high) = exponential_bounds(place.abs(), *scale);
-                if place < 0 { (Some(-high), Some(-low)) } else { (Some(low), Some(high)) }
+            BucketLayout::Exponential { scale } => {
+                let (low, high) = exponential_bounds(index.abs(), *scale);
+                if index < 0 { (Some(-high), Some(-low)) } else { (Some(low), Some(high)) }
             }
         }
     }
 
-    /// The lower bound; of the bucket without one it is zero, or the upper one if that is lower.
-    fn lowest(&self, place: i64) -> Option<f64> {
-        let (low, high) = self.bounds(place);
+    /// Returns the lower bound; for the bucket without one zero, or the upper bound if that is lower.
+    fn lowest(&self, index: i64) -> Option<f64> {
+        let (low, high) = self.bounds(index);
         low.or_else(|| high.map(|high| high.min(0.0)))
     }
 
-    /// The upper bound; of the bucket without one the lower one, which is all that is known.
-    fn highest(&self, place: i64) -> Option<f64> {
-        let (low, high) = self.bounds(place);
+    /// Returns the upper bound; for the bucket without one the lower bound, which is all that is known.
+    fn highest(&self, index: i64) -> Option<f64> {
+        let (low, high) = self.bounds(index);
         high.or(low)
     }
 
-    /// The same, with the extremes where there is no bound.
-    fn range(&self, place: i64, min: f64, max: f64) -> (f64, f64) {
-        let (low, high) = self.bounds(place);
+    /// Returns the bounds, with the extremes in index of missing bounds.
+    fn range(&self, index: i64, min: f64, max: f64) -> (f64, f64) {
+        let (low, high) = self.bounds(index);
         (low.unwrap_or(min).max(min), high.unwrap_or(max).min(max))
     }
 
-    /// The buckets of `before` as they would be in this shape.
-    fn adapted(&self, before: &Distribution) -> Option<Vec<(i64, u64)>> {
-        match (self, &before.shape) {
-            (Shape::Bounds(own), Shape::Bounds(theirs)) if own == theirs => Some(before.buckets.clone()),
-            (Shape::Exponential { scale }, Shape::Exponential { scale: theirs }) if theirs >= scale => {
-                Some(coarser(&before.buckets, theirs - scale))
+    /// Converts the buckets of `before` to this layout, if possible.
+    fn convert(&self, before: &Distribution) -> Option<Vec<(i64, u64)>> {
+        match (self, &before.layout) {
+            (BucketLayout::Bounds(own), BucketLayout::Bounds(theirs)) if own == theirs => {
+                Some(before.buckets.clone())
+            }
+            (BucketLayout::Exponential { scale }, BucketLayout::Exponential { scale: theirs })
+                if theirs >= scale =>
+            {
+                Some(merge_to_scale(&before.buckets, theirs - scale))
             }
             _ => None,
         }
     }
 }
 
-/// Of a place that is not negative; zeros are no range.
-fn exponential_bounds(place: i64, scale: i64) -> (f64, f64) {
+/// Returns the bounds of a non-negative index; zeros have no range.
+fn exponential_bounds(index: i64, scale: i64) -> (f64, f64) {
     let bound = |exponent: i64| (exponent as f64 * (-scale as f64).exp2()).exp2().clamp(0.0, f64::MAX);
-    if place == 0 { (0.0, 0.0) } else { (bound(place - ONE), bound(place - ONE + 1)) }
+    if index == 0 { (0.0, 0.0) } else { (bound(index - ONE), bound(index - ONE + 1)) }
 }
 
-/// Each scale less makes one bucket of two.
-fn coarser(buckets: &[(i64, u64)], scales: i64) -> Vec<(i64, u64)> {
+/// Merges buckets to a lower scale: each step merges two buckets into one.
+fn merge_to_scale(buckets: &[(i64, u64)], scales: i64) -> Vec<(i64, u64)> {
     let mut merged: Vec<(i64, u64)> = Vec::with_capacity(buckets.len());
-    for (place, count) in buckets {
-        let place = if *place == 0 { 0 } else { place.signum() * (ONE + ((place.abs() - ONE) >> scales)) };
+    for (index, count) in buckets {
+        let index = if *index == 0 { 0 } else { index.signum() * (ONE + ((index.abs() - ONE) >> scales)) };
         match merged.last_mut() {
-            Some((last, sum)) if *last == place => *sum += count,
-            _ => merged.push((place, *count)),
+            Some((last, sum)) if *last == index => *sum += count,
+            _ => merged.push((index, *count)),
         }
     }
     merged
 }
 
-/// The places and counts of `positive` or `negative`.
+/// Returns the indices and counts of `positive` or `negative`.
 fn side(point: &[u8], field: u32) -> impl Iterator<Item = (i64, u64)> {
     let side = last(point, field).map_or(&[][..], |value| value.bytes());
-    // An `sint32` is not longer; a place beyond it would be no number's.
+    // An `sint32` is not longer; an index beyond it would belong to no number.
     let offset = zigzag(number(side, 1)).clamp(i32::MIN.into(), i32::MAX.into());
     (ONE + offset..).zip(varints(side, 2))
 }

@@ -1,36 +1,36 @@
-//! JSON as the protocol maps it to its messages, written as those messages.
+//! Converts the JSON mapping of the protocol's messages to protobuf.
 //!
-//! Names are in lower camel case, numbers of 64 bits may be strings, doubles may be `"NaN"` and `"Infinity"`,
-//! enumerations are numbers; `null` is an absent field and an unknown field is nothing.
+//! Names are in lower camel case, 64-bit numbers may be strings, doubles may be `"NaN"` and `"Infinity"`, enumerations
+//! are numbers; `null` is an absent field, and unknown fields are ignored.
 //!
 //! <https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding>
 
-use super::Malformed;
-use super::schema::{Field, Kind, Message, REQUEST};
+use super::MalformedRequest;
+use super::schema::{FieldSchema, FieldType, MessageSchema, REQUEST};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::fmt;
 
-/// A length that is written before it is known takes so many bytes.
+/// Bytes reserved for a length that is written before it is known.
 const LENGTH_BYTES: usize = 5;
 
-/// Writes the request that a JSON text says into `out`, which is emptied first.
-pub(super) fn encode(body: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
+/// Converts a request in JSON to protobuf in `out`, which is emptied first.
+pub(super) fn encode(body: &[u8], out: &mut Vec<u8>) -> Result<(), MalformedRequest> {
     out.clear();
     let mut json = serde_json::Deserializer::from_slice(body);
-    let encoded = Encode { message: &REQUEST, out }.deserialize(&mut json).and_then(|()| json.end());
-    encoded.map_err(|error| Malformed::Json(error.to_string()))
+    let encoded = MessageEncoder { message: &REQUEST, out }.deserialize(&mut json).and_then(|()| json.end());
+    encoded.map_err(|error| MalformedRequest::Json(error.to_string()))
 }
 
-/// An object as a message.
-struct Encode<'a> {
-    message: &'static Message,
+/// Encodes an object as a message.
+struct MessageEncoder<'a> {
+    message: &'static MessageSchema,
     out: &'a mut Vec<u8>,
 }
 
-impl<'de> DeserializeSeed<'de> for Encode<'_> {
+impl<'de> DeserializeSeed<'de> for MessageEncoder<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
@@ -38,7 +38,7 @@ impl<'de> DeserializeSeed<'de> for Encode<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Encode<'_> {
+impl<'de> Visitor<'de> for MessageEncoder<'_> {
     type Value = ();
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -49,7 +49,7 @@ impl<'de> Visitor<'de> for Encode<'_> {
         while let Some(name) = map.next_key::<Cow<'de, str>>()? {
             match self.message.0.iter().find(|field| field.name == name) {
                 Some(field) => {
-                    map.next_value_seed(EncodeField { field, is_element: false, out: self.out })?
+                    map.next_value_seed(FieldEncoder { field, is_element: false, out: self.out })?
                 }
                 None => drop(map.next_value::<IgnoredAny>()?),
             }
@@ -58,19 +58,19 @@ impl<'de> Visitor<'de> for Encode<'_> {
     }
 }
 
-/// The value of a field, or one of its elements.
-struct EncodeField<'a> {
-    field: &'static Field,
+/// Encodes the value of a field, or one of its elements.
+struct FieldEncoder<'a> {
+    field: &'static FieldSchema,
     is_element: bool,
     out: &'a mut Vec<u8>,
 }
 
-impl<'de> DeserializeSeed<'de> for EncodeField<'_> {
+impl<'de> DeserializeSeed<'de> for FieldEncoder<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
         let is_list = self.field.is_repeated && !self.is_element;
-        if is_list || matches!(self.field.kind, Kind::Message(_)) {
+        if is_list || matches!(self.field.field_type, FieldType::Message(_)) {
             return json.deserialize_any(self);
         }
         let text = <&RawValue>::deserialize(json)?.get();
@@ -82,7 +82,7 @@ impl<'de> DeserializeSeed<'de> for EncodeField<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for EncodeField<'_> {
+impl<'de> Visitor<'de> for FieldEncoder<'_> {
     type Value = ();
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -99,19 +99,20 @@ impl<'de> Visitor<'de> for EncodeField<'_> {
             return Err(Error::invalid_type(serde::de::Unexpected::Seq, &self));
         }
         let (field, out) = (self.field, self.out);
-        while list.next_element_seed(EncodeField { field, is_element: true, out })?.is_some() {}
+        while list.next_element_seed(FieldEncoder { field, is_element: true, out })?.is_some() {}
         Ok(())
     }
 
     fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<(), M::Error> {
-        let (Kind::Message(message), false) = (self.field.kind, self.field.is_repeated && !self.is_element)
+        let (FieldType::Message(message), false) =
+            (self.field.field_type, self.field.is_repeated && !self.is_element)
         else {
             return Err(Error::invalid_type(serde::de::Unexpected::Map, &self));
         };
         tag(self.field.number, 2, self.out);
         let from = self.out.len() + LENGTH_BYTES;
         self.out.extend([0; LENGTH_BYTES]);
-        Encode { message, out: self.out }.visit_map(map)?;
+        MessageEncoder { message, out: self.out }.visit_map(map)?;
         let length = u32::try_from(self.out.len() - from).map_err(|_| Error::custom("more than 4 GiB"))?;
         for place in 0..LENGTH_BYTES {
             let more = if place + 1 < LENGTH_BYTES { 0x80 } else { 0 };
@@ -121,27 +122,27 @@ impl<'de> Visitor<'de> for EncodeField<'_> {
     }
 }
 
-/// Writes a text, number or truth as it stands in JSON; nothing if it is of the wrong type.
-fn scalar(field: &Field, json: &str, out: &mut Vec<u8>) -> Option<()> {
+/// Encodes a JSON text, number or boolean; returns `None` if it has the wrong type.
+fn scalar(field: &FieldSchema, json: &str, out: &mut Vec<u8>) -> Option<()> {
     // Every number may be a string as well.
     let plain = json.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(json);
-    match field.kind {
-        Kind::Text => {
+    match field.field_type {
+        FieldType::Text => {
             let text: Cow<'_, str> = serde_json::from_str(json).ok()?;
             tag(field.number, 2, out);
             varint(text.len() as u64, out);
             out.extend_from_slice(text.as_bytes());
         }
-        Kind::Bool => put_varint(field.number, json.parse::<bool>().ok()?.into(), out),
-        Kind::Varint => put_varint(field.number, whole(plain)?, out),
-        Kind::Zigzag => {
+        FieldType::Bool => put_varint(field.number, json.parse::<bool>().ok()?.into(), out),
+        FieldType::Varint => put_varint(field.number, whole(plain)?, out),
+        FieldType::Zigzag => {
             let number = plain.parse::<i32>().ok()?;
             put_varint(field.number, ((number << 1) ^ (number >> 31)) as u32 as u64, out);
         }
-        Kind::Fixed => put_fixed(field.number, plain.parse().ok()?, out),
-        Kind::SignedFixed => put_fixed(field.number, plain.parse::<i64>().ok()? as u64, out),
-        Kind::Double => put_fixed(field.number, plain.parse::<f64>().ok()?.to_bits(), out),
-        Kind::Message(_) => return None,
+        FieldType::Fixed => put_fixed(field.number, plain.parse().ok()?, out),
+        FieldType::SignedFixed => put_fixed(field.number, plain.parse::<i64>().ok()? as u64, out),
+        FieldType::Double => put_fixed(field.number, plain.parse::<f64>().ok()?.to_bits(), out),
+        FieldType::Message(_) => return None,
     }
     Some(())
 }
@@ -164,7 +165,7 @@ fn tag(number: u32, wire_type: u64, out: &mut Vec<u8>) {
     varint(u64::from(number) << 3 | wire_type, out);
 }
 
-/// Appends a number, seven bits a byte, the lowest first.
+/// Appends a number, seven bits per byte, the lowest first.
 pub(super) fn varint(mut number: u64, out: &mut Vec<u8>) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);

@@ -1,4 +1,4 @@
-//! What totals were last, so that what they grew by can be told.
+//! The last totals of cumulative series, from which increases are computed.
 //!
 //! <https://opentelemetry.io/docs/specs/otel/metrics/data-model/#sums-delta-to-cumulative>
 
@@ -8,26 +8,26 @@ use std::collections::hash_map::Entry;
 use model::Reject;
 
 use super::buckets::Distribution;
-use super::point::{Number, Value};
+use super::point::{PointNumber, PointValue};
 use crate::sample::Tag;
 
-/// What a series costs beside its key and its buckets: an entry of the map and what surrounds an allocation.
-const SERIES_BYTES: usize = size_of::<(Box<[u8]>, Last)>() + 32;
+/// Bytes of a series besides its key and its buckets: an entry of the map and the overhead of an allocation.
+const SERIES_BYTES: usize = size_of::<(Box<[u8]>, LastTotal)>() + 32;
 
-/// A series that was silent for so long is forgotten when room is needed.
-const SILENCE_MS: i64 = 3_600_000;
-/// Looking for silent ones costs a look at all, so it is done this seldom.
+/// A series idle for this long is evicted when space is needed.
+const IDLE_MS_MAX: i64 = 3_600_000;
+/// Minimum time between two searches for idle series, which scan all of them.
 const SWEEP_MS: i64 = 60_000;
 
-/// The last totals of every series of one collector, in bounded memory.
+/// The last totals of all series of one collector, in bounded memory.
 ///
-/// A series is a metric's name, its tags and the time at which its sender began to count. So a sender that starts
-/// again is a new series, and of two senders that look the same each is followed. What a total had when it was first
-/// seen counts as new if it was begun after the collector was; otherwise it was counted before, or cannot be told, and
-/// only what comes from then on counts.
+/// A series is a metric's name, its tags and the time at which its sender started to count. A restarted sender is
+/// therefore a new series, and two identical senders are tracked separately. The first total of a series counts as new if
+/// the series was started after the collector; otherwise it was counted before, or is unknown, and only later increases
+/// count.
 #[derive(Debug)]
-pub struct Series {
-    last: HashMap<Box<[u8]>, Last>,
+pub struct CumulativeSeries {
+    last: HashMap<Box<[u8]>, LastTotal>,
     since_ns: u64,
     bytes: usize,
     bytes_max: usize,
@@ -35,43 +35,44 @@ pub struct Series {
 }
 
 #[derive(Debug)]
-struct Last {
+struct LastTotal {
     time_ns: u64,
     seen_ms: i64,
-    value: Value,
+    value: PointValue,
 }
 
-impl Series {
-    /// None yet. `since_ms`: when the collector began, in milliseconds since 1970-01-01 UTC. `bytes_max`: of memory.
-    pub fn new(since_ms: i64, bytes_max: usize) -> Series {
+impl CumulativeSeries {
+    /// Creates an empty table. `since_ms` is the start of the collector in milliseconds since 1970-01-01 UTC, `bytes_max` the
+    /// memory limit.
+    pub fn new(since_ms: i64, bytes_max: usize) -> CumulativeSeries {
         let since_ns = since_ms.max(0).unsigned_abs().saturating_mul(1_000_000);
-        Series { last: HashMap::new(), since_ns, bytes: 0, bytes_max, swept_ms: i64::MIN }
+        CumulativeSeries { last: HashMap::new(), since_ns, bytes: 0, bytes_max, swept_ms: i64::MIN }
     }
 
-    /// How many there are.
+    /// Returns the number of series.
     pub fn len(&self) -> usize {
         self.last.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no series.
     pub fn is_empty(&self) -> bool {
         self.last.is_empty()
     }
 
-    /// About how much memory they take.
+    /// Returns the approximate bytes of memory in use.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// What a total grew by since the point before, which is its value from now on.
-    pub(super) fn grown(
+    /// Returns the increase of a total since the previous point, and stores the new total.
+    pub(super) fn update(
         &mut self,
         key: Vec<u8>,
         start_ns: u64,
         time_ns: u64,
         seen_ms: i64,
-        value: Value,
-    ) -> Result<Value, Reject> {
+        value: PointValue,
+    ) -> Result<PointValue, Reject> {
         match self.last.entry(key.into()) {
             Entry::Occupied(mut series) => {
                 let last = series.get_mut();
@@ -82,40 +83,45 @@ impl Series {
                 if bytes > self.bytes && bytes > self.bytes_max {
                     return Err(Reject::SeriesFull);
                 }
-                let grown = value.grown(&last.value);
+                let delta = value.delta_since(&last.value);
                 self.bytes = bytes;
-                *last = Last { time_ns, seen_ms, value };
-                Ok(grown)
+                *last = LastTotal { time_ns, seen_ms, value };
+                Ok(delta)
             }
             Entry::Vacant(vacant) => {
                 let bytes = SERIES_BYTES + vacant.key().len() + value.heap_bytes();
-                let is_all_new = start_ns != 0 && start_ns >= self.since_ns;
-                let grown = if is_all_new { value.clone() } else { value.grown(&value) };
+                let is_new = start_ns != 0 && start_ns >= self.since_ns;
+                let delta = if is_new { value.clone() } else { value.delta_since(&value) };
                 let key = vacant.into_key();
-                self.make_room(bytes, seen_ms)?;
+                self.ensure_space(bytes, seen_ms)?;
                 self.bytes += bytes;
-                self.last.insert(key, Last { time_ns, seen_ms, value });
-                Ok(grown)
+                self.last.insert(key, LastTotal { time_ns, seen_ms, value });
+                Ok(delta)
             }
         }
     }
 
-    fn make_room(&mut self, bytes: usize, now_ms: i64) -> Result<(), Reject> {
+    fn ensure_space(&mut self, bytes: usize, now_ms: i64) -> Result<(), Reject> {
         if self.bytes + bytes > self.bytes_max && now_ms >= self.swept_ms.saturating_add(SWEEP_MS) {
             self.swept_ms = now_ms;
-            self.last.retain(|_, last| now_ms.saturating_sub(last.seen_ms) < SILENCE_MS);
-            let left = self.last.iter();
-            self.bytes = left.map(|(key, last)| SERIES_BYTES + key.len() + last.value.heap_bytes()).sum();
+            self.last.retain(|_, last| now_ms.saturating_sub(last.seen_ms) < IDLE_MS_MAX);
+            let remaining = self.last.iter();
+            self.bytes =
+                remaining.map(|(key, last)| SERIES_BYTES + key.len() + last.value.heap_bytes()).sum();
         }
         if self.bytes + bytes > self.bytes_max { Err(Reject::SeriesFull) } else { Ok(()) }
     }
 }
 
-impl Value {
-    fn grown(&self, before: &Value) -> Value {
+impl PointValue {
+    fn delta_since(&self, before: &PointValue) -> PointValue {
         match (self, before) {
-            (Value::Number(now), Value::Number(before)) => Value::Number(Number::grown(*now, *before)),
-            (Value::Distribution(now), Value::Distribution(before)) => Value::Distribution(now.grown(before)),
+            (PointValue::Number(now), PointValue::Number(before)) => {
+                PointValue::Number(PointNumber::delta_since(*now, *before))
+            }
+            (PointValue::Distribution(now), PointValue::Distribution(before)) => {
+                PointValue::Distribution(now.delta_since(before))
+            }
             // The kind of data is part of a series' key.
             _ => self.clone(),
         }
@@ -123,13 +129,13 @@ impl Value {
 
     fn heap_bytes(&self) -> usize {
         match self {
-            Value::Number(_) => 0,
-            Value::Distribution(distribution) => Distribution::heap_bytes(distribution),
+            PointValue::Number(_) => 0,
+            PointValue::Distribution(distribution) => Distribution::heap_bytes(distribution),
         }
     }
 }
 
-/// What tells a series from all others. The order of its tags does not matter.
+/// Returns the key of a series. The order of its tags does not matter.
 pub(super) fn key(name: &str, kind: u8, start_ns: u64, tags: &[Tag<'_>]) -> Vec<u8> {
     let mut sorted = tags.to_vec();
     sorted.sort_unstable();

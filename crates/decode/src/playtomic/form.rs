@@ -5,7 +5,7 @@ use subtle::ConstantTimeEq;
 
 use super::escape::{raw_parameter, unescape};
 
-/// What a form says, and the signature under it. Not checked yet: see [`SignedForm::is_signed_with`].
+/// The content of a form and its signature, which is not verified yet: see [`SignedForm::is_signed_with`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedForm {
     json: String,
@@ -14,9 +14,9 @@ pub struct SignedForm {
     hash: [u8; 16],
 }
 
-/// Why a form cannot be read.
+/// The error of a form that cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadForm {
+pub enum FormError {
     /// The body is not text.
     #[error("the body is not a form")]
     NotText,
@@ -24,44 +24,44 @@ pub enum BadForm {
     #[error("the form has no `{0}`")]
     Missing(&'static str),
     /// `data` is not base64 of text.
-    #[error("`data` is not text in base64")]
+    #[error("`data` must be base64-encoded text")]
     Data,
     /// `hash` is not 32 hexadecimal digits.
-    #[error("`hash` is not an MD5 in hexadecimal")]
+    #[error("`hash` must be an MD5 of 32 hexadecimal digits")]
     Hash,
 }
 
 /// Reads a form.
-pub fn form(body: &[u8]) -> Result<SignedForm, BadForm> {
-    let body = str::from_utf8(body).map_err(|_| BadForm::NotText)?;
+pub fn parse_form(body: &[u8]) -> Result<SignedForm, FormError> {
+    let body = str::from_utf8(body).map_err(|_| FormError::NotText)?;
     let field = |name| raw_parameter(body, name).filter(|value| !value.is_empty());
-    let data = field("data").ok_or(BadForm::Missing("data"))?;
-    let hash = field("hash").ok_or(BadForm::Missing("hash"))?;
-    let bytes = crate::base64::decode(&unescape(data)).ok_or(BadForm::Data)?;
-    let json = utf8(&bytes).ok_or(BadForm::Data)?;
-    Ok(SignedForm { json, bytes, hash: digest(&unescape(hash)).ok_or(BadForm::Hash)? })
+    let data = field("data").ok_or(FormError::Missing("data"))?;
+    let hash = field("hash").ok_or(FormError::Missing("hash"))?;
+    let bytes = crate::base64::decode(&unescape(data)).ok_or(FormError::Data)?;
+    let json = utf8(&bytes).ok_or(FormError::Data)?;
+    Ok(SignedForm { json, bytes, hash: digest(&unescape(hash)).ok_or(FormError::Hash)? })
 }
 
 impl SignedForm {
-    /// The JSON.
+    /// Returns the JSON.
     pub fn json(&self) -> &str {
         &self.json
     }
 
-    /// Whether the hash is that of the JSON and this key. Takes the same time whatever differs.
+    /// Returns true if the hash is that of the JSON and this key, in constant time.
     ///
-    /// Beside the MD5 of the bytes, that of the SDKs for browsers and Flash counts, which is another one as soon as the
-    /// text has a character that is not ASCII.
+    /// Besides the MD5 of the bytes, the MD5 of the SDKs for browsers and Flash is valid, which differs for text with
+    /// non-ASCII characters.
     pub fn is_signed_with(&self, private_key: &str) -> bool {
-        let of_bytes = Md5::new().chain_update(&self.bytes).chain_update(private_key).finalize();
-        let of_units = Md5::digest(folded(&self.json, private_key));
-        (self.hash.ct_eq(&of_bytes) | self.hash.ct_eq(&of_units)).into()
+        let hash_of_bytes = Md5::new().chain_update(&self.bytes).chain_update(private_key).finalize();
+        let hash_of_units = Md5::digest(hash_input(&self.json, private_key));
+        (self.hash.ct_eq(&hash_of_bytes) | self.hash.ct_eq(&hash_of_units)).into()
     }
 }
 
-/// The bytes that those SDKs hash: each UTF-16 unit has one byte, and what is above spills into the next byte of the
-/// same word of four.
-fn folded(json: &str, private_key: &str) -> Vec<u8> {
+/// Returns the bytes that those SDKs hash: one byte for each UTF-16 unit, and the high byte is combined with the next
+/// byte of the same word of four.
+fn hash_input(json: &str, private_key: &str) -> Vec<u8> {
     let units: Vec<u16> = json.encode_utf16().chain(private_key.encode_utf16()).collect();
     let mut bytes = vec![0; units.len()];
     for (at, unit) in units.into_iter().enumerate() {
@@ -74,7 +74,7 @@ fn folded(json: &str, private_key: &str) -> Vec<u8> {
     bytes
 }
 
-/// UTF-8, also where halves of a UTF-16 pair were encoded one by one, as those SDKs do.
+/// Decodes UTF-8, including surrogates encoded one by one, as those SDKs do.
 fn utf8(bytes: &[u8]) -> Option<String> {
     match str::from_utf8(bytes) {
         Ok(text) => Some(text.to_owned()),
@@ -82,7 +82,7 @@ fn utf8(bytes: &[u8]) -> Option<String> {
     }
 }
 
-/// The UTF-16 units of a text in which every unit was encoded by itself.
+/// Returns the UTF-16 units of a text in which every unit was encoded separately.
 fn units(bytes: &[u8]) -> Option<Vec<u16>> {
     let mut units = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
@@ -103,7 +103,7 @@ fn tail(byte: u8) -> Option<u16> {
     (byte & 0xc0 == 0x80).then_some(u16::from(byte & 0x3f))
 }
 
-/// 32 hexadecimal digits.
+/// Parses 32 hexadecimal digits.
 fn digest(text: &str) -> Option<[u8; 16]> {
     let digits: &[u8; 32] = text.trim().as_bytes().try_into().ok()?;
     let mut digest = [0; 16];

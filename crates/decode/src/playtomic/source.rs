@@ -1,6 +1,6 @@
-//! Where a game was played: the page or the device that the SDK names, as a value of the dimension `source`.
+//! The dimension `source`: the page or the device on which a game was played, as the SDK names it.
 
-/// The host of a page's address without `www.`; a device's name as it is. Nothing for a file.
+/// Returns the host of a page's address without `www.`, or the name of a device; `None` for a file.
 pub fn source(url: &str) -> Option<String> {
     let url = url.trim();
     let host = match url.split_once("://") {

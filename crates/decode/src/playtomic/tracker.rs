@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `v/views` | `$view {n}` |
 //! | `p/plays` | `$play {n}` |
-//! | `t/y/pings` | `$session_start`, with the 60 seconds of play that it proves as its value |
-//! | `t/n/pings` | `$ping`, with the 30 seconds since the one before as its value |
+//! | `t/y/pings` | `$session_start`, with the 60 seconds already played as its value |
+//! | `t/n/pings` | `$ping`, with the 30 seconds since the previous one as its value |
 //! | `c/name/group` | `name {group}` |
 //! | `f/name/step/n` | `name {step, n}` |
 //! | `lc/name/level` | `$level_metric {name, kind: counter}` |
@@ -20,27 +20,27 @@ use std::fmt::Write;
 use model::limits::{DIMENSION_BYTES_MAX, EVENTS_PER_REQUEST_MAX, PROP_STRING_BYTES_MAX};
 use model::{Dimension, RawBatch, RawEvent, Reject};
 
-use super::escape::{parameter, raw_parameter, text, unescape};
+use super::escape::{query_parameter, raw_parameter, text, unescape};
 use super::source::source;
 use crate::json::push_string;
 
-/// A name of the game's own has at most so many characters.
+/// Maximum characters of a name defined by the game.
 const NAME_CHARS_MAX: usize = 50;
-/// The first heartbeat comes after so many seconds of play,
+/// Seconds of play before the first heartbeat.
 const FIRST_PING_S: f64 = 60.0;
-/// each further one after so many more.
+/// Seconds of play between later heartbeats.
 const PING_S: f64 = 30.0;
 
-/// What one request of the tracker holds. Every part of it is here: taken, or refused for a reason.
+/// The events of one tracker request, accepted or rejected.
 #[derive(Debug, Default, PartialEq)]
-pub struct Tracked {
+pub struct TrackerEvents {
     source: Option<String>,
-    parts: Vec<Result<Part, Reject>>,
+    events: Vec<Result<TrackerEvent, Reject>>,
 }
 
 /// One event.
 #[derive(Debug, Default, PartialEq)]
-struct Part {
+struct TrackerEvent {
     name: Cow<'static, str>,
     level: Option<String>,
     value: Option<f64>,
@@ -48,56 +48,56 @@ struct Part {
     props: Option<String>,
 }
 
-/// Why nothing of a request was taken.
+/// The error of a request that is rejected as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TrackerError {
     /// There is no parameter `q`.
     #[error("the query string has no `q`")]
     NoEvents,
-    /// Over the limit of one request.
+    /// The request has more events than allowed.
     #[error("more than {EVENTS_PER_REQUEST_MAX} events in `q`")]
     TooManyEvents,
 }
 
-/// Reads a query string: `q`, the events, and `url`, where they come from.
-pub fn tracker(query: &str) -> Result<Tracked, TrackerError> {
+/// Reads a query string: `q`, the events, and `url`, their origin.
+pub fn parse_tracker(query: &str) -> Result<TrackerEvents, TrackerError> {
     let events = raw_parameter(query, "q").ok_or(TrackerError::NoEvents)?;
     let events = separated(events);
-    let source = parameter(query, "url").and_then(|url| source(&url));
-    let mut tracked = Tracked { source, parts: Vec::new() };
+    let source = query_parameter(query, "url").and_then(|url| source(&url));
+    let mut tracker_events = TrackerEvents { source, events: Vec::new() };
     if events.is_empty() {
-        return Ok(tracked);
+        return Ok(tracker_events);
     }
-    let fits = tracked.source.as_ref().is_none_or(|source| source.len() <= DIMENSION_BYTES_MAX);
+    let fits = tracker_events.source.as_ref().is_none_or(|source| source.len() <= DIMENSION_BYTES_MAX);
     for event in events.split('~') {
-        if tracked.parts.len() == EVENTS_PER_REQUEST_MAX {
+        if tracker_events.events.len() == EVENTS_PER_REQUEST_MAX {
             return Err(TrackerError::TooManyEvents);
         }
-        tracked.parts.push(if fits { part(event) } else { Err(Reject::DimensionTooLong) });
+        tracker_events.events.push(if fits { read_event(event) } else { Err(Reject::DimensionTooLong) });
     }
-    Ok(tracked)
+    Ok(tracker_events)
 }
 
-impl Tracked {
-    /// The parts as raw events, in their order.
+impl TrackerEvents {
+    /// Returns the raw events, in their order.
     pub fn decoded(&self) -> RawBatch<'_> {
         let source = self.source.as_deref();
-        let events = self.parts.iter().map(|part| match part {
-            Ok(part) => Ok(part.raw(source)),
+        let events = self.events.iter().map(|event| match event {
+            Ok(event) => Ok(event.raw(source)),
             Err(reject) => Err(*reject),
         });
         RawBatch { sent_at_ms: None, events: events.collect() }
     }
 }
 
-impl Part {
-    /// An event of the product's own.
-    fn reserved(name: &'static str) -> Part {
-        Part { name: Cow::Borrowed(name), ..Part::default() }
+impl TrackerEvent {
+    /// Creates an event with one of the product's reserved names.
+    fn reserved(name: &'static str) -> TrackerEvent {
+        TrackerEvent { name: Cow::Borrowed(name), ..TrackerEvent::default() }
     }
 
-    /// An event of the game's own.
-    fn named(raw: &str) -> Result<Part, Reject> {
+    /// Creates an event with a name defined by the game.
+    fn named(raw: &str) -> Result<TrackerEvent, Reject> {
         let name = text(raw);
         if name.is_empty() {
             return Err(Reject::EventNameEmpty);
@@ -108,11 +108,11 @@ impl Part {
         if name.chars().count() > NAME_CHARS_MAX {
             return Err(Reject::EventNameTooLong);
         }
-        Ok(Part { name: Cow::Owned(name.into_owned()), ..Part::default() })
+        Ok(TrackerEvent { name: Cow::Owned(name.into_owned()), ..TrackerEvent::default() })
     }
 
-    fn with(self, props: Props) -> Part {
-        Part { props: props.finish(), ..self }
+    fn with(self, props: PropsWriter) -> TrackerEvent {
+        TrackerEvent { props: props.finish(), ..self }
     }
 
     fn raw<'a>(&'a self, source: Option<&'a str>) -> RawEvent<'a> {
@@ -128,7 +128,7 @@ impl Part {
     }
 }
 
-/// The events as they were joined. Some clients escape the separators, too, which in text had been replaced before.
+/// Returns the joined events. Some clients also escape the separators, which never occur unescaped in text.
 fn separated(events: &str) -> Cow<'_, str> {
     if !events.contains('/') && events.contains('%') {
         return unescape(events);
@@ -139,19 +139,21 @@ fn separated(events: &str) -> Cow<'_, str> {
     Cow::Borrowed(events)
 }
 
-/// One event. A field too many is an unknown one; one too few is a property that is missing.
-fn part(event: &str) -> Result<Part, Reject> {
+/// Reads one event. An extra field is an unknown field; a missing one is a missing property.
+fn read_event(event: &str) -> Result<TrackerEvent, Reject> {
     let (code, fields) = event.split_once('/').unwrap_or((event, ""));
     let fields: Vec<&str> = fields.split('/').collect();
     match (code, &*fields) {
         ("", _) => Err(Reject::EventNameMissing),
-        ("v", [n]) => Ok(Part::reserved("$view").with(Props::default().whole("n", n))),
-        ("p", [n]) => Ok(Part::reserved("$play").with(Props::default().whole("n", n))),
+        ("v", [n]) => Ok(TrackerEvent::reserved("$view").with(PropsWriter::default().whole("n", n))),
+        ("p", [n]) => Ok(TrackerEvent::reserved("$play").with(PropsWriter::default().whole("n", n))),
         ("t", [first] | [first, _]) => ping(first),
-        ("c", [name]) => Part::named(name),
-        ("c", [name, group]) => Ok(Part::named(name)?.with(Props::default().optional("group", group)?)),
+        ("c", [name]) => TrackerEvent::named(name),
+        ("c", [name, group]) => {
+            Ok(TrackerEvent::named(name)?.with(PropsWriter::default().optional("group", group)?))
+        }
         ("f", [name, step, n]) => {
-            Ok(Part::named(name)?.with(Props::default().optional("step", step)?.whole("n", n)))
+            Ok(TrackerEvent::named(name)?.with(PropsWriter::default().optional("step", step)?.whole("n", n)))
         }
         ("lc", [name, level]) => level_metric(name, level, "counter", None),
         ("la", [name, level, value]) => level_metric(name, level, "average", Some(value)),
@@ -179,41 +181,46 @@ fn fields_of(code: &str) -> usize {
     }
 }
 
-fn ping(first: &str) -> Result<Part, Reject> {
+fn ping(first: &str) -> Result<TrackerEvent, Reject> {
     let (name, played_s) = match first {
         "y" => ("$session_start", FIRST_PING_S),
         "n" => ("$ping", PING_S),
         _ => return Err(Reject::ReservedPropsInvalid),
     };
-    Ok(Part { value: Some(played_s), ..Part::reserved(name) })
+    Ok(TrackerEvent { value: Some(played_s), ..TrackerEvent::reserved(name) })
 }
 
-fn level_metric(name: &str, level: &str, kind: &str, value: Option<&str>) -> Result<Part, Reject> {
-    let props = Props::default().name("name", name)?.plain("kind", kind);
+fn level_metric(name: &str, level: &str, kind: &str, value: Option<&str>) -> Result<TrackerEvent, Reject> {
+    let props = PropsWriter::default().name("name", name)?.plain("kind", kind);
     let value = value.map(number).transpose()?;
-    Ok(Part { value, level: Some(of_level(level)?), ..Part::reserved("$level_metric").with(props) })
+    Ok(TrackerEvent {
+        value,
+        level: Some(level_of(level)?),
+        ..TrackerEvent::reserved("$level_metric").with(props)
+    })
 }
 
-fn progress(level: &str, state: &str) -> Result<Part, Reject> {
-    let props = Props::default().plain("state", state);
-    Ok(Part { level: Some(of_level(level)?), ..Part::reserved("$level").with(props) })
+fn progress(level: &str, state: &str) -> Result<TrackerEvent, Reject> {
+    let props = PropsWriter::default().plain("state", state);
+    Ok(TrackerEvent { level: Some(level_of(level)?), ..TrackerEvent::reserved("$level").with(props) })
 }
 
-fn heat(metric: &str, map: &str, x: &str, y: &str) -> Result<Part, Reject> {
-    let props = Props::default().name("metric", metric)?.name("map", map)?;
+fn heat(metric: &str, map: &str, x: &str, y: &str) -> Result<TrackerEvent, Reject> {
+    let props = PropsWriter::default().name("metric", metric)?.name("map", map)?;
     let props = props.number("x", coordinate(x)?).number("y", coordinate(y)?);
-    Ok(Part::reserved("$heat").with(props))
+    Ok(TrackerEvent::reserved("$heat").with(props))
 }
 
-fn link(name: &str, group: &str, url: &str, counts: [&str; 3]) -> Result<Part, Reject> {
-    let mut props = Props::default().name("name", name)?.optional("group", group)?.required("url", url)?;
+fn link(name: &str, group: &str, url: &str, counts: [&str; 3]) -> Result<TrackerEvent, Reject> {
+    let mut props =
+        PropsWriter::default().name("name", name)?.optional("group", group)?.required("url", url)?;
     for (key, count) in ["unique", "total", "fail"].into_iter().zip(counts) {
         props = props.number(key, coordinate(count)?);
     }
-    Ok(Part::reserved("$link").with(props))
+    Ok(TrackerEvent::reserved("$link").with(props))
 }
 
-fn of_level(raw: &str) -> Result<String, Reject> {
+fn level_of(raw: &str) -> Result<String, Reject> {
     let level = text(raw);
     match level.len() {
         0 => Err(Reject::ReservedPropsInvalid),
@@ -233,20 +240,20 @@ fn coordinate(raw: &str) -> Result<f64, Reject> {
 
 /// Writes properties as JSON.
 #[derive(Default)]
-struct Props(String);
+struct PropsWriter(String);
 
-impl Props {
-    /// A name that must be there.
-    fn name(self, key: &str, raw: &str) -> Result<Props, Reject> {
+impl PropsWriter {
+    /// Adds a required name.
+    fn name(self, key: &str, raw: &str) -> Result<PropsWriter, Reject> {
         let within = text(raw).chars().count() <= NAME_CHARS_MAX;
         if within { self.required(key, raw) } else { Err(Reject::PropStringTooLong) }
     }
 
-    fn required(self, key: &str, raw: &str) -> Result<Props, Reject> {
+    fn required(self, key: &str, raw: &str) -> Result<PropsWriter, Reject> {
         if raw.is_empty() { Err(Reject::ReservedPropsInvalid) } else { self.optional(key, raw) }
     }
 
-    fn optional(self, key: &str, raw: &str) -> Result<Props, Reject> {
+    fn optional(self, key: &str, raw: &str) -> Result<PropsWriter, Reject> {
         let text = text(raw);
         match text.len() {
             0 => Ok(self),
@@ -255,27 +262,27 @@ impl Props {
         }
     }
 
-    /// A count that an SDK may have got wrong; then it is left out.
-    fn whole(self, key: &str, raw: &str) -> Props {
+    /// Adds a count, or leaves it out if an SDK sent an invalid one.
+    fn whole(self, key: &str, raw: &str) -> PropsWriter {
         match raw.parse::<u64>() {
             Ok(number) => self.raw(key, &number.to_string()),
             Err(_) => self,
         }
     }
 
-    fn number(self, key: &str, number: f64) -> Props {
+    fn number(self, key: &str, number: f64) -> PropsWriter {
         self.raw(key, &number.to_string())
     }
 
-    fn plain(self, key: &str, text: &str) -> Props {
+    fn plain(self, key: &str, text: &str) -> PropsWriter {
         let mut json = String::with_capacity(text.len() + 2);
         push_string(&mut json, text);
         self.raw(key, &json)
     }
 
-    fn raw(mut self, key: &str, json: &str) -> Props {
+    fn raw(mut self, key: &str, json: &str) -> PropsWriter {
         self.0.push(if self.0.is_empty() { '{' } else { ',' });
-        write!(self.0, "\"{key}\":{json}").expect("a string takes everything");
+        write!(self.0, "\"{key}\":{json}").expect("writing to a string does not fail");
         self
     }
 

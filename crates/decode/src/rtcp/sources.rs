@@ -1,12 +1,12 @@
 //! SDES, BYE and APP (RFC 3550, 6.5 to 6.7).
 
-use super::word;
+use super::read_u32;
 
-/// What sources are called.
+/// Names of sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sdes<'a> {
-    /// One for each source.
-    pub chunks: Chunks<'a>,
+    /// One chunk for each source.
+    pub chunks: SdesChunks<'a>,
 }
 
 impl<'a> Sdes<'a> {
@@ -15,21 +15,21 @@ impl<'a> Sdes<'a> {
         for _ in 0..count {
             (_, rest) = chunk(rest)?;
         }
-        Some(Sdes { chunks: Chunks { rest: content, count } })
+        Some(Sdes { chunks: SdesChunks { rest: content, count } })
     }
 }
 
-/// The chunks of an SDES packet.
+/// Iterates over the chunks of an SDES packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Chunks<'a> {
+pub struct SdesChunks<'a> {
     rest: &'a [u8],
     count: usize,
 }
 
-impl<'a> Iterator for Chunks<'a> {
-    type Item = Chunk<'a>;
+impl<'a> Iterator for SdesChunks<'a> {
+    type Item = SdesChunk<'a>;
 
-    fn next(&mut self) -> Option<Chunk<'a>> {
+    fn next(&mut self) -> Option<SdesChunk<'a>> {
         self.count = self.count.checked_sub(1)?;
         let (chunk, rest) = chunk(self.rest)?;
         self.rest = rest;
@@ -37,56 +37,56 @@ impl<'a> Iterator for Chunks<'a> {
     }
 }
 
-/// What one source is called.
+/// The names of one source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Chunk<'a> {
+pub struct SdesChunk<'a> {
     /// The source.
     pub ssrc: u32,
     /// Its names.
-    pub items: Items<'a>,
+    pub items: SdesItems<'a>,
 }
 
-/// One chunk, and what follows it. Its items end with a zero byte and zeros up to a multiple of four bytes.
-fn chunk(bytes: &[u8]) -> Option<(Chunk<'_>, &[u8])> {
-    let (ssrc, text) = word(bytes)?;
+/// Reads one chunk; returns it and the rest. Its items end with a zero byte and zeros up to a multiple of four bytes.
+fn chunk(bytes: &[u8]) -> Option<(SdesChunk<'_>, &[u8])> {
+    let (ssrc, text) = read_u32(bytes)?;
     let mut at = 0;
     while *text.get(at)? != 0 {
         at += 2 + usize::from(*text.get(at + 1)?);
     }
     let rest = text.get((at + 1).next_multiple_of(4)..)?;
-    Some((Chunk { ssrc, items: Items(&text[..at]) }, rest))
+    Some((SdesChunk { ssrc, items: SdesItems(&text[..at]) }, rest))
 }
 
-/// The items of a chunk.
+/// Iterates over the items of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Items<'a>(&'a [u8]);
+pub struct SdesItems<'a>(&'a [u8]);
 
-impl<'a> Iterator for Items<'a> {
-    type Item = Item<'a>;
+impl<'a> Iterator for SdesItems<'a> {
+    type Item = SdesItem<'a>;
 
-    fn next(&mut self) -> Option<Item<'a>> {
+    fn next(&mut self) -> Option<SdesItem<'a>> {
         let (&[kind, len], rest) = self.0.split_first_chunk()?;
         let (text, rest) = rest.split_at_checked(usize::from(len))?;
         self.0 = rest;
-        Some(Item { kind, text })
+        Some(SdesItem { kind, text })
     }
 }
 
-/// One name.
+/// One name of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Item<'a> {
+pub struct SdesItem<'a> {
     /// 1 CNAME, 2 NAME, 3 EMAIL, 4 PHONE, 5 LOC, 6 TOOL, 7 NOTE, 8 PRIV.
     pub kind: u8,
-    /// It should be UTF-8.
+    /// The name, usually UTF-8.
     pub text: &'a [u8],
 }
 
-/// Sources leave.
+/// Sources that leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bye<'a> {
-    /// Which.
+    /// The sources.
     pub sources: Ssrcs<'a>,
-    /// Why; it should be UTF-8. Empty: not said.
+    /// The reason, usually UTF-8; empty if not given.
     pub reason: &'a [u8],
 }
 
@@ -101,7 +101,7 @@ impl<'a> Bye<'a> {
     }
 }
 
-/// A list of sources.
+/// Iterates over a list of sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ssrcs<'a>(&'a [u8]);
 
@@ -109,28 +109,28 @@ impl Iterator for Ssrcs<'_> {
     type Item = u32;
 
     fn next(&mut self) -> Option<u32> {
-        let (ssrc, rest) = word(self.0)?;
+        let (ssrc, rest) = read_u32(self.0)?;
         self.0 = rest;
         Some(ssrc)
     }
 }
 
-/// Something of an application's own.
+/// Data defined by an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct App<'a> {
-    /// Who sent it.
+    /// The sending source.
     pub ssrc: u32,
-    /// Which kind, by the application's own numbers.
+    /// The kind, as numbered by the application.
     pub subtype: u8,
-    /// Which application: four ASCII characters.
+    /// The application: four ASCII characters.
     pub name: [u8; 4],
-    /// Anything.
+    /// The content.
     pub data: &'a [u8],
 }
 
 impl<'a> App<'a> {
     pub(super) fn read(subtype: u8, content: &'a [u8]) -> Option<App<'a>> {
-        let (ssrc, rest) = word(content)?;
+        let (ssrc, rest) = read_u32(content)?;
         let (name, data) = rest.split_first_chunk()?;
         Some(App { ssrc, subtype, name: *name, data })
     }

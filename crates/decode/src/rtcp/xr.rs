@@ -1,41 +1,41 @@
 //! XR: extended reports (RFC 3611).
 
-use super::word;
+use super::read_u32;
 
-/// The block that tells how a call sounds (4.7), and its length in words after the header.
+/// The block with VoIP quality metrics (4.7), and its length in words after the header.
 const VOIP_METRICS: u8 = 7;
 const VOIP_METRICS_WORDS: usize = 8;
-/// A figure that the reporter does not have.
+/// The value of a metric that the reporter does not have.
 const UNKNOWN: u8 = 127;
 
 /// Extended reports of one source.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Xr<'a> {
-    /// Who reports.
+    /// The reporting source.
     pub ssrc: u32,
-    /// What it reports.
-    pub blocks: Blocks<'a>,
+    /// The reports.
+    pub blocks: XrBlocks<'a>,
 }
 
 impl<'a> Xr<'a> {
     pub(super) fn read(content: &'a [u8]) -> Option<Xr<'a>> {
-        let (ssrc, blocks) = word(content)?;
+        let (ssrc, blocks) = read_u32(content)?;
         let mut rest = blocks;
         while !rest.is_empty() {
             (_, rest) = block(rest)?;
         }
-        Some(Xr { ssrc, blocks: Blocks(blocks) })
+        Some(Xr { ssrc, blocks: XrBlocks(blocks) })
     }
 }
 
-/// The blocks of an XR packet.
+/// Iterates over the blocks of an XR packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Blocks<'a>(&'a [u8]);
+pub struct XrBlocks<'a>(&'a [u8]);
 
-impl<'a> Iterator for Blocks<'a> {
-    type Item = Block<'a>;
+impl<'a> Iterator for XrBlocks<'a> {
+    type Item = XrBlock<'a>;
 
-    fn next(&mut self) -> Option<Block<'a>> {
+    fn next(&mut self) -> Option<XrBlock<'a>> {
         let (block, rest) = block(self.0)?;
         self.0 = rest;
         Some(block)
@@ -44,43 +44,43 @@ impl<'a> Iterator for Blocks<'a> {
 
 /// One block.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Block<'a> {
-    /// How a call sounds, as one end measured it.
+pub enum XrBlock<'a> {
+    /// VoIP quality as measured by one end.
     Voip(VoipMetrics),
-    /// Any other: its type and its content.
+    /// Any other block: its type and its content.
     Other(u8, &'a [u8]),
 }
 
-/// One block, and what follows it.
-fn block(bytes: &[u8]) -> Option<(Block<'_>, &[u8])> {
+/// Reads one block; returns it and the rest.
+fn block(bytes: &[u8]) -> Option<(XrBlock<'_>, &[u8])> {
     let (&[kind, _, high, low], rest) = bytes.split_first_chunk()?;
     let words = usize::from(u16::from_be_bytes([high, low]));
     let (content, rest) = rest.split_at_checked(4 * words)?;
     let block = match <&[u8; 4 * VOIP_METRICS_WORDS]>::try_from(content) {
-        Ok(metrics) if kind == VOIP_METRICS => Block::Voip(VoipMetrics::of(metrics)),
-        _ => Block::Other(kind, content),
+        Ok(metrics) if kind == VOIP_METRICS => XrBlock::Voip(VoipMetrics::of(metrics)),
+        _ => XrBlock::Other(kind, content),
     };
     Some((block, rest))
 }
 
-/// How a call sounds, as one end measured it (RFC 3611, 4.7): the figures that a flow has a place for.
+/// VoIP quality as measured by one end (RFC 3611, 4.7): the metrics that a flow stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VoipMetrics {
-    /// Whose packets it is about.
+    /// The received source.
     pub ssrc: u32,
-    /// The share of packets lost in the network, of 256.
+    /// Fraction of packets lost in the network, in 1/256.
     pub loss: u8,
-    /// The share of packets thrown away because they came too late or too early, of 256.
+    /// Fraction of packets discarded because they came too late or too early, in 1/256.
     pub discarded: u8,
-    /// The round trip, milliseconds; 0: not known.
+    /// Round-trip time in milliseconds; 0 if unknown.
     pub round_trip_ms: u16,
-    /// What this end adds to the delay, milliseconds.
+    /// Delay added by this end, in milliseconds.
     pub end_delay_ms: u16,
-    /// R of the E-model, 0 to 100.
+    /// R factor of the E-model, 0 to 100.
     pub r: Option<u8>,
-    /// The mean opinion score for listening, ten times: 10 to 50.
+    /// Mean opinion score for listening quality, times ten: 10 to 50.
     pub mos_lq: Option<u8>,
-    /// The mean opinion score for a conversation, ten times: 10 to 50.
+    /// Mean opinion score for conversational quality, times ten: 10 to 50.
     pub mos_cq: Option<u8>,
 }
 

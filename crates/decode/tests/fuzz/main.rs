@@ -1,8 +1,8 @@
-//! Every decoder against bytes that are nearly right.
+//! Fuzzes every decoder with almost valid bytes.
 //!
-//! Inputs are mutated from the corpus and from a dictionary. One that makes a decoder behave in a way that none before
-//! did is kept to be mutated further. What is looked for: a panic (of the decoder, or of a check of what it promises)
-//! and a hang. The input is printed; put it into the corpus together with the repair.
+//! Inputs are mutated from the corpus and from a dictionary. An input that causes new behaviour is kept for further
+//! mutation. The test looks for panics (of the decoder, or of a check of its guarantees) and hangs. The input is
+//! printed; add it to the corpus together with the fix.
 
 mod mutate;
 mod targets;
@@ -14,21 +14,21 @@ use mutate::Mutator;
 use std::time::{Duration, Instant};
 use targets::Target;
 
-/// With every run of the tests.
-const SHORT: u64 = 20_000;
-const LONG: u64 = 10_000_000;
+/// Executions in every run of the tests.
+const EXECUTIONS: u64 = 20_000;
+const EXECUTIONS_LONG: u64 = 10_000_000;
 
 fn fuzz(target: &Target, executions: u64) {
     let mut mutator = Mutator::new(target.seeds(), target.words);
     let (begin, mut slowest) = (Instant::now(), Duration::ZERO);
     for seed in &target.seeds() {
-        observe(target, seed);
+        run_target(target, seed);
     }
     for _ in 0..executions {
         let input = mutator.next();
         let (behaviour, time) = timed(target, &input);
         if time > slowest {
-            // Twice, so that what the machine did beside it is not counted.
+            // Measured twice, so that other work on the machine is not counted.
             slowest = slowest.max(time.min(timed(target, &input).1));
         }
         mutator.learn(behaviour, input);
@@ -42,25 +42,25 @@ fn fuzz(target: &Target, executions: u64) {
 
 fn timed(target: &Target, input: &[u8]) -> (u64, Duration) {
     let begin = Instant::now();
-    let behaviour = observe(target, input);
+    let behaviour = run_target(target, input);
     (behaviour, begin.elapsed())
 }
 
-/// Runs the decoder and says what it did, as a number.
-fn observe(target: &Target, input: &[u8]) -> u64 {
-    let shown = Shown { target: target.name, input };
+/// Runs the decoder and returns its behaviour as a number.
+fn run_target(target: &Target, input: &[u8]) -> u64 {
+    let print_on_panic = PrintOnPanic { target: target.name, input };
     let behaviour = (target.run)(input);
-    drop(shown);
+    drop(print_on_panic);
     behaviour
 }
 
 /// Prints the input of a decoder that panics.
-struct Shown<'a> {
+struct PrintOnPanic<'a> {
     target: &'static str,
     input: &'a [u8],
 }
 
-impl Drop for Shown<'_> {
+impl Drop for PrintOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("{} panics at b\"{}\"", self.target, self.input.escape_ascii());
@@ -72,14 +72,14 @@ macro_rules! fuzz {
     ($($target:ident)*) => {
         $(mod $target {
             #[test]
-            fn spoilt_input_is_read_without_a_panic() {
-                super::fuzz(&super::targets::$target(), super::SHORT);
+            fn mutated_input_does_not_panic() {
+                super::fuzz(&super::targets::$target(), super::EXECUTIONS);
             }
 
             #[test]
             #[ignore = "ten million executions take minutes; `make torture` runs them"]
-            fn spoilt_input_is_read_without_a_panic_for_long() {
-                super::fuzz(&super::targets::$target(), super::LONG);
+            fn mutated_input_does_not_panic_in_a_long_run() {
+                super::fuzz(&super::targets::$target(), super::EXECUTIONS_LONG);
             }
         })*
     };

@@ -1,13 +1,13 @@
-//! Inputs that are nearly like others.
+//! Mutates inputs.
 
 use std::collections::HashSet;
 
-/// A longer input is cut: most of what can go wrong goes wrong early.
+/// Maximum length of an input: most errors occur early.
 const BYTES_MAX: usize = 4_096;
-/// Inputs kept for further mutation; of more, the newest replace others.
+/// Inputs kept for further mutation; beyond it new ones replace others.
 const POOL_MAX: usize = 4_096;
 
-/// Numbers and bytes at which decoders tend to decide.
+/// Numbers and bytes that decoders tend to treat specially.
 const EVERYWHERE: &[&[u8]] = &[
     b"0",
     b"-1",
@@ -33,8 +33,8 @@ const EVERYWHERE: &[&[u8]] = &[
     b":",
 ];
 
-/// Makes inputs, and learns which of them are worth another look.
-pub struct Mutator {
+/// Generates inputs and keeps the interesting ones.
+pub(crate) struct Mutator {
     pool: Vec<Vec<u8>>,
     words: Vec<Vec<u8>>,
     seen: HashSet<u64>,
@@ -42,15 +42,15 @@ pub struct Mutator {
 }
 
 impl Mutator {
-    pub fn new(mut pool: Vec<Vec<u8>>, words: &[&str]) -> Mutator {
+    pub(crate) fn new(mut pool: Vec<Vec<u8>>, words: &[&str]) -> Mutator {
         pool.push(Vec::new());
         let own = words.iter().map(|word| word.as_bytes());
         let words = own.chain(EVERYWHERE.iter().copied()).map(<[u8]>::to_vec).collect();
         Mutator { pool, words, seen: HashSet::new(), random: 1 }
     }
 
-    /// Another input.
-    pub fn next(&mut self) -> Vec<u8> {
+    /// Returns another input.
+    pub(crate) fn next(&mut self) -> Vec<u8> {
         let from = self.below(self.pool.len());
         let mut input = self.pool[from].clone();
         for _ in 0..=self.below(4) {
@@ -60,8 +60,8 @@ impl Mutator {
         input
     }
 
-    /// Keeps an input if nothing before behaved like it.
-    pub fn learn(&mut self, behaviour: u64, input: Vec<u8>) {
+    /// Keeps an input if its behaviour is new.
+    pub(crate) fn learn(&mut self, behaviour: u64, input: Vec<u8>) {
         if !self.seen.insert(behaviour) {
             return;
         }
@@ -73,8 +73,8 @@ impl Mutator {
         }
     }
 
-    /// How many different ways to behave there were.
-    pub fn behaviours(&self) -> usize {
+    /// Returns the number of different behaviours.
+    pub(crate) fn behaviours(&self) -> usize {
         self.seen.len()
     }
 
@@ -97,7 +97,7 @@ impl Mutator {
         }
     }
 
-    /// Goes on from here as another input does.
+    /// Replaces the rest with the rest of another input.
     fn splice(&mut self, input: &mut Vec<u8>, at: usize) {
         let other = self.below(self.pool.len());
         let from = self.below(self.pool[other].len() + 1);

@@ -1,14 +1,14 @@
-//! The decoders, each with what its inputs are made of.
+//! The decoders, each with its dictionary.
 
 use super::samples;
-use decode::capture::{Translated, Untranslatable, gameanalytics, posthog, segment};
-use decode::csv::{Mapping, Rows};
-use decode::ddp::Inbound;
+use decode::capture::{TranslateError, TranslatedBody, gameanalytics, posthog, segment};
+use decode::csv::{CsvReader, Mapping};
+use decode::ddp::ClientMessage;
 use decode::influx::Precision;
-use decode::json::{Form, Malformed, decode};
-use decode::lines::{Lines, Piece};
-use decode::otlp::{Encoding, Metrics, Series};
-use decode::sample::{Measured, Refused, Taken};
+use decode::json::{BodyFormat, MalformedBody, decode};
+use decode::lines::{LineChunk, LineSplitter};
+use decode::otlp::{CumulativeSeries, Encoding, MetricsRequest};
+use decode::sample::{Measured, RejectedInput, SampleResult};
 use decode::{flow, rtcp};
 use decode::{influx, playtomic, statsd};
 use model::{RawBatch, RawEvent, Reject};
@@ -17,21 +17,21 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
 /// One decoder.
-pub struct Target {
+pub(crate) struct Target {
     pub name: &'static str,
-    /// Files of the corpus with these endings are where it begins.
+    /// The extensions of its seeds in the corpus.
     pub endings: &'static [&'static str],
-    /// What its inputs are made of.
+    /// The dictionary of its inputs.
     pub words: &'static [&'static str],
-    /// Decodes, checks what was promised, and says what happened as a number.
+    /// Decodes, checks the guarantees, and returns the behaviour as a number.
     pub run: fn(&[u8]) -> u64,
 }
 
 impl Target {
-    pub fn seeds(&self) -> Vec<Vec<u8>> {
+    pub(crate) fn seeds(&self) -> Vec<Vec<u8>> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
         let files =
-            std::fs::read_dir(folder).expect("the corpus is there").map(|file| file.expect("a file").path());
+            std::fs::read_dir(folder).expect("the corpus exists").map(|file| file.expect("a file").path());
         let mut files: Vec<_> = files
             .filter(|path| {
                 path.extension().is_some_and(|ending| self.endings.iter().any(|own| ending == *own))
@@ -43,7 +43,7 @@ impl Target {
     }
 }
 
-pub fn ddp() -> Target {
+pub(crate) fn ddp() -> Target {
     const WORDS: &[&str] = &[
         "{\"msg\":\"connect\",\"version\":\"1\",\"support\":[\"1\"]}",
         "{\"msg\":\"ping\"}",
@@ -59,16 +59,17 @@ pub fn ddp() -> Target {
         "\\ud800",
         "\"",
     ];
-    Target { name: "ddp", endings: &["ddp"], words: WORDS, run: message }
+    Target { name: "ddp", endings: &["ddp"], words: WORDS, run: ddp_behaviour }
 }
 
-/// Which message it was, with how much, or in how many words it was refused.
-fn message(text: &[u8]) -> u64 {
+/// The behaviour: the kind of message and its size, or the length of its error.
+fn ddp_behaviour(text: &[u8]) -> u64 {
     let Ok(text) = str::from_utf8(text) else { return 0 };
     let bounded = |name: &str| assert!((1..=128).contains(&name.len()), "{name}");
-    match Inbound::read(text) {
+    match ClientMessage::read(text) {
         Ok(Some(message)) => {
-            if let Inbound::Sub { id, name, params } | Inbound::Method { id, method: name, params } = &message
+            if let ClientMessage::Sub { id, name, params }
+            | ClientMessage::Method { id, method: name, params } = &message
             {
                 [id, name].into_iter().for_each(|name| bounded(name));
                 return hash((std::mem::discriminant(&message), params.len()));
@@ -103,25 +104,25 @@ const JSON_WORDS: &[&str] = &[
     "{\"event\":\"a\"}",
 ];
 
-pub fn json() -> Target {
+pub(crate) fn json() -> Target {
     Target {
         name: "json",
         endings: &["json", "ndjson"],
         words: JSON_WORDS,
-        run: |body| events(body, Form::Json),
+        run: |body| events(body, BodyFormat::Json),
     }
 }
 
-pub fn lines() -> Target {
+pub(crate) fn lines() -> Target {
     Target {
         name: "lines",
         endings: &["ndjson", "json"],
         words: JSON_WORDS,
-        run: |body| events(body, Form::Lines),
+        run: |body| events(body, BodyFormat::Lines),
     }
 }
 
-pub fn tracker() -> Target {
+pub(crate) fn tracker() -> Target {
     const WORDS: &[&str] = &[
         "q=v/1~p/2",
         "q=t/y/1~t/n/2",
@@ -137,10 +138,10 @@ pub fn tracker() -> Target {
         "%u20ac",
         "%",
     ];
-    Target { name: "tracker", endings: &[], words: WORDS, run: tracked }
+    Target { name: "tracker", endings: &[], words: WORDS, run: tracker_behaviour }
 }
 
-pub fn form() -> Target {
+pub(crate) fn form() -> Target {
     const WORDS: &[&str] = &[
         "data=",
         "&hash=",
@@ -152,11 +153,11 @@ pub fn form() -> Target {
         "&",
         "=",
     ];
-    let run = |body: &[u8]| hash(playtomic::form(body).map(|form| form.is_signed_with("key")).is_ok());
+    let run = |body: &[u8]| hash(playtomic::parse_form(body).map(|form| form.is_signed_with("key")).is_ok());
     Target { name: "form", endings: &[], words: WORDS, run }
 }
 
-pub fn statsd() -> Target {
+pub(crate) fn statsd() -> Target {
     const WORDS: &[&str] = &[
         "a:1|c",
         "|c",
@@ -182,11 +183,11 @@ pub fn statsd() -> Target {
         name: "statsd",
         endings: &["statsd"],
         words: WORDS,
-        run: |packet| sampled(|take| statsd::decode(packet, take)),
+        run: |packet| samples_behaviour(|emit| statsd::decode(packet, emit)),
     }
 }
 
-pub fn influx() -> Target {
+pub(crate) fn influx() -> Target {
     const WORDS: &[&str] = &[
         "a b=1",
         "a,b=c d=1i",
@@ -204,11 +205,11 @@ pub fn influx() -> Target {
         "# ",
         "\n",
     ];
-    let run = |body: &[u8]| sampled(|take| influx::decode(body, Precision::Nanoseconds, take));
+    let run = |body: &[u8]| samples_behaviour(|emit| influx::decode(body, Precision::Nanoseconds, emit));
     Target { name: "influx", endings: &["influx"], words: WORDS, run }
 }
 
-pub fn csv() -> Target {
+pub(crate) fn csv() -> Target {
     const WORDS: &[&str] = &[
         "event,id,ts,player,session,value,country,platform,level,a,props.b\n",
         "event\n",
@@ -223,15 +224,20 @@ pub fn csv() -> Target {
         "1970-01-01T00:00:00Z",
         "true",
     ];
-    Target { name: "csv", endings: &["csv"], words: WORDS, run: rows }
+    Target { name: "csv", endings: &["csv"], words: WORDS, run: csv_behaviour }
 }
 
-pub fn otlp() -> Target {
+pub(crate) fn otlp() -> Target {
     const WORDS: &[&str] = &["\x0a\x02\x12\0", "\x12\x02\x12\0", "\x0a\x01a", "\x10\x02", "\x18\x01"];
-    Target { name: "otlp", endings: &["otlp"], words: WORDS, run: |body| otlp_said(body, Encoding::Protobuf) }
+    Target {
+        name: "otlp",
+        endings: &["otlp"],
+        words: WORDS,
+        run: |body| otlp_behaviour(body, Encoding::Protobuf),
+    }
 }
 
-pub fn otlp_json() -> Target {
+pub(crate) fn otlp_json() -> Target {
     const WORDS: &[&str] = &[
         "{\"resourceMetrics\":[{\"scopeMetrics\":[{\"metrics\":[",
         "{\"name\":\"a\",\"gauge\":{\"dataPoints\":[{\"asInt\":\"1\"}]}}",
@@ -260,12 +266,12 @@ pub fn otlp_json() -> Target {
         name: "otlp_json",
         endings: &["otlpjson"],
         words: WORDS,
-        run: |body| otlp_said(body, Encoding::Json),
+        run: |body| otlp_behaviour(body, Encoding::Json),
     }
 }
 
-/// Points inside a request whose lengths are always right, so that more of them are read.
-pub fn otlp_point() -> Target {
+/// Points inside a request with valid lengths, so that more of them are read.
+pub(crate) fn otlp_point() -> Target {
     const WORDS: &[&str] = &[
         "\x1a\x11\x01\0\0\0\0\0\0\0\x19\x02\0\0\0\0\0\0\0\x31\x05\0\0\0\0\0\0\0~\x11\x01\0\0\0\0\0\0\0\x19\x03\0\0\0\0\0\0\0\x31\x07\0\0\0\0\0\0\0",
         "\x0c\x11\x01\0\0\0\0\0\0\0\x19\x02\0\0\0\0\0\0\0\x21\x02\0\0\0\0\0\0\0\x29\0\0\0\0\0\0\0\x40\x31\x01\0\0\0\0\0\0\0\x31\x01\0\0\0\0\0\0\0\x39\0\0\0\0\0\0\0\x40~\x11\x01\0\0\0\0\0\0\0\x19\x03\0\0\0\0\0\0\0\x21\x03\0\0\0\0\0\0\0\x29\0\0\0\0\0\0\0\x40\x31\x01\0\0\0\0\0\0\0\x31\x02\0\0\0\0\0\0\0\x39\0\0\0\0\0\0\0\x40",
@@ -290,24 +296,24 @@ pub fn otlp_point() -> Target {
         "\x50\x01",
         "~",
     ];
-    Target { name: "otlp_point", endings: &[], words: WORDS, run: points_said }
+    Target { name: "otlp_point", endings: &[], words: WORDS, run: points_behaviour }
 }
 
-pub fn stream() -> Target {
+pub(crate) fn stream() -> Target {
     Target {
         name: "stream",
         endings: &["statsd", "influx"],
         words: &["\n", "\n\n", "aaaaaaaaaaaaaaaaaaaa"],
-        run: stream_cut,
+        run: stream_behaviour,
     }
 }
 
-pub fn rtcp() -> Target {
+pub(crate) fn rtcp() -> Target {
     const WORDS: &[&str] = &["\0\0\0\u{1}", "\u{1}", "\u{7}\0\0\u{8}", "\0\0\0\u{8}", "\0\u{1}", "name"];
-    Target { name: "rtcp", endings: &["rtcp"], words: WORDS, run: compounds }
+    Target { name: "rtcp", endings: &["rtcp"], words: WORDS, run: rtcp_behaviour }
 }
 
-pub fn flow() -> Target {
+pub(crate) fn flow() -> Target {
     const WORDS: &[&str] = &[
         "{\"from\":\"a\",\"to\":\"b\",\"seq\":1}",
         "\"from\":",
@@ -326,11 +332,11 @@ pub fn flow() -> Target {
         "{",
         "}",
     ];
-    Target { name: "flow", endings: &["flow"], words: WORDS, run: packets }
+    Target { name: "flow", endings: &["flow"], words: WORDS, run: flow_behaviour }
 }
 
 /// Bodies of all three services, each read as one of each.
-pub fn capture() -> Target {
+pub(crate) fn capture() -> Target {
     const WORDS: &[&str] = &[
         "{\"api_key\":\"k\",\"batch\":[{\"event\":\"a\"}]}",
         "\"properties\":{\"distinct_id\":\"bo\"}",
@@ -358,41 +364,46 @@ pub fn capture() -> Target {
         "]",
         ":",
     ];
-    Target { name: "capture", endings: &["posthog", "segment", "gameanalytics"], words: WORDS, run: captured }
+    Target {
+        name: "capture",
+        endings: &["posthog", "segment", "gameanalytics"],
+        words: WORDS,
+        run: capture_behaviour,
+    }
 }
 
-/// What each of the translators made of it.
-fn captured(body: &[u8]) -> u64 {
+/// The behaviour of each translator.
+fn capture_behaviour(body: &[u8]) -> u64 {
     let inside = posthog::beacon(body);
     let of_form = inside.as_ref().map(Result::is_ok);
     let beacon = inside.and_then(Result::ok);
-    let told = [
+    let translated = [
         posthog::translate(beacon.as_deref().unwrap_or(body)),
         segment::translate(body),
         segment::translate_as(body, Some("track")),
         gameanalytics::translate(body),
     ];
-    hash((of_form, told.map(told_in_our_words)))
+    hash((of_form, translated.map(translation_behaviour)))
 }
 
-/// As many events come out of our words as came in the others.
-fn told_in_our_words(told: Result<Translated, Untranslatable>) -> (u8, usize, (u128, u64)) {
-    let told = match told {
-        Ok(told) => told,
-        Err(Untranslatable::NotJson(_)) => return (1, 0, (0, 0)),
-        Err(Untranslatable::Shape(_)) => return (2, 0, (0, 0)),
-        Err(Untranslatable::TooMany) => return (3, 0, (0, 0)),
+/// Checks that as many events come out as went in.
+fn translation_behaviour(translated: Result<TranslatedBody, TranslateError>) -> (u8, usize, (u128, u64)) {
+    let translated = match translated {
+        Ok(translated) => translated,
+        Err(TranslateError::NotJson(_)) => return (1, 0, (0, 0)),
+        Err(TranslateError::Shape(_)) => return (2, 0, (0, 0)),
+        Err(TranslateError::TooMany) => return (3, 0, (0, 0)),
     };
     let mut decoded = RawBatch::default();
-    match decode(&told.body, Form::Json, &mut decoded) {
-        Ok(()) => assert_eq!(decoded.events.len(), told.events),
-        Err(why) => assert!(matches!(why, Malformed::TooDeep { .. }), "{why}"),
+    match decode(&translated.body, BodyFormat::Json, &mut decoded) {
+        Ok(()) => assert_eq!(decoded.events.len(), translated.events),
+        Err(why) => assert!(matches!(why, MalformedBody::TooDeep { .. }), "{why}"),
     }
-    (0, decoded.events.len().min(3), events_said(&decoded))
+    (0, decoded.events.len().min(3), events_behaviour(&decoded))
 }
 
-/// Everything in a datagram is read; which kinds of packets there were.
-fn compounds(datagram: &[u8]) -> u64 {
+/// Reads everything in a datagram; the behaviour is the kinds of packets.
+fn rtcp_behaviour(datagram: &[u8]) -> u64 {
     let compound = match rtcp::Compound::read(datagram) {
         Ok(compound) => compound,
         Err(malformed) => return hash(std::mem::discriminant(&malformed)),
@@ -404,7 +415,7 @@ fn compounds(datagram: &[u8]) -> u64 {
         rtcp::Packet::Bye(bye) => bye.sources.count() + bye.reason.len().min(1),
         rtcp::Packet::App(app) => app.data.len().min(1),
         rtcp::Packet::Xr(xr) => {
-            xr.blocks.map(|block| usize::from(matches!(block, rtcp::Block::Voip(_))) + 1).sum()
+            xr.blocks.map(|block| usize::from(matches!(block, rtcp::XrBlock::Voip(_))) + 1).sum()
         }
         rtcp::Packet::Unknown(_) => 0,
     };
@@ -412,18 +423,18 @@ fn compounds(datagram: &[u8]) -> u64 {
     hash(compound.map(behaviour).take(4).collect::<Vec<_>>())
 }
 
-/// Which refusals and kinds of packets there were.
-fn packets(body: &[u8]) -> u64 {
-    let told = |line: Result<flow::Line<'_>, Refused<'_>>| match line {
+/// The behaviour: the reasons of rejection and the kinds of packets.
+fn flow_behaviour(body: &[u8]) -> u64 {
+    let line_behaviour = |line: Result<flow::PacketLine<'_>, RejectedInput<'_>>| match line {
         Ok(line) => {
             let packet = line.packet(0);
             let addresses = [packet.from.address, packet.to.address].map(|address| address.is_some());
             hash((std::mem::discriminant(&packet.kind), addresses))
         }
-        Err(refused) => hash(refused.reject),
+        Err(rejected) => hash(rejected.reject),
     };
-    let told: std::collections::BTreeSet<u64> = flow::lines(body).map(told).collect();
-    hash(told)
+    let behaviour: std::collections::BTreeSet<u64> = flow::lines(body).map(line_behaviour).collect();
+    hash(behaviour)
 }
 
 fn hash(behaviour: impl Hash) -> u64 {
@@ -432,37 +443,41 @@ fn hash(behaviour: impl Hash) -> u64 {
     hasher.finish()
 }
 
-fn events(body: &[u8], form: Form) -> u64 {
+fn events(body: &[u8], form: BodyFormat) -> u64 {
     let mut decoded = RawBatch::default();
     let result = decode(body, form, &mut decoded);
     let malformed = result.err().map(|malformed| std::mem::discriminant(&malformed));
-    hash((malformed, decoded.sent_at_ms.is_some(), events_said(&decoded)))
+    hash((malformed, decoded.sent_at_ms.is_some(), events_behaviour(&decoded)))
 }
 
-fn tracked(query: &[u8]) -> u64 {
+fn tracker_behaviour(query: &[u8]) -> u64 {
     let Ok(query) = str::from_utf8(query) else { return 0 };
-    match playtomic::tracker(query) {
-        Ok(tracked) => hash(events_said(&tracked.decoded())),
+    match playtomic::parse_tracker(query) {
+        Ok(events) => hash(events_behaviour(&events.decoded())),
         Err(error) => hash(std::mem::discriminant(&error)),
     }
 }
 
-/// In one chunk and in small ones, which must come to the same.
-fn rows(file: &[u8]) -> u64 {
-    let said = rows_said(file, usize::MAX);
-    assert_eq!(rows_said(file, 1 + file.len() % 7), said, "in chunks");
-    hash(said)
+/// Reads the file in one chunk and in small ones, with the same result.
+fn csv_behaviour(file: &[u8]) -> u64 {
+    let behaviour = rows_behaviour(file, usize::MAX);
+    assert_eq!(rows_behaviour(file, 1 + file.len() % 7), behaviour, "in chunks");
+    hash(behaviour)
 }
 
-fn rows_said(file: &[u8], chunk_bytes: usize) -> (String, usize, (u128, u64)) {
-    thread_local!(static ROWS: RefCell<Rows> = RefCell::new(Rows::new(Mapping::default())));
+fn rows_behaviour(file: &[u8], chunk_bytes: usize) -> (String, usize, (u128, u64)) {
+    thread_local!(static ROWS: RefCell<CsvReader> = RefCell::new(CsvReader::new(Mapping::default())));
     ROWS.with_borrow_mut(|rows| {
         rows.restart();
-        rows_said_by(rows, file, chunk_bytes)
+        rows_behaviour_with(rows, file, chunk_bytes)
     })
 }
 
-fn rows_said_by(rows: &mut Rows, file: &[u8], chunk_bytes: usize) -> (String, usize, (u128, u64)) {
+fn rows_behaviour_with(
+    rows: &mut CsvReader,
+    file: &[u8],
+    chunk_bytes: usize,
+) -> (String, usize, (u128, u64)) {
     let read = file
         .chunks(chunk_bytes)
         .try_for_each(|chunk| rows.read(chunk).map(|read| assert_eq!(read, chunk.len())));
@@ -473,20 +488,20 @@ fn rows_said_by(rows: &mut Rows, file: &[u8], chunk_bytes: usize) -> (String, us
     for props in decoded.events.iter().flatten().filter_map(|event| event.props) {
         assert!(serde_json::from_str::<serde::de::IgnoredAny>(props).is_ok(), "{props}");
     }
-    (bad.unwrap_or_default(), decoded.events.len().min(4), events_said(&decoded))
+    (bad.unwrap_or_default(), decoded.events.len().min(4), events_behaviour(&decoded))
 }
 
-fn otlp_said(body: &[u8], encoding: Encoding) -> u64 {
-    let (mut memory, mut series) = (Vec::new(), Series::new(0, 2_000));
-    let Ok(metrics) = Metrics::read(body, encoding, &mut memory) else { return 0 };
-    let said = sampled(|take| metrics.samples(&mut series, 0, take));
+fn otlp_behaviour(body: &[u8], encoding: Encoding) -> u64 {
+    let (mut memory, mut series) = (Vec::new(), CumulativeSeries::new(0, 2_000));
+    let Ok(metrics) = MetricsRequest::read(body, encoding, &mut memory) else { return 0 };
+    let behaviour = samples_behaviour(|emit| metrics.samples(&mut series, 0, emit));
     assert!(series.bytes() <= 2_000, "{} bytes", series.bytes());
     assert!(memory.len() <= 5 * body.len(), "{} bytes of {}", memory.len(), body.len());
-    hash((said, series.len().min(8)))
+    hash((behaviour, series.len().min(8)))
 }
 
-/// The first byte says of which kind, `~` stands between points: no field begins with it.
-fn points_said(input: &[u8]) -> u64 {
+/// The first byte selects the kind of data; `~` separates points, because no field starts with it.
+fn points_behaviour(input: &[u8]) -> u64 {
     let Some((kind, points)) = input.split_first() else { return 0 };
     let mut data = vec![2 << 3, 1 + (kind >> 3) % 2, 3 << 3, kind >> 4 & 1];
     points.split(|byte| *byte == b'~').for_each(|point| put(&mut data, 1, point));
@@ -497,41 +512,41 @@ fn points_said(input: &[u8]) -> u64 {
         put(&mut outer, number, &inner);
         outer
     });
-    otlp_said(&body, Encoding::Protobuf)
+    otlp_behaviour(&body, Encoding::Protobuf)
 }
 
-/// Appends a field that holds bytes, with a length of three bytes.
+/// Appends a field of bytes, with a length of three bytes.
 fn put(out: &mut Vec<u8>, number: u8, bytes: &[u8]) {
     let len = bytes.len();
     out.extend([number << 3 | 2, len as u8 | 0x80, (len >> 7) as u8 | 0x80, (len >> 14) as u8]);
     out.extend_from_slice(bytes);
 }
 
-/// Every byte comes out once, or is in a line that is too long.
-fn stream_cut(bytes: &[u8]) -> u64 {
-    let (mut lines, mut out, mut too_long) = (Lines::new(16), 0, 0);
+/// Checks that every byte is returned once or is in a line that is too long.
+fn stream_behaviour(bytes: &[u8]) -> u64 {
+    let (mut lines, mut out, mut too_long) = (LineSplitter::new(16), 0, 0);
     for chunk in bytes.chunks(1 + bytes.len() % 31) {
         lines.push(chunk);
-        while let Some(piece) = lines.take(3) {
+        while let Some(piece) = lines.next_chunk(3) {
             match piece {
-                Piece::Lines { bytes, .. } => out += bytes.len(),
-                Piece::TooLong { .. } => too_long += 1,
+                LineChunk::Lines { bytes, .. } => out += bytes.len(),
+                LineChunk::TooLong { .. } => too_long += 1,
             }
         }
     }
     lines.finish();
-    if let Some(Piece::Lines { bytes, .. }) = lines.take(3) {
+    if let Some(LineChunk::Lines { bytes, .. }) = lines.next_chunk(3) {
         out += bytes.len();
     }
     let is_long = |line: &&[u8]| line.len() - usize::from(line.ends_with(b"\n")) > 16;
-    let left_out = bytes.split_inclusive(|byte| *byte == b'\n').filter(is_long);
-    let (count, left_out) = left_out.fold((0, 0), |(count, bytes), line| (count + 1, bytes + line.len()));
-    assert_eq!((out + left_out, too_long), (bytes.len(), count));
+    let skipped = bytes.split_inclusive(|byte| *byte == b'\n').filter(is_long);
+    let (count, skipped) = skipped.fold((0, 0), |(count, bytes), line| (count + 1, bytes + line.len()));
+    assert_eq!((out + skipped, too_long), (bytes.len(), count));
     hash((out.min(64), too_long))
 }
 
-/// Which reasons and fields there were.
-fn events_said(decoded: &RawBatch<'_>) -> (u128, u64) {
+/// The behaviour: the reasons and fields.
+fn events_behaviour(decoded: &RawBatch<'_>) -> (u128, u64) {
     decoded.events.iter().fold((0, 0), |(reasons, fields), event| match event {
         Ok(event) => (reasons, fields | fields_of(event)),
         Err(reject) => (reasons | reason(*reject), fields),
@@ -557,21 +572,21 @@ fn fields_of(event: &RawEvent<'_>) -> u64 {
     has.into_iter().chain(dimensions).fold(1, |bits, has| bits << 1 | u64::from(has))
 }
 
-/// Which reasons and kinds there were, of checked samples.
-fn sampled(decode: impl FnOnce(&mut dyn FnMut(Taken<'_>))) -> u64 {
-    let (mut reasons, mut kinds, mut spreads) = (0, 0u64, 0u64);
-    samples::each(decode, |taken| match taken {
+/// The behaviour of checked samples: their reasons and kinds.
+fn samples_behaviour(decode: impl FnOnce(&mut dyn FnMut(SampleResult<'_>))) -> u64 {
+    let (mut reasons, mut kinds, mut histograms) = (0, 0u64, 0u64);
+    samples::each(decode, |result| match result {
         Ok(sample) => {
             let tags = sample.tags.len().min(3) * 8 + usize::from(sample.weight != 1.0) * 32;
             kinds |= 1 << ((tags + kind(sample.measured)) % 64);
-            if let Measured::Spread(spread) = sample.measured {
-                let range = usize::from(spread.min < spread.max) + 2 * usize::from(spread.min < 0.0);
-                spreads |= 1 << (spread.parts.len().min(15) + 16 * range);
+            if let Measured::Histogram(histogram) = sample.measured {
+                let range = usize::from(histogram.min < histogram.max) + 2 * usize::from(histogram.min < 0.0);
+                histograms |= 1 << (histogram.buckets.len().min(15) + 16 * range);
             }
         }
-        Err(refused) => reasons |= reason(refused.reject),
+        Err(rejected) => reasons |= reason(rejected.reject),
     });
-    hash((reasons, kinds, spreads))
+    hash((reasons, kinds, histograms))
 }
 
 fn kind(measured: Measured<'_>) -> usize {
@@ -582,6 +597,6 @@ fn kind(measured: Measured<'_>) -> usize {
         Measured::Timer(_) => 3,
         Measured::Value(_) => 4,
         Measured::Member(_) => 5,
-        Measured::Spread(_) => 6,
+        Measured::Histogram(_) => 6,
     }
 }

@@ -1,11 +1,11 @@
-//! A decoded body in words, for tests to compare.
+//! Describes a decoded body as text, for tests to compare.
 
-use decode::json::{Form, decode};
+use decode::json::{BodyFormat, decode};
 use model::{Dimension, RawBatch, RawEvent, Reject};
 
-/// A line for each event, or why there are none.
+/// Describes each event on one line, or the error of the body.
 #[allow(dead_code, reason = "not every test reads JSON")]
-pub fn describe(body: &[u8], form: Form) -> String {
+pub(crate) fn describe(body: &[u8], form: BodyFormat) -> String {
     let mut decoded = RawBatch::default();
     if let Err(malformed) = decode(body, form, &mut decoded) {
         return format!("malformed: {malformed}");
@@ -14,15 +14,15 @@ pub fn describe(body: &[u8], form: Form) -> String {
     sent_at.into_iter().chain(decoded.events.iter().map(line)).collect::<Vec<_>>().join("\n")
 }
 
-/// One event, or why it was refused.
-pub fn line(event: &Result<RawEvent<'_>, Reject>) -> String {
+/// Describes one event, or its reason of rejection.
+pub(crate) fn line(event: &Result<RawEvent<'_>, Reject>) -> String {
     match event {
-        Ok(event) => words(event).join(" "),
-        Err(reject) => format!("refused: {}", reject.label()),
+        Ok(event) => describe_fields(event).join(" "),
+        Err(reject) => format!("rejected: {}", reject.label()),
     }
 }
 
-fn words(event: &RawEvent<'_>) -> Vec<String> {
+fn describe_fields(event: &RawEvent<'_>) -> Vec<String> {
     let mut words =
         vec![event.name.as_ref().map_or("event absent".to_string(), |name| format!("event={name}"))];
     words.extend(event.id.map(|id| format!("id={id:032x}")));

@@ -1,41 +1,48 @@
-//! Samples in words, for tests to compare, and what is true of every one of them.
+//! Describes samples as text, for tests to compare, and checks properties of every sample.
 
-use decode::sample::{Measured, Sample, Taken};
+use decode::sample::{Measured, Sample, SampleResult};
 
-/// A line for each sample and for each refusal.
+/// Describes each sample and each rejection on one line.
 #[allow(dead_code, reason = "not every test prints samples")]
-pub fn describe(decode: impl FnOnce(&mut dyn FnMut(Taken<'_>))) -> String {
+pub(crate) fn describe(decode: impl FnOnce(&mut dyn FnMut(SampleResult<'_>))) -> String {
     let mut lines = Vec::new();
-    each(decode, |taken| {
-        lines.push(match taken {
-            Ok(sample) => words(&sample),
-            Err(refused) => {
-                format!("refused: {} in {:?}", refused.reject.label(), String::from_utf8_lossy(refused.text))
+    each(decode, |result| {
+        lines.push(match result {
+            Ok(sample) => describe_fields(&sample),
+            Err(rejected) => {
+                format!(
+                    "rejected: {} in {:?}",
+                    rejected.reject.label(),
+                    String::from_utf8_lossy(rejected.text)
+                )
             }
         });
     });
     lines.join("\n")
 }
 
-/// How many were taken, and how many refused.
+/// Returns the number of accepted and of rejected inputs.
 #[allow(dead_code, reason = "not every test counts samples")]
-pub fn count(decode: impl FnOnce(&mut dyn FnMut(Taken<'_>))) -> (usize, usize) {
-    let (mut taken, mut refused) = (0, 0);
-    each(decode, |sample| if sample.is_ok() { taken += 1 } else { refused += 1 });
-    (taken, refused)
+pub(crate) fn count(decode: impl FnOnce(&mut dyn FnMut(SampleResult<'_>))) -> (usize, usize) {
+    let (mut accepted, mut rejected) = (0, 0);
+    each(decode, |sample| if sample.is_ok() { accepted += 1 } else { rejected += 1 });
+    (accepted, rejected)
 }
 
-/// Looks at every sample, after it was checked.
-pub fn each(decode: impl FnOnce(&mut dyn FnMut(Taken<'_>)), mut look: impl FnMut(Taken<'_>)) {
-    decode(&mut |taken| {
-        if let Ok(sample) = &taken {
-            keeps_its_promises(sample);
+/// Calls `look` with every result, after checking the samples.
+pub(crate) fn each(
+    decode: impl FnOnce(&mut dyn FnMut(SampleResult<'_>)),
+    mut visit: impl FnMut(SampleResult<'_>),
+) {
+    decode(&mut |result| {
+        if let Ok(sample) = &result {
+            check_invariants(sample);
         }
-        look(taken);
+        visit(result);
     });
 }
 
-fn keeps_its_promises(sample: &Sample<'_>) {
+fn check_invariants(sample: &Sample<'_>) {
     assert!((1..=200).contains(&sample.name.len()) && !sample.name.starts_with('$'), "{sample:?}");
     assert!((1.0..=1e9).contains(&sample.weight), "{sample:?}");
     assert!(sample.tags.len() <= 64, "{sample:?}");
@@ -47,11 +54,18 @@ fn keeps_its_promises(sample: &Sample<'_>) {
             assert!((1..=1_024).contains(&text.len()), "{sample:?}");
             0.0
         }
-        Measured::Spread(spread) => {
-            assert_eq!(spread.count, spread.parts.iter().map(|part| part.1).sum::<u64>(), "{sample:?}");
-            assert!([spread.sum, spread.min, spread.max].into_iter().all(f64::is_finite), "{sample:?}");
+        Measured::Histogram(histogram) => {
+            assert_eq!(
+                histogram.count,
+                histogram.buckets.iter().map(|part| part.1).sum::<u64>(),
+                "{sample:?}"
+            );
             assert!(
-                spread.parts.iter().all(|part| (spread.min..=spread.max).contains(&part.0)),
+                [histogram.sum, histogram.min, histogram.max].into_iter().all(f64::is_finite),
+                "{sample:?}"
+            );
+            assert!(
+                histogram.buckets.iter().all(|part| (histogram.min..=histogram.max).contains(&part.0)),
                 "{sample:?}"
             );
             0.0
@@ -66,7 +80,7 @@ fn keeps_its_promises(sample: &Sample<'_>) {
 }
 
 #[allow(dead_code, reason = "not every test prints samples")]
-fn words(sample: &Sample<'_>) -> String {
+fn describe_fields(sample: &Sample<'_>) -> String {
     let mut words = format!("{} {}", sample.name, measured(sample.measured));
     if sample.weight != 1.0 {
         words += &format!(" x{}", sample.weight);
@@ -89,9 +103,9 @@ fn measured(measured: Measured<'_>) -> String {
         Measured::Timer(value) => format!("timer {value}"),
         Measured::Value(value) => format!("value {value}"),
         Measured::Member(text) => format!("member {text}"),
-        Measured::Spread(spread) => format!(
-            "spread count {} sum {} min {} max {} {:?}",
-            spread.count, spread.sum, spread.min, spread.max, spread.parts
+        Measured::Histogram(histogram) => format!(
+            "histogram count {} sum {} min {} max {} {:?}",
+            histogram.count, histogram.sum, histogram.min, histogram.max, histogram.buckets
         ),
     }
 }

@@ -1,4 +1,4 @@
-//! The hours in memory: rows found by hash, blocks added to in place.
+//! The hours in memory: rows are found by hash and their blocks changed in index.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher;
@@ -12,12 +12,12 @@ use model::rollup::{Aggregate, HourBlock};
 use model::series::{Cut, Resolution};
 
 use super::keys;
-use super::value::Value;
+use super::value::RowValue;
 use crate::ids::memory::prefetch;
 
-/// Up to this many rows a group is searched from front to back.
+/// Maximum number of rows of a group that is searched linearly.
 const LINEAR_ROWS: usize = 8;
-/// Groups of this hour and the one before stay in memory whether they are used or not.
+/// Number of newest hours whose groups stay in memory even if unused.
 const HOT_HOURS: u32 = 2;
 
 /// One cut of one metric in one hour (hours since 1970-01-01 UTC).
@@ -37,7 +37,7 @@ impl<'a> GroupKey<'a> {
 
 /// One row in one hour.
 struct StoredRow {
-    value: Value,
+    value: RowValue,
     block: HourBlock,
     changed: bool,
 }
@@ -104,8 +104,8 @@ impl Group {
     }
 }
 
-/// Changed rows as they go to the store: key and block.
-pub(super) type Rows = Vec<(Vec<u8>, Vec<u8>)>;
+/// Changed rows in the form of the store: key and block.
+pub(super) type EncodedRows = Vec<(Vec<u8>, Vec<u8>)>;
 
 #[derive(Default)]
 pub(super) struct Groups {
@@ -127,7 +127,7 @@ impl Groups {
         self.index.find(hash(&self.hasher, key), same).map(|group| *group as usize)
     }
 
-    /// Takes a group in with the rows that the store has of it.
+    /// Inserts a group with its rows from the store.
     pub(super) fn insert(&mut self, key: &GroupKey<'_>, rows: Vec<(Box<str>, HourBlock)>) -> usize {
         let mut group = Group {
             game: key.game,
@@ -142,18 +142,18 @@ impl Groups {
             group.push(&self.hasher, StoredRow { value: value[..].into(), block, changed: false });
         }
         self.newest_hour = self.newest_hour.max(key.hour);
-        let place = self.free.pop().unwrap_or(self.groups.len() as u32);
-        if place as usize == self.groups.len() {
+        let index = self.free.pop().unwrap_or(self.groups.len() as u32);
+        if index as usize == self.groups.len() {
             self.groups.push(None);
         }
-        self.groups[place as usize] = Some(group);
+        self.groups[index as usize] = Some(group);
         let (groups, hasher) = (&self.groups, &self.hasher);
-        let rehash = |place: &u32| hash(hasher, &resident(groups, *place as usize).key());
-        self.index.insert_unique(hash(hasher, key), place, rehash);
-        place as usize
+        let rehash = |index: &u32| hash(hasher, &resident(groups, *index as usize).key());
+        self.index.insert_unique(hash(hasher, key), index, rehash);
+        index as usize
     }
 
-    /// What the group is, and the place of the value's row in it.
+    /// Returns the group's key, and the index of the value's row in it.
     pub(super) fn row(&self, group: usize, value: &str) -> (GroupKey<'_>, Option<usize>) {
         let group = self.at(group);
         (group.key(), group.find(&self.hasher, value))
@@ -161,33 +161,33 @@ impl Groups {
 
     pub(super) fn find_or_insert(&mut self, group: usize, value: &str) -> usize {
         let hasher = &self.hasher;
-        let group = self.groups[group].as_mut().expect("places of groups come from the index");
+        let group = self.groups[group].as_mut().expect("group numbers come from the index");
         group.find(hasher, value).unwrap_or_else(|| {
             group.push(hasher, StoredRow { value: value.into(), block: HourBlock::default(), changed: false })
         })
     }
 
-    /// This row will be added to soon.
+    /// Prefetches a row that will be changed soon.
     #[inline]
     pub(super) fn prefetch(&self, group: usize, row: usize) {
         prefetch(self.at(group).rows[row].block.last());
     }
 
-    /// What [`Groups::prefetch`] asked for has come.
+    /// Prefetches the row's values, once the lines of [`Groups::prefetch`] have arrived.
     #[inline]
     pub(super) fn prefetch_values(&self, group: usize, row: usize) {
         prefetch(self.at(group).rows[row].block.last().and_then(|cell| cell.values.as_deref()));
     }
 
-    /// Puts a whole block in the place of a row.
+    /// Replaces the block of a row.
     pub(super) fn put(&mut self, group: usize, value: &str, block: HourBlock) {
         let row = self.find_or_insert(group, value);
-        let resident = self.groups[group].as_mut().expect("places of groups come from the index");
+        let resident = self.groups[group].as_mut().expect("group numbers come from the index");
         resident.rows[row].block = block;
     }
 
     pub(super) fn apply(&mut self, group: usize, row: usize, delta: &DeltaRow<'_>) {
-        let resident = self.groups[group].as_mut().expect("places of groups come from the index");
+        let resident = self.groups[group].as_mut().expect("group numbers come from the index");
         *resident.used.get_mut() = true;
         let found = &mut resident.rows[row];
         found.block.add((delta.minute % 60) as u8, delta.since, |cell| delta.add_to(cell));
@@ -197,8 +197,8 @@ impl Groups {
         }
     }
 
-    /// The rows changed since this was last called.
-    pub(super) fn take_changes(&mut self) -> Rows {
+    /// Returns the rows changed since the last call.
+    pub(super) fn take_changes(&mut self) -> EncodedRows {
         let changed = std::mem::take(&mut self.changed);
         changed.into_iter().map(|(group, row)| self.encode(group as usize, row as usize)).collect()
     }
@@ -209,31 +209,31 @@ impl Groups {
         let row = &group.rows[row];
         let mut block = Vec::new();
         row.block.encode(&mut block);
-        (keys::row(&group.key(), row.value.as_str()), block)
+        (keys::row_key(&group.key(), row.value.as_str()), block)
     }
 
-    /// Lets go of unchanged groups of old hours that nobody used since the last time. Returns the newest hour seen.
+    /// Evicts unchanged groups of old hours that were not used since the last call. Returns the newest hour.
     ///
-    /// A change is a use: what was frozen a moment ago and is not yet on disk stays until the next time.
+    /// A change counts as a use: rows that a checkpoint has taken and not yet written stay until the next call.
     pub(super) fn evict(&mut self) -> u32 {
         let oldest_kept = self.newest_hour.saturating_sub(HOT_HOURS - 1);
-        for place in 0..self.groups.len() {
-            let Some(group) = &self.groups[place] else { continue };
+        for index in 0..self.groups.len() {
+            let Some(group) = &self.groups[index] else { continue };
             let used = group.used.swap(false, Ordering::Relaxed);
             if !used && group.hour < oldest_kept && group.rows.iter().all(|row| !row.changed) {
-                self.remove(place);
+                self.remove(index);
             }
         }
         self.newest_hour
     }
 
-    fn remove(&mut self, place: usize) {
-        let group = self.groups[place].take().expect("it was looked at a moment ago");
+    fn remove(&mut self, index: usize) {
+        let group = self.groups[index].take().expect("the group was just checked");
         let hash = hash(&self.hasher, &group.key());
-        if let Ok(entry) = self.index.find_entry(hash, |other| *other as usize == place) {
+        if let Ok(entry) = self.index.find_entry(hash, |other| *other as usize == index) {
             entry.remove();
         }
-        self.free.push(place as u32);
+        self.free.push(index as u32);
     }
 
     pub(super) fn visit(
@@ -243,8 +243,8 @@ impl Groups {
         minutes: &Range<u32>,
         visit: &mut dyn FnMut(&str, u32, &Aggregate),
     ) {
-        let Some(place) = self.group(key) else { return };
-        let group = self.at(place);
+        let Some(index) = self.group(key) else { return };
+        let group = self.at(index);
         group.used.store(true, Ordering::Relaxed);
         match select.values {
             None => group.rows.iter().for_each(|row| row.visit(select.resolution, minutes, key.hour, visit)),
@@ -270,28 +270,28 @@ impl Groups {
             for row in &group.rows {
                 let mut block = Vec::new();
                 row.block.encode(&mut block);
-                blocks.insert(keys::row(&group.key(), row.value.as_str()), block);
+                blocks.insert(keys::row_key(&group.key(), row.value.as_str()), block);
             }
         }
     }
 
-    /// Forgets the groups of these hours; nothing in them is waiting for a checkpoint.
-    pub(super) fn forget(&mut self, hours: &Range<u32>) {
-        for place in 0..self.groups.len() {
-            if self.groups[place].as_ref().is_some_and(|group| hours.contains(&group.hour)) {
-                self.remove(place);
+    /// Evicts the groups of these hours; none of their rows may be waiting for a checkpoint.
+    pub(super) fn evict_hours(&mut self, hours: &Range<u32>) {
+        for index in 0..self.groups.len() {
+            if self.groups[index].as_ref().is_some_and(|group| hours.contains(&group.hour)) {
+                self.remove(index);
             }
         }
         self.changed.retain(|(group, _)| self.groups[*group as usize].is_some());
     }
 
-    fn at(&self, place: usize) -> &Group {
-        resident(&self.groups, place)
+    fn at(&self, index: usize) -> &Group {
+        resident(&self.groups, index)
     }
 }
 
-fn resident(groups: &[Option<Group>], place: usize) -> &Group {
-    groups[place].as_ref().expect("places of groups come from the index")
+fn resident(groups: &[Option<Group>], index: usize) -> &Group {
+    groups[index].as_ref().expect("group numbers come from the index")
 }
 
 fn hash(hasher: &DefaultHashBuilder, key: &GroupKey<'_>) -> u64 {

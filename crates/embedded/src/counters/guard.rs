@@ -1,7 +1,7 @@
-//! The cardinality guard: how many values a metric keeps per dimension and day.
+//! The cardinality limit: how many values a metric keeps per dimension and day.
 //!
-//! The first values of a UTC day get rows; what comes after is counted in `(other)`, exactly. Rows stand in the deltas
-//! in the order of their first event, so the same log always keeps the same values.
+//! The first values of a UTC day get rows; later ones are counted in `(other)`, exactly. Rows are in the deltas in the
+//! order of their first event, so the same log always keeps the same values.
 
 use std::hash::BuildHasher;
 use std::ops::Range;
@@ -14,14 +14,14 @@ use model::series::{Cut, OTHER};
 use super::groups::GroupKey;
 use super::store::Store;
 
-/// What has a row of its own, per day.
+/// The values that have their own row, per day.
 #[derive(Default)]
-pub(super) struct Guard {
-    days: HashTable<Day>,
+pub(super) struct CardinalityGuard {
+    days: HashTable<DayValues>,
     hasher: DefaultHashBuilder,
 }
 
-struct Day {
+struct DayValues {
     game: u32,
     cut: Cut,
     /// `None`: the names of the game's metrics themselves.
@@ -31,8 +31,8 @@ struct Day {
     used: bool,
 }
 
-impl Guard {
-    /// The metric under which to count: itself, or `(other)` when the game has too many names today.
+impl CardinalityGuard {
+    /// Returns the metric under which to count: itself, or `(other)` if the game has too many names today.
     pub(super) fn metric<'a>(
         &mut self,
         game: u32,
@@ -44,10 +44,10 @@ impl Guard {
             return Ok(metric);
         }
         let day = self.day(game, Cut::Total, None, hour / 24, store)?;
-        Ok(admit(day, metric, METRICS_MAX))
+        Ok(admit_value(day, metric, METRICS_MAX))
     }
 
-    /// Makes known what the store has of the group's day.
+    /// Loads the values of the group's day from the store.
     pub(super) fn load(&mut self, group: &GroupKey<'_>, store: Option<&Store>) -> Result<(), StoreError> {
         match group.cut {
             Cut::Total => Ok(()),
@@ -55,27 +55,26 @@ impl Guard {
         }
     }
 
-    /// The row in which to count: the value's own, or `(other)`. The day was loaded. `values_max` is the game's number of
-    /// values of a dimension.
-    pub(super) fn admitted<'a>(&mut self, group: &GroupKey<'_>, value: &'a str, values_max: u32) -> &'a str {
+    /// Returns the row in which to count: the value's own, or `(other)`. The day must be loaded. `values_max` is the game's
+    /// limit of values of a dimension.
+    pub(super) fn admit<'a>(&mut self, group: &GroupKey<'_>, value: &'a str, values_max: u32) -> &'a str {
         let values_max = match group.cut {
             Cut::Total => return value,
             Cut::By(_) | Cut::Declared(_) => values_max as usize,
             Cut::Tuple => TUPLES_MAX,
         };
         let day = self.day(group.game, group.cut, Some(group.metric), group.hour / 24, None);
-        admit(day.expect("what is loaded cannot fail"), value, values_max)
+        admit_value(day.expect("a loaded day needs no store"), value, values_max)
     }
 
-    /// Lets go of the days before yesterday that were not used since the last time; they are read again if a late event
-    /// needs them.
+    /// Evicts the days before yesterday that were not used since the last call; a late event loads them again.
     pub(super) fn evict(&mut self, newest_hour: u32) {
         let oldest_kept = (newest_hour / 24).saturating_sub(1);
         self.days.retain(|day| std::mem::take(&mut day.used) || day.day >= oldest_kept);
     }
 
-    /// Forgets the days of these hours; they are read again from the store.
-    pub(super) fn forget(&mut self, hours: &Range<u32>) {
+    /// Evicts the days of these hours, so that they are loaded again from the store.
+    pub(super) fn evict_hours(&mut self, hours: &Range<u32>) {
         let days = hours.start / 24..hours.end.div_ceil(24);
         self.days.retain(|day| !days.contains(&day.day));
     }
@@ -87,9 +86,9 @@ impl Guard {
         metric: Option<&str>,
         day: u32,
         store: Option<&Store>,
-    ) -> Result<&mut Day, StoreError> {
+    ) -> Result<&mut DayValues, StoreError> {
         let hash = self.hasher.hash_one((game, cut.code(), metric, day));
-        let same = |other: &Day| {
+        let same = |other: &DayValues| {
             (other.game, other.cut, other.day) == (game, cut, day) && other.metric.as_deref() == metric
         };
         if self.days.find(hash, same).is_none() {
@@ -97,20 +96,20 @@ impl Guard {
                 Some(store) => store.values(game, cut, metric, day)?,
                 None => HashSet::new(),
             };
-            let new = Day { game, cut, metric: metric.map(Box::from), day, values, used: true };
+            let new = DayValues { game, cut, metric: metric.map(Box::from), day, values, used: true };
             let hasher = &self.hasher;
             self.days.insert_unique(hash, new, |day| {
                 hasher.hash_one((day.game, day.cut.code(), day.metric.as_deref(), day.day))
             });
         }
-        let found = self.days.find_mut(hash, same).expect("it was put there a moment ago");
+        let found = self.days.find_mut(hash, same).expect("the day was just inserted");
         found.used = true;
         Ok(found)
     }
 }
 
-fn admit<'a>(day: &mut Day, value: &'a str, values_max: usize) -> &'a str {
-    // It takes no place of its own, so that a limit that is raised lets in as many as it says.
+fn admit_value<'a>(day: &mut DayValues, value: &'a str, values_max: usize) -> &'a str {
+    // `(other)` does not count towards the limit, so that a raised limit admits exactly the difference.
     if value == OTHER || day.values.contains(value) {
         return value;
     }

@@ -14,7 +14,7 @@ use model::ports::records::RecordWrite;
 use model::rollup::HourBlock;
 use model::series::{Cut, OTHER};
 
-use super::groups::{GroupKey, Rows};
+use super::groups::{EncodedRows, GroupKey};
 use super::keys;
 
 mod purge;
@@ -24,14 +24,14 @@ const JOURNAL_BYTES_MAX: u64 = 128 << 20;
 const POSITION: &str = "applied_until";
 const NEWEST_HOUR: &str = "newest_hour";
 
-/// How a store uses memory. The defaults are those of the product; tests take smaller ones.
+/// The memory settings of a store. The defaults are those of the product; tests use smaller values.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// So much of what is newest is in memory as well as in the journal, before it becomes a sorted file.
+    /// Bytes of the newest entries that are kept in memory, in addition to the journal, before they become a sorted file.
     pub memtable_bytes: u64,
-    /// Blocks of files that were read are kept in so much memory.
+    /// Memory for cached blocks of files, in bytes.
     pub cache_bytes: u64,
-    /// A bug to show that a harness finds it.
+    /// A deliberate bug that a crash test has to detect.
     #[cfg(feature = "fault-injection")]
     pub injected_fault: Option<crate::InjectedFault>,
 }
@@ -47,7 +47,7 @@ impl Default for StoreOptions {
     }
 }
 
-/// The folder's key-value store. One process at a time.
+/// The key-value store of a folder. One process at a time may open it.
 pub struct Store {
     folder: PathBuf,
     database: Database,
@@ -62,17 +62,17 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store, or makes an empty one.
+    /// Opens the store, or creates an empty one.
     pub fn open(folder: &Path, options: &StoreOptions) -> Result<Arc<Store>, StoreError> {
         if !folder.exists() {
-            Store::make(folder, options).map_err(|failure| StoreError(failure.to_string()))?;
+            Store::create(folder, options).map_err(|failure| StoreError(failure.to_string()))?;
         }
         Ok(Arc::new(Store::open_in(folder, options)?))
     }
 
-    /// Makes an empty store beside its place and moves it there when it is whole: the key-value store cannot go on
-    /// with one that was half made when the process was killed.
-    fn make(folder: &Path, options: &StoreOptions) -> Result<(), Box<dyn std::error::Error>> {
+    /// Creates an empty store under another name and renames it when it is complete: the key-value store cannot open one
+    /// whose creation was interrupted by a kill.
+    fn create(folder: &Path, options: &StoreOptions) -> Result<(), Box<dyn std::error::Error>> {
         let unfinished = folder.with_extension("unfinished");
         if unfinished.exists() {
             fs::remove_dir_all(&unfinished)?;
@@ -88,7 +88,7 @@ impl Store {
             .max_journaling_size(JOURNAL_BYTES_MAX)
             .cache_size(options.cache_bytes)
             .worker_threads(1)
-            // Most of a row are hashes and packed bits, and the journal is read once at most.
+            // A row is mostly hashes and packed bits, and the journal is read once at most.
             .journal_compression(CompressionType::None)
             .open()
             .map_err(failed)?;
@@ -117,7 +117,9 @@ impl Store {
         match self.number("format")? {
             0 => self.meta.insert("format", u64::from(FORMAT).to_le_bytes()).map_err(failed),
             format if format <= u64::from(FORMAT) => Ok(()),
-            format => Err(StoreError(format!("it has format {format}; this program knows up to {FORMAT}"))),
+            format => Err(StoreError(format!(
+                "the store has format {format}, but this program reads formats up to {FORMAT}: use a newer program"
+            ))),
         }
     }
 
@@ -130,7 +132,7 @@ impl Store {
     }
 
     pub(super) fn side_state(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        let kept = self.meta.get(kept_key(name)).map_err(failed)?;
+        let kept = self.meta.get(side_state_key(name)).map_err(failed)?;
         Ok(kept.map(|bytes| bytes.to_vec()))
     }
 
@@ -156,16 +158,16 @@ impl Store {
             return Ok(Vec::new());
         }
         let mut rows = Vec::new();
-        for entry in self.hours.prefix(keys::group(key)) {
+        for entry in self.hours.prefix(keys::group_prefix(key)) {
             let (row_key, block) = entry.into_inner().map_err(failed)?;
-            let (_, value) = keys::parts(&row_key).ok_or_else(|| damaged(&row_key))?;
+            let (_, value) = keys::parse(&row_key).ok_or_else(|| damaged(&row_key))?;
             let block = HourBlock::decode(&block).map_err(|_| damaged(&row_key))?;
             rows.push((value.into(), block));
         }
         Ok(rows)
     }
 
-    /// The values that have rows on a UTC day; without a metric, the names of the metrics.
+    /// Returns the values that have rows on a UTC day; without a metric, the names of the metrics.
     pub(super) fn values(
         &self,
         game: u32,
@@ -185,9 +187,9 @@ impl Store {
             values.extend(named.filter(|metric| metric != OTHER).map(String::into_boxed_str));
             return Ok(values);
         };
-        for entry in self.hours.range(keys::hours(game, cut, metric, &hours)) {
+        for entry in self.hours.range(keys::hour_range(game, cut, metric, &hours)) {
             let key = entry.key().map_err(failed)?;
-            let (_, value) = keys::parts(&key).ok_or_else(|| damaged(&key))?;
+            let (_, value) = keys::parse(&key).ok_or_else(|| damaged(&key))?;
             if value != OTHER {
                 values.insert(value.into());
             }
@@ -195,21 +197,21 @@ impl Store {
         Ok(values)
     }
 
-    /// The metrics with rows in these hours. Jumps from name to name, so its cost follows their number.
+    /// Adds the metrics with rows in these hours. Seeks from name to name, so its cost follows their number.
     pub(super) fn metrics(
         &self,
         game: u32,
         hours: &Range<u32>,
         metrics: &mut BTreeSet<String>,
     ) -> Result<(), StoreError> {
-        let prefix = keys::cuts(game, Cut::Total);
+        let prefix = keys::cut_prefix(game, Cut::Total);
         let mut from = prefix.clone();
         while let Some(metric) = self.next_metric(&prefix, &from)? {
-            let range = keys::hours(game, Cut::Total, &metric, hours);
+            let range = keys::hour_range(game, Cut::Total, &metric, hours);
             if self.hours.range(range).next().is_some() {
                 metrics.insert(metric.clone());
             }
-            from = keys::metric(game, Cut::Total, &metric);
+            from = keys::metric_prefix(game, Cut::Total, &metric);
             from.extend_from_slice(&[0xff; 5]);
         }
         Ok(())
@@ -221,7 +223,7 @@ impl Store {
         if !key.starts_with(prefix) {
             return Ok(None);
         }
-        let (group, _) = keys::parts(&key).ok_or_else(|| damaged(&key))?;
+        let (group, _) = keys::parse(&key).ok_or_else(|| damaged(&key))?;
         Ok(Some(group.metric.to_owned()))
     }
 
@@ -229,7 +231,7 @@ impl Store {
         let mut rows = BTreeMap::new();
         for entry in self.hours.iter() {
             let (key, block) = entry.into_inner().map_err(failed)?;
-            let (group, _) = keys::parts(&key).ok_or_else(|| damaged(&key))?;
+            let (group, _) = keys::parse(&key).ok_or_else(|| damaged(&key))?;
             if hours.contains(&group.hour) {
                 rows.insert(key.to_vec(), block.to_vec());
             }
@@ -237,7 +239,7 @@ impl Store {
         Ok(rows)
     }
 
-    /// Removes the rows of the hours and writes these instead, all or none.
+    /// Replaces the rows of the hours by these, atomically.
     pub(super) fn replace(&self, hours: &Range<u32>, rows: &ExportedRows) -> Result<(), StoreError> {
         let mut batch = self.database.batch().durability(Some(PersistMode::SyncAll));
         for key in self.blocks(hours)?.into_keys().filter(|key| !rows.contains_key(key)) {
@@ -245,7 +247,7 @@ impl Store {
         }
         let mut newest_hour = self.newest_hour.load(Ordering::Acquire);
         for (key, row) in rows {
-            let (group, _) = keys::parts(key).ok_or_else(|| damaged(key))?;
+            let (group, _) = keys::parse(key).ok_or_else(|| damaged(key))?;
             newest_hour = newest_hour.max(u64::from(group.hour));
             batch.insert(&self.hours, key.as_slice(), row.block.as_slice());
         }
@@ -273,31 +275,36 @@ impl Store {
     }
 }
 
-/// A checkpoint that was frozen and not yet committed.
-pub(super) struct Pending {
+/// A checkpoint that was taken and not yet committed.
+pub(super) struct PendingCheckpoint {
     store: Option<Arc<Store>>,
-    rows: Rows,
+    rows: EncodedRows,
     kept: SideState,
     applied_until: u64,
 }
 
-impl Pending {
-    pub(super) fn new(store: Option<Arc<Store>>, rows: Rows, kept: SideState, applied_until: u64) -> Pending {
-        Pending { store, rows, kept, applied_until }
+impl PendingCheckpoint {
+    pub(super) fn new(
+        store: Option<Arc<Store>>,
+        rows: EncodedRows,
+        kept: SideState,
+        applied_until: u64,
+    ) -> PendingCheckpoint {
+        PendingCheckpoint { store, rows, kept, applied_until }
     }
 }
 
-impl Checkpoint for Pending {
+impl Checkpoint for PendingCheckpoint {
     fn commit(&mut self) -> Result<(), StoreError> {
         let Some(store) = &self.store else { return Ok(()) };
-        let hours = self.rows.iter().filter_map(|(key, _)| Some(u64::from(keys::parts(key)?.0.hour)));
+        let hours = self.rows.iter().filter_map(|(key, _)| Some(u64::from(keys::parse(key)?.0.hour)));
         let newest_hour = hours.max().unwrap_or(0).max(store.newest_hour.load(Ordering::Acquire));
         let mut batch = store.database.batch().durability(Some(PersistMode::SyncAll));
         for (key, block) in &self.rows {
             batch.insert(&store.hours, key.as_slice(), block.as_slice());
         }
         for (name, bytes) in &self.kept.states {
-            batch.insert(&store.meta, kept_key(name), bytes.as_slice());
+            batch.insert(&store.meta, side_state_key(name), bytes.as_slice());
         }
         for RecordWrite { key, value } in &self.kept.records {
             match value {
@@ -318,7 +325,7 @@ impl Checkpoint for Pending {
     }
 }
 
-fn kept_key(name: &str) -> String {
+fn side_state_key(name: &str) -> String {
     format!("kept/{name}")
 }
 
@@ -328,7 +335,7 @@ fn failed(error: fjall::Error) -> StoreError {
 
 pub(super) fn damaged(key: &[u8]) -> StoreError {
     StoreError(format!(
-        "the entry {:?} is damaged; `playmeter rebuild` derives it again",
+        "entry {:?} is damaged: run `playmeter rebuild` to derive it again from the log",
         String::from_utf8_lossy(key)
     ))
 }

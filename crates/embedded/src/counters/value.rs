@@ -1,33 +1,33 @@
-//! A row's value, beside the row itself where it is short: most are, and a row is found without another miss.
+//! A row's value, stored inline if it is short: most are, and finding a row then costs no further cache miss.
 
-/// So much fits beside the row.
-const SHORT: usize = 22;
+/// Maximum bytes of an inline value.
+const INLINE_BYTES_MAX: usize = 22;
 
-/// A text.
-pub(super) enum Value {
-    Short { length: u8, bytes: [u8; SHORT] },
-    Long(Box<str>),
+/// A row's value.
+pub(super) enum RowValue {
+    Inline { length: u8, bytes: [u8; INLINE_BYTES_MAX] },
+    Boxed(Box<str>),
 }
 
-impl From<&str> for Value {
-    fn from(text: &str) -> Value {
-        let mut bytes = [0; SHORT];
+impl From<&str> for RowValue {
+    fn from(text: &str) -> RowValue {
+        let mut bytes = [0; INLINE_BYTES_MAX];
         match bytes.get_mut(..text.len()) {
             Some(place) => {
                 place.copy_from_slice(text.as_bytes());
-                Value::Short { length: text.len() as u8, bytes }
+                RowValue::Inline { length: text.len() as u8, bytes }
             }
-            None => Value::Long(text.into()),
+            None => RowValue::Boxed(text.into()),
         }
     }
 }
 
-impl Value {
+impl RowValue {
     #[inline]
     pub(super) fn as_bytes(&self) -> &[u8] {
         match self {
-            Value::Short { length, bytes } => &bytes[..usize::from(*length)],
-            Value::Long(text) => text.as_bytes(),
+            RowValue::Inline { length, bytes } => &bytes[..usize::from(*length)],
+            RowValue::Boxed(text) => text.as_bytes(),
         }
     }
 
@@ -42,14 +42,14 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn it_takes_three_words() {
-        assert_eq!(size_of::<Value>(), 24);
+    fn row_value_takes_24_bytes() {
+        assert_eq!(size_of::<RowValue>(), 24);
     }
 
     proptest! {
         #[test]
-        fn it_reads_back_as_the_text(text in ".{0,30}") {
-            let value = Value::from(&text[..]);
+        fn row_value_round_trips(text in ".{0,30}") {
+            let value = RowValue::from(&text[..]);
             prop_assert_eq!(value.as_str(), text);
         }
     }

@@ -1,4 +1,4 @@
-//! The two threads behind a set of ids: one writes what is full, one merges and forgets.
+//! The two background threads: one writes sealed memtables, one merges and removes runs.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -10,45 +10,45 @@ use model::ports::ids::IdsError;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::IdsOptions;
-use super::folder::{self, Damaged};
+use super::folder::{self, DamagedFile};
+use super::hash::IdKind;
 use super::memtable::Memtable;
 use super::merge;
-use super::place::Kind;
-use super::run::{Header, Run};
+use super::run::{Run, RunHeader};
 use super::writer::RunWriter;
 
-/// After a failure of the disk, how long until the next try.
+/// Delay before the next attempt after a disk failure.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// A full memtable on its way to disk.
-pub(super) struct Frozen {
+/// A full memtable that waits to be written.
+pub(super) struct SealedMemtable {
     pub(super) table: Memtable,
     pub(super) to: u64,
-    /// Receipt of the first and the last claim, in milliseconds.
+    /// Receipt times of the first and the last claim, in milliseconds.
     pub(super) received_ms: (u64, u64),
 }
 
-/// What the claiming thread and the two others share.
+/// SharedState shared by the claiming thread and the two background threads.
 pub(super) struct Shared {
     folder: PathBuf,
     options: IdsOptions,
-    state: Mutex<State>,
-    /// Something was frozen, a run was published, time has passed, or the end has come.
+    state: Mutex<SharedState>,
+    /// Notified when a memtable is sealed, a run is published, runs may have expired, or the threads must stop.
     work: Condvar,
-    /// A run was published, or could not be.
+    /// Notified when a run was published or could not be written.
     progress: Condvar,
-    /// Grows whenever the runs change.
+    /// Incremented whenever the runs change.
     pub(super) version: AtomicU64,
     stop: AtomicBool,
 }
 
-/// What is where. The runs are in log order.
-pub(super) struct State {
-    pub(super) frozen: VecDeque<Arc<Frozen>>,
+/// The sealed memtables and the runs. The runs are in log order.
+pub(super) struct SharedState {
+    pub(super) sealed: VecDeque<Arc<SealedMemtable>>,
     pub(super) runs: Arc<Vec<Run>>,
-    pub(super) damaged: Vec<Damaged>,
-    /// Why the last write failed.
-    pub(super) trouble: Option<IdsError>,
+    pub(super) damaged: Vec<DamagedFile>,
+    /// The error of the last write, if it failed.
+    pub(super) last_error: Option<IdsError>,
     /// The time of the latest claim that could make runs expire.
     now_ms: u64,
 }
@@ -58,11 +58,16 @@ impl Shared {
         folder: PathBuf,
         options: IdsOptions,
         mut runs: Vec<Run>,
-        damaged: Vec<Damaged>,
+        damaged: Vec<DamagedFile>,
     ) -> Shared {
-        keep_within(&mut runs, options.filter_bytes_max);
-        let state =
-            State { frozen: VecDeque::new(), runs: Arc::new(runs), damaged, trouble: None, now_ms: 0 };
+        enforce_filter_budget(&mut runs, options.filter_bytes_max);
+        let state = SharedState {
+            sealed: VecDeque::new(),
+            runs: Arc::new(runs),
+            damaged,
+            last_error: None,
+            now_ms: 0,
+        };
         Shared {
             folder,
             options,
@@ -74,12 +79,12 @@ impl Shared {
         }
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, SharedState> {
         self.state.lock()
     }
 
-    pub(super) fn freeze(&self, frozen: Arc<Frozen>) {
-        self.state().frozen.push_back(frozen);
+    pub(super) fn enqueue(&self, sealed: Arc<SealedMemtable>) {
+        self.state().sealed.push_back(sealed);
         self.work.notify_all();
     }
 
@@ -90,70 +95,70 @@ impl Shared {
 
     pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
-        // Taking the lock: nobody is between looking at `stop` and going to sleep.
+        // Taking the lock ensures that no thread is between its check of `stop` and its wait.
         drop(self.state());
         self.work.notify_all();
     }
 
-    /// Waits until at most `frozen_max` memtables are not on disk. Fails when the disk does.
-    pub(super) fn wait_for_room(&self, frozen_max: usize) -> Result<(), IdsError> {
+    /// Waits until at most `sealed_max` memtables are unwritten. Fails if the disk does.
+    pub(super) fn wait_for_sealed(&self, sealed_max: usize) -> Result<(), IdsError> {
         let mut state = self.state();
-        while state.frozen.len() > frozen_max {
-            if let Some(trouble) = state.trouble.clone() {
-                return Err(trouble);
+        while state.sealed.len() > sealed_max {
+            if let Some(last_error) = state.last_error.clone() {
+                return Err(last_error);
             }
             self.progress.wait(&mut state);
         }
         Ok(())
     }
 
-    fn stopping(&self) -> bool {
+    fn is_stopping(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
     /// Body of the thread that writes memtables as runs.
     pub(super) fn write_runs(&self) {
-        while let Some(frozen) = self.next_frozen() {
-            match self.write_run(&frozen) {
+        while let Some(sealed) = self.next_sealed() {
+            match self.write_run(&sealed) {
                 Ok(run) => self.publish_written(run),
-                Err(error) => self.report(error),
+                Err(error) => self.report_write_error(error),
             }
         }
     }
 
-    fn next_frozen(&self) -> Option<Arc<Frozen>> {
+    fn next_sealed(&self) -> Option<Arc<SealedMemtable>> {
         let mut state = self.state();
-        while !self.stopping() {
-            match state.frozen.front() {
-                Some(frozen) => return Some(frozen.clone()),
+        while !self.is_stopping() {
+            match state.sealed.front() {
+                Some(sealed) => return Some(sealed.clone()),
                 None => self.work.wait(&mut state),
             }
         }
         None
     }
 
-    fn write_run(&self, frozen: &Frozen) -> Result<Run, IdsError> {
-        let table = &frozen.table;
-        let (oldest_ms, newest_ms) = frozen.received_ms;
-        let mut header = Header {
+    fn write_run(&self, sealed: &SealedMemtable) -> Result<Run, IdsError> {
+        let table = &sealed.table;
+        let (oldest_ms, newest_ms) = sealed.received_ms;
+        let mut header = RunHeader {
             level: 0,
             from: table.from,
-            to: frozen.to,
+            to: sealed.to,
             oldest_ms,
             newest_ms,
             sections: Default::default(),
             times: table.times.clone(),
         };
-        for kind in Kind::ALL {
+        for kind in IdKind::ALL {
             header.sections[kind as usize].keys = table.table(kind).len() as u64;
         }
         let mut writer = RunWriter::create(&self.folder, header)?;
-        for kind in Kind::ALL {
+        for kind in IdKind::ALL {
             writer.section(kind, |section| {
                 let mut result = Ok(());
-                table.table(kind).for_each_sorted(|place| {
+                table.table(kind).for_each_sorted(|hash| {
                     if result.is_ok() {
-                        result = section.push(place);
+                        result = section.push(hash);
                     }
                 });
                 result
@@ -162,9 +167,9 @@ impl Shared {
         self.load(writer.publish()?)
     }
 
-    /// Brings a new run's filters into memory, unless they alone would be too large.
+    /// Loads a new run's filters into memory, unless they alone exceed the budget.
     fn load(&self, mut run: Run) -> Result<Run, IdsError> {
-        for kind in Kind::ALL {
+        for kind in IdKind::ALL {
             if run.section(kind).resident_bytes() <= self.options.filter_bytes_max {
                 run.load(kind)?;
             }
@@ -176,45 +181,45 @@ impl Shared {
         self.change_runs(|state, runs| {
             let at = runs.partition_point(|other| other.header.from < run.header.from);
             runs.insert(at, run);
-            state.frozen.pop_front();
-            state.trouble = None;
+            state.sealed.pop_front();
+            state.last_error = None;
         });
     }
 
-    fn report(&self, error: IdsError) {
-        tracing::error!(%error, "event ids could not be written, trying again");
+    fn report_write_error(&self, error: IdsError) {
+        tracing::error!(%error, "cannot write event ids, retrying");
         let mut state = self.state();
-        state.trouble = Some(error);
+        state.last_error = Some(error);
         self.progress.notify_all();
-        self.pause(state);
+        self.wait_before_retry(state);
     }
 
-    fn pause(&self, mut state: MutexGuard<'_, State>) {
-        if !self.stopping() {
+    fn wait_before_retry(&self, mut state: MutexGuard<'_, SharedState>) {
+        if !self.is_stopping() {
             self.work.wait_for(&mut state, RETRY);
         }
     }
 
     /// Body of the thread that merges runs and removes expired ones.
-    pub(super) fn tidy_runs(&self) {
+    pub(super) fn maintain_runs(&self) {
         while let Some(inputs) = self.next_merge() {
             match merge::merge(&self.folder, &inputs, &self.stop) {
                 Ok(Some(run)) => self.finish_merge(&inputs, run),
                 Ok(None) => return,
-                Err(error) => self.merge_failed(error, &inputs),
+                Err(error) => self.report_merge_error(error, &inputs),
             }
         }
     }
 
-    /// Removes what has expired while there is nothing to merge.
+    /// Waits for runs to merge; removes expired runs while there are none.
     fn next_merge(&self) -> Option<Vec<Run>> {
         let mut state = self.state();
-        while !self.stopping() {
+        while !self.is_stopping() {
             if expired(&state.runs, state.now_ms, self.options.window_ms) > 0 {
                 drop(state);
                 self.remove_expired();
                 state = self.state();
-            } else if let Some(inputs) = merge::choose(&state.runs) {
+            } else if let Some(inputs) = merge::choose_merge(&state.runs) {
                 return Some(inputs.to_vec());
             } else {
                 self.work.wait(&mut state);
@@ -224,11 +229,11 @@ impl Shared {
     }
 
     fn remove_expired(&self) {
-        let mut gone = Vec::new();
+        let mut expired_runs = Vec::new();
         self.change_runs(|state, runs| {
-            gone = runs.drain(..expired(runs, state.now_ms, self.options.window_ms)).collect();
+            expired_runs = runs.drain(..expired(runs, state.now_ms, self.options.window_ms)).collect();
         });
-        self.remove_files(&gone);
+        self.remove_files(&expired_runs);
     }
 
     fn finish_merge(&self, inputs: &[Run], merged: Run) {
@@ -242,29 +247,29 @@ impl Shared {
         self.remove_files(inputs);
     }
 
-    /// A file that stays is removed at the next start, when its range is found inside another's.
+    /// A file that cannot be removed is removed at the next start, when its range is found inside another's.
     fn remove_files(&self, runs: &[Run]) {
         for run in runs {
             if let Err(error) = folder::remove(run.path()) {
-                tracing::warn!(%error, "a run of event ids stays until the next start");
+                tracing::warn!(%error, "cannot remove a run of event ids; it is removed at the next start");
             }
         }
     }
 
-    fn merge_failed(&self, error: IdsError, inputs: &[Run]) {
-        tracing::error!(%error, "runs of event ids could not be merged");
-        folder::set_aside_if_corrupt(&error, inputs);
-        self.pause(self.state());
+    fn report_merge_error(&self, error: IdsError, inputs: &[Run]) {
+        tracing::error!(%error, "cannot merge runs of event ids");
+        folder::quarantine_if_corrupt(&error, inputs);
+        self.wait_before_retry(self.state());
     }
 
-    /// Changes the runs for all readers at once.
-    fn change_runs(&self, change: impl FnOnce(&mut State, &mut Vec<Run>)) {
+    /// Changes the runs atomically for all readers.
+    fn change_runs(&self, change: impl FnOnce(&mut SharedState, &mut Vec<Run>)) {
         let mut state = self.state();
         let mut runs = state.runs.to_vec();
         change(&mut state, &mut runs);
-        keep_within(&mut runs, self.options.filter_bytes_max);
+        enforce_filter_budget(&mut runs, self.options.filter_bytes_max);
         if let Err(error) = folder::remove_covered(&mut state.damaged, &runs) {
-            tracing::warn!(%error, "a damaged run of event ids stays until the next start");
+            tracing::warn!(%error, "cannot remove a damaged run of event ids; it is removed at the next start");
         }
         state.runs = Arc::new(runs);
         self.version.fetch_add(1, Ordering::Release);
@@ -273,9 +278,9 @@ impl Shared {
     }
 }
 
-/// How many of the runs, from the oldest on, are beyond the window.
+/// Returns how many of the oldest runs are beyond the window.
 ///
-/// A run was received before the runs after it, whatever a clock that was ahead for a while made of it.
+/// A run was received before the runs after it, even if a clock that ran ahead for a while gave it a later time.
 pub(super) fn expired(runs: &[Run], now_ms: u64, window_ms: u64) -> usize {
     let mut newest_ms = u64::MAX;
     let mut kept = 0;
@@ -289,11 +294,11 @@ pub(super) fn expired(runs: &[Run], now_ms: u64, window_ms: u64) -> usize {
     runs.len() - kept
 }
 
-/// Gives back the memory of the oldest runs' filters until the rest is within the budget.
-fn keep_within(runs: &mut [Run], bytes_max: u64) {
+/// Unloads the filters of the oldest runs until the rest is within the budget.
+fn enforce_filter_budget(runs: &mut [Run], bytes_max: u64) {
     let mut used = 0;
     for run in runs.iter_mut().rev() {
-        for kind in Kind::ALL {
+        for kind in IdKind::ALL {
             used += run.resident_bytes(kind);
             if used > bytes_max {
                 used -= run.resident_bytes(kind);

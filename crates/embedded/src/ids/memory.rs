@@ -1,19 +1,19 @@
-//! Big tables read at random places: what the processor and the kernel should know about them beforehand.
+//! Allocation and prefetch hints for large tables that are read at random positions.
 
-/// From this size on large pages pay.
+/// Size from which huge pages pay off, in bytes.
 const HUGE_BYTES_MIN: usize = 4 << 20;
 
-/// Zeros, on large pages where the system has them: a random read of small pages costs a second miss, for the page's
-/// address, and their first use a fault for each 4 KiB.
-pub(super) fn zeros(count: usize) -> Vec<u128> {
-    // Fresh from the system such memory is zero already, and untouched until the advice was given.
+/// Returns zeros, on huge pages where the system supports them: with small pages a random read costs a second miss, for
+/// the page's address, and the first use of each 4 KiB costs a fault.
+pub(super) fn zeroed(count: usize) -> Vec<u128> {
+    // Fresh memory from the system is already zero, and untouched until the advice was given.
     let values = vec![0; count];
     advise_huge(&values);
     values
 }
 
-/// An empty vector with room for so many values, on large pages where the system has them.
-pub(super) fn room<T>(count: usize) -> Vec<T> {
+/// Returns an empty vector with this capacity, on huge pages where the system supports them.
+pub(super) fn with_capacity<T>(count: usize) -> Vec<T> {
     let values = Vec::with_capacity(count);
     advise_huge(&values);
     values
@@ -29,15 +29,15 @@ fn advise_huge<T>(values: &Vec<T>) {
     let start = values.as_ptr().addr().next_multiple_of(page);
     let end = (values.as_ptr().addr() + values.capacity() * size_of::<T>()) / page * page;
     let address = values.as_ptr().cast_mut().cast::<u8>().with_addr(start);
-    // SAFETY: the whole pages between are inside one live allocation, and the advice changes no content. Its failure
-    // costs speed alone.
+    // SAFETY: the whole pages in between are inside one live allocation, and the advice changes no content. If it fails,
+    // only speed is lost.
     let _ = unsafe { madvise(address.cast(), end.saturating_sub(start), Advice::LinuxHugepage) };
 }
 
 #[cfg(not(target_os = "linux"))]
 fn advise_huge<T>(_: &Vec<T>) {}
 
-/// Asks for the cache line of a value that will be read soon.
+/// Prefetches the cache line of a value that will be read soon.
 #[inline]
 pub(crate) fn prefetch<T>(value: Option<&T>) {
     #[cfg(target_arch = "x86_64")]

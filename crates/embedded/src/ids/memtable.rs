@@ -1,37 +1,37 @@
-//! The newest ids, in memory until they are a run.
+//! The newest ids, in memory until they are written as a run.
 
-use super::memory::{prefetch, zeros};
-use super::place::{Kind, Probe, share_of};
-use super::times::Times;
+use super::hash::{IdKind, Probe, partition_of};
+use super::memory::{prefetch, zeroed};
+use super::times::TimeIntervals;
 
-/// A table starts this small: an idle game costs nothing.
+/// Initial number of homes: small, so that an idle game costs nothing.
 const HOMES_MIN: usize = 1 << 10;
-/// One slot behind the last home for each so many homes, for places pushed along by their neighbours.
+/// Homes for each extra slot after the last home, for hashes displaced by their neighbours.
 const HOMES_PER_TAIL_SLOT: usize = 8;
 
-/// A set of places with open addressing. A place's home is its share of the slots, so walking the slots meets the
-/// places almost in order, and what is out of order is within one cluster of neighbours: sorting costs next to nothing.
-pub(super) struct Table {
-    /// 0 is a free slot; the last slot is always free.
+/// A set of hashes with open addressing. The home of a hash is its partition of the slots, so the slots are almost
+/// sorted, and only neighbours inside one cluster are out of order: sorting costs almost nothing.
+pub(super) struct KeyTable {
+    /// 0 marks a free slot; the last slot is always free.
     slots: Vec<u128>,
     homes: usize,
     count: usize,
-    /// The place 0 cannot be told from a free slot and is remembered here.
-    holds_zero: bool,
+    /// The hash 0 cannot be distinguished from a free slot and is stored here.
+    contains_zero: bool,
 }
 
-impl Table {
-    /// A table that takes `keys` without growing.
-    pub(super) fn for_keys(keys: usize) -> Table {
-        Table::with_homes((keys * 2).next_power_of_two().max(HOMES_MIN))
+impl KeyTable {
+    /// Returns a table that fits `keys` without growing.
+    pub(super) fn for_keys(keys: usize) -> KeyTable {
+        KeyTable::with_homes((keys * 2).next_power_of_two().max(HOMES_MIN))
     }
 
-    fn with_homes(homes: usize) -> Table {
-        Table { slots: zeros(homes + homes / HOMES_PER_TAIL_SLOT), homes, count: 0, holds_zero: false }
+    fn with_homes(homes: usize) -> KeyTable {
+        KeyTable { slots: zeroed(homes + homes / HOMES_PER_TAIL_SLOT), homes, count: 0, contains_zero: false }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.count + usize::from(self.holds_zero)
+        self.count + usize::from(self.contains_zero)
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -39,43 +39,43 @@ impl Table {
     }
 
     #[inline]
-    pub(super) fn prefetch(&self, place: u128) {
-        prefetch(self.slots.get(self.home_of(place)));
+    pub(super) fn prefetch(&self, hash: u128) {
+        prefetch(self.slots.get(self.home_of(hash)));
     }
 
-    pub(super) fn contains(&self, place: u128) -> bool {
-        if place == 0 { self.holds_zero } else { self.find(place).is_ok() }
+    pub(super) fn contains(&self, hash: u128) -> bool {
+        if hash == 0 { self.contains_zero } else { self.find(hash).is_ok() }
     }
 
-    /// Whether it was not there before.
+    /// Returns true if it was not there before.
     #[inline]
-    pub(super) fn insert(&mut self, place: u128) -> bool {
-        if place == 0 {
-            return !std::mem::replace(&mut self.holds_zero, true);
+    pub(super) fn insert(&mut self, hash: u128) -> bool {
+        if hash == 0 {
+            return !std::mem::replace(&mut self.contains_zero, true);
         }
-        match self.find(place) {
+        match self.find(hash) {
             Ok(_) => false,
             Err(free) => {
-                self.fill(free, place);
+                self.fill(free, hash);
                 true
             }
         }
     }
 
-    /// Whether it was there.
-    pub(super) fn remove(&mut self, place: u128) -> bool {
-        if place == 0 {
-            return std::mem::replace(&mut self.holds_zero, false);
+    /// Returns true if it was there.
+    pub(super) fn remove(&mut self, hash: u128) -> bool {
+        if hash == 0 {
+            return std::mem::replace(&mut self.contains_zero, false);
         }
-        let Ok(at) = self.find(place) else { return false };
+        let Ok(at) = self.find(hash) else { return false };
         self.close_gap(at);
         self.count -= 1;
         true
     }
 
-    /// Visits all places in ascending order.
+    /// Visits all hashes in ascending order.
     pub(super) fn for_each_sorted(&self, mut visit: impl FnMut(u128)) {
-        if self.holds_zero {
+        if self.contains_zero {
             visit(0);
         }
         let mut cluster = Vec::new();
@@ -88,16 +88,16 @@ impl Table {
         }
     }
 
-    fn home_of(&self, place: u128) -> usize {
-        share_of(place, self.homes as u64) as usize
+    fn home_of(&self, hash: u128) -> usize {
+        partition_of(hash, self.homes as u64) as usize
     }
 
-    /// The slot of the place, or the free slot where it would go.
+    /// Returns the slot of the hash, or the free slot where it would go.
     #[inline]
-    fn find(&self, place: u128) -> Result<usize, usize> {
-        let home = self.home_of(place);
+    fn find(&self, hash: u128) -> Result<usize, usize> {
+        let home = self.home_of(hash);
         for (steps, &slot) in self.slots[home..].iter().enumerate() {
-            if slot == place {
+            if slot == hash {
                 return Ok(home + steps);
             }
             if slot == 0 {
@@ -108,8 +108,8 @@ impl Table {
     }
 
     #[inline]
-    fn fill(&mut self, free: usize, place: u128) {
-        self.slots[free] = place;
+    fn fill(&mut self, free: usize, hash: u128) {
+        self.slots[free] = hash;
         self.count += 1;
         if self.count * 8 > self.homes * 5 || free + 1 == self.slots.len() {
             self.grow();
@@ -118,15 +118,15 @@ impl Table {
 
     #[cold]
     fn grow(&mut self) {
-        let mut larger = Table::with_homes(self.homes * 2);
-        for &place in self.slots.iter().filter(|&&slot| slot != 0) {
-            larger.insert(place);
+        let mut larger = KeyTable::with_homes(self.homes * 2);
+        for &hash in self.slots.iter().filter(|&&slot| slot != 0) {
+            larger.insert(hash);
         }
-        larger.holds_zero = self.holds_zero;
+        larger.contains_zero = self.contains_zero;
         *self = larger;
     }
 
-    /// Frees a slot by moving back those after it that would not be found any more.
+    /// Frees a slot by moving back the following hashes that would not be found otherwise.
     fn close_gap(&mut self, mut gap: usize) {
         let mut at = gap + 1;
         while self.slots[at] != 0 {
@@ -140,72 +140,77 @@ impl Table {
     }
 }
 
-/// Puts a place among a few others, near the end most of the time.
-fn insert_sorted(places: &mut Vec<u128>, place: u128) {
-    let mut at = places.len();
-    places.push(place);
-    while at > 0 && places[at - 1] > place {
-        places[at] = places[at - 1];
+/// Inserts a hash into a short sorted list, usually near the end.
+fn insert_sorted(hashes: &mut Vec<u128>, hash: u128) {
+    let mut at = hashes.len();
+    hashes.push(hash);
+    while at > 0 && hashes[at - 1] > hash {
+        hashes[at] = hashes[at - 1];
         at -= 1;
     }
-    places[at] = place;
+    hashes[at] = hash;
 }
 
 /// The ids of one range of the log.
 pub(super) struct Memtable {
     /// The first offset of the range.
     pub(super) from: u64,
-    /// Receipt of the first and the last claim, in milliseconds; `None` before there was one.
+    /// Receipt times of the first and the last claim, in milliseconds; `None` before the first.
     pub(super) received_ms: Option<(u64, u64)>,
-    /// When the timed ids were made.
-    pub(super) times: Times,
-    tables: [Table; 2],
+    /// The times of the timed ids.
+    pub(super) times: TimeIntervals,
+    tables: [KeyTable; 2],
 }
 
 impl Memtable {
     pub(super) fn new(from: u64) -> Memtable {
-        Memtable::with_room(from, [0, 0])
+        Memtable::with_capacity(from, [0, 0])
     }
 
-    /// An empty one, with room for as many ids as this one holds.
+    /// Returns an empty memtable with capacity for as many ids as this one contains.
     pub(super) fn next(&self, from: u64) -> Memtable {
-        Memtable::with_room(from, self.tables.each_ref().map(Table::len))
+        Memtable::with_capacity(from, self.tables.each_ref().map(KeyTable::len))
     }
 
-    fn with_room(from: u64, keys: [usize; 2]) -> Memtable {
-        Memtable { from, received_ms: None, times: Times::default(), tables: keys.map(Table::for_keys) }
+    fn with_capacity(from: u64, keys: [usize; 2]) -> Memtable {
+        Memtable {
+            from,
+            received_ms: None,
+            times: TimeIntervals::default(),
+            tables: keys.map(KeyTable::for_keys),
+        }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.tables.iter().map(Table::len).sum()
+        self.tables.iter().map(KeyTable::len).sum()
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.tables.iter().map(Table::bytes).sum()
+        self.tables.iter().map(KeyTable::bytes).sum()
     }
 
-    pub(super) fn table(&self, kind: Kind) -> &Table {
+    pub(super) fn table(&self, kind: IdKind) -> &KeyTable {
         &self.tables[kind as usize]
     }
 
-    /// Time has come to `now_ms` while this was the newest.
-    pub(super) fn saw(&mut self, now_ms: u64) {
+    /// Extends the receipt times to `now_ms`.
+    pub(super) fn observe_time(&mut self, now_ms: u64) {
         let (oldest, newest) = self.received_ms.unwrap_or((now_ms, now_ms));
         self.received_ms = Some((oldest.min(now_ms), newest.max(now_ms)));
     }
 
-    /// Whether it was not there before.
+    /// Returns true if it was not there before.
     #[inline]
-    pub(super) fn insert(&mut self, kind: Kind, probe: &Probe) -> bool {
-        if kind == Kind::Timed {
+    pub(super) fn insert(&mut self, kind: IdKind, probe: &Probe) -> bool {
+        if kind == IdKind::Timed {
             self.times.add(probe.step);
         }
-        self.tables[kind as usize].insert(probe.place)
+        self.tables[kind as usize].insert(probe.hash)
     }
 
-    /// Whether it was there. The times stay: covering too much costs a look, covering too little an id.
-    pub(super) fn remove(&mut self, kind: Kind, place: u128) -> bool {
-        self.tables[kind as usize].remove(place)
+    /// Returns true if it was there. The times stay: covering too much costs a lookup, covering too little loses an id.
+    pub(super) fn remove(&mut self, kind: IdKind, hash: u128) -> bool {
+        self.tables[kind as usize].remove(hash)
     }
 }
 
@@ -217,43 +222,43 @@ mod tests {
 
     use super::*;
 
-    /// Places that crowd: few homes, the very ends, and the place 0.
-    fn crowded_place() -> impl Strategy<Value = u128> {
-        let crowd = (0u128..4, 0u128..64).prop_map(|(home, n)| (home << 126) | n);
+    /// Hashes that collide: few homes, the very ends, and the hash 0.
+    fn colliding_hash() -> impl Strategy<Value = u128> {
+        let cluster = (0u128..4, 0u128..64).prop_map(|(home, n)| (home << 126) | n);
         let end = (0u128..400).prop_map(|n| u128::MAX - n);
-        prop_oneof![crowd, end, any::<u128>()]
+        prop_oneof![cluster, end, any::<u128>()]
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn a_table_is_a_sorted_set(
-            steps in prop::collection::vec((any::<bool>(), any::<bool>(), crowded_place()), 0..2_000),
+        fn table_behaves_like_a_sorted_set(
+            steps in prop::collection::vec((any::<bool>(), any::<bool>(), colliding_hash()), 0..2_000),
         ) {
-            let mut table = Table::for_keys(0);
+            let mut table = KeyTable::for_keys(0);
             let mut expected = BTreeSet::new();
-            for (insert, also, place) in steps {
+            for (insert, also, hash) in steps {
                 if insert || also {
-                    prop_assert_eq!(table.insert(place), expected.insert(place));
+                    prop_assert_eq!(table.insert(hash), expected.insert(hash));
                 } else {
-                    prop_assert_eq!(table.remove(place), expected.remove(&place));
+                    prop_assert_eq!(table.remove(hash), expected.remove(&hash));
                 }
-                prop_assert_eq!(table.contains(place), expected.contains(&place));
+                prop_assert_eq!(table.contains(hash), expected.contains(&hash));
             }
             let mut sorted = Vec::new();
-            table.for_each_sorted(|place| sorted.push(place));
+            table.for_each_sorted(|hash| sorted.push(hash));
             prop_assert_eq!(table.len(), sorted.len());
             prop_assert_eq!(sorted, expected.into_iter().collect::<Vec<_>>());
         }
     }
 
     #[test]
-    fn a_table_grows_and_forgets_nothing() {
-        let mut table = Table::for_keys(0);
-        let place = |n: u64| super::super::place::place_of(model::ports::ids::IdKey(u128::from(n)));
-        assert!((0..50_000).all(|n| table.insert(place(n))));
-        assert!((0..50_000).all(|n| table.contains(place(n))));
-        assert!((50_000..100_000).all(|n| !table.contains(place(n))));
+    fn table_keeps_all_keys_when_it_grows() {
+        let mut table = KeyTable::for_keys(0);
+        let hash = |n: u64| super::super::hash::hash_of(model::ports::ids::IdKey(u128::from(n)));
+        assert!((0..50_000).all(|n| table.insert(hash(n))));
+        assert!((0..50_000).all(|n| table.contains(hash(n))));
+        assert!((50_000..100_000).all(|n| !table.contains(hash(n))));
     }
 }

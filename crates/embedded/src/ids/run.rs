@@ -1,25 +1,25 @@
-//! A run: the ids of one range of the log in an immutable file, sorted by place.
+//! A run: the ids of one range of the log in an immutable file, sorted by hash.
 //!
 //! # Event ids on disk
 //!
-//! A run is called `<from>-<to>.ids` after its range of the log, both ends in 20 digits; `to` is not included. Together
-//! the runs cover the log from the oldest that is remembered. A run whose range is inside another's is superseded by
-//! it. `.tmp` files are unfinished and removed at start; a `.bad` file was found damaged and only marks its range, which
-//! is claimed again from the log at the next start.
+//! A run is named `<from>-<to>.ids` after its range of the log, both ends in 20 digits; `to` is not included. Together
+//! the runs cover the log from the oldest registered id. A run whose range is inside another's is superseded by that
+//! one. `.tmp` files are unfinished and removed at start; a `.bad` file was found damaged and only marks its range,
+//! which is replayed from the log at the next start.
 //!
-//! All numbers are little-endian, all checksums CRC32C. A *place* is a key shuffled one to one (see `place_of`).
+//! All numbers are little-endian, all checksums CRC32C. A *hash* is a key permuted one to one (see `hash_of`).
 //!
 //! | part | content |
 //! |---|---|
-//! | header, 1,024 bytes | `PMIDRUN\n`, version u32 = 1, level u32, from u64, to u64, oldest and newest receipt u64 (ms since 1970), 2 sections of 56 bytes, number of intervals u32, 64 intervals of (first u32, last u32), zeros, checksum u32 of all before |
-//! | section of the header | keys u64, buckets u64, lines u64, where its places, directory and filter begin u64 each, checksums of directory and filter u32 each |
-//! | places | u128 each, ascending, none twice |
-//! | directory | for each bucket: where it ends, counted in keys of the section, u32; checksum of the bucket's places u32 |
+//! | header, 1,024 bytes | `PMIDRUN\n`, version u32 = 1, level u32, from u64, to u64, oldest and newest receipt u64 (ms since 1970), 2 sections of 56 bytes, number of intervals u32, 64 intervals of (first u32, last u32), zeros, checksum u32 of everything before |
+//! | section of the header | keys u64, buckets u64, lines u64, positions of its hashes, directory and filter u64 each, checksums of directory and filter u32 each |
+//! | hashes | u128 each, ascending, without duplicates |
+//! | directory | for each bucket: its end, counted in keys of the section, u32; checksum of the bucket's hashes u32 |
 //! | filter | lines of 8 u64 (see `filter`) |
 //!
-//! Section 0 holds the ids with a time (UUIDv7), section 1 all others; the intervals are those ids' times in steps of
-//! 65,536 ms. Bucket and filter line of a place are its share of all buckets and lines: `high 64 bits * count >> 64`.
-//! So a look costs one line of the filter, kept in memory when there is room, and for one absent key in 700 (and every
+//! RunSection 0 contains the ids with a time (UUIDv7), section 1 all others; the intervals are the times of the former in
+//! steps of 65,536 ms. The bucket and the filter line of a hash are its partitions: `high 64 bits * count >> 64`. A
+//! lookup costs one line of the filter, kept in memory within the budget, and for one absent key in 700 (and every
 //! present one) a read of one bucket, 2 KiB.
 
 use std::fs::File;
@@ -31,10 +31,10 @@ use std::sync::Arc;
 
 use model::ports::ids::IdsError;
 
-use super::filter::{self, Line};
+use super::filter::{self, FilterLine};
+use super::hash::{IdKind, Probe, partition_of};
 use super::memory;
-use super::place::{Kind, Probe, share_of};
-use super::times::{INTERVALS_MAX, Times};
+use super::times::{INTERVALS_MAX, TimeIntervals};
 
 pub(super) const HEADER_BYTES: usize = 1024;
 pub(super) const KEY_BYTES: usize = size_of::<u128>();
@@ -48,26 +48,26 @@ const SECTIONS_AT: usize = 48;
 const INTERVALS_AT: usize = SECTIONS_AT + 2 * SECTION_BYTES;
 const CHECKSUM_AT: usize = HEADER_BYTES - 4;
 
-/// What a run says about itself.
+/// The header of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Header {
-    /// How often its keys have been merged.
+pub(super) struct RunHeader {
+    /// Number of merges its keys have been through.
     pub(super) level: u32,
     pub(super) from: u64,
     pub(super) to: u64,
     pub(super) oldest_ms: u64,
     pub(super) newest_ms: u64,
-    pub(super) sections: [Section; 2],
-    pub(super) times: Times,
+    pub(super) sections: [RunSection; 2],
+    pub(super) times: TimeIntervals,
 }
 
-/// Where the ids of one kind are in the file.
+/// The position and size of the ids of one kind in the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Section {
+pub(super) struct RunSection {
     pub(super) keys: u64,
     pub(super) buckets: u64,
     pub(super) lines: u64,
-    pub(super) places_at: u64,
+    pub(super) hashes_at: u64,
     pub(super) directory_at: u64,
     pub(super) filter_at: u64,
     pub(super) directory_checksum: u32,
@@ -85,27 +85,28 @@ pub(super) struct Bucket {
 /// An open run. Clones share the file.
 #[derive(Clone)]
 pub(super) struct Run {
-    pub(super) header: Arc<Header>,
+    pub(super) header: Arc<RunHeader>,
     file: Arc<File>,
     path: Arc<PathBuf>,
     bytes: u64,
     resident: [Option<Arc<Resident>>; 2],
 }
 
-/// What is kept in memory of a section.
+/// The parts of a section that are kept in memory.
 struct Resident {
-    filter: Vec<Line>,
+    filter: Vec<FilterLine>,
     directory: Vec<Bucket>,
 }
 
 impl Run {
-    /// Opens a finished run; only its header is read.
+    /// Opens a finished run; reads only its header.
     pub(super) fn open(path: &Path) -> Result<Run, IdsError> {
         let failed = |error| read_failed(path, error);
         let file = File::open(path).map_err(failed)?;
         let mut bytes = [0; HEADER_BYTES];
         file.read_exact_at(&mut bytes, 0).map_err(failed)?;
-        let header = Header::decode(&bytes).ok_or_else(|| IdsError::Corrupt(path.display().to_string()))?;
+        let header =
+            RunHeader::decode(&bytes).ok_or_else(|| IdsError::Corrupt(path.display().to_string()))?;
         let bytes = file.metadata().map_err(failed)?.len();
         let (file, path) = (Arc::new(file), Arc::new(path.to_path_buf()));
         Ok(Run { header: Arc::new(header), file, path, bytes, resident: [None, None] })
@@ -123,67 +124,67 @@ impl Run {
         self.header.sections.iter().map(|section| section.keys).sum()
     }
 
-    pub(super) fn section(&self, kind: Kind) -> &Section {
+    pub(super) fn section(&self, kind: IdKind) -> &RunSection {
         &self.header.sections[kind as usize]
     }
 
-    /// Reads a section's filter and directory into memory.
-    pub(super) fn load(&mut self, kind: Kind) -> Result<(), IdsError> {
+    /// Loads a section's filter and directory into memory.
+    pub(super) fn load(&mut self, kind: IdKind) -> Result<(), IdsError> {
         let section = *self.section(kind);
         if section.keys > 0 && self.resident[kind as usize].is_none() {
             let directory = self.read(section.directory_at, section.buckets as usize * Bucket::BYTES)?;
-            let filter = self.read(section.filter_at, section.lines as usize * Line::BYTES)?;
-            let sound = crc32c::crc32c(&directory) == section.directory_checksum
+            let filter = self.read(section.filter_at, section.lines as usize * FilterLine::BYTES)?;
+            let is_valid = crc32c::crc32c(&directory) == section.directory_checksum
                 && crc32c::crc32c(&filter) == section.filter_checksum;
-            if !sound {
+            if !is_valid {
                 return Err(self.corrupt());
             }
             let mut resident =
-                Resident { filter: memory::room(section.lines as usize), directory: Vec::new() };
-            resident.filter.extend(filter.as_chunks().0.iter().map(Line::from_bytes));
+                Resident { filter: memory::with_capacity(section.lines as usize), directory: Vec::new() };
+            resident.filter.extend(filter.as_chunks().0.iter().map(FilterLine::from_bytes));
             resident.directory.extend(directory.as_chunks().0.iter().map(Bucket::from_bytes));
             self.resident[kind as usize] = Some(Arc::new(resident));
         }
         Ok(())
     }
 
-    /// Gives a section's memory back; looks read the file from now on.
-    pub(super) fn unload(&mut self, kind: Kind) {
+    /// Unloads a section's filter and directory; lookups then read the file.
+    pub(super) fn unload(&mut self, kind: IdKind) {
         self.resident[kind as usize] = None;
     }
 
-    /// Memory that the section uses now.
-    pub(super) fn resident_bytes(&self, kind: Kind) -> u64 {
+    /// Returns the bytes of memory that the section uses now.
+    pub(super) fn resident_bytes(&self, kind: IdKind) -> u64 {
         self.resident[kind as usize].as_ref().map_or(0, |_| self.section(kind).resident_bytes())
     }
 
-    /// Which of the probes in `wanted` may be in the run. Most runs answer from memory.
-    pub(super) fn pass(&self, kind: Kind, probes: &[Probe], wanted: u64) -> Result<u64, IdsError> {
+    /// Returns a mask of the probes in `wanted` that may be in the run. Most runs result from memory.
+    pub(super) fn may_contain(&self, kind: IdKind, probes: &[Probe], wanted: u64) -> Result<u64, IdsError> {
         if self.section(kind).keys == 0 {
             return Ok(0);
         }
         if let Some(resident) = &self.resident[kind as usize] {
-            return Ok(filter::pass(&resident.filter, probes, wanted));
+            return Ok(filter::may_contain(&resident.filter, probes, wanted));
         }
         let mut passed = 0;
         for n in filter::bits_of(wanted) {
-            passed |= u64::from(self.line_of(kind, &probes[n])?.may_hold(&probes[n].bits)) << n;
+            passed |= u64::from(self.line_of(kind, &probes[n])?.may_contain(&probes[n].bits)) << n;
         }
         Ok(passed)
     }
 
-    /// Whether the place is in the run; reads its bucket. `buffer` is room to be used again.
-    pub(super) fn holds(&self, kind: Kind, place: u128, buffer: &mut Vec<u8>) -> Result<bool, IdsError> {
-        let (range, checksum) = self.bucket_of(kind, place)?;
-        let at = self.section(kind).places_at + u64::from(range.start) * KEY_BYTES as u64;
+    /// Returns true if the hash is in the run; reads its bucket. `buffer` is scratch space.
+    pub(super) fn contains(&self, kind: IdKind, hash: u128, buffer: &mut Vec<u8>) -> Result<bool, IdsError> {
+        let (range, checksum) = self.bucket_of(kind, hash)?;
+        let at = self.section(kind).hashes_at + u64::from(range.start) * KEY_BYTES as u64;
         buffer.clear();
         buffer.resize((range.end - range.start) as usize * KEY_BYTES, 0);
         self.read_into(buffer, at)?;
         if crc32c::crc32c(buffer) != checksum {
             return Err(self.corrupt());
         }
-        let places = buffer.as_chunks::<KEY_BYTES>().0;
-        Ok(places.binary_search_by_key(&place, |bytes| u128::from_le_bytes(*bytes)).is_ok())
+        let hashes = buffer.as_chunks::<KEY_BYTES>().0;
+        Ok(hashes.binary_search_by_key(&hash, |bytes| u128::from_le_bytes(*bytes)).is_ok())
     }
 
     pub(super) fn corrupt(&self) -> IdsError {
@@ -200,18 +201,18 @@ impl Run {
         Ok(buffer)
     }
 
-    fn line_of(&self, kind: Kind, probe: &Probe) -> Result<Line, IdsError> {
+    fn line_of(&self, kind: IdKind, probe: &Probe) -> Result<FilterLine, IdsError> {
         let section = self.section(kind);
-        let mut bytes = [0; Line::BYTES];
-        let number = share_of(probe.place, section.lines);
-        self.read_into(&mut bytes, section.filter_at + number * Line::BYTES as u64)?;
-        Ok(Line::from_bytes(&bytes))
+        let mut bytes = [0; FilterLine::BYTES];
+        let number = partition_of(probe.hash, section.lines);
+        self.read_into(&mut bytes, section.filter_at + number * FilterLine::BYTES as u64)?;
+        Ok(FilterLine::from_bytes(&bytes))
     }
 
-    /// The keys of the bucket where the place belongs, and their checksum.
-    fn bucket_of(&self, kind: Kind, place: u128) -> Result<(Range<u32>, u32), IdsError> {
+    /// Returns the keys of the bucket where the hash belongs, and their checksum.
+    fn bucket_of(&self, kind: IdKind, hash: u128) -> Result<(Range<u32>, u32), IdsError> {
         let section = self.section(kind);
-        let number = share_of(place, section.buckets);
+        let number = partition_of(hash, section.buckets);
         let (before, bucket) = match &self.resident[kind as usize] {
             Some(resident) => {
                 let number = number as usize;
@@ -230,7 +231,7 @@ impl Run {
         Ok((before.end..bucket.end, bucket.checksum))
     }
 
-    fn read_bucket(&self, section: &Section, number: u64) -> Result<Bucket, IdsError> {
+    fn read_bucket(&self, section: &RunSection, number: u64) -> Result<Bucket, IdsError> {
         let mut bytes = [0; Bucket::BYTES];
         self.read_into(&mut bytes, section.directory_at + number * Bucket::BYTES as u64)?;
         Ok(Bucket::from_bytes(&bytes))
@@ -257,15 +258,15 @@ impl Bucket {
     }
 }
 
-impl Section {
-    /// Memory that filter and directory need.
+impl RunSection {
+    /// Returns the bytes of memory that filter and directory need.
     pub(super) fn resident_bytes(&self) -> u64 {
-        self.lines * Line::BYTES as u64 + self.buckets * Bucket::BYTES as u64
+        self.lines * FilterLine::BYTES as u64 + self.buckets * Bucket::BYTES as u64
     }
 
     fn encode(&self) -> [u8; SECTION_BYTES] {
         let numbers =
-            [self.keys, self.buckets, self.lines, self.places_at, self.directory_at, self.filter_at];
+            [self.keys, self.buckets, self.lines, self.hashes_at, self.directory_at, self.filter_at];
         let mut bytes = [0; SECTION_BYTES];
         for (into, number) in bytes.chunks_exact_mut(8).zip(numbers) {
             into.copy_from_slice(&number.to_le_bytes());
@@ -275,12 +276,12 @@ impl Section {
         bytes
     }
 
-    fn decode(bytes: &[u8]) -> Section {
-        Section {
+    fn decode(bytes: &[u8]) -> RunSection {
+        RunSection {
             keys: u64_at(bytes, 0),
             buckets: u64_at(bytes, 8),
             lines: u64_at(bytes, 16),
-            places_at: u64_at(bytes, 24),
+            hashes_at: u64_at(bytes, 24),
             directory_at: u64_at(bytes, 32),
             filter_at: u64_at(bytes, 40),
             directory_checksum: u32_at(bytes, 48),
@@ -289,7 +290,7 @@ impl Section {
     }
 }
 
-impl Header {
+impl RunHeader {
     pub(super) fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
@@ -317,20 +318,20 @@ impl Header {
         }
     }
 
-    /// `None` when the bytes are not a sound header of a known version.
-    pub(super) fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<Header> {
-        let sound = bytes[..8] == MAGIC
+    /// Decodes a header; `None` if it is not valid or of an unknown version.
+    pub(super) fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<RunHeader> {
+        let is_valid = bytes[..8] == MAGIC
             && u32_at(bytes, 8) == VERSION
             && crc32c::crc32c(&bytes[..CHECKSUM_AT]) == u32_at(bytes, CHECKSUM_AT);
         let count = u32_at(bytes, INTERVALS_AT) as usize;
-        (sound && count <= INTERVALS_MAX).then(|| Header {
+        (is_valid && count <= INTERVALS_MAX).then(|| RunHeader {
             level: u32_at(bytes, 12),
             from: u64_at(bytes, 16),
             to: u64_at(bytes, 24),
             oldest_ms: u64_at(bytes, 32),
             newest_ms: u64_at(bytes, 40),
-            sections: [0, 1].map(|n| Section::decode(&bytes[SECTIONS_AT + n * SECTION_BYTES..])),
-            times: Times::from_intervals((0..count).map(|n| {
+            sections: [0, 1].map(|n| RunSection::decode(&bytes[SECTIONS_AT + n * SECTION_BYTES..])),
+            times: TimeIntervals::from_intervals((0..count).map(|n| {
                 let at = INTERVALS_AT + 4 + n * 8;
                 (u32_at(bytes, at), u32_at(bytes, at + 4))
             })),
@@ -339,9 +340,9 @@ impl Header {
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes were taken"))
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("the slice has eight bytes"))
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes were taken"))
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("the slice has four bytes"))
 }

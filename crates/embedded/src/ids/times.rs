@@ -1,28 +1,28 @@
-//! Which times the ids of a run were made at: a few intervals, so that most runs need no look for an id with a time.
+//! The times of the ids of a run: a few intervals, so that most runs can be skipped for an id with a time.
 //!
-//! Not one interval from first to last: some clients' clocks are years off, and a single such id would make the run
-//! match everything.
+//! A single interval from first to last is not enough: some clients' clocks are years off, and one such id would make
+//! the run match everything.
 
-/// How many intervals are kept; more are joined across the narrowest gap.
+/// Maximum number of intervals; beyond it those with the narrowest gap are joined.
 pub(super) const INTERVALS_MAX: usize = 64;
 
-/// A time in milliseconds as a step of 65.5 seconds. The 48 bits of a UUIDv7 fit exactly.
+/// Returns a time in milliseconds as a step of 65.5 seconds. The 48 bits of a UUIDv7 fit exactly.
 pub(super) fn step_of(time_ms: u64) -> u32 {
     (time_ms >> 16) as u32
 }
 
-/// Intervals of steps, both ends included, in order and apart from each other.
+/// Intervals of steps, both ends included, sorted and disjoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Times {
+pub(super) struct TimeIntervals {
     intervals: Vec<(u32, u32)>,
-    /// Where the last step was found: ids of one moment come together.
+    /// Index of the last interval hit: ids of one moment arrive together.
     recent: usize,
 }
 
-impl Times {
-    /// From intervals that may touch or overlap.
-    pub(super) fn from_intervals(intervals: impl IntoIterator<Item = (u32, u32)>) -> Times {
-        let mut times = Times::default();
+impl TimeIntervals {
+    /// Creates the set from intervals that may touch or overlap.
+    pub(super) fn from_intervals(intervals: impl IntoIterator<Item = (u32, u32)>) -> TimeIntervals {
+        let mut times = TimeIntervals::default();
         for (first, last) in intervals {
             times.add_interval(first, last);
         }
@@ -39,8 +39,8 @@ impl Times {
         }
     }
 
-    /// Whether something in `first..=last` is covered.
-    pub(super) fn touches(&self, first: u32, last: u32) -> bool {
+    /// Returns true if any step in `first..=last` is covered.
+    pub(super) fn overlaps(&self, first: u32, last: u32) -> bool {
         let at = self.intervals.partition_point(|interval| interval.1 < first);
         self.intervals.get(at).is_some_and(|interval| interval.0 <= last)
     }
@@ -75,26 +75,26 @@ mod tests {
 
     #[test]
     fn one_wrong_clock_adds_one_interval() {
-        let mut times = Times::default();
+        let mut times = TimeIntervals::default();
         for step in [100, 101, 102, 7_000_000, 103, 0] {
             times.add(step);
         }
         assert_eq!(times.intervals(), [(0, 0), (100, 103), (7_000_000, 7_000_000)]);
-        assert!(times.touches(50, 100) && times.touches(103, 103) && times.touches(1, u32::MAX));
-        assert!(!times.touches(1, 99) && !times.touches(104, 6_999_999));
+        assert!(times.overlaps(50, 100) && times.overlaps(103, 103) && times.overlaps(1, u32::MAX));
+        assert!(!times.overlaps(1, 99) && !times.overlaps(104, 6_999_999));
     }
 
     proptest! {
         #[test]
-        fn what_was_added_is_covered_by_few_intervals_that_are_apart(
+        fn added_steps_are_covered_by_few_disjoint_intervals(
             steps in prop::collection::vec(prop_oneof![0u32..400, any::<u32>()], 0..300),
         ) {
-            let mut times = Times::default();
+            let mut times = TimeIntervals::default();
             steps.iter().for_each(|&step| times.add(step));
             prop_assert!(times.intervals().len() <= INTERVALS_MAX);
             prop_assert!(times.intervals().windows(2).all(|pair| pair[0].1.saturating_add(1) < pair[1].0));
-            prop_assert!(steps.iter().all(|&step| times.touches(step, step)));
-            let again = Times::from_intervals(times.intervals().iter().copied());
+            prop_assert!(steps.iter().all(|&step| times.overlaps(step, step)));
+            let again = TimeIntervals::from_intervals(times.intervals().iter().copied());
             prop_assert_eq!(again.intervals(), times.intervals());
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::response::IntoResponse;
 use bytes::Bytes;
-use decode::json::{Form, Malformed, decode};
+use decode::json::{BodyFormat, MalformedBody, decode};
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
@@ -123,15 +123,15 @@ pub(crate) fn address(shared: &AppState, headers: &HeaderMap, peer: SocketAddr) 
 }
 
 /// How the body is written, as `Content-Type` says.
-pub(crate) fn form(headers: &HeaderMap) -> Result<Form, Problem> {
+pub(crate) fn form(headers: &HeaderMap) -> Result<BodyFormat, Problem> {
     let content_type = text(headers, header::CONTENT_TYPE);
     let kind = content_type.split(';').next().unwrap_or_default().trim();
     let is = |name: &str| kind.eq_ignore_ascii_case(name);
     if kind.is_empty() || is("application/json") || is("text/plain") {
-        return Ok(Form::Json);
+        return Ok(BodyFormat::Json);
     }
     if is("application/x-ndjson") || is("application/ndjson") {
-        return Ok(Form::Lines);
+        return Ok(BodyFormat::Lines);
     }
     let detail = format!("`{kind}`; send application/json, text/plain or application/x-ndjson");
     Err(Problem::unsupported(detail).field("Content-Type"))
@@ -147,13 +147,13 @@ fn ack(query: Option<&str>) -> Result<Ack, Problem> {
     }
 }
 
-pub(crate) fn malformed(malformed: Malformed) -> Problem {
+pub(crate) fn malformed(malformed: MalformedBody) -> Problem {
     let detail = malformed.to_string();
     match malformed {
-        Malformed::TooManyEvents => Problem::too_large(detail).field("events"),
-        Malformed::UnknownField { name } => Problem::invalid(detail).field(name),
-        Malformed::SentAt => Problem::invalid(detail).field("sent_at"),
-        Malformed::EventsNotAnArray => Problem::invalid(detail).field("events"),
+        MalformedBody::TooManyEvents => Problem::too_large(detail).field("events"),
+        MalformedBody::UnknownField { name } => Problem::invalid(detail).field(name),
+        MalformedBody::SentAt => Problem::invalid(detail).field("sent_at"),
+        MalformedBody::EventsNotAnArray => Problem::invalid(detail).field("events"),
         _ => Problem::malformed(detail),
     }
 }

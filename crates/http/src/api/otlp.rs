@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, State};
 use axum::response::{IntoResponse, Response};
-use decode::otlp::{Encoding, Metrics, answer, problem};
+use decode::otlp::{Encoding, MetricsRequest, error_status, export_response};
 use hyper::Request;
 use hyper::header::{CONTENT_TYPE, HeaderMap};
 use hyper::http::request::Parts;
@@ -66,7 +66,7 @@ pub async fn export(
     };
     match take(&local, &head, &mut incoming, peer, access, encoding).await {
         Ok(written) => {
-            let body = answer(encoding, written.refused_count(), &written.reasons());
+            let body = export_response(encoding, written.refused_count(), &written.reasons());
             ([(CONTENT_TYPE, encoding.content_type())], body).into_response()
         }
         Err(problem) => refuse(&local, &head, incoming, problem, encoding),
@@ -77,7 +77,7 @@ pub async fn export(
 fn refuse(local: &Local, head: &Parts, incoming: Body, refused: Problem, encoding: Encoding) -> Response {
     local.shared.requests.refused(&refused);
     body::discard(&head.headers, incoming, &refused);
-    let body = problem(encoding, refused.detail());
+    let body = error_status(encoding, refused.detail());
     let mut response = refused.into_response();
     *response.body_mut() = Body::from(body);
     let content_type = hyper::header::HeaderValue::from_static(encoding.content_type());
@@ -134,7 +134,7 @@ fn decode(
     encoding: Encoding,
 ) -> Result<Samples, Problem> {
     let (received_ms, mut memory) = (now_ms(), Vec::new());
-    let metrics = Metrics::read(bytes, encoding, &mut memory);
+    let metrics = MetricsRequest::read(bytes, encoding, &mut memory);
     let metrics = metrics.map_err(|malformed| Problem::malformed(malformed.to_string()))?;
     let mut samples = Samples::new(&local.shared, access, Arc::clone(&totals.gauges), received_ms);
     metrics.samples(&mut totals.series.lock(), received_ms, |taken| samples.take(taken));

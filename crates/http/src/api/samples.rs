@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
-use decode::sample::Taken;
+use decode::sample::SampleResult;
 use model::batch::Endpoint;
 use model::{RawBatch, Reject};
 use wal::{Ack, Lane};
@@ -53,7 +53,7 @@ impl Samples {
     }
 
     /// Takes what a decoder hands on.
-    pub(crate) fn take(&mut self, taken: Taken<'_>) {
+    pub(crate) fn take(&mut self, taken: SampleResult<'_>) {
         match taken {
             Ok(sample) => match self.table.take(&sample, self.received_ms) {
                 Ok(()) => self.taken += 1,

@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use decode::capture::{Translated, Untranslatable};
-use decode::json::Form;
+use decode::capture::{TranslateError, TranslatedBody};
+use decode::json::BodyFormat;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, USER_AGENT};
 use hyper::http::request::Parts;
@@ -31,11 +31,11 @@ pub(super) async fn take(
     peer: SocketAddr,
     access: Access,
     endpoint: Endpoint,
-    told: &Translated,
+    told: &TranslatedBody,
 ) -> Result<(), Problem> {
     let access = auth::allow(access, Scope::EventsWrite)?;
     let mut decoded = RawBatch::default();
-    decode::json::decode(&told.body, Form::Json, &mut decoded).map_err(events::malformed)?;
+    decode::json::decode(&told.body, BodyFormat::Json, &mut decoded).map_err(events::malformed)?;
     let request = ingest::IngestRequest {
         endpoint,
         received_ms: now_ms(),
@@ -76,9 +76,9 @@ pub(super) fn json(status: StatusCode, body: Bytes) -> Response {
     (status, [(CONTENT_TYPE, "application/json")], body).into_response()
 }
 
-pub(super) fn untranslatable(why: Untranslatable) -> Problem {
+pub(super) fn untranslatable(why: TranslateError) -> Problem {
     match why {
-        Untranslatable::TooMany => Problem::too_large(why.to_string()),
-        Untranslatable::NotJson(_) | Untranslatable::Shape(_) => Problem::malformed(why.to_string()),
+        TranslateError::TooMany => Problem::too_large(why.to_string()),
+        TranslateError::NotJson(_) | TranslateError::Shape(_) => Problem::malformed(why.to_string()),
     }
 }

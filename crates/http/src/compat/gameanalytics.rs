@@ -11,7 +11,7 @@ use axum::extract::{ConnectInfo, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use decode::capture::gameanalytics::translate;
-use decode::playtomic::parameter;
+use decode::playtomic::query_parameter;
 use hmac::{Hmac, KeyInit, Mac};
 use hyper::header::AUTHORIZATION;
 use hyper::http::request::Parts;
@@ -73,7 +73,7 @@ pub async fn init(State(local): State<Local>, request: Request<Body>) -> Respons
 /// The game that the path or `game_key` names, and the body as it was sent, if its signature is right.
 async fn signed(local: &Local, head: &Parts, incoming: &mut Body) -> Result<(Arc<Game>, Bytes), Problem> {
     let catalog = &local.shared.catalog;
-    let in_query = parameter(head.uri.query().unwrap_or_default(), "game_key");
+    let in_query = query_parameter(head.uri.query().unwrap_or_default(), "game_key");
     let in_path = head.uri.path().strip_prefix("/v2/").and_then(|rest| rest.split('/').next());
     let key = in_path.or(in_query.as_deref()).unwrap_or_default();
     let unknown =

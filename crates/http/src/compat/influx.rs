@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::{ConnectInfo, State};
 use axum::response::{IntoResponse, Response};
 use decode::influx::{Precision, decode};
-use decode::playtomic::parameter;
+use decode::playtomic::query_parameter;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, StatusCode};
@@ -110,7 +110,7 @@ pub(crate) async fn points(
 }
 
 fn precision(query: &str) -> Result<Precision, Problem> {
-    match parameter(query, "precision") {
+    match query_parameter(query, "precision") {
         Some(label) => Precision::from_label(&label)
             .ok_or_else(|| Problem::invalid("it is ns, us, ms, s, m or h").field("precision")),
         None => Ok(Precision::default()),
@@ -121,7 +121,7 @@ fn precision(query: &str) -> Result<Precision, Problem> {
 fn access(local: &Local, head: &Parts, now_s: u64) -> Result<Access, Problem> {
     let headers = with_bearer(&head.headers);
     let query = head.uri.query().unwrap_or_default();
-    let key = parameter(query, "p").map(|key| format!("key={key}"));
+    let key = query_parameter(query, "p").map(|key| format!("key={key}"));
     let access = auth::by_key(&local.shared.catalog, &headers, key.as_deref().or(Some(query)), now_s)?;
     let access = access.ok_or_else(|| Problem::key("send `Authorization: Token KEY`"))?;
     auth::allow(access, Scope::EventsWrite)

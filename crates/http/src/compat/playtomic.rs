@@ -23,7 +23,7 @@ use std::net::SocketAddr;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, State};
 use axum::response::{IntoResponse, Response};
-use decode::playtomic::{form, parameter};
+use decode::playtomic::{parse_form, query_parameter};
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode};
@@ -87,11 +87,11 @@ async fn answer(
 ) -> Result<Reply, Problem> {
     let limits = Limits { bytes: FORM_BYTES_MAX, inflated_bytes: FORM_BYTES_MAX };
     let bytes = body::read(&head.headers, incoming, limits).await?;
-    let key = parameter(head.uri.query().unwrap_or_default(), "publickey").unwrap_or_default();
+    let key = query_parameter(head.uri.query().unwrap_or_default(), "publickey").unwrap_or_default();
     let Some(game) = local.shared.catalog.playtomic_game(&key) else {
         return Ok(Reply::fails(Code::InvalidGame));
     };
-    let form = match form(&bytes) {
+    let form = match parse_form(&bytes) {
         Ok(form) => form,
         Err(bad) => return Ok(Reply::fails_because(Code::InvalidRequest, &bad.to_string())),
     };

@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use decode::ddp::Inbound;
+use decode::ddp::ClientMessage;
 use serde_json::value::RawValue;
 use tokio::sync::{Notify, watch};
 use tracing::debug;
@@ -211,18 +211,22 @@ impl Session {
             socket.text(&messages::error("messages are text", ""));
             return Ok(());
         };
-        match Inbound::read(text) {
+        match ClientMessage::read(text) {
             Ok(None) => {}
             Err(malformed) => socket.text(&messages::error(&malformed.to_string(), text)),
-            Ok(Some(Inbound::Connect { version, support })) => {
+            Ok(Some(ClientMessage::Connect { version, support })) => {
                 return self.connect(socket, &version, &support);
             }
             Ok(Some(_)) if !self.is_connected => socket.text(&messages::error("say `connect` first", text)),
-            Ok(Some(Inbound::Ping { id })) => socket.text(&messages::pong(id.as_deref())),
-            Ok(Some(Inbound::Pong)) => {}
-            Ok(Some(Inbound::Sub { id, name, params })) => self.subscribe(socket, &id, &name, &params).await,
-            Ok(Some(Inbound::Unsub { id })) => socket.push(self.subscriptions.close(&id)),
-            Ok(Some(Inbound::Method { id, method, params })) => self.call(socket, id, &method, &params).await,
+            Ok(Some(ClientMessage::Ping { id })) => socket.text(&messages::pong(id.as_deref())),
+            Ok(Some(ClientMessage::Pong)) => {}
+            Ok(Some(ClientMessage::Sub { id, name, params })) => {
+                self.subscribe(socket, &id, &name, &params).await
+            }
+            Ok(Some(ClientMessage::Unsub { id })) => socket.push(self.subscriptions.close(&id)),
+            Ok(Some(ClientMessage::Method { id, method, params })) => {
+                self.call(socket, id, &method, &params).await
+            }
         }
         Ok(())
     }

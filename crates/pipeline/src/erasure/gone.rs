@@ -3,7 +3,7 @@
 use hashbrown::HashMap;
 use liveops::players::{Found, Traces, game_of};
 use model::batch::{ErasureScope, EventBatch, StoredEvent};
-use wal::{EntryRef, Replaced, Rewrite};
+use wal::{EntryRef, Replacement, Rewriter};
 
 use crate::ingest::{BATCH, COMMAND, ERASED, IdMasks};
 use crate::views::Seeds;
@@ -92,8 +92,8 @@ impl<'a> Eraser<'a> {
     }
 }
 
-impl Rewrite for Eraser<'_> {
-    fn concerns(&mut self, entry: &EntryRef<'_>) -> bool {
+impl Rewriter for Eraser<'_> {
+    fn affects(&mut self, entry: &EntryRef<'_>) -> bool {
         match entry.kind {
             COMMAND => self.in_command(entry).is_some(),
             BATCH => EventBatch::read(entry.bytes).is_ok_and(|batch| {
@@ -107,14 +107,14 @@ impl Rewrite for Eraser<'_> {
         }
     }
 
-    fn replace(&mut self, entry: &EntryRef<'_>) -> Option<Replaced> {
+    fn replace(&mut self, entry: &EntryRef<'_>) -> Option<Replacement> {
         match entry.kind {
             COMMAND => {
                 let number = self.in_command(entry)?;
                 self.found[number].commands += 1;
-                Some(Replaced { kind: ERASED, bytes: Vec::new() })
+                Some(Replacement { kind: ERASED, bytes: Vec::new() })
             }
-            BATCH => self.replace_batch(entry).map(|bytes| Replaced { kind: BATCH, bytes }),
+            BATCH => self.replace_batch(entry).map(|bytes| Replacement { kind: BATCH, bytes }),
             _ => None,
         }
     }

@@ -1,6 +1,6 @@
 //! Packets that are told as JSON lines.
 
-use decode::flow::{Line, lines};
+use decode::flow::{PacketLine, lines};
 use model::Reject;
 use model::flows::FlowPacket;
 
@@ -16,7 +16,7 @@ impl Flows {
     /// a flow too many.
     pub fn lines(&self, game: u32, bytes: &[u8], refusals: &mut Refusals) -> Taken {
         let (at_us, mut taken) = (now_us(), Taken::default());
-        let mut read: Vec<Line<'_>> = Vec::new();
+        let mut read: Vec<PacketLine<'_>> = Vec::new();
         for line in lines(bytes) {
             match line {
                 Ok(line) => read.push(line),
@@ -31,7 +31,7 @@ impl Flows {
         taken
     }
 
-    fn told(&self, game: u32, at_us: i64, read: &mut Vec<Line<'_>>) -> Taken {
+    fn told(&self, game: u32, at_us: i64, read: &mut Vec<PacketLine<'_>>) -> Taken {
         let packets: Vec<FlowPacket<'_>> = read.iter().map(|line| line.packet(at_us)).collect();
         let taken = self.packets(game, &packets);
         drop(packets);

@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
-use decode::rtcp::{Block, Bye, Compound, Malformed, Packet, ReportBlock, ReportBlocks, SenderReport};
+use decode::rtcp::{
+    Bye, Compound, MalformedDatagram, Packet, ReportBlock, ReportBlocks, SenderReport, XrBlock,
+};
 use model::flows::{FlowEnd, FlowTime, PacketOutcome, Pair, ReceptionReport, format_ssrc};
 
 use super::{Flows, Taken, shard_of};
@@ -27,7 +29,7 @@ pub struct Reported {
     /// Datagrams that were refused as a whole.
     pub malformed: u64,
     /// Why the last of these was.
-    pub last: Option<Malformed>,
+    pub last: Option<MalformedDatagram>,
     /// Datagrams of which a report would have opened a flow too many.
     pub full: u64,
     /// Packets of types that are not known.
@@ -163,7 +165,7 @@ fn voip_round_trip_us(compound: Compound<'_>, about: u32) -> Option<u32> {
         _ => None,
     });
     let metrics = reports.flatten().filter_map(|block| match block {
-        Block::Voip(metrics) if metrics.ssrc == about => Some(metrics.round_trip_ms),
+        XrBlock::Voip(metrics) if metrics.ssrc == about => Some(metrics.round_trip_ms),
         _ => None,
     });
     metrics.filter(|ms| *ms > 0).map(|ms| u32::from(ms) * 1000).next()

@@ -154,7 +154,7 @@ fn a_flow_is_found_by_its_id_in_its_own_game() {
 
 mod reports {
     use super::*;
-    use decode::rtcp::Malformed;
+    use decode::rtcp::MalformedDatagram;
 
     const HERE: &str = "192.0.2.1:5005";
     const THERE: &str = "192.0.2.9:5005";
@@ -247,7 +247,7 @@ mod reports {
         let flows = Flows::default();
         let cut = [receiver(0xb, 0xa, 0, 0), vec![0x81, 0xc9, 0]].concat();
         let reported = take(&flows, HERE, AT_US, &cut);
-        assert_eq!((reported.malformed, reported.last), (1, Some(Malformed::CutOff { at: 32 })));
+        assert_eq!((reported.malformed, reported.last), (1, Some(MalformedDatagram::Truncated { at: 32 })));
         assert_eq!((told(&flows).len(), flows.figures().malformed), (0, 1));
         let feedback = words(&[0x81cd_0003, 1, 2, 3]);
         assert_eq!(take(&flows, HERE, AT_US, &feedback).unknown, 1);

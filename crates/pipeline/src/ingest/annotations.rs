@@ -38,7 +38,7 @@ pub(super) fn declared(dimensions: &[DeclaredDimension], object: &str, list: &mu
         seen |= 1 << place;
         match &prop {
             Prop::Text(text) => put(list, number, text),
-            Prop::Word(word) => put(list, number, word),
+            Prop::Literal(word) => put(list, number, word),
             Prop::Other => {}
         }
     }
@@ -123,7 +123,7 @@ fn id(prop: Prop<'_>) -> Result<Cow<'_, str>, Reject> {
     let is_whole = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
     let id = match prop {
         Prop::Text(text) => text,
-        Prop::Word(word) if is_whole(word) => Cow::Borrowed(word),
+        Prop::Literal(word) if is_whole(word) => Cow::Borrowed(word),
         _ => return Err(Reject::ReservedPropsInvalid),
     };
     match id.len() <= PLAYER_BYTES_MAX && !is_placeholder_id(&id) {

@@ -9,7 +9,7 @@ use model::ports::ids::{Claim, IdMask, Ids};
 use parking_lot::RwLock;
 use sha2::{Digest, Sha256};
 use tracing::error;
-use wal::{Opened, Pending, Sequencer};
+use wal::{OpenedWal, PendingEntry, Sequencer};
 
 use super::BATCH;
 
@@ -49,7 +49,7 @@ impl Claims {
 pub type Remembered = Arc<AtomicU64>;
 
 /// Claims again what the ids have not on disk. Called once, before anything is appended.
-pub fn remember(opened: &Opened, ids: &mut dyn Ids, masks: &IdMasks) -> anyhow::Result<()> {
+pub fn remember(opened: &OpenedWal, ids: &mut dyn Ids, masks: &IdMasks) -> anyhow::Result<()> {
     let report = opened.report();
     let mut at = ids.registered_until().max(report.first);
     let mut fresh = Vec::new();
@@ -93,7 +93,7 @@ impl Deduplicator {
     }
 
     /// Leaves out of an entry what is not fresh.
-    fn settle(pending: &mut Pending<Claims>, fresh: &[bool]) {
+    fn settle(pending: &mut PendingEntry<Claims>, fresh: &[bool]) {
         if fresh.iter().all(|fresh| *fresh) {
             return;
         }
@@ -107,7 +107,7 @@ impl Deduplicator {
 
 impl Sequencer<Claims> for Deduplicator {
     /// All ids of a commit are claimed at once: looked up together, and taken back together if the disk is full.
-    fn decide(&mut self, batch: &mut [Pending<Claims>], first: u64, now_ms: u64) {
+    fn decide(&mut self, batch: &mut [PendingEntry<Claims>], first: u64, now_ms: u64) {
         self.claims.clear();
         self.fresh.clear();
         batch.iter().for_each(|pending| self.claims.extend_from_slice(&pending.extra.claims));
@@ -129,7 +129,7 @@ impl Sequencer<Claims> for Deduplicator {
         self.remembered.store(self.ids.registered_until(), Ordering::Release);
     }
 
-    fn undo(&mut self, _: &mut [Pending<Claims>]) {
+    fn undo(&mut self, _: &mut [PendingEntry<Claims>]) {
         let both = self.claims.iter().zip(&self.fresh);
         let granted: Vec<Claim> = both.filter(|(_, fresh)| **fresh).map(|(claim, _)| *claim).collect();
         self.ids.release(&granted);

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail, ensure};
 use clap::{Args, ValueEnum};
-use decode::csv::{Field, Mapping, Others, Target};
+use decode::csv::{Field, Mapping, OtherColumns, Target};
 use pipeline::pacer::Pacer;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -77,7 +77,7 @@ pub struct ImportArgs {
     json: bool,
 }
 
-/// See [`Others`].
+/// See [`OtherColumns`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum WrittenOthers {
     /// They are properties.
@@ -124,7 +124,7 @@ impl ImportArgs {
             mapping = mapping.fixed(Field::parse(field).with_context(|| format!("--fixed {field}"))?, text);
         }
         if self.others == WrittenOthers::Ignore {
-            mapping = mapping.others(Others::Ignore);
+            mapping = mapping.others(OtherColumns::Ignore);
         }
         mapping.delimiter(self.delimiter).context("--delimiter")
     }

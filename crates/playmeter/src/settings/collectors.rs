@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use collect::{
-    After, CollectorSettings, Decoder, DirSettings, Field, Framing, Mapping, Others, Precision,
+    After, CollectorSettings, Decoder, DirSettings, Field, Framing, Mapping, OtherColumns, Precision,
     StreamSettings, Target, TcpClientSettings, TcpServerSettings, TlsFiles, Transport, UdpSettings,
 };
 use serde::{Deserialize, Serialize};
@@ -156,7 +156,7 @@ pub enum WrittenAfter {
     Delete,
 }
 
-/// See [`Others`].
+/// See [`OtherColumns`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the words say it")]
@@ -375,7 +375,7 @@ impl WrittenCollector {
             mapping = mapping.fixed(Field::parse(field).with_context(|| format!("fixed.{field}"))?, text);
         }
         if self.others == Some(WrittenOthers::Ignore) {
-            mapping = mapping.others(Others::Ignore);
+            mapping = mapping.others(OtherColumns::Ignore);
         }
         match self.delimiter {
             Some(delimiter) => mapping.delimiter(delimiter).context("delimiter"),

@@ -1,4 +1,4 @@
-//! The disk of the machine.
+//! The disk of the operating system.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -68,7 +68,7 @@ impl Disk for RealDisk {
     }
 
     fn random(&self) -> u64 {
-        // The standard hasher is keyed by the operating system's random numbers.
+        // The standard hasher is keyed with random numbers of the operating system.
         RandomState::new().hash_one(OsStr::new("segment"))
     }
 }

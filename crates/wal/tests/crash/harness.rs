@@ -1,7 +1,7 @@
-//! A random workload on a disk that loses power, and the ledger that knows what must be there.
+//! A random workload on a disk that loses power, and the ledger of what must be there.
 //!
-//! Before each operation of the disk the power is cut, in thought: the image is opened, compared with
-//! the ledger, cut and opened again. Nothing in a run depends on time or threads, only on its seed.
+//! Before each disk operation the power is cut on a copy of the disk: the copy is opened, compared with the ledger,
+//! cut and opened again. A run depends only on its seed, not on time or threads.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,15 +12,15 @@ use std::time::Duration;
 use wal::disk::Disk;
 use wal::sim::{Fault, Random, SimDisk};
 use wal::{
-    Ack, Committer, Entry, EntryRef, Housekeeper, Options, Receipt, Replaced, Retention, Rewrite, TakeAll,
-    Wal, WalError,
+    AcceptAll, Ack, Committer, Entry, EntryRef, Housekeeper, Options, Receipt, Replacement, Retention,
+    Rewriter, Wal, WalError,
 };
 
 const FOLDER: &str = "log";
 
-/// What one run does.
+/// The parameters of one run.
 #[derive(Clone)]
-pub struct Plan {
+pub(crate) struct Plan {
     pub seed: u64,
     pub steps: u64,
     pub images_per_operation: u64,
@@ -30,7 +30,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    pub fn new(seed: u64) -> Plan {
+    pub(crate) fn new(seed: u64) -> Plan {
         Plan {
             seed,
             steps: 50,
@@ -60,97 +60,97 @@ impl Plan {
     }
 }
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Default)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     pub images: u64,
     pub failure: Option<String>,
     pub stopped: bool,
-    pub refused: bool,
-    /// Segments that were written again without some of their content.
+    pub rejected: bool,
+    /// Segments that were rewritten without some of their content.
     pub rewritten: u64,
 }
 
-/// What is known of an entry that was sent.
+/// The known state of a sent entry.
 enum Fate {
     Waiting(Receipt<()>),
     Acked(Range<u64>),
-    Refused,
-    /// No answer, or one that promises less than a power cut takes.
+    Rejected,
+    /// No result, or a guarantee weaker than surviving a power cut.
     Unknown,
 }
 
-struct Sent {
+struct SentEntry {
     ack: Ack,
     events: u32,
     bytes: Vec<u8>,
     fate: Fate,
-    erased: Erased,
+    erased: ErasureState,
 }
 
-/// Whether an entry's content was to be replaced.
+/// The progress of an entry's erasure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Erased {
+enum ErasureState {
     No,
-    /// It is there as it was, or as it is to be.
+    /// The content may be the old or the new one.
     Begun,
-    /// Nothing of it is left in any file.
+    /// No file contains the old content.
     Done,
 }
 
-impl Sent {
-    fn new(ack: Ack, events: u32, bytes: Vec<u8>, fate: Fate) -> Sent {
-        Sent { ack, events, bytes, fate, erased: Erased::No }
+impl SentEntry {
+    fn new(ack: Ack, events: u32, bytes: Vec<u8>, fate: Fate) -> SentEntry {
+        SentEntry { ack, events, bytes, fate, erased: ErasureState::No }
     }
 
-    /// Whether it may be found with this content.
-    fn may_be(&self, found: &[u8]) -> bool {
+    /// Returns true if the entry may have this content.
+    fn may_contain(&self, found: &[u8]) -> bool {
         let erased = found == without_content(number_of(&self.bytes));
-        erased && self.erased != Erased::No || found == self.bytes && self.erased != Erased::Done
+        erased && self.erased != ErasureState::No || found == self.bytes && self.erased != ErasureState::Done
     }
 }
 
-/// What is left of an erased entry.
+/// Returns the content of an erased entry.
 fn without_content(number: u64) -> Vec<u8> {
     [number.to_le_bytes().as_slice(), b"erased"].concat()
 }
 
 /// Erases the entries whose number has this remainder.
-struct Erase {
-    ledger: Shared,
+struct Eraser {
+    ledger: SharedLedger,
     modulus: u64,
     remainder: u64,
     replaced: Vec<u64>,
 }
 
-impl Rewrite for Erase {
-    fn concerns(&mut self, entry: &EntryRef<'_>) -> bool {
+impl Rewriter for Eraser {
+    fn affects(&mut self, entry: &EntryRef<'_>) -> bool {
         let number = number_of(entry.bytes);
         let is_whole = entry.bytes != without_content(number);
         number != number_of(b"afterwards") && is_whole && number % self.modulus == self.remainder
     }
 
-    fn replace(&mut self, entry: &EntryRef<'_>) -> Option<Replaced> {
-        if !self.concerns(entry) {
+    fn replace(&mut self, entry: &EntryRef<'_>) -> Option<Replacement> {
+        if !self.affects(entry) {
             return None;
         }
         let number = number_of(entry.bytes);
-        let mut ledger = self.ledger.lock().expect("no look fails by panicking");
-        ledger.sent.get_mut(&number)?.erased = Erased::Begun;
+        let mut ledger = self.ledger.lock().expect("no check panics");
+        ledger.sent.get_mut(&number)?.erased = ErasureState::Begun;
         self.replaced.push(number);
-        Some(Replaced { kind: 2, bytes: without_content(number) })
+        Some(Replacement { kind: 2, bytes: without_content(number) })
     }
 }
 
-/// All that was sent, by its number, which is the beginning of its content.
+/// All sent entries by number, which is the start of their content.
 #[derive(Default)]
 struct Ledger {
-    sent: BTreeMap<u64, Sent>,
+    sent: BTreeMap<u64, SentEntry>,
     durable_until: u64,
     trimmed_until: u64,
     images: u64,
     failure: Option<String>,
-    refused: bool,
+    rejected: bool,
     rewritten: u64,
 }
 
@@ -162,27 +162,28 @@ impl Ledger {
                 None => continue,
                 Some(Ok(Some(committed))) if sent.ack == Ack::Disk => Fate::Acked(committed.offsets),
                 Some(Ok(_)) => Fate::Unknown,
-                Some(Err(WalError::Full)) => Fate::Refused,
+                Some(Err(WalError::Full)) => Fate::Rejected,
                 Some(Err(_)) => Fate::Unknown,
             };
-            self.refused |= matches!(sent.fate, Fate::Refused);
+            self.rejected |= matches!(sent.fate, Fate::Rejected);
         }
     }
 
-    /// Compares an image with what is known. Gives what it holds.
+    /// Compares a disk image with the ledger. Returns the entries of the image.
     fn compare(&self, disk: &SimDisk, options: &Options) -> Result<Vec<(u64, Vec<u8>)>, String> {
         let opened = Wal::<()>::open(Arc::new(disk.clone()), Path::new(FOLDER), options.clone());
-        let opened = opened.map_err(|error| format!("it does not open: {error}"))?;
+        let opened = opened.map_err(|error| format!("the log does not open: {error}"))?;
         let report = opened.report().clone();
         if !report.damage.is_empty() {
-            return Err(format!("it has damage: {:?}", report.damage));
+            return Err(format!("the log has damage: {:?}", report.damage));
         }
         if report.next < self.durable_until {
             return Err(format!("readers saw {}, the log ends at {}", self.durable_until, report.next));
         }
-        let (mut held, mut offset) = (Vec::new(), report.first);
+        let (mut found, mut offset) = (Vec::new(), report.first);
         while offset < report.next {
-            let batch = opened.read(offset, 3000).map_err(|error| format!("it does not read: {error}"))?;
+            let batch =
+                opened.read(offset, 3000).map_err(|error| format!("the log does not read: {error}"))?;
             if !batch.skipped.is_empty() || batch.next == offset {
                 return Err(format!("offset {offset} is missing: {:?}", batch.skipped));
             }
@@ -191,55 +192,57 @@ impl Ledger {
                     return Err(format!("offset {} follows after {offset}", entry.offset));
                 }
                 offset = entry.until();
-                held.push((entry.offset, entry.bytes.to_vec()));
+                found.push((entry.offset, entry.bytes.to_vec()));
             }
         }
-        self.compare_entries(&held, report.first)?;
+        self.compare_entries(&found, report.first)?;
         self.compare_files(disk)?;
-        let (log, mut committer, _) = opened.by_hand(Box::new(TakeAll));
+        let (log, mut committer, _) = opened.into_parts(Box::new(AcceptAll));
         let entry = Entry { kind: 1, events: 1, bytes: b"afterwards".to_vec(), ack: Ack::Disk, extra: () };
-        let mut receipt = log.append(entry).map_err(|error| format!("it does not go on: {error}"))?;
+        let mut receipt =
+            log.append(entry).map_err(|error| format!("the log does not accept an entry: {error}"))?;
         committer.step(1);
         match receipt.try_take() {
-            Some(Ok(Some(committed))) if committed.offsets == (report.next..report.next + 1) => Ok(held),
-            other => Err(format!("it does not go on at {}: {other:?}", report.next)),
+            Some(Ok(Some(committed))) if committed.offsets == (report.next..report.next + 1) => Ok(found),
+            other => Err(format!("the log does not continue at {}: {other:?}", report.next)),
         }
     }
 
-    /// Of what was erased nothing is left. Every byte is looked at, so only in some of the images.
+    /// Checks that no erased content is left. It reads every byte, so it runs for some of the images only.
     fn compare_files(&self, disk: &SimDisk) -> Result<(), String> {
         if !self.images.is_multiple_of(8) {
             return Ok(());
         }
-        let erased = self.sent.values().filter(|sent| sent.erased == Erased::Done && sent.bytes.len() > 16);
+        let erased =
+            self.sent.values().filter(|sent| sent.erased == ErasureState::Done && sent.bytes.len() > 16);
         let erased: Vec<&[u8]> = erased.map(|sent| &sent.bytes[..16]).collect();
         if erased.is_empty() {
             return Ok(());
         }
         for path in disk.paths() {
             let content = disk.content(&path).unwrap_or_default();
-            let held = content.windows(16).find(|window| erased.contains(window));
-            if let Some(held) = held {
-                return Err(format!("{} is still in {}", number_of(held), path.display()));
+            let found = content.windows(16).find(|window| erased.contains(window));
+            if let Some(found) = found {
+                return Err(format!("{} is still in {}", number_of(found), path.display()));
             }
         }
         Ok(())
     }
 
-    fn compare_entries(&self, held: &[(u64, Vec<u8>)], first: u64) -> Result<(), String> {
+    fn compare_entries(&self, found: &[(u64, Vec<u8>)], first: u64) -> Result<(), String> {
         let mut places = BTreeMap::new();
         let mut last = None;
-        for (offset, bytes) in held.iter().filter(|(_, bytes)| bytes != b"afterwards") {
+        for (offset, bytes) in found.iter().filter(|(_, bytes)| bytes != b"afterwards") {
             let number = number_of(bytes);
             let sent = self.sent.get(&number).ok_or(format!("{number} was never sent"))?;
-            if !sent.may_be(bytes) {
+            if !sent.may_contain(bytes) {
                 return Err(format!("{number} has other content, erased: {:?}", sent.erased));
             }
-            if matches!(sent.fate, Fate::Refused) {
-                return Err(format!("{number} was refused and is there"));
+            if matches!(sent.fate, Fate::Rejected) {
+                return Err(format!("{number} was rejected but is in the log"));
             }
             if last.replace(number).is_some_and(|last| last >= number) {
-                return Err(format!("{number} is there twice or out of order"));
+                return Err(format!("{number} is in the log twice or out of order"));
             }
             places.insert(number, *offset);
         }
@@ -251,7 +254,10 @@ impl Ledger {
             }
         }
         if first > self.trimmed_until {
-            return Err(format!("the log begins at {first}, only {} was given up", self.trimmed_until));
+            return Err(format!(
+                "the log begins at {first}, but only offsets before {} were trimmed",
+                self.trimmed_until
+            ));
         }
         Ok(())
     }
@@ -261,11 +267,11 @@ fn number_of(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(u64::MAX, |number| u64::from_le_bytes(*number))
 }
 
-type Shared = Arc<Mutex<Ledger>>;
+type SharedLedger = Arc<Mutex<Ledger>>;
 
-/// Cuts the power in thought, and looks.
-fn look(disk: &SimDisk, ledger: &Shared, plan: &Plan) {
-    let mut ledger = ledger.lock().expect("no look fails by panicking");
+/// Checks copies of the disk as if the power had been cut now.
+fn check_after_power_cut(disk: &SimDisk, ledger: &SharedLedger, plan: &Plan) {
+    let mut ledger = ledger.lock().expect("no check panics");
     if ledger.failure.is_some() {
         return;
     }
@@ -275,31 +281,31 @@ fn look(disk: &SimDisk, ledger: &Shared, plan: &Plan) {
         ledger.images += 1;
         let image =
             if seed.count_ones().is_multiple_of(8) { disk.after_kill() } else { disk.after_power_cut(seed) };
-        if let Err(failure) = twice(&ledger, &image, seed, plan) {
+        if let Err(failure) = check_reopened_twice(&ledger, &image, seed, plan) {
             ledger.failure = Some(format!("before operation {}: {failure}", disk.operations()));
         }
     }
 }
 
-/// An image that was opened holds the same after the next power cut.
-fn twice(ledger: &Ledger, image: &SimDisk, seed: u64, plan: &Plan) -> Result<(), String> {
+/// Checks that an image that was opened has the same content after another power cut.
+fn check_reopened_twice(ledger: &Ledger, image: &SimDisk, seed: u64, plan: &Plan) -> Result<(), String> {
     let options = plan.options();
-    let mut held = ledger.compare(image, &options)?;
+    let mut found = ledger.compare(image, &options)?;
     let again = ledger.compare(&image.after_power_cut(seed + 1), &options);
     let again = again.map_err(|failure| format!("opened again: {failure}"))?;
-    held.push((again.last().map_or(0, |entry| entry.0), b"afterwards".to_vec()));
-    if held != again {
-        return Err("opened again, it holds something else".into());
+    found.push((again.last().map_or(0, |entry| entry.0), b"afterwards".to_vec()));
+    if found != again {
+        return Err("the log has different entries after it was opened again".into());
     }
     Ok(())
 }
 
-/// A running log and the hand that drives it.
+/// A running log and its random workload.
 struct Run<'a> {
     plan: &'a Plan,
     random: Random,
     disk: SimDisk,
-    ledger: Shared,
+    ledger: SharedLedger,
     log: Wal<()>,
     committer: Committer<()>,
     housekeeper: Housekeeper,
@@ -308,8 +314,8 @@ struct Run<'a> {
     stopped: bool,
 }
 
-pub fn run(plan: &Plan) -> Outcome {
-    let ledger = Shared::default();
+pub(crate) fn run(plan: &Plan) -> Outcome {
+    let ledger = SharedLedger::default();
     let disk = SimDisk::new(plan.seed);
     watch(&disk, &ledger, plan);
     if let Some(fault) = plan.fault {
@@ -319,31 +325,31 @@ pub fn run(plan: &Plan) -> Outcome {
         disk.heal();
         open(&disk, plan)
     });
-    let (log, committer, housekeeper) = parts.expect("a disk that works lets a log open");
+    let (log, committer, housekeeper) = parts.expect("a working disk lets the log open");
     let mut random = Random::new(plan.seed ^ 1);
     let mixed = random.chance(50);
     let (numbers, stopped) = (0, false);
     let mut run = Run { plan, random, disk, ledger, log, committer, housekeeper, numbers, mixed, stopped };
     for _ in 0..plan.steps {
-        run.act();
+        run.step();
     }
-    run.end()
+    run.finish()
 }
 
 type Parts = (Wal<()>, Committer<()>, Housekeeper);
 
 fn open(disk: &SimDisk, plan: &Plan) -> Option<Parts> {
     let opened = Wal::<()>::open(Arc::new(disk.clone()), Path::new(FOLDER), plan.options());
-    opened.ok().map(|opened| opened.by_hand(Box::new(TakeAll)))
+    opened.ok().map(|opened| opened.into_parts(Box::new(AcceptAll)))
 }
 
-fn watch(disk: &SimDisk, ledger: &Shared, plan: &Plan) {
+fn watch(disk: &SimDisk, ledger: &SharedLedger, plan: &Plan) {
     let (ledger, plan) = (Arc::clone(ledger), plan.clone());
-    disk.watch(move |disk| look(disk, &ledger, &plan));
+    disk.watch(move |disk| check_after_power_cut(disk, &ledger, &plan));
 }
 
 impl Run<'_> {
-    fn act(&mut self) {
+    fn step(&mut self) {
         match self.random.below(20) {
             0 => self.trim(),
             8 => self.committer.roll(),
@@ -360,7 +366,7 @@ impl Run<'_> {
         }
         // Retention may remove what the views no longer need.
         let durable_until = self.log.durable_until();
-        let mut ledger = self.ledger.lock().expect("no look fails by panicking");
+        let mut ledger = self.ledger.lock().expect("no check panics");
         ledger.settle();
         ledger.durable_until = ledger.durable_until.max(durable_until);
         ledger.trimmed_until = ledger.trimmed_until.max(durable_until / 2);
@@ -378,17 +384,17 @@ impl Run<'_> {
             let entry = Entry { kind: 1, events, bytes: bytes.clone(), ack, extra: () };
             let fate = match self.log.append(entry) {
                 Ok(receipt) => Fate::Waiting(receipt),
-                Err(_) => Fate::Refused,
+                Err(_) => Fate::Rejected,
             };
-            let sent = Sent::new(ack, events, bytes, fate);
-            self.ledger.lock().expect("no look fails by panicking").sent.insert(self.numbers, sent);
+            let sent = SentEntry::new(ack, events, bytes, fate);
+            self.ledger.lock().expect("no check panics").sent.insert(self.numbers, sent);
             self.numbers += 1;
         }
         self.committer.step(1);
         self.check_resumes();
     }
 
-    /// The number, then bytes that differ from all others, mostly few.
+    /// Returns the number, then bytes that differ from all other entries, usually few.
     fn content(&mut self) -> Vec<u8> {
         let most = if self.random.chance(10) { 6000 } else { 600 };
         let mut bytes = self.numbers.to_le_bytes().to_vec();
@@ -396,7 +402,7 @@ impl Run<'_> {
         bytes
     }
 
-    /// When the disk has room again, the next append succeeds.
+    /// Checks that the next append succeeds when the disk has space again.
     fn check_resumes(&mut self) {
         if !self.log.stats().full || self.random.chance(50) {
             return;
@@ -404,23 +410,23 @@ impl Run<'_> {
         self.disk.heal();
         let bytes = self.numbers.to_le_bytes().to_vec();
         let entry = Entry { kind: 1, events: 1, bytes: bytes.clone(), ack: Ack::Disk, extra: () };
-        let receipt = self.log.append(entry).expect("after a moment an attempt is let through");
+        let receipt = self.log.append(entry).expect("an attempt is allowed after a moment");
         let fate = Fate::Waiting(receipt);
-        let mut ledger = self.ledger.lock().expect("no look fails by panicking");
-        ledger.sent.insert(self.numbers, Sent::new(Ack::Disk, 1, bytes, fate));
+        let mut ledger = self.ledger.lock().expect("no check panics");
+        ledger.sent.insert(self.numbers, SentEntry::new(Ack::Disk, 1, bytes, fate));
         drop(ledger);
         self.committer.step(1);
-        let mut ledger = self.ledger.lock().expect("no look fails by panicking");
+        let mut ledger = self.ledger.lock().expect("no check panics");
         ledger.settle();
         if !matches!(ledger.sent[&self.numbers].fate, Fate::Acked(_)) {
-            ledger.failure.get_or_insert("it does not resume when there is room".into());
+            ledger.failure.get_or_insert("appends do not resume when there is space".into());
         }
         self.numbers += 1;
     }
 
     fn trim(&mut self) {
         let until = self.random.below(self.log.durable_until() / 2 + 1);
-        // A disk that fails here has not removed anything that was not to be.
+        // A disk failure here must not have removed too much; the ledger checks that.
         let _ = self.log.trim(until);
     }
 
@@ -428,27 +434,27 @@ impl Run<'_> {
     fn rewrite(&mut self) {
         let modulus = 1 + self.random.below(5);
         let remainder = self.random.below(modulus);
-        for closed in self.log.closed() {
+        for closed in self.log.closed_segments() {
             let ledger = Arc::clone(&self.ledger);
-            let mut erase = Erase { ledger, modulus, remainder, replaced: Vec::new() };
-            // A disk that fails here leaves the one or the other.
+            let mut erase = Eraser { ledger, modulus, remainder, replaced: Vec::new() };
+            // A disk failure here leaves either the old or the new segment.
             if let Ok(Some(rewritten)) = self.log.rewrite(closed.start, &mut erase) {
                 assert_eq!(rewritten.entries as usize, erase.replaced.len());
-                let mut ledger = self.ledger.lock().expect("no look fails by panicking");
+                let mut ledger = self.ledger.lock().expect("no check panics");
                 for number in &erase.replaced {
-                    ledger.sent.get_mut(number).expect("it was sent").erased = Erased::Done;
+                    ledger.sent.get_mut(number).expect("the entry was sent").erased = ErasureState::Done;
                 }
                 ledger.rewritten += 1;
             }
         }
     }
 
-    /// The process ends, and starts again on what is left.
+    /// Ends the process and restarts it on the disk that remains.
     fn restart(&mut self, left: impl FnOnce(&SimDisk) -> SimDisk) {
         self.stopped |= matches!(self.log.close(), Err(WalError::Stopped));
-        self.ledger.lock().expect("no look fails by panicking").settle();
+        self.ledger.lock().expect("no check panics").settle();
         let disk = left(&self.disk);
-        if let Some(fault) = self.plan.fault.filter(|fault| fault.for_good) {
+        if let Some(fault) = self.plan.fault.filter(|fault| fault.permanent) {
             disk.fail(Fault { at: fault.at + disk.operations() + 10, ..fault });
         }
         watch(&disk, &self.ledger, self.plan);
@@ -456,14 +462,14 @@ impl Run<'_> {
             disk.heal();
             open(&disk, self.plan)
         });
-        (self.log, self.committer, self.housekeeper) = parts.expect("a disk that works lets a log open");
+        (self.log, self.committer, self.housekeeper) = parts.expect("a working disk lets the log open");
         self.disk = disk;
-        self.forget_unanswered();
+        self.settle_unacknowledged();
     }
 
-    /// What was not answered before the restart is there or not; from now on it stays so.
-    fn forget_unanswered(&mut self) {
-        let mut ledger = self.ledger.lock().expect("no look fails by panicking");
+    /// Settles the entries without a result: after a restart each is either there or not, permanently.
+    fn settle_unacknowledged(&mut self) {
+        let mut ledger = self.ledger.lock().expect("no check panics");
         ledger.settle();
         for sent in ledger.sent.values_mut() {
             if matches!(sent.fate, Fate::Waiting(_)) {
@@ -478,19 +484,19 @@ impl Run<'_> {
             offset = batch.next;
             for entry in batch.chunks.iter().flat_map(|chunk| chunk.entries()) {
                 if let Some(sent) = ledger.sent.get_mut(&number_of(entry.bytes)) {
-                    assert!(sent.events == entry.events && sent.may_be(entry.bytes));
+                    assert!(sent.events == entry.events && sent.may_contain(entry.bytes));
                     sent.fate = Fate::Acked(entry.offset..entry.until());
                 }
             }
         }
     }
 
-    fn end(mut self) -> Outcome {
+    fn finish(mut self) -> Outcome {
         self.restart(SimDisk::after_kill);
         assert!(self.disk.list(Path::new(FOLDER)).is_ok_and(|names| !names.is_empty()));
-        let ledger = self.ledger.lock().expect("no look fails by panicking");
+        let ledger = self.ledger.lock().expect("no check panics");
         let (images, failure) = (ledger.images, ledger.failure.clone());
-        let (refused, rewritten) = (ledger.refused, ledger.rewritten);
-        Outcome { images, failure, stopped: self.stopped, refused, rewritten }
+        let (rejected, rewritten) = (ledger.rejected, ledger.rewritten);
+        Outcome { images, failure, stopped: self.stopped, rejected, rewritten }
     }
 }

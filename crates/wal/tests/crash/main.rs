@@ -1,5 +1,4 @@
-//! Power cuts, kills and failing disks: what was acknowledged is there, once, in order, and nothing
-//! that was refused.
+//! Power cuts, kills and disk failures: acknowledged entries are there once and in order, and rejected ones are not.
 
 mod harness;
 
@@ -8,7 +7,7 @@ use harness::{Plan, run};
 use wal::InjectedFault;
 use wal::sim::{Fault, FaultKind, Random};
 
-/// Runs plans by seed until so many images were checked, and says which seed failed.
+/// Runs plans by seed until `images` images were checked; panics with the seed that failed.
 fn check(images: u64, plan: impl Fn(u64) -> Plan) {
     let (mut checked, mut seed, mut rewritten) = (0, 0, 0);
     while checked < images {
@@ -20,11 +19,11 @@ fn check(images: u64, plan: impl Fn(u64) -> Plan) {
         }
         seed += 1;
     }
-    assert!(rewritten > seed / 2, "only {rewritten} segments were written again in {seed} runs");
+    assert!(rewritten > seed / 2, "only {rewritten} segments were rewritten in {seed} runs");
 }
 
 #[test]
-fn after_a_power_cut_at_any_moment_every_acknowledged_entry_is_there_once() {
+fn acknowledged_entries_survive_a_power_cut_at_any_moment_exactly_once() {
     check(20_000, Plan::new);
 }
 
@@ -32,12 +31,12 @@ fn with_fault(seed: u64) -> Plan {
     let mut random = Random::new(seed ^ 0xfa17);
     let kinds = [FaultKind::Broken, FaultKind::NoSpace, FaultKind::ShortWrite, FaultKind::Interrupted];
     let kind = kinds[random.below(kinds.len() as u64) as usize];
-    let fault = Fault { at: random.below(60), kind, for_good: random.chance(50) };
+    let fault = Fault { at: random.below(60), kind, permanent: random.chance(50) };
     Plan { fault: Some(fault), images_per_operation: 1, steps: 30, ..Plan::new(seed) }
 }
 
 #[test]
-fn whichever_operation_fails_nothing_is_acknowledged_that_is_not_durable() {
+fn no_entry_is_acknowledged_before_it_is_durable_whichever_operation_fails() {
     let mut kinds = std::collections::BTreeMap::new();
     for seed in 0..600 {
         let plan = with_fault(seed);
@@ -47,10 +46,10 @@ fn whichever_operation_fails_nothing_is_acknowledged_that_is_not_durable() {
         }
         let hit = kinds.entry(format!("{:?}", plan.fault.map(|fault| fault.kind))).or_insert((0, 0, 0));
         hit.0 += outcome.stopped as u32;
-        hit.1 += outcome.refused as u32;
+        hit.1 += outcome.rejected as u32;
         hit.2 += 1;
     }
-    // A harness whose faults do nothing proves nothing.
+    // A harness whose faults have no effect proves nothing.
     assert!(kinds["Some(Broken)"].0 > 50, "{kinds:?}");
     assert!(kinds["Some(NoSpace)"].1 > 20, "{kinds:?}");
     assert!(kinds["Some(ShortWrite)"].1 > 20, "{kinds:?}");
@@ -59,17 +58,17 @@ fn whichever_operation_fails_nothing_is_acknowledged_that_is_not_durable() {
 
 #[cfg(feature = "fault-injection")]
 #[test]
-fn an_answer_before_the_sync_is_found_out() {
+fn acknowledgement_before_the_sync_is_detected() {
     let failures = with_injected_fault(InjectedFault::AckBeforeSync);
-    assert!(failures.len() >= 15, "only {} of 20 runs noticed", failures.len());
+    assert!(failures.len() >= 15, "only {} of 20 runs detected it", failures.len());
     assert!(failures.iter().all(|failure| failure.contains("acknowledged")), "{failures:?}");
 }
 
 #[cfg(feature = "fault-injection")]
 #[test]
-fn a_segment_that_is_named_before_it_is_synced_is_found_out() {
+fn rename_of_a_segment_before_its_sync_is_detected() {
     let failures = with_injected_fault(InjectedFault::NameBeforeSync);
-    assert!(failures.len() >= 5, "only {} of 20 runs noticed", failures.len());
+    assert!(failures.len() >= 5, "only {} of 20 runs detected it", failures.len());
 }
 
 #[cfg(feature = "fault-injection")]

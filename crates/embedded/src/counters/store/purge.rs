@@ -1,8 +1,8 @@
-//! How removed records leave the disk.
+//! Purge: removes the bytes of deleted records from the disk.
 //!
-//! The key-value store keeps what was removed in two places: in sorted files until these are merged, and in its journal
-//! until that has grown to 64 MB and everything in it is in sorted files. Both are done here at once. There is no call
-//! that begins the next journal, so it is filled.
+//! The key-value store keeps deleted data in two places: in sorted files until they are merged, and in its journal until
+//! that has grown to 64 MB and all its content is in sorted files. A purge forces both at once. No call starts the next
+//! journal, so a purge fills the current one.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,20 +13,20 @@ use model::ports::counters::StoreError;
 
 use super::{Store, failed};
 
-/// What is written at once to fill a journal.
+/// Size of one write that fills the journal.
 const FILLING_BYTES: usize = 4 << 20;
-/// A journal takes 16 of these; files may be held a moment longer by readers.
-const TRIES: usize = 60;
+/// Maximum number of writes. A journal fits 16 of them; readers may keep files open a moment longer.
+const WRITES_MAX: usize = 60;
 const FILLER: &str = "filler";
 
 impl Store {
     /// See [`model::ports::records::Records::purge`].
     pub(in super::super) fn purge(&self) -> Result<(), StoreError> {
         self.flush()?;
-        let old = self.files().map_err(unreadable)?;
+        let old = self.files().map_err(list_failed)?;
         self.records.major_compact().map_err(failed)?;
         let filler = self.database.keyspace(FILLER, KeyspaceCreateOptions::default).map_err(failed)?;
-        for _ in 0..TRIES {
+        for _ in 0..WRITES_MAX {
             if old.iter().all(|path| !path.exists()) {
                 return filler.remove(FILLER).map_err(failed);
             }
@@ -35,10 +35,10 @@ impl Store {
             self.flush()?;
         }
         let left = old.iter().find(|path| path.exists());
-        Err(StoreError(format!("{left:?} holds what was removed and does not go away")))
+        Err(StoreError(format!("cannot purge deleted records: {left:?} still contains them")))
     }
 
-    /// Brings everything that is in memory and in the journal to sorted files.
+    /// Flushes everything in memory and in the journal to sorted files.
     fn flush(&self) -> Result<(), StoreError> {
         for keyspace in [&self.hours, &self.records, &self.meta] {
             keyspace.rotate_memtable_and_wait().map_err(failed)?;
@@ -46,17 +46,17 @@ impl Store {
         Ok(())
     }
 
-    /// The files that may hold a record: journals, and the sorted files of records.
+    /// Returns the files that may contain a record: journals, and the sorted files of records.
     fn files(&self) -> std::io::Result<BTreeSet<PathBuf>> {
-        let mut files: BTreeSet<PathBuf> = below(&self.records.path().join("tables"))?;
-        let journals = below(&self.folder)?.into_iter();
+        let mut files: BTreeSet<PathBuf> = files_in(&self.records.path().join("tables"))?;
+        let journals = files_in(&self.folder)?.into_iter();
         files.extend(journals.filter(|path| path.extension().is_some_and(|kind| kind == "jnl")));
         Ok(files)
     }
 }
 
-/// The files in a folder.
-fn below(folder: &Path) -> std::io::Result<BTreeSet<PathBuf>> {
+/// Returns the files in a folder.
+fn files_in(folder: &Path) -> std::io::Result<BTreeSet<PathBuf>> {
     let mut files = BTreeSet::new();
     for item in fs::read_dir(folder)? {
         let item = item?;
@@ -67,6 +67,6 @@ fn below(folder: &Path) -> std::io::Result<BTreeSet<PathBuf>> {
     Ok(files)
 }
 
-fn unreadable(error: std::io::Error) -> StoreError {
-    StoreError(format!("listing its files: {error}"))
+fn list_failed(error: std::io::Error) -> StoreError {
+    StoreError(format!("listing the files of the store: {error}"))
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, State};
 use axum::response::{IntoResponse, Response};
-use decode::playtomic::{TrackerError, parameter};
+use decode::playtomic::{TrackerError, query_parameter};
 use hyper::header::{HOST, USER_AGENT};
 use hyper::http::request::Parts;
 use hyper::{Method, Request};
@@ -49,7 +49,7 @@ pub async fn tracker(
 async fn take(local: &Local, head: &Parts, peer: SocketAddr) -> Result<(), Problem> {
     let received_ms = now_ms();
     let access = game(local, head)?;
-    let tracked = decode::playtomic::tracker(head.uri.query().unwrap_or_default()).map_err(refused)?;
+    let tracked = decode::playtomic::parse_tracker(head.uri.query().unwrap_or_default()).map_err(refused)?;
     let request = ingest::IngestRequest {
         endpoint: Endpoint::Playtomic,
         received_ms,
@@ -68,8 +68,11 @@ async fn take(local: &Local, head: &Parts, peer: SocketAddr) -> Result<(), Probl
 fn game(local: &Local, head: &Parts) -> Result<Access, Problem> {
     let query = head.uri.query().unwrap_or_default();
     let host = head.headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    let names =
-        [parameter(query, "guid"), in_path(head.uri.path()).map(Into::into), in_host(host).map(Into::into)];
+    let names = [
+        query_parameter(query, "guid"),
+        in_path(head.uri.path()).map(Into::into),
+        in_host(host).map(Into::into),
+    ];
     let mut games = names.iter().flatten().filter_map(|name| {
         let without_g =
             || name.strip_prefix(['g', 'G']).and_then(|name| local.shared.catalog.playtomic_game(name));

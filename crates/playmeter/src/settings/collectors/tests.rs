@@ -102,7 +102,7 @@ fn a_key_that_is_missing_or_has_no_use_is_named() {
     check(&format!("{dir}path = '/no/where'\n"), "collectors.a: path: there is no folder /no/where");
     check(
         &format!("{dir}path = '/'\ncolumns = {{ when = 'time' }}\n"),
-        "collectors.a: columns.when: \"time\" is neither a field of an event nor `props.` and a name nor `ignore`",
+        "collectors.a: columns.when: \"time\" is not an event field, `props.` followed by a name, or `ignore`",
     );
     check(
         "['A b']\n",

@@ -41,7 +41,12 @@ fn what_is_wrong_with_the_command_is_named() {
     file(&world, "a.ndjson", lines("win", 3));
     file(&world, "a.csv", "event\nwin\n");
     check(&world, &["a.csv", "--columns", "price=value"], 1, "a.csv: the header has no column \"price\"");
-    check(&world, &["a.csv", "--columns", "event=what"], 1, "--columns event: \"what\" is neither a field");
+    check(
+        &world,
+        &["a.csv", "--columns", "event=what"],
+        1,
+        "--columns event: \"what\" is not an event field",
+    );
     check(&world, &["a.csv", "--columns", "event"], 2, "NAME=VALUE");
     check(&world, &["a.csv", "--fixed", "who=bo"], 1, "--fixed who");
     check(&world, &["a.csv", "--delimiter", "\n"], 1, "--delimiter");

@@ -171,7 +171,7 @@ impl Texts {
     }
 
     fn event<'a>(&'a self, mapping: &'a Mapping) -> Result<RawEvent<'a>, Reject> {
-        let mut event = mapping.event()?;
+        let mut event = mapping.fixed_event()?;
         let mut from = 0;
         for (field, end) in &self.fields {
             let text = &self.bytes[std::mem::replace(&mut from, *end)..*end];

@@ -3,7 +3,7 @@
 use std::io::BufRead;
 
 use anyhow::Context;
-use decode::lines::{self, Piece};
+use decode::lines::{self, LineChunk};
 use model::Reject;
 use model::limits::EVENT_BYTES_MAX;
 
@@ -12,13 +12,13 @@ use super::{BYTE_ORDER_MARK, Batch, Rows};
 /// A file of lines.
 pub struct Lines {
     input: Box<dyn BufRead>,
-    lines: lines::Lines,
+    lines: lines::LineSplitter,
     is_at_end: bool,
 }
 
 impl Lines {
     pub fn new(input: Box<dyn BufRead>) -> Lines {
-        Lines { input, lines: lines::Lines::new(EVENT_BYTES_MAX), is_at_end: false }
+        Lines { input, lines: lines::LineSplitter::new(EVENT_BYTES_MAX), is_at_end: false }
     }
 
     /// Reads more, if there is more.
@@ -38,13 +38,13 @@ impl Lines {
 impl Rows for Lines {
     fn fill(&mut self, rows_max: usize, batch: &mut Batch) -> anyhow::Result<()> {
         while !batch.is_full(rows_max) {
-            match self.lines.take(rows_max - batch.rows()) {
-                Some(Piece::Lines { bytes, first_line }) => {
+            match self.lines.next_chunk(rows_max - batch.rows()) {
+                Some(LineChunk::Lines { bytes, first_line }) => {
                     for (line, bytes) in (first_line..).zip(bytes.split_inclusive(|byte| *byte == b'\n')) {
                         add(batch, line, bytes);
                     }
                 }
-                Some(Piece::TooLong { line }) => batch.refused.push((line, Reject::EventTooLarge)),
+                Some(LineChunk::TooLong { line }) => batch.refused.push((line, Reject::EventTooLarge)),
                 None if self.is_at_end => return Ok(()),
                 None => self.read()?,
             }

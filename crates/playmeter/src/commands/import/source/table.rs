@@ -10,13 +10,13 @@ use super::{Batch, Rows};
 /// A file of CSV.
 pub struct Table {
     input: Box<dyn BufRead>,
-    rows: csv::Rows,
+    rows: csv::CsvReader,
     is_at_end: bool,
 }
 
 impl Table {
     pub fn new(input: Box<dyn BufRead>, mapping: Mapping) -> Table {
-        Table { input, rows: csv::Rows::new(mapping), is_at_end: false }
+        Table { input, rows: csv::CsvReader::new(mapping), is_at_end: false }
     }
 }
 

@@ -1,31 +1,31 @@
-//! What the sender is told.
+//! Responses to the sender.
 
 use super::Encoding;
 use super::json::varint;
 use crate::json::push_string;
 
-/// An `ExportMetricsServiceResponse`: everything was taken, or how many points were not and why.
+/// Encodes an `ExportMetricsServiceResponse`: everything was accepted, or how many points were rejected and why.
 ///
-/// Senders do not repeat what is refused this way. A message without refused points is a word of warning.
-pub fn answer(encoding: Encoding, refused: u64, message: &str) -> Vec<u8> {
-    let is_whole = refused == 0 && message.is_empty();
+/// Senders do not retry points rejected this way. A message without rejected points is a warning.
+pub fn export_response(encoding: Encoding, rejected: u64, message: &str) -> Vec<u8> {
+    let is_success = rejected == 0 && message.is_empty();
     match encoding {
-        Encoding::Protobuf if is_whole => Vec::new(),
+        Encoding::Protobuf if is_success => Vec::new(),
         Encoding::Protobuf => {
             let mut partial = Vec::new();
-            if refused > 0 {
+            if rejected > 0 {
                 partial.push(1 << 3);
-                varint(refused, &mut partial);
+                varint(rejected, &mut partial);
             }
             put_bytes(2, message.as_bytes(), &mut partial);
             let mut response = Vec::new();
             put_bytes(1, &partial, &mut response);
             response
         }
-        Encoding::Json if is_whole => b"{}".to_vec(),
+        Encoding::Json if is_success => b"{}".to_vec(),
         Encoding::Json => {
             let mut json =
-                format!(r#"{{"partialSuccess":{{"rejectedDataPoints":"{refused}","errorMessage":"#);
+                format!(r#"{{"partialSuccess":{{"rejectedDataPoints":"{rejected}","errorMessage":"#);
             push_string(&mut json, message);
             json.push_str("}}");
             json.into_bytes()
@@ -33,8 +33,8 @@ pub fn answer(encoding: Encoding, refused: u64, message: &str) -> Vec<u8> {
     }
 }
 
-/// A `google.rpc.Status`: why nothing of a request was taken.
-pub fn problem(encoding: Encoding, message: &str) -> Vec<u8> {
+/// Encodes a `google.rpc.Status` for a request that was rejected as a whole.
+pub fn error_status(encoding: Encoding, message: &str) -> Vec<u8> {
     match encoding {
         Encoding::Protobuf => {
             let mut status = Vec::new();

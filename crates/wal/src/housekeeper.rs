@@ -1,4 +1,4 @@
-//! What is done beside the writer: spares are prepared, old segments given back.
+//! Background work next to the writer: prepares spare segments and removes old ones.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use crate::error::WalError;
 use crate::folder::{Segment, UNFINISHED};
 use crate::options::Retention;
-use crate::shared::{Chore, Core};
+use crate::shared::{Core, HousekeepingTask};
 
-/// How often age is looked at, when there is a limit to it.
+/// Interval between checks of the age limit, if there is one.
 const AGE_CHECK: Duration = Duration::from_secs(60);
 
 /// The housekeeper without its thread, for tests that decide when it works.
@@ -24,33 +24,33 @@ impl Housekeeper {
 
     pub(crate) fn run(mut self) {
         loop {
-            let ages = self.core.options.retention.age_ms_max.is_some();
-            match self.core.chores.wait(ages.then(|| Instant::now() + AGE_CHECK)) {
-                Chore::End => return,
-                chore => self.work(chore),
+            let has_age_limit = self.core.options.retention.age_ms_max.is_some();
+            match self.core.housekeeping.wait(has_age_limit.then(|| Instant::now() + AGE_CHECK)) {
+                HousekeepingTask::Stop => return,
+                task => self.run_task(task),
             }
         }
     }
 
-    /// Does everything that has been asked for.
+    /// Runs all requested tasks.
     pub fn step(&mut self) {
-        while let Some(chore) = self.core.chores.next() {
-            match chore {
-                Chore::End => return,
-                chore => self.work(chore),
+        while let Some(task) = self.core.housekeeping.next() {
+            match task {
+                HousekeepingTask::Stop => return,
+                task => self.run_task(task),
             }
         }
     }
 
-    fn work(&mut self, chore: Chore) {
-        match chore {
-            Chore::Spare => self.prepare_spare(),
-            Chore::Tidy => self.retain(),
-            Chore::End => {}
+    fn run_task(&mut self, task: HousekeepingTask) {
+        match task {
+            HousekeepingTask::PrepareSpare => self.prepare_spare(),
+            HousekeepingTask::ApplyRetention => self.apply_retention(),
+            HousekeepingTask::Stop => {}
         }
     }
 
-    /// Without room for a spare the writer goes on in the segment it has, at a higher price.
+    /// Without space for a spare the writer continues in its segment, at a higher cost per commit.
     fn prepare_spare(&mut self) {
         let (folder, options) = (&self.core.folder, &self.core.options);
         let bytes = options.segment_bytes;
@@ -58,29 +58,29 @@ impl Housekeeper {
         let spare = if free < bytes.saturating_add(options.free_bytes_min) {
             None
         } else {
-            let made = folder.prepare(UNFINISHED, bytes).and_then(|spare| folder.shelve(spare));
-            made.inspect_err(|error| tracing::warn!(%error, "no spare segment could be prepared")).ok()
+            let spare = folder.prepare(UNFINISHED, bytes).and_then(|spare| folder.store_spare(spare));
+            spare.inspect_err(|error| tracing::warn!(%error, "cannot prepare a spare segment")).ok()
         };
-        self.core.chores.put_spare(spare);
+        self.core.housekeeping.put_spare(spare);
     }
 
-    fn retain(&mut self) {
+    fn apply_retention(&mut self) {
         let now_ms = (self.core.options.clock)();
-        let until = self.core.retained_from(now_ms);
+        let until = self.core.retention_end(now_ms);
         if let Err(error) = self.core.trim(until) {
-            tracing::warn!(%error, "old segments could not be removed");
+            tracing::warn!(%error, "cannot remove old segments");
         }
     }
 }
 
 impl Core {
-    /// The offset up to which retention gives back.
-    fn retained_from(&self, now_ms: u64) -> u64 {
+    /// Returns the offset up to which retention removes segments.
+    fn retention_end(&self, now_ms: u64) -> u64 {
         let segments = self.segments.lock();
         let mut bytes: u64 = segments.list.iter().map(|segment| segment.bytes).sum();
         let mut until = 0;
         for (oldest, next) in segments.list.iter().zip(segments.list.iter().skip(1)) {
-            if !is_over(&self.options.retention, bytes, next, now_ms) {
+            if !exceeds_retention(&self.options.retention, bytes, next, now_ms) {
                 break;
             }
             bytes -= oldest.bytes;
@@ -89,10 +89,10 @@ impl Core {
         until.min(self.keep_from.load(Ordering::Acquire))
     }
 
-    /// Removes the segments that lie wholly before `until`, oldest first, each durably before the
-    /// next: after a power cut the log still has no hole.
+    /// Removes the segments that lie entirely before `until`, oldest first, each durably before the next: after a
+    /// power cut the log still has no hole.
     pub(crate) fn trim(&self, until: u64) -> Result<(), WalError> {
-        let _one_at_a_time = self.trimming.lock();
+        let _trimming = self.trimming.lock();
         let until = until.min(self.tail.durable_until());
         loop {
             let first = {
@@ -111,8 +111,8 @@ impl Core {
     }
 }
 
-/// The next segment was begun when the oldest was left: by then all in the oldest was written.
-fn is_over(retention: &Retention, bytes: u64, next: &Segment, now_ms: u64) -> bool {
+/// The next segment was started when the oldest was closed, so its creation time bounds the age of all entries.
+fn exceeds_retention(retention: &Retention, bytes: u64, next: &Segment, now_ms: u64) -> bool {
     retention.bytes_max.is_some_and(|max| bytes > max)
-        || retention.age_ms_max.is_some_and(|max| next.made_ms.saturating_add(max) < now_ms)
+        || retention.age_ms_max.is_some_and(|max| next.created_ms.saturating_add(max) < now_ms)
 }
