@@ -104,7 +104,7 @@ impl Topic {
             Topic::Events => Box::new(topics::Events::new(list)),
             Topic::Load => Box::new(topics::Load::new(list)),
             Topic::Flows => Box::new(topics::Flows::new(list)),
-            Topic::Query(query) => Box::new(topics::Asked::new(query, list)),
+            Topic::Query(query) => Box::new(topics::QuerySource::new(query, list)),
             Topic::Vars(_) => Box::new(topics::Seen::default()),
             Topic::Page(page) => Box::new(topics::Shown::new(page, list)),
         }

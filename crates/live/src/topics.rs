@@ -15,5 +15,5 @@ pub(super) use flows::Flows;
 pub(super) use load::Load;
 pub(super) use online::Online;
 pub(super) use page::Shown;
-pub(super) use query::{Asked, routes};
+pub(super) use query::{QuerySource, routes};
 pub(super) use vars::{Seen, Viewer};

@@ -15,7 +15,7 @@ mod time;
 #[cfg(test)]
 mod tests;
 
-pub use incremental::IncrementalQuery;
+pub use incremental::{ChangedValues, IncrementalQuery, Refreshed};
 pub use plan::{QueryPlan, is_event};
 pub use run::run;
 pub use time::ZoneOffset;

@@ -36,6 +36,26 @@ pub struct IncrementalQuery {
     links: usize,
 }
 
+/// What a refresh did to the result.
+#[derive(Debug, PartialEq)]
+pub enum Refreshed {
+    /// Only these values changed.
+    Values(ChangedValues),
+    /// Only changed buckets were read, but the order of the series or the compared window changed, too.
+    Rearranged,
+    /// Everything was read again. Holds the result before, unless it was already partly overwritten.
+    Replaced(Option<QueryResult>),
+}
+
+/// The values of a result that changed, all of the first window.
+#[derive(Debug, Default, PartialEq)]
+pub struct ChangedValues {
+    /// Changed points: the index of the series and of the bucket.
+    pub points: Vec<(usize, usize)>,
+    /// The indexes of series whose totals changed.
+    pub totals: Vec<usize>,
+}
+
 /// The identity of a series within a result.
 type SeriesId = (Option<String>, Vec<(QueryDimension, String)>);
 
@@ -64,83 +84,118 @@ impl IncrementalQuery {
     }
 
     /// Refreshes the result after the metrics of the plan changed in these minutes only (ascending). The result then
-    /// equals that of [`run`](super::run). Returns true if only the changes were read, false if everything was read
-    /// again. After an error the query has to be run anew.
+    /// equals that of [`run`](super::run), and is patched in place where possible. After an error the query has to be
+    /// run anew.
     pub fn refresh(
         &mut self,
         minutes: &[u32],
         game: u32,
         counters: &dyn Counters,
         links: Option<&Links>,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<Refreshed, StoreError> {
         let source = DataSource { game, counters, links };
-        if links.map_or(0, Links::len) == self.links
-            && self.plan.is_refreshable()
-            && self.patch(minutes, source)?
-        {
-            return Ok(true);
+        let mut is_intact = true;
+        if links.map_or(0, Links::len) == self.links && self.plan.is_refreshable() {
+            match self.patch(minutes, source)? {
+                Patch::Done(refreshed) => return Ok(refreshed),
+                Patch::Impossible { is_intact: intact } => is_intact = intact,
+            }
         }
-        *self = IncrementalQuery::run(self.plan.clone(), game, counters, links)?;
-        Ok(false)
+        let new = IncrementalQuery::run(self.plan.clone(), game, counters, links)?;
+        let old = std::mem::replace(self, new);
+        Ok(Refreshed::Replaced(is_intact.then_some(old.result)))
     }
 
-    /// Reads the changes only; returns false if everything has to be read again.
-    fn patch(&mut self, minutes: &[u32], source: DataSource<'_>) -> Result<bool, StoreError> {
+    /// Reads only what changed, if the series are still the same.
+    fn patch(&mut self, minutes: &[u32], source: DataSource<'_>) -> Result<Patch, StoreError> {
         let window = changed_buckets(&self.plan.buckets, minutes);
         let compared =
             self.plan.compared.as_ref().map(|buckets| changed_buckets(buckets, minutes)).unwrap_or_default();
         let count: usize = window.iter().map(ExactSizeIterator::len).sum();
         if count * REREAD_ALL_RATIO > self.plan.buckets.len() {
-            return Ok(false);
+            return Ok(Patch::Impossible { is_intact: true });
         }
         let as_of = source.counters.applied_until();
-        if !window.is_empty() && !self.patch_window(&window, source)? {
-            return Ok(false);
+        let mut changes = SeriesChanges::default();
+        if !window.is_empty() {
+            match self.patch_window(&window, source)? {
+                Some(changed) => changes = changed,
+                None => return Ok(Patch::Impossible { is_intact: true }),
+            }
         }
-        let has_changes = !window.is_empty() || !compared.is_empty();
-        if has_changes && !self.patch_compared(&compared, source)? {
-            return Ok(false);
+        let mut compared_changes = SeriesChanges::default();
+        if !window.is_empty() || !compared.is_empty() {
+            match self.patch_compared(&compared, source)? {
+                Some(changed) => compared_changes = changed,
+                None => return Ok(Patch::Impossible { is_intact: window.is_empty() }),
+            }
         }
         self.result.as_of = as_of;
-        Ok(true)
+        Ok(Patch::Done(if changes.are_reordered || compared_changes != SeriesChanges::default() {
+            Refreshed::Rearranged
+        } else {
+            Refreshed::Values(changes.values)
+        }))
     }
 
-    fn patch_window(&mut self, changed: &[Range<usize>], source: DataSource<'_>) -> Result<bool, StoreError> {
+    /// Patches the first window. Returns `None`, and changes nothing, if its series are not the same any more.
+    fn patch_window(
+        &mut self,
+        changed: &[Range<usize>],
+        source: DataSource<'_>,
+    ) -> Result<Option<SeriesChanges>, StoreError> {
         let reader = PlanReader::new(&self.plan, source.game, source.counters, source.links);
         let (whole, keys) = reader.run(&self.plan.buckets.whole(), None)?;
-        let Some(mut series) = reorder(&mut self.result.series, &whole.series) else { return Ok(false) };
-        let with_rest = series.len() > keys.len() * series_per_key(&self.plan);
+        let Some(order) = order_like(&self.result.series, &whole.series) else { return Ok(None) };
+        let with_rest = whole.series.len() > keys.len() * series_per_key(&self.plan);
+        let mut parts = Vec::with_capacity(changed.len());
         for run in changed {
             let buckets = self.plan.buckets.slice(run.clone());
-            replace_values(&mut series, run, &reader.partial_series(&buckets, &keys, Some(with_rest))?);
+            parts.push((run, reader.partial_series(&buckets, &keys, Some(with_rest))?));
         }
-        (self.result.series, self.keys) = (series, keys);
-        Ok(true)
+        self.keys = keys;
+        Ok(Some(apply(&mut self.result.series, &order, &whole.series, &parts)))
     }
 
-    /// The compared window has the same keys as the first, but their order may have changed.
+    /// Patches the compared window, which has the same keys as the first, though their order may have changed. Returns
+    /// `None`, and changes nothing, if its series are not the same any more.
     fn patch_compared(
         &mut self,
         changed: &[Range<usize>],
         source: DataSource<'_>,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<Option<SeriesChanges>, StoreError> {
         let (Some(compared), Some(buckets)) = (&mut self.result.compare, &self.plan.compared) else {
-            return Ok(true);
+            return Ok(Some(SeriesChanges::default()));
         };
         let reader = PlanReader::new(&self.plan, source.game, source.counters, source.links);
         let whole = reader.partial_series(&buckets.whole(), &self.keys, None)?;
-        let Some(mut series) = reorder(&mut compared.series, &whole) else { return Ok(false) };
-        let with_rest = series.len() > self.keys.len() * series_per_key(&self.plan);
+        let Some(order) = order_like(&compared.series, &whole) else { return Ok(None) };
+        let with_rest = whole.len() > self.keys.len() * series_per_key(&self.plan);
+        let mut parts = Vec::with_capacity(changed.len());
         for run in changed {
-            replace_values(
-                &mut series,
+            parts.push((
                 run,
-                &reader.partial_series(&buckets.slice(run.clone()), &self.keys, Some(with_rest))?,
-            );
+                reader.partial_series(&buckets.slice(run.clone()), &self.keys, Some(with_rest))?,
+            ));
         }
-        compared.series = series;
-        Ok(true)
+        Ok(Some(apply(&mut compared.series, &order, &whole, &parts)))
     }
+}
+
+/// The outcome of reading only what changed.
+enum Patch {
+    Done(Refreshed),
+    /// Everything has to be read again. If the result is not intact, a window of it was already patched.
+    Impossible {
+        is_intact: bool,
+    },
+}
+
+/// What changed in the series of one window.
+#[derive(Default, PartialEq)]
+struct SeriesChanges {
+    values: ChangedValues,
+    are_reordered: bool,
 }
 
 impl QueryPlan {
@@ -170,22 +225,46 @@ fn series_per_key(plan: &QueryPlan) -> usize {
     if plan.formula.is_some() { 1 } else { plan.metrics.len() }
 }
 
-/// Reorders the series like those of `like` and takes over their totals. Returns `None`, and leaves `series`
-/// unusable, if the series are not the same.
-fn reorder(series: &mut Vec<Series>, like: &[Series]) -> Option<Vec<Series>> {
-    let series_id = |series: &Series| -> SeriesId { (series.name.clone(), series.key.clone()) };
+/// Returns for each series of `like` the index of the same series in `series`, or `None` if they are not the same ones.
+fn order_like(series: &[Series], like: &[Series]) -> Option<Vec<usize>> {
+    let is_same = |(old, new): (&Series, &Series)| old.name == new.name && old.key == new.key;
     if series.len() != like.len() {
         return None;
     }
-    let mut old: FxHashMap<SeriesId, Series> =
-        series.drain(..).map(|series| (series_id(&series), series)).collect();
-    let with_total = |like: &Series| Some(Series { total: like.total, ..old.remove(&series_id(like))? });
-    like.iter().map(with_total).collect()
+    if series.iter().zip(like).all(is_same) {
+        return Some((0..like.len()).collect());
+    }
+    let series_id = |series: &Series| -> SeriesId { (series.name.clone(), series.key.clone()) };
+    let mut indexes: FxHashMap<SeriesId, usize> =
+        series.iter().enumerate().map(|(index, series)| (series_id(series), index)).collect();
+    like.iter().map(|like| indexes.remove(&series_id(like))).collect()
 }
 
-/// Replaces the values of a range of buckets.
-fn replace_values(series: &mut [Series], run: &Range<usize>, part: &[Series]) {
-    for (series, part) in series.iter_mut().zip(part) {
-        series.values[run.clone()].copy_from_slice(&part.values);
+/// Puts the series into an order and takes over the totals of `like` and the values of some ranges of buckets. Returns
+/// what changed.
+fn apply(
+    series: &mut Vec<Series>,
+    order: &[usize],
+    like: &[Series],
+    parts: &[(&Range<usize>, Vec<Series>)],
+) -> SeriesChanges {
+    let mut changes = SeriesChanges::default();
+    changes.are_reordered = order.iter().enumerate().any(|(index, from)| index != *from);
+    if changes.are_reordered {
+        let mut old: Vec<Option<Series>> = series.drain(..).map(Some).collect();
+        series.extend(order.iter().map(|from| old[*from].take().expect("each series has one place")));
     }
+    for (index, (series, like)) in series.iter_mut().zip(like).enumerate() {
+        for (run, part) in parts {
+            let (old, new) = (&mut series.values[(*run).clone()], &part[index].values);
+            let changed = old.iter().zip(new).enumerate().filter(|(_, (old, new))| old != new);
+            changes.values.points.extend(changed.map(|(bucket, _)| (index, run.start + bucket)));
+            old.copy_from_slice(new);
+        }
+        if series.total != like.total {
+            changes.values.totals.push(index);
+            series.total = like.total;
+        }
+    }
+    changes
 }

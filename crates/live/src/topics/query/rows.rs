@@ -3,10 +3,9 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use model::query::{BucketTimes, QueryResult, Series};
+use model::query::{ChangedValues, BucketTimes, QueryResult, Series};
 use serde_json::{Map, Value};
 
-use super::Difference;
 use crate::docs::{Doc, Fields, Json, Name};
 use crate::topic::List;
 use pipeline::query::answer;
@@ -24,7 +23,7 @@ impl Rows {
     }
 
     /// The answer is another one altogether.
-    pub fn forget(&mut self) {
+    pub fn clear(&mut self) {
         self.docs.clear();
     }
 
@@ -40,16 +39,16 @@ impl Rows {
     }
 
     /// Makes those documents again in which the answer differs from the one before.
-    pub fn patch(&mut self, answer: &QueryResult, difference: &Difference) {
+    pub fn patch(&mut self, answer: &QueryResult, changed: &ChangedValues) {
         if self.docs.is_empty() {
             return;
         }
         let width = answer.times.minutes.len();
-        for (series, bucket) in &difference.points {
+        for (series, bucket) in &changed.points {
             let value = answer.series[*series].values[*bucket];
             replace(&mut self.docs[series * (width + 1) + bucket], "value", value);
         }
-        for series in &difference.totals {
+        for series in &changed.totals {
             replace(&mut self.docs[series * (width + 1) + width], "total", answer.series[*series].total);
         }
     }
