@@ -1,4 +1,4 @@
-//! Commands on a data folder: through the server that runs on it, or on the folder itself when none does.
+//! Administration commands on a data folder: sent to the server that runs on it, or run here if there is none.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -18,15 +18,17 @@ use server::control::{self, Reply};
 use wal::{RealDisk, Wal};
 
 use crate::cli::FolderArgs;
-use crate::open;
+use crate::engine;
 
-/// Holds the folder: one process at a time.
-pub struct Lock(#[allow(dead_code, reason = "the lock lives as long as the file is open")] File);
+/// An exclusive lock on a data folder, released when dropped.
+pub(crate) struct FolderLock(
+    #[allow(dead_code, reason = "the lock is released when the file is closed")] File,
+);
 
-impl Lock {
-    /// Takes the folder or says who has it.
-    pub fn take(folder: &Path) -> anyhow::Result<Lock> {
-        match Lock::try_take(folder)? {
+impl FolderLock {
+    /// Locks the folder. Fails if another process has locked it.
+    pub(crate) fn acquire(folder: &Path) -> anyhow::Result<FolderLock> {
+        match FolderLock::try_acquire(folder)? {
             Some(lock) => Ok(lock),
             None => bail!(
                 "another playmeter runs on {}; stop it, or choose another folder with --data",
@@ -35,67 +37,69 @@ impl Lock {
         }
     }
 
-    fn try_take(folder: &Path) -> anyhow::Result<Option<Lock>> {
+    /// Returns `None` if another process has locked the folder.
+    fn try_acquire(folder: &Path) -> anyhow::Result<Option<FolderLock>> {
         let path = folder.join("lock");
         let file = File::options().create(true).truncate(false).write(true).open(&path);
         let file = file.with_context(|| format!("opening {}", path.display()))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Lock(file))),
+            Ok(()) => Ok(Some(FolderLock(file))),
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-            Err(failure) => Err(failure).with_context(|| format!("locking {}", path.display())),
+            Err(error) => Err(error).with_context(|| format!("locking {}", path.display())),
         }
     }
 }
 
-/// Has a command done and prints what came of it: as JSON if that is asked for, else each thing as `print` tells of it.
-pub fn show(folder: &FolderArgs, command: Command, print: fn(&Value)) -> anyhow::Result<()> {
-    let done = run(&folder.data, command)?;
-    match &done {
-        _ if folder.json => println!("{done}"),
-        Value::Array(all) => all.iter().for_each(print),
-        one => print(one),
+/// Runs a command and prints its result: as JSON with `--json`, otherwise with `print` for each item.
+pub(crate) fn run_and_print(folder: &FolderArgs, command: Command, print: fn(&Value)) -> anyhow::Result<()> {
+    let result = run(&folder.data, command)?;
+    match &result {
+        _ if folder.json => println!("{result}"),
+        Value::Array(items) => items.iter().for_each(print),
+        item => print(item),
     }
     Ok(())
 }
 
-/// Has a command done on the folder.
-pub fn run(folder: &Path, command: Command) -> anyhow::Result<Value> {
+/// Runs a command on the folder and returns its result.
+pub(crate) fn run(folder: &Path, command: Command) -> anyhow::Result<Value> {
     ensure!(
         folder.join("catalog.json").exists(),
-        "{} is no data folder; name it with --data",
+        "{} is not a data folder; name one with --data",
         folder.display()
     );
-    match Lock::try_take(folder)? {
-        None => ask(folder, &command),
-        Some(_lock) => alone(folder, command),
+    match FolderLock::try_acquire(folder)? {
+        None => send_to_server(folder, &command),
+        Some(_lock) => run_without_server(folder, command),
     }
 }
 
-fn ask(folder: &Path, command: &Command) -> anyhow::Result<Value> {
+fn send_to_server(folder: &Path, command: &Command) -> anyhow::Result<Value> {
     let path = control::path(folder);
-    let mut stream = UnixStream::connect(&path)
-        .with_context(|| format!("the server on {} takes no commands at this moment", folder.display()))?;
+    let mut stream = UnixStream::connect(&path).with_context(|| {
+        format!("the server on {} does not accept commands at the moment; try again", folder.display())
+    })?;
     let mut line = serde_json::to_vec(command)?;
     line.push(b'\n');
-    stream.write_all(&line).context("asking the server")?;
-    let mut answer = String::new();
-    BufReader::new(stream).read_line(&mut answer).context("reading the server's answer")?;
-    match serde_json::from_str(&answer).context("the server answered something else")? {
+    stream.write_all(&line).context("sending the command to the server")?;
+    let mut reply = String::new();
+    BufReader::new(stream).read_line(&mut reply).context("reading the server's reply")?;
+    match serde_json::from_str(&reply).context("the server's reply is not valid")? {
         Reply::Done(value) => Ok(value),
         Reply::Refused(why) => bail!(why),
     }
 }
 
-/// Opens what the server would open, brings the views up to the log, and does the command.
-fn alone(folder: &Path, command: Command) -> anyhow::Result<Value> {
+/// Opens the folder as the server would, applies the rest of the log to the views, and runs the command.
+fn run_without_server(folder: &Path, command: Command) -> anyhow::Result<Value> {
     let (catalog, _) = Catalog::open(folder, now_s())?;
-    let engine = open::engine(folder)?;
+    let engine = engine::open(folder)?;
     let scratch = engine.scratch;
     let opened = Wal::<Claims>::open(Arc::new(RealDisk), &folder.join("log"), wal::Options::default())?;
     let Followed { log, views, processor, .. } = follow(opened, engine, &catalog)?;
     drop(processor);
     let admin = Admin { folder, catalog: &catalog, views: &views, log: &log, scratch };
-    let done = server::admin::run(&admin, command);
+    let result = server::admin::run(&admin, command);
     log.close()?;
-    done
+    result
 }

@@ -1,4 +1,4 @@
-//! The command line, as it is typed.
+//! The command line as the user types it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -14,84 +14,82 @@ use crate::commands::keys::KeysArgs;
 use crate::commands::top::TopArgs;
 use crate::commands::verify::RangeArgs;
 
-/// Realtime analytics and live-ops for games, in one program.
+/// Realtime analytics and live-ops for games, in one program
 #[derive(Parser)]
 #[command(name = "playmeter", version, about)]
-pub struct Cli {
-    /// What to do.
+pub(crate) struct Cli {
     #[command(subcommand)]
-    pub command: Command,
+    pub(crate) command: CliCommand,
 }
 
-/// What the program can do.
 #[derive(Subcommand)]
-pub enum Command {
-    /// Run the server on a data folder.
+pub(crate) enum CliCommand {
+    /// Run the server on a data folder
     Serve(ServeArgs),
-    /// Read this host, and send what is read to a server every few seconds.
+    /// Report the metrics of this host to a server
     Agent(AgentArgs),
-    /// Offer load to a server on a timetable and report what it cost.
+    /// Run a load test against a server
     Bench(BenchArgs),
-    /// Print the settings in force and where each comes from.
+    /// Print the effective settings and the source of each
     Config(ServeArgs),
-    /// Watch what the running server does.
+    /// Show live statistics of the running server
     Top(TopArgs),
-    /// Show collectors, stop and start them.
+    /// List, start, stop and restart collectors
     Collectors(CollectorsArgs),
-    /// Make, list and set up games.
+    /// Create, list and configure games
     Games(GamesArgs),
-    /// Make, list, rotate and revoke keys.
+    /// Create, list, rotate and revoke keys
     Keys(KeysArgs),
-    /// Derive rollups again from the log and compare.
+    /// Recompute the rollups from the log and compare
     Verify(RangeArgs),
-    /// Derive rollups again from the log and put them in place.
+    /// Recompute the rollups from the log and replace them
     Rebuild(RangeArgs),
-    /// Import events of the past from files.
+    /// Import past events from files
     Import(ImportArgs),
 }
 
-/// Settings that a flag can give. Flags win over the environment, which wins over the file.
+/// Settings that have a flag. Flags override the environment, which overrides the file.
 #[derive(Args, Clone, Default)]
-pub struct ServeArgs {
-    /// The data folder; made if it is not there.
+pub(crate) struct ServeArgs {
+    /// Data folder; created if it does not exist
     #[arg(long, value_name = "DIR")]
-    pub data: Option<PathBuf>,
-    /// Where to listen; port 0 takes a free one, and bootstrap.json says which.
+    pub(crate) data: Option<PathBuf>,
+    /// Address to listen on; with port 0, a free port is chosen and written to bootstrap.json
     #[arg(long, value_name = "ADDR")]
-    pub listen: Option<SocketAddr>,
-    /// A TOML file with settings.
+    pub(crate) listen: Option<SocketAddr>,
+    /// TOML file with settings
     #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// Let simulated players play the demo game.
+    pub(crate) config: Option<PathBuf>,
+    /// Run simulated players in the demo game
     #[arg(long)]
-    pub demo: bool,
-    /// Threads that answer requests; one per core by default.
+    pub(crate) demo: bool,
+    /// Number of threads that handle requests [default: one per core]
     #[arg(long, value_name = "N")]
-    pub runtimes: Option<usize>,
-    /// A proxy in front speaks TLS and sets X-Forwarded-For.
+    pub(crate) runtimes: Option<usize>,
+    /// Run behind a reverse proxy that terminates TLS and sets X-Forwarded-For
     #[arg(long)]
-    pub behind_proxy: bool,
-    /// Origins whose pages may open sockets, with commas between them; all may by default.
+    pub(crate) behind_proxy: bool,
+    /// Origins whose pages may open WebSockets, separated by commas [default: all]
     #[arg(long, value_name = "ORIGINS")]
-    pub origins: Option<String>,
-    /// Take StatsD's lines in packets here, for the first game.
+    pub(crate) origins: Option<String>,
+    /// Receive StatsD over UDP on this address, for the first game
     #[arg(long, value_name = "ADDR")]
-    pub statsd: Option<SocketAddr>,
-    /// Take RTCP in packets here, for the first game.
+    pub(crate) statsd: Option<SocketAddr>,
+    /// Receive RTCP over UDP on this address, for the first game
     #[arg(long, value_name = "ADDR")]
-    pub rtcp: Option<SocketAddr>,
-    /// Print JSON.
+    pub(crate) rtcp: Option<SocketAddr>,
+    /// Print JSON
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
 }
 
 /// The data folder that a command works on.
 #[derive(Args, Clone)]
-pub struct FolderArgs {
-    /// The data folder.
+pub(crate) struct FolderArgs {
+    /// Data folder
     #[arg(long, value_name = "DIR", default_value = crate::settings::DATA, env = "PLAYMETER_DATA")]
-    pub data: PathBuf,
-    /// Print JSON.
+    pub(crate) data: PathBuf,
+    /// Print JSON
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
 }

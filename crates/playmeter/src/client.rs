@@ -1,8 +1,8 @@
-//! A client of a Playmeter server over HTTP and HTTPS, for the commands that run on another machine.
+//! The HTTP client of the commands that talk to a server on another machine.
 //!
-//! `ureq`, because its callers do one thing after the other: a connection is kept and used again, and no runtime is
-//! needed. TLS is `rustls` with the certificates that the system trusts. Alone they make 2.8 MB of program and take 33
-//! CPU-seconds to build, without TLS 0.7 MB and 9: keys should not travel in the clear.
+//! `ureq`, because its callers send one request at a time: it reuses a connection and needs no runtime. TLS is `rustls`
+//! with the certificates that the system trusts. They add 2.8 MB to the program and 33 CPU-seconds to its build; without
+//! TLS 0.7 MB and 9. Keys should not be sent in the clear.
 
 #[cfg(test)]
 mod tests;
@@ -18,34 +18,34 @@ use server::bootstrap;
 use ureq::http::{HeaderMap, Method, Uri, header};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
-/// Nobody answers this slowly who is there.
+/// A reachable server accepts a connection sooner than this.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// A request of 10 MB that waits for the disk takes less than this.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
-/// Receipts name events one by one; none is larger.
-const ANSWER_BYTES_MAX: u64 = 16 << 20;
-/// How much of an answer without a problem document is shown.
-const SHOWN_CHARS: usize = 200;
+/// Receipts list events one by one; none is larger.
+const RESPONSE_BYTES_MAX: u64 = 16 << 20;
+/// Limit of the excerpt of an error response that is not a problem document.
+const EXCERPT_CHARS: usize = 200;
 
-/// Which server, and the key for it.
+/// The server to talk to, and the key for it.
 #[derive(Args, Clone)]
-pub struct ServerArgs {
-    /// The server, for instance https://play.example.com. Left out: the one of the data folder.
+pub(crate) struct ServerArgs {
+    /// URL of the server, for example https://play.example.com [default: from bootstrap.json in the data folder]
     #[arg(long, value_name = "URL")]
     to: Option<String>,
-    /// A secret key. A key in the environment cannot be seen by others on this machine.
+    /// Secret key; prefer the environment variable, which other users of this machine cannot see
     #[arg(long, value_name = "KEY", env = "PLAYMETER_KEY", hide_env_values = true)]
     key: Option<String>,
-    /// A data folder on this machine, whose bootstrap.json has the key and the URL. Left out, with no URL given: `data`.
+    /// Data folder on this machine whose bootstrap.json has the key and the URL [default: data, unless --to is given]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 }
 
 impl ServerArgs {
-    /// The client of that server.
+    /// Returns a client for the server.
     ///
-    /// The key of a folder that was not named never goes to a server that was.
-    pub fn client(&self) -> anyhow::Result<Client> {
+    /// If only `--to` is given, no key is read from the default folder: a key must not be sent to an unrelated server.
+    pub(crate) fn client(&self) -> anyhow::Result<Client> {
         let folder = match (&self.data, &self.to) {
             (Some(folder), _) => Some(folder.as_path()),
             (None, None) => Some(Path::new(crate::settings::DATA)),
@@ -57,109 +57,100 @@ impl ServerArgs {
         let Some(folder) = folder else {
             bail!("no key: set PLAYMETER_KEY, or name a data folder with --data");
         };
-        let known = bootstrap::read(folder)?;
-        let known = known.with_context(|| {
-            format!("{} has no bootstrap.json: name the server with --to and --key", folder.display())
+        let bootstrap = bootstrap::read(folder)?;
+        let bootstrap = bootstrap.with_context(|| {
+            format!("{} has no bootstrap.json; name the server with --to and --key", folder.display())
         })?;
-        let field = |name: &str| known[name].as_str().unwrap_or_default().to_owned();
+        let field = |name: &str| bootstrap[name].as_str().unwrap_or_default().to_owned();
         let url = self.to.clone().unwrap_or_else(|| field("url"));
         let key = self.key.clone().unwrap_or_else(|| field("secret_key"));
         Ok(Client::new(&url, &key)?)
     }
 }
 
-/// A server and a key for it. Clones share connections.
+/// A client of one server. Clones share connections.
 #[derive(Clone)]
-pub struct Client {
+pub(crate) struct Client {
     agent: ureq::Agent,
-    /// Without a slash at its end.
+    /// Without a trailing slash.
     url: String,
     bearer: String,
 }
 
-/// A request that is yet to be sent.
-pub struct Request<'a> {
-    /// The method.
-    pub method: Method,
-    /// The path and what is behind it, from the first slash on.
-    pub path: &'a str,
-    /// Names and values of headers; the key need not be among them.
-    pub headers: &'a [(&'a str, &'a str)],
-    /// The body; empty: none.
-    pub body: &'a [u8],
+/// A request to be sent.
+pub(crate) struct ApiRequest<'a> {
+    pub(crate) method: Method,
+    /// The path and the query, with the leading slash.
+    pub(crate) path: &'a str,
+    /// Names and values of headers; the client adds the key.
+    pub(crate) headers: &'a [(&'a str, &'a str)],
+    /// The body; empty for none.
+    pub(crate) body: &'a [u8],
 }
 
-/// An answer with a status from 200 to 299.
+/// A response with a status from 200 to 299.
 #[derive(Debug)]
-pub struct Answer {
-    /// The whole body.
-    pub body: Vec<u8>,
+pub(crate) struct ApiResponse {
+    pub(crate) body: Vec<u8>,
 }
 
-/// The URL or the key cannot be used.
+/// A URL or a key that cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadServer {
-    /// It is no URL of a server.
-    #[error("--to {0}: it is http:// or https://, a host and perhaps a port, as in https://play.example.com")]
+pub(crate) enum InvalidServer {
+    #[error(
+        "--to {0}: must be http:// or https:// with a host and an optional port, for example https://play.example.com"
+    )]
     Url(String),
-    /// It may have a password in it, and is not repeated.
-    #[error("--to: it has no user, no password and no @; the key is named with PLAYMETER_KEY or --key")]
-    User,
-    /// It cannot be sent.
-    #[error("--key: it is empty, or has characters that no key has")]
+    /// The URL may contain a password, so it is not repeated.
+    #[error("--to: must not contain a user, a password or an @; pass the key with PLAYMETER_KEY or --key")]
+    Credentials,
+    #[error("--key: must not be empty, and must not contain spaces or characters outside ASCII")]
     Key,
 }
 
-/// Why there is no [`Answer`].
+/// The reason why a request has no [`ApiResponse`].
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
-    /// The server was not reached, or did not answer to the end: the request may have been done. Trying again helps.
+pub(crate) enum ClientError {
+    /// The server was not reached, or the response was incomplete. The server may have processed the request. Retryable.
     #[error("{url} does not answer: {why}")]
-    NoAnswer {
-        /// The server.
+    NoResponse { url: String, why: String },
+    /// The server rejected the request.
+    #[error("{url} answered {status}: {why}")]
+    Rejected {
         url: String,
-        /// What happened.
-        why: String,
-    },
-    /// The server answered that it did not do it.
-    #[error("{url} says {status}: {why}")]
-    Refused {
-        /// The server.
-        url: String,
-        /// The status, from 300 on.
+        /// 300 or higher.
         status: u16,
-        /// The problem that it told, in one line.
+        /// The problem document in one line.
         why: String,
-        /// How long it wants to be left alone.
         retry_after: Option<Duration>,
     },
 }
 
-impl Failure {
-    /// Whether the same request may be answered otherwise later.
-    pub fn is_temporary(&self) -> bool {
+impl ClientError {
+    /// Returns true if the same request may succeed later.
+    pub(crate) fn is_temporary(&self) -> bool {
         match self {
-            Failure::NoAnswer { .. } => true,
-            Failure::Refused { status, .. } => matches!(status, 408 | 425 | 429 | 500..),
+            ClientError::NoResponse { .. } => true,
+            ClientError::Rejected { status, .. } => matches!(status, 408 | 425 | 429 | 500..),
         }
     }
 
-    /// How long the server wants to be left alone.
-    pub fn retry_after(&self) -> Option<Duration> {
+    /// Returns how long the server asked the client to wait.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
-            Failure::NoAnswer { .. } => None,
-            Failure::Refused { retry_after, .. } => *retry_after,
+            ClientError::NoResponse { .. } => None,
+            ClientError::Rejected { retry_after, .. } => *retry_after,
         }
     }
 }
 
 impl Client {
-    /// A client of the server at this URL. Nothing is sent yet.
-    pub fn new(url: &str, key: &str) -> Result<Client, BadServer> {
+    /// Creates a client of the server at this URL. Sends nothing.
+    pub(crate) fn new(url: &str, key: &str) -> Result<Client, InvalidServer> {
         if url.contains('@') {
-            return Err(BadServer::User);
+            return Err(InvalidServer::Credentials);
         }
-        let bad_url = || BadServer::Url(url.to_owned());
+        let bad_url = || InvalidServer::Url(url.to_owned());
         let uri: Uri = url.parse().map_err(|_| bad_url())?;
         let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(bad_url)?;
         let is_web = matches!(uri.scheme_str(), Some("http" | "https"));
@@ -167,22 +158,22 @@ impl Client {
             return Err(bad_url());
         }
         if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(BadServer::Key);
+            return Err(InvalidServer::Key);
         }
         let agent = agent(host, uri.scheme_str() == Some("https"));
         Ok(Client { agent, url: url.trim_end_matches('/').to_owned(), bearer: format!("Bearer {key}") })
     }
 
-    /// The server's URL, without a slash at its end.
-    pub fn url(&self) -> &str {
+    /// Returns the URL of the server, without a trailing slash.
+    pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
-    /// Sends a request and waits for the whole answer: a minute at most.
+    /// Sends a request and waits up to a minute for the whole response.
     ///
     /// # Panics
-    /// If the path or a header cannot stand in a request: callers encode them.
-    pub fn ask(&self, request: &Request<'_>) -> Result<Answer, Failure> {
+    /// If the path or a header contains characters that a request cannot contain: callers encode them.
+    pub(crate) fn send(&self, request: &ApiRequest<'_>) -> Result<ApiResponse, ClientError> {
         let mut built = ureq::http::Request::builder().method(&request.method);
         built = built.uri(format!("{}{}", self.url, request.path));
         built = built.header(header::AUTHORIZATION, &self.bearer);
@@ -190,44 +181,47 @@ impl Client {
             built = built.header(*name, *value);
         }
         let expected = "callers encode paths and headers";
-        let answer = match request.body {
+        let response = match request.body {
             [] => self.agent.run(built.body(()).expect(expected)),
             body => self.agent.run(built.body(body).expect(expected)),
         };
-        self.read(answer)
+        self.read(response)
     }
 
-    fn read(&self, answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Answer, Failure> {
-        let mut answer = answer.map_err(|error| self.no_answer(&error))?;
-        let body = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
-        let body = body.map_err(|error| self.no_answer(&error))?;
-        match answer.status().as_u16() {
-            200..=299 => Ok(Answer { body }),
-            status => Err(self.refused(status, answer.headers(), &body)),
+    fn read(
+        &self,
+        response: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
+    ) -> Result<ApiResponse, ClientError> {
+        let mut response = response.map_err(|error| self.no_response(&error))?;
+        let body = response.body_mut().with_config().limit(RESPONSE_BYTES_MAX).read_to_vec();
+        let body = body.map_err(|error| self.no_response(&error))?;
+        match response.status().as_u16() {
+            200..=299 => Ok(ApiResponse { body }),
+            status => Err(self.rejected(status, response.headers(), &body)),
         }
     }
 
-    fn no_answer(&self, error: &ureq::Error) -> Failure {
+    fn no_response(&self, error: &ureq::Error) -> ClientError {
         let why = match error {
             ureq::Error::Io(error) => error.to_string(),
             other => other.to_string(),
         };
-        Failure::NoAnswer { url: self.url.clone(), why }
+        ClientError::NoResponse { url: self.url.clone(), why }
     }
 
-    fn refused(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> Failure {
+    fn rejected(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> ClientError {
         let header = |name| headers.get(name).and_then(|value| value.to_str().ok());
         let why = match header(header::LOCATION) {
-            Some(place) if status < 400 => format!("it is at {place}"),
-            _ => told(body),
+            Some(url) if status < 400 => format!("redirected to {url}; use that URL"),
+            _ => problem_text(body),
         };
         let seconds = header(header::RETRY_AFTER).and_then(|seconds| seconds.parse().ok());
         let retry_after = seconds.map(Duration::from_secs);
-        Failure::Refused { url: self.url.clone(), status, why, retry_after }
+        ClientError::Rejected { url: self.url.clone(), status, why, retry_after }
     }
 }
 
-/// Servers on this machine are asked without the proxy that the environment may name.
+/// A server on this machine is reached directly, without the proxy of the environment.
 fn agent(host: &str, with_tls: bool) -> ureq::Agent {
     let mut config = ureq::Agent::config_builder()
         .http_status_as_error(false)
@@ -244,7 +238,7 @@ fn agent(host: &str, with_tls: bool) -> ureq::Agent {
     config.build().new_agent()
 }
 
-/// Trusts whom the system trusts. A certificate of the system's that cannot be read is one less.
+/// Trusts the certificates that the system trusts, except those that cannot be parsed.
 fn tls() -> TlsConfig {
     let trusted = rustls_native_certs::load_native_certs().certs;
     let trusted: Vec<Certificate<'static>> =
@@ -254,22 +248,22 @@ fn tls() -> TlsConfig {
     builder.unversioned_rustls_crypto_provider(provider).build()
 }
 
-/// What an answer says is wrong, in one line.
-fn told(body: &[u8]) -> String {
+/// Returns the problem document of an error response in one line.
+fn problem_text(body: &[u8]) -> String {
     let document: Value = serde_json::from_slice(body).unwrap_or_default();
-    let word = |field: &str| document[field].as_str().filter(|word| !word.is_empty());
-    match (word("title"), word("detail"), word("field")) {
+    let text = |field: &str| document[field].as_str().filter(|text| !text.is_empty());
+    match (text("title"), text("detail"), text("field")) {
         (Some(title), Some(detail), Some(field)) => format!("{title}: {field}: {detail}"),
         (Some(title), Some(detail), None) => format!("{title}: {detail}"),
         (Some(title), None, _) => title.to_owned(),
-        _ => shown(&String::from_utf8_lossy(body)),
+        _ => excerpt(&String::from_utf8_lossy(body)),
     }
 }
 
-fn shown(text: &str) -> String {
-    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match words.is_empty() {
-        true => "nothing else".to_owned(),
-        false => words.chars().filter(|character| !character.is_control()).take(SHOWN_CHARS).collect(),
+fn excerpt(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.is_empty() {
+        true => "no details".to_owned(),
+        false => line.chars().filter(|character| !character.is_control()).take(EXCERPT_CHARS).collect(),
     }
 }

@@ -1,13 +1,13 @@
-//! One file per command.
+//! The commands, one module each.
 
-pub mod agent;
-pub mod bench;
-pub mod collectors;
-pub mod config;
-pub mod games;
-pub mod import;
-pub mod keys;
-pub mod rebuild;
-pub mod serve;
-pub mod top;
-pub mod verify;
+pub(crate) mod agent;
+pub(crate) mod bench;
+pub(crate) mod collectors;
+pub(crate) mod config;
+pub(crate) mod games;
+pub(crate) mod import;
+pub(crate) mod keys;
+pub(crate) mod rebuild;
+pub(crate) mod serve;
+pub(crate) mod top;
+pub(crate) mod verify;

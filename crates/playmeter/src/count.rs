@@ -1,9 +1,9 @@
-//! Counts as people read them.
+//! Formatting of counts for people.
 
 use std::fmt::{self, Display, Formatter};
 
-/// A count with its thousands apart.
-pub struct Count(pub u64);
+/// A count that is displayed with thousands separators: `12,345`.
+pub(crate) struct Count(pub(crate) u64);
 
 impl Display for Count {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -24,7 +24,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_stand_apart() {
+    fn thousands_are_separated_by_commas() {
         check(0, "0");
         check(999, "999");
         check(1_000, "1,000");

@@ -5,38 +5,38 @@ mod cli;
 mod client;
 mod commands;
 mod count;
-mod files;
-mod open;
+mod engine;
+mod open_files;
 mod settings;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use cli::{Cli, Command};
+use cli::{Cli, CliCommand};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let done = match cli.command {
-        Command::Serve(args) => commands::serve::run(args),
-        Command::Agent(args) => commands::agent::run(args),
-        Command::Bench(args) => commands::bench::run(args),
-        Command::Config(args) => commands::config::run(args),
-        Command::Top(args) => commands::top::run(args),
-        Command::Collectors(args) => commands::collectors::run(args),
-        Command::Games(args) => commands::games::run(args),
-        Command::Keys(args) => commands::keys::run(args),
-        Command::Verify(args) => commands::verify::run(args),
-        Command::Rebuild(args) => commands::rebuild::run(args),
-        Command::Import(args) => commands::import::run(args),
+    let result = match cli.command {
+        CliCommand::Serve(args) => commands::serve::run(args),
+        CliCommand::Agent(args) => commands::agent::run(args),
+        CliCommand::Bench(args) => commands::bench::run(args),
+        CliCommand::Config(args) => commands::config::run(args),
+        CliCommand::Top(args) => commands::top::run(args),
+        CliCommand::Collectors(args) => commands::collectors::run(args),
+        CliCommand::Games(args) => commands::games::run(args),
+        CliCommand::Keys(args) => commands::keys::run(args),
+        CliCommand::Verify(args) => commands::verify::run(args),
+        CliCommand::Rebuild(args) => commands::rebuild::run(args),
+        CliCommand::Import(args) => commands::import::run(args),
     };
-    match done {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("playmeter: {failure:#}");
+        Err(error) => {
+            eprintln!("playmeter: {error:#}");
             ExitCode::FAILURE
         }
     }

@@ -1,6 +1,6 @@
-//! Settings: defaults, then a file, then the environment, then flags; each value knows where it comes from.
+//! Settings, in layers: defaults, then a file, then the environment, then flags. Each value has its source.
 
-pub mod collectors;
+pub(crate) mod collectors;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -16,15 +16,15 @@ use serde::{Deserialize, Serialize};
 use server::Settings;
 
 use crate::cli::ServeArgs;
-use collectors::WrittenCollectors;
+use collectors::RawCollectors;
 
-/// The data folder when none is named.
-pub const DATA: &str = "data";
-/// Variables are `PLAYMETER_LISTEN`, `PLAYMETER_LOG__RETENTION_DAYS` and so on.
+/// The default data folder.
+pub(crate) const DATA: &str = "data";
+/// Prefix of the environment variables: `PLAYMETER_LISTEN`, `PLAYMETER_LOG__RETENTION_DAYS` and so on.
 const ENVIRONMENT: &str = "PLAYMETER_";
-/// The file that is read from the working folder when none is named.
+/// The file that is read from the working directory if `--config` is not given.
 const FILE: &str = "playmeter.toml";
-/// Variables that tests and tools use and that are no settings.
+/// Environment variables with the prefix that are not settings: commands, tests and tools use them.
 const NOT_SETTINGS: [&str; 12] = [
     "KEY",
     "POSTGRES",
@@ -40,58 +40,53 @@ const NOT_SETTINGS: [&str; 12] = [
     "LOG_LEVEL",
 ];
 
-/// Everything that can be set, as it is written in the file.
+/// All settings as written in the file, before validation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Written {
-    /// The data folder.
-    pub data: PathBuf,
-    /// Where to listen.
-    pub listen: SocketAddr,
-    /// Simulated players.
-    pub demo: bool,
-    /// Threads that answer requests; 0: one per core.
-    pub runtimes: usize,
-    /// A proxy in front speaks TLS and tells the clients' addresses.
-    pub behind_proxy: bool,
-    /// An .mmdb file instead of the built-in table; empty: built in.
-    pub geo_file: PathBuf,
-    /// The log.
-    pub log: WrittenLog,
-    /// Connections.
-    pub connections: WrittenConnections,
-    /// Origins whose pages may open sockets, as browsers write them; empty: all may, without anybody's sign-in.
-    #[serde(deserialize_with = "list")]
-    pub origins: Vec<String>,
-    /// Events that each game may send per second, ten seconds' worth at once; 0: as many as it likes.
-    pub events_per_second: u64,
-    /// Other limits of what may be sent.
-    pub quotas: WrittenQuotas,
-    /// What comes in beside requests, by name.
-    pub collectors: WrittenCollectors,
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(crate) struct RawSettings {
+    pub(crate) data: PathBuf,
+    pub(crate) listen: SocketAddr,
+    /// True to run simulated players in the demo game.
+    pub(crate) demo: bool,
+    /// Threads that handle requests; 0 for one per core.
+    pub(crate) runtimes: usize,
+    /// True behind a reverse proxy that terminates TLS and sets the addresses of the clients.
+    pub(crate) behind_proxy: bool,
+    /// An .mmdb file instead of the built-in table of countries; empty for the built-in table.
+    pub(crate) geo_file: PathBuf,
+    pub(crate) log: RawLog,
+    pub(crate) connections: RawConnections,
+    /// Origins whose pages may open WebSockets, as browsers write them. If empty, all may, but cookies are ignored.
+    #[serde(deserialize_with = "string_or_list")]
+    pub(crate) origins: Vec<String>,
+    /// Events per second of each game, with a burst of ten seconds; 0 for no limit.
+    pub(crate) events_per_second: u64,
+    pub(crate) quotas: RawQuotas,
+    /// Collectors by name.
+    pub(crate) collectors: RawCollectors,
 }
 
-/// Limits of what may be sent; 0: none.
+/// Quotas on what clients send; 0 for no limit.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct WrittenQuotas {
-    /// Events with one key per second, ten seconds' worth at once.
-    pub key_events_per_second: u64,
-    /// Events from one address (IPv6: one /64) per second, ten seconds' worth at once.
-    pub address_events_per_second: u64,
-    /// Events of one player per second, ten seconds' worth at once.
-    pub player_events_per_second: u64,
-    /// Events of each game per day of UTC.
-    pub events_per_day: u64,
-    /// Bytes of each game per day of UTC, as the log stores them.
-    pub bytes_per_day: u64,
-    /// Flows of each game that run at the same time; also without this, no more than the server may have.
-    pub flows_per_game: u32,
+#[serde(deny_unknown_fields, default, expecting = "a table")]
+pub(crate) struct RawQuotas {
+    /// Events per second with one key, with a burst of ten seconds.
+    pub(crate) key_events_per_second: u64,
+    /// Events per second from one address (IPv6: one /64), with a burst of ten seconds.
+    pub(crate) address_events_per_second: u64,
+    /// Events per second of one player, with a burst of ten seconds.
+    pub(crate) player_events_per_second: u64,
+    /// Events of each game per UTC day.
+    pub(crate) events_per_day: u64,
+    /// Bytes of each game per UTC day, as stored in the log.
+    pub(crate) bytes_per_day: u64,
+    /// Concurrent flows of each game. With 0, only the limit of the server applies.
+    pub(crate) flows_per_game: u32,
 }
 
-impl Default for WrittenQuotas {
-    fn default() -> WrittenQuotas {
-        WrittenQuotas {
+impl Default for RawQuotas {
+    fn default() -> RawQuotas {
+        RawQuotas {
             key_events_per_second: 0,
             address_events_per_second: 0,
             player_events_per_second: 0,
@@ -104,47 +99,45 @@ impl Default for WrittenQuotas {
 
 /// Settings of the log.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct WrittenLog {
-    /// Size of a segment.
-    pub segment_bytes: u64,
-    /// Under load a commit starts no sooner than this after the one before.
-    pub commit_interval_us: u64,
-    /// Oldest segments are removed while all are larger than this; 0: never.
-    pub retention_bytes: u64,
-    /// Segments older than this are removed; 0: never.
-    pub retention_days: u64,
-    /// Bytes that may wait to be written; more is refused with 503.
-    pub queue_bytes_max: usize,
-    /// With less than this free the disk counts as full.
-    pub free_bytes_min: u64,
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(crate) struct RawLog {
+    pub(crate) segment_bytes: u64,
+    /// Under load, the minimum time between the starts of two commits.
+    pub(crate) commit_interval_us: u64,
+    /// The oldest segments are deleted while the log is larger than this; 0 for never.
+    pub(crate) retention_bytes: u64,
+    /// Segments older than this are deleted; 0 for never.
+    pub(crate) retention_days: u64,
+    /// Bytes that may wait to be written; beyond that, requests are rejected with 503.
+    pub(crate) queue_bytes_max: usize,
+    /// The disk counts as full if less than this is free.
+    pub(crate) free_bytes_min: u64,
 }
 
-/// Settings of connections.
+/// Limits of connections.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct WrittenConnections {
-    /// In all.
-    pub total_max: usize,
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(crate) struct RawConnections {
+    pub(crate) total_max: usize,
     /// From one address (IPv6: one /64).
-    pub per_address_max: usize,
-    /// Subscriptions with one credential; with a public key, from one address.
-    pub subscriptions_each_max: usize,
-    /// So often, in seconds, a socket's other side is asked whether it is there; silent twice as long, it is dropped.
-    pub heartbeat_s: u64,
+    pub(crate) per_address_max: usize,
+    /// Subscriptions per credential; for a public key, per address.
+    pub(crate) subscriptions_each_max: usize,
+    /// Seconds between two pings on a WebSocket, which is closed after twice as long without an answer.
+    pub(crate) heartbeat_s: u64,
 }
 
-impl Default for Written {
-    fn default() -> Written {
+impl Default for RawSettings {
+    fn default() -> RawSettings {
         let log = wal::Options::default();
-        Written {
+        RawSettings {
             data: DATA.into(),
             listen: ([127, 0, 0, 1], 8080).into(),
             demo: false,
             runtimes: 0,
             behind_proxy: false,
             geo_file: PathBuf::new(),
-            log: WrittenLog {
+            log: RawLog {
                 segment_bytes: log.segment_bytes,
                 commit_interval_us: log.commit_interval.as_micros() as u64,
                 retention_bytes: 0,
@@ -152,7 +145,7 @@ impl Default for Written {
                 queue_bytes_max: log.queue_bytes_max,
                 free_bytes_min: log.free_bytes_min,
             },
-            connections: WrittenConnections {
+            connections: RawConnections {
                 total_max: 10_000,
                 per_address_max: 256,
                 subscriptions_each_max: 1_000,
@@ -160,18 +153,18 @@ impl Default for Written {
             },
             origins: Vec::new(),
             events_per_second: 0,
-            quotas: WrittenQuotas::default(),
-            collectors: WrittenCollectors::new(),
+            quotas: RawQuotas::default(),
+            collectors: RawCollectors::new(),
         }
     }
 }
 
-/// The layers, merged but not yet read.
-pub fn layers(args: &ServeArgs) -> anyhow::Result<Figment> {
-    let mut figment = Figment::from(Serialized::defaults(Written::default()));
+/// Merges the layers. The values are not checked yet.
+pub(crate) fn layers(args: &ServeArgs) -> anyhow::Result<Figment> {
+    let mut figment = Figment::from(Serialized::defaults(RawSettings::default()));
     match &args.config {
         Some(file) => {
-            ensure!(file.exists(), "there is no file {}; --config names it", file.display());
+            ensure!(file.exists(), "--config {}: no such file", file.display());
             figment = figment.merge(Toml::file_exact(file));
         }
         None if Path::new(FILE).exists() => figment = figment.merge(Toml::file_exact(FILE)),
@@ -179,7 +172,7 @@ pub fn layers(args: &ServeArgs) -> anyhow::Result<Figment> {
     }
     figment = figment.merge(Env::prefixed(ENVIRONMENT).ignore(&NOT_SETTINGS).split("__"));
     let flag = |figment: Figment, key: &str, value: Option<figment::value::Value>| match value {
-        Some(value) => figment.merge(Flag(key.to_owned(), value)),
+        Some(value) => figment.merge(FlagProvider(key.to_owned(), value)),
         None => figment,
     };
     let path = |path: &PathBuf| path.to_string_lossy().into_owned().into();
@@ -191,20 +184,20 @@ pub fn layers(args: &ServeArgs) -> anyhow::Result<Figment> {
     figment = flag(figment, "behind_proxy", args.behind_proxy.then(|| true.into()));
     for (name, address) in [("statsd", args.statsd), ("rtcp", args.rtcp)] {
         if let Some(address) = address {
-            figment = figment.merge(UdpFlag { name, address });
+            figment = figment.merge(UdpCollectorFlag { name, address });
         }
     }
     Ok(figment)
 }
 
-/// A flag that is short for a collector of packets.
-struct UdpFlag {
-    /// The collector's, the decoder's and the flag's.
+/// A flag that declares a UDP collector, as a layer.
+struct UdpCollectorFlag {
+    /// The name of the collector, of its decoder and of the flag.
     name: &'static str,
     address: SocketAddr,
 }
 
-impl figment::Provider for UdpFlag {
+impl figment::Provider for UdpCollectorFlag {
     fn metadata(&self) -> Metadata {
         Metadata::named(format!("flag --{}", self.name))
     }
@@ -220,10 +213,10 @@ impl figment::Provider for UdpFlag {
     }
 }
 
-/// One flag as a layer.
-struct Flag(String, figment::value::Value);
+/// A flag as a layer: the key and the value.
+struct FlagProvider(String, figment::value::Value);
 
-impl figment::Provider for Flag {
+impl figment::Provider for FlagProvider {
     fn metadata(&self) -> Metadata {
         Metadata::named(format!("flag --{}", self.0.replace('_', "-")))
     }
@@ -234,8 +227,8 @@ impl figment::Provider for Flag {
     }
 }
 
-/// What was written, read; an unknown key or a value of the wrong kind is an error that names it.
-pub fn read(figment: &Figment) -> anyhow::Result<Written> {
+/// Reads the merged layers. An unknown key or a value of the wrong type is an error that names the key and its source.
+pub(crate) fn read(figment: &Figment) -> anyhow::Result<RawSettings> {
     figment.extract().map_err(|errors| match errors.into_iter().next() {
         Some(error) => {
             let at = error.metadata.as_ref().map(|metadata| format!(" (from {})", source(metadata)));
@@ -243,21 +236,21 @@ pub fn read(figment: &Figment) -> anyhow::Result<Written> {
             let key = if key.is_empty() { String::new() } else { format!("`{key}`: ") };
             anyhow::anyhow!("settings: {key}{}{}", one_line(&error.kind.to_string()), at.unwrap_or_default())
         }
-        None => anyhow::anyhow!("settings cannot be read"),
+        None => anyhow::anyhow!("settings: cannot be read"),
     })
 }
 
-/// Without the picture of the place that the parser of TOML draws under its message.
+/// Drops the excerpt of the file that the TOML parser draws below its message.
 fn one_line(message: &str) -> String {
-    let drawn =
+    let is_excerpt =
         |line: &&str| line.trim_start_matches(|c: char| c == ' ' || c.is_ascii_digit()).starts_with('|');
-    message.lines().filter(|line| !drawn(line)).collect::<Vec<_>>().join(": ")
+    message.lines().filter(|line| !is_excerpt(line)).collect::<Vec<_>>().join(": ")
 }
 
-/// Where a value comes from, for people.
-pub fn source(metadata: &Metadata) -> String {
+/// Returns the source of a value as text for the user.
+pub(crate) fn source(metadata: &Metadata) -> String {
     match &metadata.source {
-        // The place in this program's text where the defaults were put in.
+        // The line of this source file that adds the defaults.
         Some(figment::Source::Code(_)) => "default".into(),
         Some(source) => format!("{} {source}", metadata.name),
         None if metadata.name.contains("environment") => "environment".into(),
@@ -265,32 +258,35 @@ pub fn source(metadata: &Metadata) -> String {
     }
 }
 
-impl Written {
-    /// What it means, checked.
-    pub fn resolve(self) -> anyhow::Result<Settings> {
-        ensure!(self.log.segment_bytes >= 1 << 20, "log.segment_bytes: at least 1 MiB (1048576)");
-        ensure!(self.log.queue_bytes_max >= 1 << 20, "log.queue_bytes_max: at least 1 MiB (1048576)");
-        ensure!(self.connections.total_max > 0, "connections.total_max: at least 1");
-        ensure!(self.connections.per_address_max > 0, "connections.per_address_max: at least 1");
+impl RawSettings {
+    /// Validates the settings and converts them to those of the server.
+    pub(crate) fn resolve(self) -> anyhow::Result<Settings> {
+        ensure!(self.log.segment_bytes >= 1 << 20, "log.segment_bytes: must be at least 1048576 (1 MiB)");
+        ensure!(self.log.queue_bytes_max >= 1 << 20, "log.queue_bytes_max: must be at least 1048576 (1 MiB)");
+        ensure!(self.connections.total_max > 0, "connections.total_max: must be at least 1");
+        ensure!(self.connections.per_address_max > 0, "connections.per_address_max: must be at least 1");
         ensure!(
             self.connections.subscriptions_each_max > 0,
-            "connections.subscriptions_each_max: at least 1"
+            "connections.subscriptions_each_max: must be at least 1"
         );
         let heartbeat_s = self.connections.heartbeat_s;
-        ensure!((1..=3600).contains(&heartbeat_s), "connections.heartbeat_s: 1 to 3600");
+        ensure!((1..=3600).contains(&heartbeat_s), "connections.heartbeat_s: must be between 1 and 3600");
         for origin in &self.origins {
-            ensure!(is_origin(origin), "origins: `{origin}` is no origin; one reads `https://game.example`");
+            ensure!(
+                is_origin(origin),
+                "origins: `{origin}` is not an origin; write it as `https://game.example`"
+            );
         }
         if !self.listen.ip().is_loopback() && !self.behind_proxy {
             bail!(
-                "listen: {} can be reached from other machines and this server does not speak TLS; \
-                 put a proxy in front and say --behind-proxy, or listen on 127.0.0.1",
+                "listen: {} is reachable from other machines, but the server does not terminate TLS; \
+                 run a reverse proxy in front and set --behind-proxy, or listen on 127.0.0.1",
                 self.listen
             );
         }
         let geo_file = (!self.geo_file.as_os_str().is_empty()).then_some(self.geo_file);
         if let Some(file) = &geo_file {
-            ensure!(file.exists(), "geo_file: there is no file {}", file.display());
+            ensure!(file.exists(), "geo_file: no such file: {}", file.display());
         }
         let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get());
         Ok(Settings {
@@ -322,16 +318,16 @@ impl Written {
     }
 }
 
-/// 0 is as many as the server may have.
-fn flows_per_game(written: u32) -> anyhow::Result<u32> {
+/// Maps 0 to the limit of the server.
+fn flows_per_game(value: u32) -> anyhow::Result<u32> {
     const MAX: u32 = FLOWS_MAX as u32;
-    ensure!(written <= MAX, "quotas.flows_per_game: up to {MAX}");
-    Ok(if written == 0 { MAX } else { written })
+    ensure!(value <= MAX, "quotas.flows_per_game: must be at most {MAX}");
+    Ok(if value == 0 { MAX } else { value })
 }
 
-impl WrittenLog {
+impl RawLog {
     fn resolve(self) -> wal::Options {
-        let bound = |value: u64| (value > 0).then_some(value);
+        let limit = |value: u64| (value > 0).then_some(value);
         let day_ms = Duration::from_secs(24 * 3600).as_millis() as u64;
         wal::Options {
             segment_bytes: self.segment_bytes,
@@ -339,11 +335,11 @@ impl WrittenLog {
             queue_bytes_max: self.queue_bytes_max,
             free_bytes_min: self.free_bytes_min,
             retention: wal::Retention {
-                bytes_max: bound(self.retention_bytes),
-                age_ms_max: bound(self.retention_days).map(|days| days.saturating_mul(day_ms)),
+                bytes_max: limit(self.retention_bytes),
+                age_ms_max: limit(self.retention_days).map(|days| days.saturating_mul(day_ms)),
             },
             #[cfg(feature = "fault-injection")]
-            injected_fault: crate::open::injected_fault::chosen(
+            injected_fault: crate::engine::injected_fault::chosen(
                 "ack_before_sync",
                 wal::InjectedFault::AckBeforeSync,
             ),
@@ -352,32 +348,32 @@ impl WrittenLog {
     }
 }
 
-/// A list, or words with commas between them, as they stand in the environment and on the command line.
-fn list<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+/// Accepts a list, or a string with commas as written in the environment and on the command line.
+fn string_or_list<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
-    enum Either {
-        Words(String),
+    enum StringOrList {
+        String(String),
         List(Vec<String>),
     }
-    Ok(match Either::deserialize(deserializer)? {
-        Either::List(list) => list,
-        Either::Words(words) => {
-            words.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+    Ok(match StringOrList::deserialize(deserializer)? {
+        StringOrList::List(list) => list,
+        StringOrList::String(text) => {
+            text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect()
         }
     })
 }
 
-/// A scheme, a host and perhaps a port, in lower case and without a path: what browsers send.
+/// Returns true for a scheme, a host and an optional port, in lower case and without a path, as browsers send it.
 fn is_origin(text: &str) -> bool {
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-    let fits = |byte: u8| {
+    let is_allowed = |byte: u8| {
         byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'.' | b'-' | b':' | b'[' | b']')
     };
-    rest.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(fits))
+    rest.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(is_allowed))
 }
 
-/// The settings of a command line.
-pub fn resolve(args: &ServeArgs) -> anyhow::Result<Settings> {
+/// Returns the settings of the server for a command line.
+pub(crate) fn resolve(args: &ServeArgs) -> anyhow::Result<Settings> {
     read(&layers(args)?)?.resolve().context("settings")
 }

@@ -1,7 +1,7 @@
-//! `playmeter agent`: reads the host that it runs on, and what else it is asked to, and sends it to a server.
+//! `playmeter agent`: reads the metrics of this host, and optionally of databases on it, and sends them to a server.
 //!
-//! One thread reads, another sends; between them is an outbox, so that a server that is away costs no reading of the
-//! last hour. What is read is told by gauges and rates alone (see `send.rs` for why).
+//! One thread reads and another sends. The outbox between them keeps the readings of the last hour while the server is
+//! unreachable. Readings contain only gauges and rates (`send.rs` says why).
 
 mod host;
 mod outbox;
@@ -22,84 +22,84 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tracing::warn;
 
-use super::serve::log_lines;
-use crate::client::{Client, Failure, ServerArgs};
+use super::serve::init_logging;
+use crate::client::{Client, ClientError, ServerArgs};
 use host::Host;
 use outbox::Outbox;
 use reading::{HOST_BYTES_MAX, Reading};
-use sources::{Source, SourceArgs};
+use sources::{AgentSource, SourceArgs};
 
-/// Where Linux tells of itself.
 const PROC: &str = "/proc";
 const SYS: &str = "/sys";
-/// Rates need two looks; the first reading comes after so long.
-const FIRST: Duration = Duration::from_secs(1);
-/// What waits at the end is sent within this time, or let go.
-const LAST: Duration = Duration::from_secs(5);
+/// Delay of the first reading that is sent: rates need two readings.
+const FIRST_DELAY: Duration = Duration::from_secs(1);
+/// Time to send the waiting readings at shutdown; then they are dropped.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// `playmeter agent ...`
 #[derive(Args)]
-pub struct AgentArgs {
+pub(crate) struct AgentArgs {
     #[command(flatten)]
     server: ServerArgs,
-    /// Seconds between two readings: 1 to 60, so that every minute has one.
+    /// Seconds between two readings: 1 to 60
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=60))]
     interval: u32,
-    /// The host's name; that of the system if left out.
+    /// Name of this host [default: the system's host name]
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
-    /// Minutes of readings that are kept while the server is away: 1 to 1440.
+    /// Minutes of readings to keep while the server is unreachable: 1 to 1440
     #[arg(long, value_name = "MINUTES", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=1440))]
     keep: u32,
     #[command(flatten)]
     sources: SourceArgs,
-    /// Send one reading and end.
+    /// Send one reading and exit
     #[arg(long)]
     once: bool,
-    /// Print readings instead of sending them.
+    /// Print readings instead of sending them
     #[arg(long)]
     print: bool,
-    /// Print JSON.
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Reads and sends until a signal ends it, or the server refuses what is sent.
-pub fn run(args: AgentArgs) -> anyhow::Result<()> {
+/// Reads and sends until a signal arrives, or the server rejects a reading for good.
+pub(crate) fn run(args: AgentArgs) -> anyhow::Result<()> {
     let name = host_name(args.host.as_deref())?;
     let client = if args.print { None } else { Some(args.server.client()?) };
-    let reader = Reader { host: Host::open(PROC.into(), SYS.into())?, sources: args.sources.open()? };
-    log_lines();
+    let reader = MetricsReader { host: Host::open(PROC.into(), SYS.into())?, sources: args.sources.open()? };
+    init_logging();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("starting a runtime")?;
     let interval = Duration::from_secs(u64::from(args.interval));
-    let done = runtime.block_on(async {
-        let mut end = End::new()?;
+    let result = runtime.block_on(async {
+        let mut signals = ShutdownSignals::new()?;
         match client {
-            None => print(reader, &name, interval, args.once, args.json, &mut end).await,
+            None => print(reader, &name, interval, args.once, args.json, &mut signals).await,
             Some(client) if args.once => once(reader, &name, &client).await,
             Some(client) => {
-                greet(&name, &client, args.interval, &reader, args.json);
+                print_start(&name, &client, args.interval, &reader, args.json);
                 let readings_max = args.keep * 60 / args.interval;
-                send(reader, &name, interval, client, Outbox::new(readings_max as usize), &mut end).await
+                send(reader, &name, interval, client, Outbox::new(readings_max as usize), &mut signals).await
             }
         }
     });
-    // A source that does not answer holds nobody up.
+    // Does not wait for a source that does not respond.
     runtime.shutdown_background();
-    done
+    result
 }
 
-fn host_name(given: Option<&str>) -> anyhow::Result<String> {
+fn host_name(arg: Option<&str>) -> anyhow::Result<String> {
     let uname = rustix::system::uname();
-    let name = given.map_or_else(|| uname.nodename().to_string_lossy(), Into::into);
-    let fits = !name.trim().is_empty() && name.len() <= HOST_BYTES_MAX && !name.contains(char::is_control);
-    ensure!(fits, "--host: it has 1 to {HOST_BYTES_MAX} bytes without control characters");
+    let name = arg.map_or_else(|| uname.nodename().to_string_lossy(), Into::into);
+    let is_valid =
+        !name.trim().is_empty() && name.len() <= HOST_BYTES_MAX && !name.contains(char::is_control);
+    ensure!(is_valid, "--host: must have 1 to {HOST_BYTES_MAX} bytes and no control characters");
     Ok(name.into_owned())
 }
 
-fn greet(host: &str, client: &Client, interval_s: u32, reader: &Reader, json: bool) {
-    let sources: Vec<&str> = ["host"].into_iter().chain(reader.sources.iter().map(Source::name)).collect();
+fn print_start(host: &str, client: &Client, interval_s: u32, reader: &MetricsReader, json: bool) {
+    let sources: Vec<&str> =
+        ["host"].into_iter().chain(reader.sources.iter().map(AgentSource::name)).collect();
     let line = match json {
         true => json!({ "host": host, "to": client.url(), "interval_s": interval_s, "reads": sources })
             .to_string(),
@@ -109,17 +109,17 @@ fn greet(host: &str, client: &Client, interval_s: u32, reader: &Reader, json: bo
             sources.join(", ")
         ),
     };
-    // A closed pipe is no reason to stop.
+    // A closed standard output must not stop the agent.
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
-/// Everything that is read.
-struct Reader {
+/// The host and the sources to read.
+struct MetricsReader {
     host: Host,
-    sources: Vec<Source>,
+    sources: Vec<AgentSource>,
 }
 
-impl Reader {
+impl MetricsReader {
     async fn read(&mut self) -> Reading {
         let (mut reading, at) = (Reading::new(now_ms()), Instant::now());
         self.host.read(&mut reading, at);
@@ -130,16 +130,16 @@ impl Reader {
     }
 }
 
-/// Interrupt and terminate.
-struct End {
+/// SIGINT and SIGTERM.
+struct ShutdownSignals {
     interrupt: Signal,
     terminate: Signal,
 }
 
-impl End {
-    fn new() -> anyhow::Result<End> {
+impl ShutdownSignals {
+    fn new() -> anyhow::Result<ShutdownSignals> {
         let signals = || {
-            Ok::<_, std::io::Error>(End {
+            Ok::<_, std::io::Error>(ShutdownSignals {
                 interrupt: signal(SignalKind::interrupt())?,
                 terminate: signal(SignalKind::terminate())?,
             })
@@ -147,7 +147,7 @@ impl End {
         signals().context("listening for signals")
     }
 
-    async fn came(&mut self) {
+    async fn wait(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
@@ -155,28 +155,28 @@ impl End {
     }
 }
 
-/// The first reading after a second, then one every interval.
-fn timetable(interval: Duration) -> tokio::time::Interval {
-    let mut timetable = tokio::time::interval_at(tokio::time::Instant::now() + FIRST, interval);
-    // After the machine has slept, what was missed is not made up for.
-    timetable.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    timetable
+/// Ticks once after a second, then once per interval.
+fn ticker(interval: Duration) -> tokio::time::Interval {
+    let mut ticker = tokio::time::interval_at(tokio::time::Instant::now() + FIRST_DELAY, interval);
+    // Ticks that were missed while the machine was suspended are skipped.
+    ticker.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    ticker
 }
 
 async fn print(
-    mut reader: Reader,
+    mut reader: MetricsReader,
     host: &str,
     interval: Duration,
     once: bool,
     json: bool,
-    end: &mut End,
+    signals: &mut ShutdownSignals,
 ) -> anyhow::Result<()> {
     reader.read().await;
-    let mut timetable = timetable(interval);
+    let mut ticker = ticker(interval);
     loop {
         tokio::select! {
-            _ = timetable.tick() => {}
-            () = end.came() => return Ok(()),
+            _ = ticker.tick() => {}
+            () = signals.wait() => return Ok(()),
         }
         let reading = reader.read().await;
         let text = if json { format!("{}\n", reading.json(host)) } else { reading.lines(host) };
@@ -187,30 +187,30 @@ async fn print(
     }
 }
 
-async fn once(mut reader: Reader, host: &str, client: &Client) -> anyhow::Result<()> {
+async fn once(mut reader: MetricsReader, host: &str, client: &Client) -> anyhow::Result<()> {
     reader.read().await;
-    tokio::time::sleep(FIRST).await;
+    tokio::time::sleep(FIRST_DELAY).await;
     let reading = reader.read().await;
     Ok(send::send(client, &reading.lines(host))?)
 }
 
 async fn send(
-    mut reader: Reader,
+    mut reader: MetricsReader,
     host: &str,
     interval: Duration,
     client: Client,
     outbox: Outbox,
-    end: &mut End,
+    signals: &mut ShutdownSignals,
 ) -> anyhow::Result<()> {
     let outbox = Arc::new(outbox);
-    let mut sender = sender(client, Arc::clone(&outbox))?;
+    let mut sender = spawn_sender(client, Arc::clone(&outbox))?;
     reader.read().await;
-    let mut timetable = timetable(interval);
+    let mut ticker = ticker(interval);
     loop {
         tokio::select! {
-            _ = timetable.tick() => {}
-            () = end.came() => break,
-            failed = &mut sender => return ended(failed),
+            _ = ticker.tick() => {}
+            () = signals.wait() => break,
+            result = &mut sender => return sender_result(result),
         }
         let mut reading = reader.read().await;
         reading.add("agent.readings_lost", outbox.lost() as f64);
@@ -218,31 +218,34 @@ async fn send(
     }
     outbox.close();
     tokio::select! {
-        done = &mut sender => match done {
-            // It was told of when it began; that it is still so is no failure of ours.
-            Ok(Err(failure)) if failure.is_temporary() => {}
-            done => ended(done)?,
+        result = &mut sender => match result {
+            // The sender logged it when the server became unreachable. It does not make the shutdown fail.
+            Ok(Err(error)) if error.is_temporary() => {}
+            result => sender_result(result)?,
         },
-        () = end.came() => {}
-        () = tokio::time::sleep(LAST) => {}
+        () = signals.wait() => {}
+        () = tokio::time::sleep(FLUSH_TIMEOUT) => {}
     }
     if outbox.waiting() > 0 {
-        warn!(readings = outbox.waiting(), "ends with readings that were not sent");
+        warn!(readings = outbox.waiting(), "stopping with unsent readings");
     }
     Ok(())
 }
 
-/// The thread that sends; its end comes as a message.
-fn sender(client: Client, outbox: Arc<Outbox>) -> anyhow::Result<oneshot::Receiver<Result<(), Failure>>> {
-    let (told, ended) = oneshot::channel();
-    let work = move || drop(told.send(send::run(&client, &outbox)));
-    std::thread::Builder::new().name("send".into()).spawn(work).context("starting a thread")?;
-    Ok(ended)
+/// Starts the thread that sends. The channel gets its result when it ends.
+fn spawn_sender(
+    client: Client,
+    outbox: Arc<Outbox>,
+) -> anyhow::Result<oneshot::Receiver<Result<(), ClientError>>> {
+    let (result_sender, result) = oneshot::channel();
+    let run = move || drop(result_sender.send(send::run(&client, &outbox)));
+    std::thread::Builder::new().name("send".into()).spawn(run).context("starting a thread")?;
+    Ok(result)
 }
 
-fn ended(sender: Result<Result<(), Failure>, oneshot::error::RecvError>) -> anyhow::Result<()> {
-    match sender {
-        Ok(done) => Ok(done?),
-        Err(_) => bail!("the thread that sends has ended"),
+fn sender_result(result: Result<Result<(), ClientError>, oneshot::error::RecvError>) -> anyhow::Result<()> {
+    match result {
+        Ok(result) => Ok(result?),
+        Err(_) => bail!("the sending thread stopped unexpectedly"),
     }
 }

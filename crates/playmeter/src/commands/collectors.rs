@@ -1,4 +1,4 @@
-//! `playmeter collectors`: how the collectors of the running server are doing, and what they are told.
+//! `playmeter collectors`: lists, starts and stops the collectors of the running server.
 
 use clap::{Args, Subcommand};
 use collect::Order;
@@ -8,60 +8,58 @@ use server::admin::Command;
 use crate::admin;
 use crate::cli::FolderArgs;
 
-/// `playmeter collectors ...`
 #[derive(Args)]
-pub struct CollectorsArgs {
+pub(crate) struct CollectorsArgs {
     #[command(subcommand)]
-    action: Action,
+    command: CollectorsCommand,
 }
 
 #[derive(Subcommand)]
-enum Action {
-    /// List all collectors with their state and what they received.
+enum CollectorsCommand {
+    /// List all collectors with their state and counters
     List {
         #[command(flatten)]
         folder: FolderArgs,
     },
-    /// Run a collector that was stopped, or try one at once that is waiting.
+    /// Start a stopped collector, or retry a failed one now
     Start {
-        /// Its name.
+        /// Name of the collector
         name: String,
         #[command(flatten)]
         folder: FolderArgs,
     },
-    /// Write what a collector has taken, and end it until it is started again.
+    /// Flush a collector and stop it until you start it again
     Stop {
-        /// Its name.
+        /// Name of the collector
         name: String,
         #[command(flatten)]
         folder: FolderArgs,
     },
-    /// Stop a collector and start it.
+    /// Stop a collector and start it again
     Restart {
-        /// Its name.
+        /// Name of the collector
         name: String,
         #[command(flatten)]
         folder: FolderArgs,
     },
 }
 
-/// Does it and prints how the collectors are doing.
-pub fn run(args: CollectorsArgs) -> anyhow::Result<()> {
+pub(crate) fn run(args: CollectorsArgs) -> anyhow::Result<()> {
     let order = |name, order| Command::OrderCollector { name, order };
-    let (folder, command) = match args.action {
-        Action::List { folder } => (folder, Command::ListCollectors),
-        Action::Start { name, folder } => (folder, order(name, Order::Start)),
-        Action::Stop { name, folder } => (folder, order(name, Order::Stop)),
-        Action::Restart { name, folder } => (folder, order(name, Order::Restart)),
+    let (folder, command) = match args.command {
+        CollectorsCommand::List { folder } => (folder, Command::ListCollectors),
+        CollectorsCommand::Start { name, folder } => (folder, order(name, Order::Start)),
+        CollectorsCommand::Stop { name, folder } => (folder, order(name, Order::Stop)),
+        CollectorsCommand::Restart { name, folder } => (folder, order(name, Order::Restart)),
     };
-    admin::show(&folder, command, print)
+    admin::run_and_print(&folder, command, print)
 }
 
 fn print(collector: &Value) {
     let text = |key: &str| collector[key].as_str().unwrap_or("-").to_owned();
     let counters = &collector["counters"];
     println!(
-        "{}  {}  {} {}  {}  received {}  accepted {}  refused {}",
+        "{}  {}  {} {}  {}  received {}  accepted {}  rejected {}",
         text("name"),
         text("state"),
         text("transport"),
@@ -72,9 +70,9 @@ fn print(collector: &Value) {
         counters["refused"],
     );
     if let Some(error) = collector["error"].as_str() {
-        println!("    last failure: {error}");
+        println!("    last error: {error}");
     }
     if let Some(next) = collector["next_try"].as_str() {
-        println!("    next try: {next}");
+        println!("    next retry: {next}");
     }
 }

@@ -1,4 +1,4 @@
-//! `playmeter config`: what is in force and where each value comes from.
+//! `playmeter config`: prints the effective settings and their sources.
 
 use figment::Figment;
 use figment::value::{Dict, Value};
@@ -6,18 +6,18 @@ use serde_json::json;
 
 use crate::cli::ServeArgs;
 use crate::settings;
-use crate::settings::collectors::{self, WrittenCollectors};
+use crate::settings::collectors::{self, RawCollectors};
 
-/// Prints every setting. Settings that could not be started with are an error, as at the start.
-pub fn run(args: ServeArgs) -> anyhow::Result<()> {
+/// Prints every setting. Fails for settings with which `playmeter serve` would fail.
+pub(crate) fn run(args: ServeArgs) -> anyhow::Result<()> {
     let figment = settings::layers(&args)?;
     settings::read(&figment)?.resolve()?;
     let values: Dict = figment.extract()?;
     let mut rows = Vec::new();
     flatten("", &values, &mut rows);
     let sources: Vec<String> = rows.iter().map(|(key, _)| source(&figment, key)).collect();
-    let written = settings::read(&figment)?.collectors;
-    let inherited = inherited(&figment, &written)?;
+    let collectors = settings::read(&figment)?.collectors;
+    let inherited = inherited_rows(&figment, &collectors)?;
     let rows = rows.into_iter().zip(sources).map(|((key, value), source)| (key, value, source));
     for (key, value, source) in rows.chain(inherited) {
         if args.json {
@@ -29,17 +29,17 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What collectors have from those that they extend.
-fn inherited(
+/// Returns the keys that collectors inherit, with their values and sources.
+fn inherited_rows(
     figment: &Figment,
-    all: &WrittenCollectors,
+    all: &RawCollectors,
 ) -> anyhow::Result<Vec<(String, serde_json::Value, String)>> {
     let mut rows = Vec::new();
     for (name, own) in all {
-        let (bases, whole) = (collectors::bases(name, all)?, collectors::inherited(name, all)?);
-        let values = serde_json::to_value(&whole)?;
+        let (bases, merged) = (collectors::bases(name, all)?, collectors::inherited(name, all)?);
+        let values = serde_json::to_value(&merged)?;
         let has = |name: &str, key: &str| all[name].keys().contains(&key);
-        for key in whole.keys().into_iter().filter(|key| !own.keys().contains(key)) {
+        for key in merged.keys().into_iter().filter(|key| !own.keys().contains(key)) {
             let Some(base) = bases.iter().find(|base| has(base, key)) else { continue };
             let origin = source(figment, &format!("collectors.{base}.{key}"));
             rows.push((

@@ -1,4 +1,4 @@
-//! `playmeter games`: make, list and set up games.
+//! `playmeter games`: creates, lists and configures games.
 
 use clap::{Args, Subcommand};
 use pipeline::catalog::SettingsChange;
@@ -8,76 +8,75 @@ use server::admin::Command;
 use crate::admin;
 use crate::cli::FolderArgs;
 
-/// `playmeter games ...`
 #[derive(Args)]
-pub struct GamesArgs {
+pub(crate) struct GamesArgs {
     #[command(subcommand)]
-    action: Action,
+    command: GamesCommand,
 }
 
 #[derive(Subcommand)]
-enum Action {
-    /// List all games with their public keys.
+enum GamesCommand {
+    /// List all games with their public keys
     List {
         #[command(flatten)]
         folder: FolderArgs,
     },
-    /// Make a game.
+    /// Create a game
     Create {
-        /// Its name in routes: lower-case letters, digits and `-`.
+        /// Id of the game in URLs: lower-case letters, digits and `-`
         id: String,
-        /// Its name for people; the id if left out.
+        /// Display name [default: the id]
         #[arg(long)]
         name: Option<String>,
-        /// Time zone of its days, for instance Europe/Paris.
+        /// Time zone in which its days begin, for example Europe/Paris
         #[arg(long, default_value = "UTC")]
         tz: String,
         #[command(flatten)]
         folder: FolderArgs,
     },
-    /// Change what a game decides about its events. What is left out stays as it is.
+    /// Change the settings of a game; settings that are not given stay unchanged
     Set {
-        /// The game.
+        /// Id of the game
         id: String,
-        /// Events older than so many days are late: 1 to 30.
+        /// Days after which an event counts as late and is not stored: 1 to 30
         #[arg(long, value_name = "N")]
         late_days: Option<u32>,
-        /// Values of a dimension that are kept per metric and day; the rest is counted in `(other)`. 1 to 10000.
+        /// Values of a dimension with rows of their own per metric and day, 1 to 10000; the rest is counted in `(other)`
         #[arg(long, value_name = "N")]
         values_max: Option<u32>,
-        /// A property that becomes a dimension, by its key in `props`. May be given several times, up to 16 in all.
+        /// Property of `props` to declare as a dimension; repeatable, up to 16 per game
         #[arg(long, value_name = "NAME", value_delimiter = ',')]
         dimension: Vec<String>,
-        /// A dimension that is none any more. What was counted stays.
+        /// Declared dimension to remove; existing data stays; repeatable
         #[arg(long, value_name = "NAME", value_delimiter = ',')]
         drop_dimension: Vec<String>,
         #[command(flatten)]
         folder: FolderArgs,
     },
-    /// Take the keys that are compiled into a game with Playtomic's SDKs, so that only its host has to change.
+    /// Set the keys of a game that uses Playtomic's SDKs, so that only the host changes
     Playtomic {
-        /// The game.
+        /// Id of the game
         id: String,
-        /// The public key, or the GUID of older SDKs. Empty: none but the game's own public key.
+        /// Public key, or the GUID of older SDKs; empty to use only the game's own public key
         #[arg(long)]
         key: Option<String>,
-        /// The private key, which signs requests. Empty: one that is derived for the game.
+        /// Private key that signs requests; empty for a generated one
         #[arg(long)]
         private_key: Option<String>,
-        /// Whether clients may ask for totals of views, plays and metrics.
+        /// Allow clients to read totals of views, plays and metrics
         #[arg(long)]
         data_api: Option<bool>,
         #[command(flatten)]
         folder: FolderArgs,
     },
-    /// Show or take the keys of a game with GameAnalytics' SDKs, so that only its host has to change.
+    /// Show or set the keys of a game that uses GameAnalytics' SDKs, so that only the host changes
     Gameanalytics {
-        /// The game.
+        /// Id of the game
         id: String,
-        /// The game key, 32 letters and digits. Empty: one that is derived for the game.
+        /// Game key, 32 letters and digits; empty for a generated one
         #[arg(long)]
         key: Option<String>,
-        /// The secret key, 40 letters and digits, which signs requests. Empty: one that is derived for the game.
+        /// Secret key that signs requests, 40 letters and digits; empty for a generated one
         #[arg(long)]
         secret_key: Option<String>,
         #[command(flatten)]
@@ -85,29 +84,28 @@ enum Action {
     },
 }
 
-/// Does it and prints what came of it.
-pub fn run(args: GamesArgs) -> anyhow::Result<()> {
+pub(crate) fn run(args: GamesArgs) -> anyhow::Result<()> {
     let mut print_one: fn(&Value) = print;
-    let (folder, command) = match args.action {
-        Action::List { folder } => (folder, Command::ListGames),
-        Action::Create { id, name, tz, folder } => {
+    let (folder, command) = match args.command {
+        GamesCommand::List { folder } => (folder, Command::ListGames),
+        GamesCommand::Create { id, name, tz, folder } => {
             let name = name.unwrap_or_else(|| id.clone());
             (folder, Command::CreateGame { id, name, tz })
         }
-        Action::Set { id, late_days, values_max, dimension, drop_dimension, folder } => {
+        GamesCommand::Set { id, late_days, values_max, dimension, drop_dimension, folder } => {
             let change = SettingsChange { late_days, values_max, declare: dimension, drop: drop_dimension };
             (folder, Command::SetGame { game: id, change })
         }
-        Action::Playtomic { id, key, private_key, data_api, folder } => {
+        GamesCommand::Playtomic { id, key, private_key, data_api, folder } => {
             print_one = print_playtomic;
             (folder, Command::SetPlaytomic { game: id, key, private_key, data_api })
         }
-        Action::Gameanalytics { id, key, secret_key, folder } => {
+        GamesCommand::Gameanalytics { id, key, secret_key, folder } => {
             print_one = print_gameanalytics;
             (folder, Command::SetGameAnalytics { game: id, key, secret_key })
         }
     };
-    admin::show(&folder, command, print_one)
+    admin::run_and_print(&folder, command, print_one)
 }
 
 fn print(game: &Value) {
@@ -117,11 +115,11 @@ fn print(game: &Value) {
     let dimensions = settings["dimensions"].as_array().into_iter().flatten();
     let dimensions: Vec<&str> = dimensions.filter_map(|dimension| dimension["name"].as_str()).collect();
     println!(
-        "{:<20} late after {} days, {} values of a dimension, dimensions: {}",
+        "{:<20} late after {} days, {} values per dimension, declared dimensions: {}",
         "",
         settings["late_days"],
         settings["values_max"],
-        if dimensions.is_empty() { "the built-in ones".to_owned() } else { dimensions.join(", ") },
+        if dimensions.is_empty() { "none".to_owned() } else { dimensions.join(", ") },
     );
 }
 

@@ -1,11 +1,12 @@
-//! `playmeter import`: events of the past from files into a running server, beside what happens now.
+//! `playmeter import`: imports past events from files into a running server, next to live traffic.
 //!
-//! Batch by batch: read, wait as long as the pace says, send, note what was acknowledged. Killed at any moment and started
-//! again, it goes on from there; what had been acknowledged and not noted is told by its ids and counts once.
+//! For each batch: read it, wait as the pacer says, send it, record the receipt in the ledger. An import that was killed
+//! at any moment resumes from the ledger. A batch that was acknowledged but not recorded is sent again; its events are
+//! recognised as duplicates by their ids.
 
+mod batch_sender;
 mod ledger;
 mod progress;
-mod sender;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -24,92 +25,95 @@ use sha2::{Digest, Sha256};
 
 use crate::client::ServerArgs;
 use crate::count::Count;
-use ledger::{Account, Ledger, Subject, hex};
+use batch_sender::BatchSender;
+use ledger::{ImportIdentity, ImportLedger, LedgerEntry, hex};
 use progress::Progress;
-use sender::Sender;
-use source::{Batch, Form, Source};
+use source::{EventBatch, FileFormat, ImportSource};
 
-/// Rows of a batch that nothing holds back.
+/// Rows per batch without a pacer.
 const UNPACED_ROWS: usize = 2_000;
-/// So much of a file is read at once to tell it from others.
+/// Chunk size for hashing a file.
 const CHUNK_BYTES: usize = 1 << 20;
-/// What stands for standard input.
+/// The argument that means standard input.
 const STANDARD_INPUT: &str = "-";
 
-/// `playmeter import ...`
 #[derive(Args)]
-pub struct ImportArgs {
-    /// Files of events: lines of JSON, CSV or Parquet, the first two also compressed with gzip or zstd. `-` is standard
-    /// input.
+pub(crate) struct ImportArgs {
+    /// Files of events: NDJSON, CSV or Parquet, the first two also compressed with gzip or zstd; `-` for standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     #[command(flatten)]
     server: ServerArgs,
-    /// The game that the key has to be of.
+    /// Id of the game that the key must belong to, as a safeguard
     #[arg(long)]
     game: Option<String>,
-    /// How the files are written, where names and first bytes do not tell.
+    /// Format of the files [default: detected from the file name and the first bytes]
     #[arg(long, value_enum)]
-    format: Option<Form>,
-    /// Where a column goes: a field of an event, `props.NAME` or `ignore`. May be given several times.
-    #[arg(long, value_name = "NAME=TARGET", value_parser = pair)]
+    format: Option<FileFormat>,
+    /// Target of a column: a field of an event, `props.NAME` or `ignore`; repeatable
+    #[arg(long, value_name = "NAME=TARGET", value_parser = name_and_value)]
     columns: Vec<(String, String)>,
-    /// The text of a field in all rows, for instance `event=purchase`. May be given several times.
-    #[arg(long, value_name = "FIELD=TEXT", value_parser = pair)]
+    /// Value of a field in all rows, for example `event=purchase`; repeatable
+    #[arg(long, value_name = "FIELD=TEXT", value_parser = name_and_value)]
     fixed: Vec<(String, String)>,
-    /// What becomes of columns that nobody names.
-    #[arg(long, value_enum, default_value_t = WrittenOthers::Props)]
-    others: WrittenOthers,
-    /// What stands between the fields of CSV.
+    /// Treatment of columns that are not mapped
+    #[arg(long, value_enum, default_value_t = UnmappedColumns::Props)]
+    others: UnmappedColumns,
+    /// Field separator of CSV files
     #[arg(long, default_value_t = ',')]
     delimiter: char,
-    /// Where it is kept what was imported [default: ~/.local/state/playmeter/imports].
+    /// Folder for the import ledger, which records what was imported [default: ~/.local/state/playmeter/imports]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Take files that have changed since they were imported as new ones: events in them without an id count again.
+    /// Import files again that have changed since they were imported; events without an id then count again
     #[arg(long)]
     changed: bool,
-    /// Go as fast as the server can, whatever that does to live traffic.
+    /// Import as fast as the server can, even if that slows live traffic down
     #[arg(long)]
     unpaced: bool,
-    /// Print JSON.
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// See [`OtherColumns`].
+/// The argument for [`OtherColumns`]. The ledger contains the names of the variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum WrittenOthers {
-    /// They are properties.
+enum UnmappedColumns {
+    /// Import them as properties
     Props,
-    /// They are left out.
+    /// Ignore them
     Ignore,
 }
 
-fn pair(text: &str) -> Result<(String, String), String> {
+fn name_and_value(text: &str) -> Result<(String, String), String> {
     let pair = text.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
-    pair.ok_or_else(|| "it is NAME=VALUE".to_owned())
+    pair.ok_or_else(|| "must be NAME=VALUE".to_owned())
 }
 
-/// Imports; an error if something was not taken.
-pub fn run(args: ImportArgs) -> anyhow::Result<()> {
+/// Imports the files. Fails if any event was rejected.
+pub(crate) fn run(args: ImportArgs) -> anyhow::Result<()> {
     let mapping = args.mapping()?;
-    let sender = Sender::open(&args.server)?;
+    let sender = BatchSender::open(&args.server)?;
     let game = sender.target().game.clone();
     if let Some(wanted) = args.game.as_ref().filter(|wanted| **wanted != game) {
-        bail!("--game {wanted}: the key is of the game {game}; give one of {wanted} with --key");
+        bail!("--game {wanted}: the key belongs to the game {game}; pass a key of {wanted} with --key");
     }
-    let mut import =
-        Import { args: &args, mapping, sender, pace: (!args.unpaced).then(ApplyThrottle::default) };
+    let mut importer =
+        Importer { args: &args, mapping, sender, pace: (!args.unpaced).then(ImportPace::default) };
     let mut files = Vec::new();
-    let done = args.files.iter().try_for_each(|path| import.one(path, &mut files));
+    let result = args.files.iter().try_for_each(|path| importer.import(path, &mut files));
     if args.json {
         println!("{}", summary(&game, &files));
     }
-    done?;
-    let sum = |of: fn(&Account) -> u64| files.iter().map(|(_, account)| of(account)).sum();
-    let (refused, received) = (sum(Account::refused_count), sum(|account| account.received));
-    ensure!(refused == 0, "{} of {} events were refused; the others are in", Count(refused), Count(received));
+    result?;
+    let sum = |count: fn(&LedgerEntry) -> u64| files.iter().map(|(_, entry)| count(entry)).sum();
+    let (rejected, received) = (sum(LedgerEntry::rejected_count), sum(|entry| entry.received));
+    ensure!(
+        rejected == 0,
+        "{} of {} events were rejected; the others were imported",
+        Count(rejected),
+        Count(received)
+    );
     Ok(())
 }
 
@@ -123,22 +127,22 @@ impl ImportArgs {
         for (field, text) in &self.fixed {
             mapping = mapping.fixed(Field::parse(field).with_context(|| format!("--fixed {field}"))?, text);
         }
-        if self.others == WrittenOthers::Ignore {
+        if self.others == UnmappedColumns::Ignore {
             mapping = mapping.others(OtherColumns::Ignore);
         }
         mapping.delimiter(self.delimiter).context("--delimiter")
     }
 
-    /// What decides about how a file of this form is read: read otherwise it is another import, not so when the same is
-    /// written otherwise.
-    fn reading(&self, form: Form) -> String {
+    /// Returns the options that change how a file is read, as a text that is part of the identity of the import. Equal
+    /// options give the same text, whatever their order on the command line.
+    fn read_options(&self, format: FileFormat) -> String {
         let ImportArgs { others, delimiter, .. } = self;
         let [mut columns, mut fixed] = [self.columns.clone(), self.fixed.clone()];
         for pairs in [&mut columns, &mut fixed] {
-            // Those of one name keep their order, which may say something.
+            // The sort is stable: pairs with the same name keep their order, which may matter.
             pairs.sort_by(|one, other| one.0.cmp(&other.0));
         }
-        format!("{:?}", (form, columns, fixed, others, delimiter))
+        format!("{:?}", (format, columns, fixed, others, delimiter))
     }
 }
 
@@ -146,178 +150,181 @@ fn is_standard_input(path: &Path) -> bool {
     path.as_os_str() == STANDARD_INPUT
 }
 
-/// Files on their way to one game.
-struct Import<'a> {
+/// Imports files into one game.
+struct Importer<'a> {
     args: &'a ImportArgs,
     mapping: Mapping,
-    sender: Sender,
-    pace: Option<ApplyThrottle>,
+    sender: BatchSender,
+    pace: Option<ImportPace>,
 }
 
-/// The pacer and its clock.
-struct ApplyThrottle {
+/// A pacer with its clock.
+struct ImportPace {
     start: Instant,
     pacer: Pacer,
 }
 
-impl Default for ApplyThrottle {
-    fn default() -> ApplyThrottle {
-        ApplyThrottle { start: Instant::now(), pacer: Pacer::default() }
+impl Default for ImportPace {
+    fn default() -> ImportPace {
+        ImportPace { start: Instant::now(), pacer: Pacer::default() }
     }
 }
 
-impl Import<'_> {
-    /// Imports one file and adds it to those that are done.
-    fn one(&mut self, path: &Path, files: &mut Vec<(String, Account)>) -> anyhow::Result<()> {
+impl Importer<'_> {
+    /// Imports one file, prints its result and adds it to `files`.
+    fn import(&mut self, path: &Path, files: &mut Vec<(String, LedgerEntry)>) -> anyhow::Result<()> {
         let name = match is_standard_input(path) {
             true => "standard input".to_owned(),
             false => path.display().to_string(),
         };
-        let (before, account) = self.file(path, &name).with_context(|| name.clone())?;
+        let (earlier, entry) = self.import_path(path, &name).with_context(|| name.clone())?;
         if !self.args.json {
-            print(&name, before, &account);
+            print(&name, earlier, &entry);
         }
-        files.push((name, account));
+        files.push((name, entry));
         Ok(())
     }
 
-    /// Imports one file. The answer is how much of it had been taken before, and its account.
-    fn file(&mut self, path: &Path, name: &str) -> anyhow::Result<(u64, Account)> {
+    /// Imports one file. Returns the number of events that an earlier run had imported, and the ledger entry.
+    fn import_path(&mut self, path: &Path, name: &str) -> anyhow::Result<(u64, LedgerEntry)> {
         if is_standard_input(path) {
-            return self.standard_input(name);
+            return self.import_standard_input(name);
         }
-        let path = path.canonicalize().context("finding it")?;
-        let (sha256, seen) = sha256(&path)?;
+        let path = path.canonicalize().context("opening the file")?;
+        let (sha256, metadata) = sha256(&path)?;
         let text = path.to_string_lossy();
-        let form = self.args.format.map_or_else(|| Form::of(&path), Ok)?;
-        let subject = Subject { path: &text, sha256: &sha256, reading: &self.args.reading(form) };
+        let format = self.args.format.map_or_else(|| FileFormat::detect(&path), Ok)?;
+        let identity =
+            ImportIdentity { path: &text, sha256: &sha256, options: &self.args.read_options(format) };
         let folder = match &self.args.state {
             Some(folder) => folder.clone(),
             None => ledger::default_folder()?,
         };
         let folder = folder.join(&self.sender.target().target);
         if !self.args.changed {
-            refuse_changed(&folder, &subject)?;
+            reject_changed(&folder, &identity)?;
         }
-        let (mut ledger, mut account) = Ledger::open(&folder, &subject)?;
-        let before = account.received;
-        if account.is_done {
-            return Ok((before, account));
+        let (mut ledger, mut entry) = ImportLedger::open(&folder, &identity)?;
+        let earlier = entry.received;
+        if entry.is_done {
+            return Ok((earlier, entry));
         }
-        let mut source = Source::open(&path, form, &self.mapping, before)?;
-        self.rest(name, &hex(&sha256), &mut source, &mut account, |account| ledger.keep(account))?;
-        let now = path.metadata().context("looking at it")?;
-        with_so_far(ensure_same(&seen, &now), &account)?;
-        account.is_done = true;
-        ledger.keep(&account)?;
-        Ok((before, account))
+        let mut source = ImportSource::open(&path, format, &self.mapping, earlier)?;
+        self.import_rest(name, &hex(&sha256), &mut source, &mut entry, |entry| ledger.write(entry))?;
+        let now = path.metadata().context("reading its metadata")?;
+        with_imported_count(ensure_unchanged(&metadata, &now), &entry)?;
+        entry.is_done = true;
+        ledger.write(&entry)?;
+        Ok((earlier, entry))
     }
 
-    /// Nobody knows whether what comes there came before: each time it is something new.
-    fn standard_input(&mut self, name: &str) -> anyhow::Result<(u64, Account)> {
+    /// Imports standard input, which always counts as a new import, because its content is not known in advance.
+    fn import_standard_input(&mut self, name: &str) -> anyhow::Result<(u64, LedgerEntry)> {
         let mut identity = [0; 32];
-        getrandom::fill(&mut identity).context("asking the system for random bytes")?;
-        let mut account = Account::new(STANDARD_INPUT, &identity);
-        let mut source = Source::standard_input(self.args.format, &self.mapping)?;
-        self.rest(name, &hex(&identity), &mut source, &mut account, |_| Ok(()))?;
-        account.is_done = true;
-        Ok((0, account))
+        getrandom::fill(&mut identity).context("getting random bytes from the operating system")?;
+        let mut entry = LedgerEntry::new(STANDARD_INPUT, &identity);
+        let mut source = ImportSource::standard_input(self.args.format, &self.mapping)?;
+        self.import_rest(name, &hex(&identity), &mut source, &mut entry, |_| Ok(()))?;
+        entry.is_done = true;
+        Ok((0, entry))
     }
 
-    /// Imports what is left of a source.
-    fn rest(
+    /// Imports the remaining rows of a source.
+    fn import_rest(
         &mut self,
         name: &str,
-        identity: &str,
-        source: &mut Source,
-        account: &mut Account,
-        mut keep: impl FnMut(&Account) -> anyhow::Result<()>,
+        file_id: &str,
+        source: &mut ImportSource,
+        entry: &mut LedgerEntry,
+        mut write: impl FnMut(&LedgerEntry) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        let (mut batch, mut progress) = (Batch::default(), Progress::new(name, account.received));
+        let (mut batch, mut progress) = (EventBatch::default(), Progress::new(name, entry.received));
         loop {
             batch.clear();
             let rows_max = self.pace.as_ref().map_or(UNPACED_ROWS, |pace| pace.pacer.events());
-            let filled = source.fill(rows_max, &mut batch);
+            let result = source.fill(rows_max, &mut batch);
             if batch.rows() > 0 {
-                self.take(identity, &batch, account)?;
-                keep(account)?;
-                progress.tell(account.received, source.part());
+                self.send(file_id, &batch, entry)?;
+                write(entry)?;
+                progress.update(entry.received, source.fraction());
             }
-            if filled.is_err() || batch.rows() == 0 {
-                progress.end();
-                return with_so_far(filled, account);
+            if result.is_err() || batch.rows() == 0 {
+                progress.clear();
+                return with_imported_count(result, entry);
             }
         }
     }
 
-    /// Sends a batch when its time has come.
-    fn take(&mut self, identity: &str, batch: &Batch, account: &mut Account) -> anyhow::Result<()> {
+    /// Waits as the pacer says, then sends a batch and adds its receipt to the entry.
+    fn send(&mut self, file_id: &str, batch: &EventBatch, entry: &mut LedgerEntry) -> anyhow::Result<()> {
         if let Some(pace) = &mut self.pace {
             std::thread::sleep(pace.pacer.wait(pace.start.elapsed(), batch.rows()));
         }
-        let receipt = with_so_far(self.sender.send(identity, account.sent, batch), account)?;
+        let receipt = with_imported_count(self.sender.send(file_id, entry.sent, batch), entry)?;
         if let Some(pace) = &mut self.pace {
             let commit = receipt.commit_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1e3).ok());
             pace.pacer.hear(pace.start.elapsed(), commit);
         }
-        account.add(batch, &receipt);
+        entry.add(batch, &receipt);
         Ok(())
     }
 }
 
-/// A file that is not what it was would have its events counted again, if they have no ids.
-fn refuse_changed(folder: &Path, subject: &Subject<'_>) -> anyhow::Result<()> {
-    let Some(account) = ledger::changed(folder, subject)? else { return Ok(()) };
+/// Rejects a file that has changed since it was imported, because its events without ids would count again.
+fn reject_changed(folder: &Path, identity: &ImportIdentity<'_>) -> anyhow::Result<()> {
+    let Some(entry) = ledger::find_changed(folder, identity)? else { return Ok(()) };
     bail!(
-        "it has changed since {} of its events were imported. Put what is new into a file of its own, or say --changed \
-         to import it all; events without an id count again then",
-        Count(account.received)
+        "the file has changed since {} of its events were imported; put the new events into a separate file, or import \
+         the whole file with --changed, which counts events without an id again",
+        Count(entry.received)
     )
 }
 
-/// Has a failure say what is in already.
-fn with_so_far<T>(done: anyhow::Result<T>, account: &Account) -> anyhow::Result<T> {
-    match account.accepted + account.duplicate {
-        0 => done,
-        events => done.map_err(|failure| anyhow!("{failure:#}; {} events are in so far", Count(events))),
+/// Adds the number of imported events to an error.
+fn with_imported_count<T>(result: anyhow::Result<T>, entry: &LedgerEntry) -> anyhow::Result<T> {
+    match entry.accepted + entry.duplicate {
+        0 => result,
+        events => {
+            result.map_err(|error| anyhow!("{error:#}; {} events were imported before that", Count(events)))
+        }
     }
 }
 
-/// What tells a file from all others, and how it looked when it was read.
+/// Returns the hash of a file and its metadata before it was read.
 fn sha256(path: &Path) -> anyhow::Result<([u8; 32], Metadata)> {
-    let mut file = File::open(path).context("opening it")?;
-    let seen = file.metadata().context("looking at it")?;
-    ensure!(seen.is_file(), "it is no file; `-` reads what comes on standard input");
+    let mut file = File::open(path).context("opening the file")?;
+    let metadata = file.metadata().context("reading its metadata")?;
+    ensure!(metadata.is_file(), "not a regular file; use `-` to read standard input");
     let (mut hash, mut chunk) = (Sha256::new(), vec![0; CHUNK_BYTES]);
     loop {
-        match file.read(&mut chunk).context("reading it")? {
-            0 => return Ok((hash.finalize().into(), seen)),
+        match file.read(&mut chunk).context("reading the file")? {
+            0 => return Ok((hash.finalize().into(), metadata)),
             read => hash.update(&chunk[..read]),
         }
     }
 }
 
-fn ensure_same(seen: &Metadata, now: &Metadata) -> anyhow::Result<()> {
-    let is_same = (seen.len(), seen.modified().ok()) == (now.len(), now.modified().ok());
-    ensure!(is_same, "it has changed while it was imported");
+fn ensure_unchanged(before: &Metadata, now: &Metadata) -> anyhow::Result<()> {
+    let is_same = (before.len(), before.modified().ok()) == (now.len(), now.modified().ok());
+    ensure!(is_same, "the file changed while it was imported");
     Ok(())
 }
 
-fn print(name: &str, before: u64, account: &Account) {
-    let Account { received, accepted, duplicate, refused, examples, .. } = account;
-    let was_there = match before {
+fn print(name: &str, earlier: u64, entry: &LedgerEntry) {
+    let LedgerEntry { received, accepted, duplicate, rejected, examples, .. } = entry;
+    let note = match earlier {
         0 => String::new(),
-        before if before == *received => ", all of them earlier".to_owned(),
-        before => format!(", {} of them earlier", Count(before)),
+        earlier if earlier == *received => ", all imported earlier".to_owned(),
+        earlier => format!(", {} imported earlier", Count(earlier)),
     };
-    println!("{name}: {} events{was_there}", Count(*received));
+    println!("{name}: {} events{note}", Count(*received));
     println!(
-        "  {} accepted, {} duplicate, {} refused",
+        "  {} accepted, {} duplicate, {} rejected",
         Count(*accepted),
         Count(*duplicate),
-        Count(account.refused_count())
+        Count(entry.rejected_count())
     );
-    for (reason, count) in refused {
+    for (reason, count) in rejected {
         println!("  {} {reason}", Count(*count));
     }
     for example in examples {
@@ -325,21 +332,21 @@ fn print(name: &str, before: u64, account: &Account) {
     }
 }
 
-fn summary(game: &str, files: &[(String, Account)]) -> Value {
-    let file = |(name, account): &(String, Account)| {
-        let Account { received, accepted, duplicate, refused, examples, .. } = account;
+fn summary(game: &str, files: &[(String, LedgerEntry)]) -> Value {
+    let file = |(name, entry): &(String, LedgerEntry)| {
+        let LedgerEntry { received, accepted, duplicate, rejected, examples, .. } = entry;
         json!({
             "file": name, "received": received, "accepted": accepted, "duplicate": duplicate,
-            "refused": refused, "examples": examples,
+            "refused": rejected, "examples": examples,
         })
     };
-    let sum = |of: fn(&Account) -> u64| files.iter().map(|(_, account)| of(account)).sum::<u64>();
+    let sum = |count: fn(&LedgerEntry) -> u64| files.iter().map(|(_, entry)| count(entry)).sum::<u64>();
     json!({
         "game": game,
-        "received": sum(|account| account.received),
-        "accepted": sum(|account| account.accepted),
-        "duplicate": sum(|account| account.duplicate),
-        "refused": sum(Account::refused_count),
+        "received": sum(|entry| entry.received),
+        "accepted": sum(|entry| entry.accepted),
+        "duplicate": sum(|entry| entry.duplicate),
+        "refused": sum(LedgerEntry::rejected_count),
         "files": files.iter().map(file).collect::<Vec<_>>(),
     })
 }

@@ -1,4 +1,4 @@
-//! `playmeter keys`: make, list, rotate and revoke keys.
+//! `playmeter keys`: creates, lists, rotates and revokes keys.
 
 use clap::{Args, Subcommand};
 use pipeline::time::{now_s, rfc3339};
@@ -8,85 +8,83 @@ use server::admin::Command;
 use crate::admin;
 use crate::cli::FolderArgs;
 
-/// `playmeter keys ...`
 #[derive(Args)]
-pub struct KeysArgs {
+pub(crate) struct KeysArgs {
     #[command(subcommand)]
-    action: Action,
+    command: KeysCommand,
 }
 
 #[derive(Subcommand)]
-enum Action {
-    /// List a game's secret keys, without the secrets.
+enum KeysCommand {
+    /// List the secret keys of a game, without the secrets
     List {
-        /// The game.
+        /// Id of the game
         #[arg(long, default_value = "demo")]
         game: String,
         #[command(flatten)]
         folder: FolderArgs,
     },
-    /// Make a secret key; it is shown once.
+    /// Create a secret key and print it; it is shown only once
     Create {
-        /// The game.
+        /// Id of the game
         #[arg(long, default_value = "demo")]
         game: String,
-        /// What the key may do, for instance `events:write,query`.
+        /// Scopes of the key, for example `events:write,query`
         #[arg(long, value_delimiter = ',', required = true)]
         scopes: Vec<String>,
-        /// What it is for.
+        /// Description of the key
         #[arg(long, default_value = "")]
         label: String,
-        /// It ends after so many days.
+        /// Days until the key expires [default: never]
         #[arg(long, value_name = "N")]
         expires_days: Option<u64>,
-        /// It works only from these addresses, for instance `203.0.113.0/24`. May be given several times.
+        /// Address range that may use the key, for example `203.0.113.0/24`; repeatable [default: all]
         #[arg(long, value_name = "RANGE", value_delimiter = ',')]
         cidr: Vec<String>,
         #[command(flatten)]
         folder: FolderArgs,
     },
-    /// Make a successor of a secret key, or a new public key with --public. The old one works until it is revoked.
+    /// Create a successor of a secret key, or of a public key with --public; the old key works until you revoke it
     Rotate {
-        /// The secret key's id.
+        /// Id of the secret key
         key: Option<String>,
-        /// The game whose public key is replaced.
+        /// Id of the game whose public key is replaced
         #[arg(long, value_name = "GAME", conflicts_with = "key", required_unless_present = "key")]
         public: Option<String>,
         #[command(flatten)]
         folder: FolderArgs,
     },
-    /// End a secret key by its id, or an old public key.
+    /// Revoke a secret key by its id, or an old public key
     Revoke {
-        /// The secret key's id, or the old public key.
+        /// Id of the secret key, or the old public key
         key: String,
         #[command(flatten)]
         folder: FolderArgs,
     },
-    /// Make a new sign-in link; the old one and every signed-in browser end.
+    /// Create a new sign-in link; the old link and all signed-in browsers stop working
     SignIn {
         #[command(flatten)]
         folder: FolderArgs,
     },
 }
 
-/// Does it and prints what came of it.
-pub fn run(args: KeysArgs) -> anyhow::Result<()> {
-    let (folder, command) = command(args.action)?;
-    admin::show(&folder, command, print)
+pub(crate) fn run(args: KeysArgs) -> anyhow::Result<()> {
+    let (folder, command) = admin_command(args.command)?;
+    admin::run_and_print(&folder, command, print)
 }
 
-fn command(action: Action) -> anyhow::Result<(FolderArgs, Command)> {
-    Ok(match action {
-        Action::List { game, folder } => (folder, Command::ListKeys { game }),
-        Action::Create { game, scopes, label, expires_days, cidr: cidrs, folder } => {
+fn admin_command(command: KeysCommand) -> anyhow::Result<(FolderArgs, Command)> {
+    Ok(match command {
+        KeysCommand::List { game, folder } => (folder, Command::ListKeys { game }),
+        KeysCommand::Create { game, scopes, label, expires_days, cidr: cidrs, folder } => {
             let expires_s = expires_days.map(|days| now_s().saturating_add(days.saturating_mul(24 * 3600)));
             (folder, Command::CreateKey { game, label, scopes, expires_s, cidrs })
         }
-        Action::Rotate { key: Some(key), folder, .. } => (folder, Command::RotateKey { key }),
-        Action::Rotate { public: Some(game), folder, .. } => (folder, Command::RotatePublicKey { game }),
-        Action::Rotate { .. } => anyhow::bail!("name a key, or a game with --public"),
-        Action::Revoke { key, folder } => (folder, Command::RevokeKey { key }),
-        Action::SignIn { folder } => (folder, Command::RotateSignIn),
+        KeysCommand::Rotate { key: Some(key), folder, .. } => (folder, Command::RotateKey { key }),
+        KeysCommand::Rotate { public: Some(game), folder, .. } => (folder, Command::RotatePublicKey { game }),
+        KeysCommand::Rotate { .. } => anyhow::bail!("name a secret key, or a game with --public"),
+        KeysCommand::Revoke { key, folder } => (folder, Command::RevokeKey { key }),
+        KeysCommand::SignIn { folder } => (folder, Command::RotateSignIn),
     })
 }
 
@@ -99,17 +97,17 @@ fn print(key: &Value) {
     if let Some(id) = key["id"].as_str().filter(|_| key["scopes"].is_array()) {
         let scopes: Vec<&str> =
             key["scopes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        let state = if key["revoked_s"].is_null() { "live" } else { "revoked" };
+        let state = if key["revoked_s"].is_null() { "active" } else { "revoked" };
         let used = key["last_used_s"]
             .as_u64()
             .map_or("never used".into(), |last_s| format!("used {}", rfc3339(last_s as i64 * 1000)));
         let label = key["label"].as_str().unwrap_or_default();
-        println!("{id}  {state}  {used}  {label}  {}{}", scopes.join(","), from(key));
+        println!("{id}  {state}  {used}  {label}  {}{}", scopes.join(","), allowed_from(key));
     }
 }
 
-/// From where the key may be used, if not from everywhere.
-fn from(key: &Value) -> String {
+/// Returns the address ranges that may use the key; empty if all may.
+fn allowed_from(key: &Value) -> String {
     let cidrs: Vec<&str> = key["cidrs"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     if cidrs.is_empty() { String::new() } else { format!("  from {}", cidrs.join(",")) }
 }

@@ -1,20 +1,19 @@
-//! `playmeter rebuild`: rollups derived again from the log, in the place of what was there.
+//! `playmeter rebuild`: recomputes rollups from the log and replaces the stored ones.
 
 use server::admin::Command;
 
 use super::verify::RangeArgs;
 use crate::admin;
 
-/// Replaces.
-pub fn run(args: RangeArgs) -> anyhow::Result<()> {
-    let done = admin::run(&args.folder.data, Command::Rebuild { hours: args.hours()? })?;
+pub(crate) fn run(args: RangeArgs) -> anyhow::Result<()> {
+    let result = admin::run(&args.folder.data, Command::Rebuild { hours: args.hours()? })?;
     if args.folder.json {
-        println!("{done}");
+        println!("{result}");
     } else {
         println!(
-            "{} rows derived again at position {}",
-            done["rows"],
-            done["position"].as_str().unwrap_or_default()
+            "{} rows rebuilt at position {}",
+            result["rows"],
+            result["position"].as_str().unwrap_or_default()
         );
     }
     Ok(())

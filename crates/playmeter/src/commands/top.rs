@@ -1,6 +1,6 @@
-//! `playmeter top`: what the server of a data folder is doing, in a terminal.
+//! `playmeter top`: live statistics of the running server in a terminal.
 //!
-//! It asks the running server once per interval; what is shown is the difference to the answer before.
+//! It requests a snapshot once per interval and shows the difference to the previous one.
 
 mod screen;
 mod tables;
@@ -19,13 +19,12 @@ use crate::admin;
 use crate::cli::FolderArgs;
 use tables::{Table, tables};
 
-/// `playmeter top ...`
 #[derive(Args)]
-pub struct TopArgs {
-    /// Seconds between two looks.
+pub(crate) struct TopArgs {
+    /// Seconds between two updates: 0.1 to 3600
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
     every: f64,
-    /// Look once, print and end. Without a terminal it is always so.
+    /// Print one update and exit; the default if standard output is not a terminal
     #[arg(long)]
     once: bool,
     #[command(flatten)]
@@ -34,27 +33,27 @@ pub struct TopArgs {
 
 fn seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse().ok().filter(|seconds| (0.1..=3600.0).contains(seconds));
-    seconds.ok_or_else(|| "it is 0.1 to 3600 seconds".to_owned())
+    seconds.ok_or_else(|| "must be between 0.1 and 3600 seconds".to_owned())
 }
 
-/// Shows until `q` is pressed; once, and as plain text, where there is no terminal.
-pub fn run(args: TopArgs) -> anyhow::Result<()> {
+/// Shows updates until `q` is pressed. Without a terminal, prints one update as plain text.
+pub(crate) fn run(args: TopArgs) -> anyhow::Result<()> {
     let folder = &args.folder.data;
-    let first = look(folder)?;
+    let first = snapshot(folder)?;
     if args.folder.json {
         println!("{first}");
         return Ok(());
     }
     let every = Duration::from_secs_f64(args.every);
     if !args.once && std::io::stdout().is_terminal() {
-        return screen::run(first, every, || look(folder));
+        return screen::run(first, every, || snapshot(folder));
     }
     std::thread::sleep(every);
-    print(&tables(&look(folder)?, Some(&first)));
+    print(&tables(&snapshot(folder)?, Some(&first)));
     Ok(())
 }
 
-fn look(folder: &Path) -> anyhow::Result<Value> {
+fn snapshot(folder: &Path) -> anyhow::Result<Value> {
     admin::run(folder, Command::Monitor)
 }
 

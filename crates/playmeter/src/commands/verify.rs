@@ -1,4 +1,4 @@
-//! `playmeter verify`: every number derived again from the log, and compared.
+//! `playmeter verify`: recomputes every number from the log and compares it with the stored one.
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -9,63 +9,68 @@ use server::admin::Command;
 use crate::admin;
 use crate::cli::FolderArgs;
 
-/// Which hours.
+/// A range of hours.
 #[derive(Args)]
-pub struct RangeArgs {
-    /// From this hour on (RFC 3339); from the beginning if left out.
+pub(crate) struct RangeArgs {
+    /// First hour of the range (RFC 3339) [default: the oldest]
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
-    /// Up to this hour (RFC 3339); to the end if left out.
+    /// End of the range, exclusive, rounded up to the hour (RFC 3339) [default: the newest]
     #[arg(long, value_name = "TIME")]
     to: Option<String>,
     #[command(flatten)]
-    pub folder: FolderArgs,
+    pub(crate) folder: FolderArgs,
 }
 
 impl RangeArgs {
-    /// Hours since 1970; `None`: all.
-    pub fn hours(&self) -> anyhow::Result<Option<std::ops::Range<u32>>> {
+    /// Returns the range in hours since 1970, or `None` for all hours.
+    pub(crate) fn hours(&self) -> anyhow::Result<Option<std::ops::Range<u32>>> {
         if self.from.is_none() && self.to.is_none() {
             return Ok(None);
         }
-        let hour = |text: &Option<String>, name: &str, round_up: i64, none: u32| match text {
-            None => Ok(none),
+        let hour = |text: &Option<String>, name: &str, round_up: i64, default: u32| match text {
+            None => Ok(default),
             Some(text) => {
-                let ms = parse_time(text).with_context(|| format!("--{name}: `{text}` is not a time"))?;
+                let ms = parse_time(text)
+                    .with_context(|| format!("--{name}: `{text}` is not a time in RFC 3339 format"))?;
                 u32::try_from((ms + round_up).div_euclid(3_600_000))
-                    .with_context(|| format!("--{name}: before 1970"))
+                    .with_context(|| format!("--{name}: must not be before 1970"))
             }
         };
         Ok(Some(hour(&self.from, "from", 0, 0)?..hour(&self.to, "to", 3_599_999, u32::MAX)?))
     }
 }
 
-/// Compares; an error if anything differs.
-pub fn run(args: RangeArgs) -> anyhow::Result<()> {
-    let done = admin::run(&args.folder.data, Command::Verify { hours: args.hours()? })?;
+/// Prints the comparison. Fails if anything differs.
+pub(crate) fn run(args: RangeArgs) -> anyhow::Result<()> {
+    let result = admin::run(&args.folder.data, Command::Verify { hours: args.hours()? })?;
     if args.folder.json {
-        println!("{done}");
+        println!("{result}");
     } else {
-        print(&done);
+        print(&result);
     }
-    if done["agrees"] != true {
-        bail!("the rollups and the log do not agree; `playmeter rebuild` derives them again");
+    if result["agrees"] != true {
+        bail!("the rollups differ from the log; run `playmeter rebuild` to recompute them");
     }
     Ok(())
 }
 
-fn print(done: &Value) {
-    let log = &done["log"];
-    println!("log       {} bytes in {} segments, checksums right", log["bytes"], log["segments"]);
-    println!("rollups   {} rows at position {}", done["rows"], done["position"].as_str().unwrap_or_default());
-    println!("compared  {} rows, {} different", done["compared"], done["different"]);
-    if done["before_the_log"] != 0 {
-        println!("          {} rows have events that the log no longer keeps", done["before_the_log"]);
+fn print(result: &Value) {
+    let log = &result["log"];
+    println!("log       {} bytes in {} segments, checksums valid", log["bytes"], log["segments"]);
+    println!(
+        "rollups   {} rows at position {}",
+        result["rows"],
+        result["position"].as_str().unwrap_or_default()
+    );
+    println!("compared  {} rows, {} differ", result["compared"], result["different"]);
+    if result["before_the_log"] != 0 {
+        println!("          {} rows include events older than the log", result["before_the_log"]);
     }
     for damage in log["damage"].as_array().into_iter().flatten() {
         println!("damaged   {damage}");
     }
-    for example in done["examples"].as_array().into_iter().flatten() {
+    for example in result["examples"].as_array().into_iter().flatten() {
         println!("differs   {}", example.as_str().unwrap_or_default());
     }
 }

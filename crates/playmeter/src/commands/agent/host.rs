@@ -1,8 +1,8 @@
-//! What Linux tells of a host in `/proc`, and of its network interfaces in `/sys`.
+//! The metrics of a Linux host, from `/proc` and, for network interfaces, `/sys`.
 //!
-//! Parsed by `procfs-core`, which takes the files' text from anywhere and knows the modes of the processors and pressure;
-//! it costs 5 CPU-seconds of building and 0.1 MB. `sysinfo` reads more systems but neither of these two, nor how busy a
-//! disk is. Where there is no `/proc` the agent says so and ends.
+//! Parsed by `procfs-core`, which accepts text from any source and supports CPU modes and pressure. It adds 5 CPU-seconds
+//! to the build and 0.1 MB to the program. `sysinfo` supports more systems, but neither of these two, nor disk
+//! utilisation. Without `/proc` the agent fails to start.
 
 mod cpu;
 mod disks;
@@ -20,37 +20,36 @@ use procfs_core::{ExplicitSystemInfo, FromRead, ProcResult};
 
 use super::reading::Reading;
 
-/// Reads a host, and remembers what it read last for what is told by the second.
-pub struct Host {
+/// A host, with the last values of its counters.
+pub(crate) struct Host {
     proc: PathBuf,
     sys: PathBuf,
-    cpu: cpu::Cpu,
-    disks: disks::Disks,
-    network: network::Network,
-    processes: processes::Processes,
+    cpu: cpu::CpuReader,
+    disks: disks::DiskReader,
+    network: network::NetworkReader,
+    processes: processes::ProcessReader,
 }
 
 impl Host {
-    /// The host whose `/proc` and `/sys` are these folders.
-    pub fn open(proc: PathBuf, sys: PathBuf) -> anyhow::Result<Host> {
+    /// Opens the host whose `/proc` and `/sys` are these folders. Fails if `/proc` cannot be read.
+    pub(crate) fn open(proc: PathBuf, sys: PathBuf) -> anyhow::Result<Host> {
         let stat = proc.join("stat");
         std::fs::metadata(&stat)
-            .with_context(|| format!("the agent reads Linux hosts, and cannot read {}", stat.display()))?;
+            .with_context(|| format!("the agent only supports Linux; cannot read {}", stat.display()))?;
         Ok(Host {
             proc,
             sys,
-            cpu: cpu::Cpu::default(),
-            disks: disks::Disks::default(),
-            network: network::Network::default(),
-            processes: processes::Processes::default(),
+            cpu: cpu::CpuReader::default(),
+            disks: disks::DiskReader::default(),
+            network: network::NetworkReader::default(),
+            processes: processes::ProcessReader::default(),
         })
     }
 
-    /// Adds what can be read. Rates come with the second reading.
+    /// Adds the values that can be read. Rates are available from the second reading on.
     ///
-    /// A file that is not there or reads otherwise costs its own values alone: kernels and containers differ in what
-    /// they show.
-    pub fn read(&mut self, reading: &mut Reading, at: Instant) {
+    /// A missing or unknown file only omits its own values: kernels and containers differ in the files that they provide.
+    pub(crate) fn read(&mut self, reading: &mut Reading, at: Instant) {
         let cores = self.cpu.read(&self.proc, reading);
         memory::read(&self.proc, reading);
         self.disks.read(&self.proc, reading, at);
@@ -59,12 +58,12 @@ impl Host {
     }
 }
 
-fn file<T: FromRead>(proc: &Path, name: &str) -> ProcResult<T> {
+fn parse_file<T: FromRead>(proc: &Path, name: &str) -> ProcResult<T> {
     T::from_file(proc.join(name))
 }
 
-/// Ticks and pages, as the kernel counts them for programs.
-fn system() -> ExplicitSystemInfo {
+/// The sizes of ticks and pages.
+fn system_info() -> ExplicitSystemInfo {
     ExplicitSystemInfo {
         boot_time_secs: 0,
         ticks_per_second: rustix::param::clock_ticks_per_second(),

@@ -1,6 +1,6 @@
-//! What was read at one moment: values of metrics, of the host as a whole or of a part of it.
+//! A reading: the values of all metrics at one moment, of the whole host or of one of its parts.
 //!
-//! They are written as points in InfluxDB's line protocol, one a line, with the time in milliseconds.
+//! It is sent as points in InfluxDB's line protocol, one per line, with timestamps in milliseconds.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -8,91 +8,96 @@ use std::fmt::Write;
 use model::limits::DIMENSION_BYTES_MAX;
 use serde_json::json;
 
-/// Bytes of a host's name.
-pub const HOST_BYTES_MAX: usize = 64;
-/// Bytes of a part's name: with the host's and a slash it fits a dimension's value.
+pub(crate) const HOST_BYTES_MAX: usize = 64;
+/// With the name of the host and a slash, a part fits the value of a dimension.
 const PART_BYTES_MAX: usize = 63;
 const _: () = assert!(HOST_BYTES_MAX + 1 + PART_BYTES_MAX <= DIMENSION_BYTES_MAX);
-/// Different parts of one kind that are told of in one day of UTC. Of a dimension 1,000 values a day are kept.
-const PARTS_A_DAY: usize = 64;
+/// Limit of parts of one kind per UTC day, because a dimension keeps 1,000 values per day.
+const PARTS_PER_DAY: usize = 64;
 const DAY_MS: i64 = 24 * 3_600_000;
 
-/// Everything that was read at one moment.
+/// The values of all metrics at one moment.
 #[derive(Debug, PartialEq)]
-pub struct Reading {
-    /// When, in milliseconds since 1970.
-    pub at_ms: i64,
-    values: Vec<Value>,
+pub(crate) struct Reading {
+    /// Milliseconds since 1970.
+    pub(crate) at_ms: i64,
+    values: Vec<MetricValue>,
 }
 
 #[derive(Debug, PartialEq)]
-struct Value {
+struct MetricValue {
     name: &'static str,
     part: Option<String>,
     value: f64,
 }
 
 impl Reading {
-    /// Nothing yet.
-    pub fn new(at_ms: i64) -> Reading {
+    /// Creates an empty reading.
+    pub(crate) fn new(at_ms: i64) -> Reading {
         Reading { at_ms, values: Vec::new() }
     }
 
-    /// Adds a value of the whole host. What is no number is nothing.
-    pub fn add(&mut self, name: &'static str, value: impl Into<Option<f64>>) {
+    /// Adds a value of the whole host. `None`, NaN and infinities are ignored.
+    pub(crate) fn add(&mut self, name: &'static str, value: impl Into<Option<f64>>) {
         self.push(name, None, value.into());
     }
 
     /// Adds a value of a part of the host.
-    pub fn add_part(&mut self, name: &'static str, part: &str, value: impl Into<Option<f64>>) {
-        self.push(name, Some(short(part)), value.into());
+    pub(crate) fn add_part(&mut self, name: &'static str, part: &str, value: impl Into<Option<f64>>) {
+        self.push(name, Some(truncated(part)), value.into());
     }
 
     fn push(&mut self, name: &'static str, part: Option<String>, value: Option<f64>) {
         if let Some(value) = value.filter(|value| value.is_finite()) {
-            self.values.push(Value { name, part, value });
+            self.values.push(MetricValue { name, part, value });
         }
     }
 
-    /// As points, one a line. A point of a part has the tag `host_part`, which has the host in front, and no tag `host`:
-    /// so the metrics of whole hosts and those of parts never mix.
-    pub fn lines(&self, host: &str) -> String {
-        let host = tag(host);
+    /// Formats the reading as points, one per line. A point of a part has the tag `host_part`, which starts with the host,
+    /// instead of the tag `host`, so that metrics of hosts and metrics of parts never mix.
+    pub(crate) fn lines(&self, host: &str) -> String {
+        let host = escaped_tag(host);
         let mut lines = String::with_capacity(64 * self.values.len());
-        for Value { name, part, value } in &self.values {
-            let written = match part {
+        for MetricValue { name, part, value } in &self.values {
+            let result = match part {
                 Some(part) => {
-                    writeln!(lines, "{name},host_part={host}/{} value={value} {}", tag(part), self.at_ms)
+                    writeln!(
+                        lines,
+                        "{name},host_part={host}/{} value={value} {}",
+                        escaped_tag(part),
+                        self.at_ms
+                    )
                 }
                 None => writeln!(lines, "{name},host={host} value={value} {}", self.at_ms),
             };
-            written.expect("text can be written to a string");
+            result.expect("writing to a string does not fail");
         }
         lines
     }
 
-    /// As an object: the values in a list.
-    pub fn json(&self, host: &str) -> serde_json::Value {
-        let one = |Value { name, part, value }: &Value| match part {
+    /// Formats the reading as a JSON object.
+    pub(crate) fn json(&self, host: &str) -> serde_json::Value {
+        let format = |MetricValue { name, part, value }: &MetricValue| match part {
             Some(part) => json!({ "name": name, "part": part, "value": value }),
             None => json!({ "name": name, "value": value }),
         };
-        json!({ "host": host, "at": self.at_ms, "values": self.values.iter().map(one).collect::<Vec<_>>() })
+        json!({ "host": host, "at": self.at_ms, "values": self.values.iter().map(format).collect::<Vec<_>>() })
     }
 
-    /// `host.cpu 12.5`, `device.busy sda 3`: the values in words.
+    /// Returns the values as text: `host.cpu 12.5`, `device.busy sda 3`.
     #[cfg(test)]
-    pub fn words(&self) -> Vec<String> {
-        let one = |Value { name, part, value }: &Value| match part {
+    pub(crate) fn summary(&self) -> Vec<String> {
+        let format = |MetricValue { name, part, value }: &MetricValue| match part {
             Some(part) => format!("{name} {part} {value}"),
             None => format!("{name} {value}"),
         };
-        self.values.iter().map(one).collect()
+        self.values.iter().map(format).collect()
     }
 }
 
-/// A backslash cannot be written at the end of a tag, and a line has one line.
-fn tag(text: &str) -> String {
+/// Escapes the value of a tag. Backslashes, which the protocol does not allow at the end of a tag, and control
+/// characters are replaced.
+fn escaped_tag(text: &str) -> String {
     let mut tag = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -105,7 +110,7 @@ fn tag(text: &str) -> String {
     tag
 }
 
-fn short(part: &str) -> String {
+fn truncated(part: &str) -> String {
     if part.len() <= PART_BYTES_MAX {
         return part.to_owned();
     }
@@ -113,21 +118,21 @@ fn short(part: &str) -> String {
     format!("{}…", &part[..end])
 }
 
-/// Which parts of one kind are told of: those that came first this day.
+/// The limit of different parts of one kind per UTC day. The first ones of a day are reported.
 #[derive(Default)]
-pub struct Parts {
+pub(crate) struct PartLimit {
     day: i64,
     names: HashSet<String>,
 }
 
-impl Parts {
-    /// Whether there is room for this part.
-    pub fn admit(&mut self, part: &str, at_ms: i64) -> bool {
+impl PartLimit {
+    /// Returns true if the part is reported today.
+    pub(crate) fn admit(&mut self, part: &str, at_ms: i64) -> bool {
         let day = at_ms.div_euclid(DAY_MS);
         if self.day != day {
             (self.day, self.names) = (day, HashSet::new());
         }
-        self.names.contains(part) || (self.names.len() < PARTS_A_DAY && self.names.insert(part.to_owned()))
+        self.names.contains(part) || (self.names.len() < PARTS_PER_DAY && self.names.insert(part.to_owned()))
     }
 }
 
@@ -136,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reading_is_written_as_points() {
+    fn reading_is_formatted_as_points() {
         let mut reading = Reading::new(1_000);
         reading.add("host.cpu", 12.5);
         reading.add("host.load", f64::NAN);
@@ -148,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_with_its_host_fits_a_dimension() {
+    fn long_part_is_truncated_to_fit_a_dimension() {
         let mut reading = Reading::new(1);
         reading.add_part("mount.used", &"ä".repeat(100), 1.0);
         let part = reading.json("h")["values"][0]["part"].as_str().expect("text").to_owned();
@@ -156,9 +161,9 @@ mod tests {
     }
 
     #[test]
-    fn so_many_parts_are_told_of_a_day() {
-        let mut parts = Parts::default();
-        assert!((0..PARTS_A_DAY).all(|part| parts.admit(&part.to_string(), DAY_MS)));
+    fn parts_are_limited_per_day() {
+        let mut parts = PartLimit::default();
+        assert!((0..PARTS_PER_DAY).all(|part| parts.admit(&part.to_string(), DAY_MS)));
         assert!(parts.admit("0", DAY_MS) && !parts.admit("other", 2 * DAY_MS - 1));
         assert!(parts.admit("other", 2 * DAY_MS), "the next day has room again");
     }

@@ -1,9 +1,8 @@
-//! What was sent and what became of it, in a file that outlives any crash of the server.
+//! The ledger of a load test: each event that was sent and its outcome, in a file that survives crashes of the server.
 //!
-//! One line an event: `id crc32 outcome`. The CRC is that of the event's JSON text as it was
-//! sent (the one of zlib, eight hexadecimal digits). `acked`, `duplicate` and `refused` are what
-//! the server answered; `unknown` had no answer, or one that asks to send again, and may or may
-//! not be stored.
+//! One line per event: `id crc32 outcome`. The CRC is that of the JSON text of the event as it was sent (CRC-32 of zlib,
+//! eight hexadecimal digits). The outcomes `acked`, `duplicate` and `refused` are responses of the server. An event with
+//! `unknown` had no response or a retryable one, and may or may not be stored.
 
 use std::fs::File;
 use std::io::Write;
@@ -13,84 +12,83 @@ use std::thread::JoinHandle;
 
 use anyhow::Context;
 
-/// How long a line may wait for its fsync.
+/// The longest time that a line waits to be synced.
 const SYNC_INTERVAL_NS: u64 = 100_000_000;
-/// With a disk that hangs, the generator waits after this many intervals.
+/// If the disk hangs, the generator blocks after this many intervals.
 const BLOCKS_WAITING_MAX: usize = 64;
 
-/// What became of an event.
+/// The outcome of sending an event.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Fate {
+pub(crate) enum SendOutcome {
     Acked,
     Duplicate,
-    Refused,
+    Rejected,
     Unknown,
 }
 
-/// An event on its way: what its line will say before the outcome.
+/// The id and the checksum of an event that was sent.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub(crate) struct EventRecord {
     id: [u8; 36],
     crc32: u32,
 }
 
-impl Entry {
-    /// The entry of an event with this id and JSON text.
-    pub fn new(id: [u8; 36], text: &[u8]) -> Self {
+impl EventRecord {
+    /// Creates the record of an event with this id and JSON text.
+    pub(crate) fn new(id: [u8; 36], text: &[u8]) -> Self {
         Self { id, crc32: crc32(text) }
     }
 }
 
-/// The open ledger. Lines are written and synced by a thread of its own, so that a slow disk
-/// does not delay requests.
+/// An open ledger. A separate thread writes and syncs the lines, so that a slow disk does not delay requests.
 #[derive(Debug)]
-pub struct Ledger {
+pub(crate) struct EventLedger {
     lines: Vec<u8>,
     sync_at_ns: u64,
     blocks: SyncSender<Vec<u8>>,
     writer: JoinHandle<anyhow::Result<()>>,
 }
 
-impl Ledger {
-    /// Starts a new ledger, in the place of an older file.
-    pub fn create(path: &Path) -> anyhow::Result<Self> {
+impl EventLedger {
+    /// Creates a ledger. Replaces an existing file.
+    pub(crate) fn create(path: &Path) -> anyhow::Result<Self> {
         let file = File::create(path).with_context(|| format!("creating the ledger {}", path.display()))?;
-        let (blocks, waiting) = sync_channel::<Vec<u8>>(BLOCKS_WAITING_MAX);
+        let (blocks, receiver) = sync_channel::<Vec<u8>>(BLOCKS_WAITING_MAX);
         let writer =
-            std::thread::spawn(move || waiting.into_iter().try_for_each(|block| write(&file, &block)));
+            std::thread::spawn(move || receiver.into_iter().try_for_each(|block| write(&file, &block)));
         Ok(Self { lines: Vec::new(), sync_at_ns: 0, blocks, writer })
     }
 
-    /// Notes what became of an event.
-    pub fn note(&mut self, entry: &Entry, fate: Fate) {
-        let word = match fate {
-            Fate::Acked => "acked",
-            Fate::Duplicate => "duplicate",
-            Fate::Refused => "refused",
-            Fate::Unknown => "unknown",
+    /// Adds the outcome of an event.
+    pub(crate) fn add(&mut self, record: &EventRecord, outcome: SendOutcome) {
+        let label = match outcome {
+            SendOutcome::Acked => "acked",
+            SendOutcome::Duplicate => "duplicate",
+            SendOutcome::Rejected => "refused",
+            SendOutcome::Unknown => "unknown",
         };
-        self.lines.extend(entry.id);
-        writeln!(self.lines, " {:08x} {word}", entry.crc32).expect("memory takes every write");
+        self.lines.extend(record.id);
+        writeln!(self.lines, " {:08x} {label}", record.crc32).expect("writing to memory works");
     }
 
-    /// Hands what was noted to the disk, ten times a second.
-    pub fn sync_if_due(&mut self, now_ns: u64) {
+    /// Passes the new lines to the writer, ten times per second.
+    pub(crate) fn sync_if_due(&mut self, now_ns: u64) {
         if now_ns >= self.sync_at_ns {
             self.sync_at_ns = now_ns + SYNC_INTERVAL_NS;
-            self.hand_over();
+            self.flush();
         }
     }
 
-    /// Writes and syncs the rest, and says whether everything got to the disk.
-    pub fn close(mut self) -> anyhow::Result<()> {
-        self.hand_over();
+    /// Writes and syncs the remaining lines. Fails if any write failed.
+    pub(crate) fn close(mut self) -> anyhow::Result<()> {
+        self.flush();
         drop(self.blocks);
         self.writer.join().expect("the writer does not panic")
     }
 
-    fn hand_over(&mut self) {
+    fn flush(&mut self) {
         if !self.lines.is_empty() {
-            // A writer that ended has failed; `close` says why.
+            // If the writer has stopped, `close` returns its error.
             let _ = self.blocks.send(std::mem::take(&mut self.lines));
         }
     }
@@ -126,22 +124,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_checksum_is_that_of_zlib() {
+    fn checksum_is_that_of_zlib() {
         assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
     }
 
     #[test]
-    fn every_event_has_a_line_with_its_outcome() {
+    fn each_outcome_is_a_line() {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let path = folder.path().join("ledger");
-        let mut ledger = Ledger::create(&path).expect("the folder is writable");
-        let entry = Entry::new(*b"018bcfe5-6800-7000-8000-000000000001", b"123456789");
-        ledger.note(&entry, Fate::Unknown);
+        let mut ledger = EventLedger::create(&path).expect("the folder is writable");
+        let record = EventRecord::new(*b"018bcfe5-6800-7000-8000-000000000001", b"123456789");
+        ledger.add(&record, SendOutcome::Unknown);
         ledger.sync_if_due(1);
-        ledger.note(&entry, Fate::Acked);
-        ledger.close().expect("the disk takes it");
+        ledger.add(&record, SendOutcome::Acked);
+        ledger.close().expect("the disk works");
         assert_eq!(
-            std::fs::read_to_string(path).expect("the ledger is there"),
+            std::fs::read_to_string(path).expect("the ledger exists"),
             "018bcfe5-6800-7000-8000-000000000001 cbf43926 unknown\n\
              018bcfe5-6800-7000-8000-000000000001 cbf43926 acked\n"
         );

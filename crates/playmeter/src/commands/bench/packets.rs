@@ -1,9 +1,9 @@
-//! `playmeter bench packets`: StatsD lines or RTCP reports over UDP on a timetable, and what they cost the server.
+//! `playmeter bench packets`: a load test with StatsD lines or RTCP reports over UDP.
 //!
-//! Nothing is answered, so this side knows only what it sent: what arrived is to be read off the server's own account.
-//! Each packet is a call of the operating system of its own, as it is with many small senders.
+//! There are no responses, so the report only contains what was sent. Compare it with the accounting of the server to see
+//! what arrived. Each packet is a separate system call, as with many small senders.
 
-mod content;
+mod payload;
 mod report;
 
 use std::net::{SocketAddr, UdpSocket};
@@ -13,140 +13,139 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use hdrhistogram::Histogram;
 
-use super::cpu::{self, Snapshot};
+use super::cpu::{self, CpuSnapshot};
 use super::schedule::Schedule;
-use super::{RATE_MAX, write};
-use content::{Content, FLOWS_MAX, LINES_MAX, NAMES_MAX};
-use report::{Report, Sent, Window};
+use super::{RATE_MAX, write_report};
+use payload::{FLOWS_MAX, LINES_MAX, NAMES_MAX, PacketPayload};
+use report::{PacketMeasurements, PacketReport, SentCounts};
 
-/// A sleep that would be shorter than this comes out too long.
+/// A shorter sleep would end late.
 const SLEEP_MIN: Duration = Duration::from_micros(20);
 const SOCKETS_MAX: usize = 256;
-/// A minute late is as late as it gets.
+/// Lags of more than a minute are recorded as a minute.
 const LAG_NS_MAX: u64 = 60_000_000_000;
 
-/// Sends packets to a running server and reports what they cost it.
 #[derive(clap::Args, Clone, Debug)]
-pub struct PacketsArgs {
-    /// Where the packets go.
+pub(crate) struct PacketsArgs {
+    /// Address to send the packets to
     #[arg(long, value_name = "ADDR")]
     to: SocketAddr,
-    /// What is in them.
-    #[arg(long, value_enum, default_value_t = Load::Statsd)]
-    load: Load,
-    /// For statsd: counters in a packet, a line each.
+    /// Content of the packets
+    #[arg(long, value_enum, default_value_t = PacketKind::Statsd)]
+    load: PacketKind,
+    /// For statsd: counters per packet, one per line
     #[arg(long, default_value_t = 1)]
     lines: usize,
-    /// For statsd: different names.
+    /// For statsd: number of different names
     #[arg(long, default_value_t = 500)]
     names: usize,
-    /// For rtcp: different flows; both ends of each report in turn.
+    /// For rtcp: number of different flows, whose ends report in turn
     #[arg(long, default_value_t = 100_000)]
     flows: usize,
-    /// Packets a second.
+    /// Packets per second
     #[arg(long, default_value_t = 10_000.0)]
     rate: f64,
-    /// Seconds to measure.
+    /// Seconds to measure
     #[arg(long, default_value_t = 5.0)]
     seconds: f64,
-    /// Seconds of packets before measuring.
+    /// Seconds of load before the measurement
     #[arg(long, default_value_t = 2.0)]
     warmup: f64,
-    /// Ports that they come from, in turn.
+    /// Number of source ports, used in turn
     #[arg(long, default_value_t = 8)]
     sockets: usize,
-    /// The server's processes, whose CPU time and memory are measured together with their children's.
+    /// Process ids of the server, to measure their CPU time and memory and those of their children
     #[arg(long, value_delimiter = ',')]
     pid: Vec<u32>,
-    /// Writes the report as JSON; `-` prints it instead of the table.
+    /// Write the report as JSON to this file; `-` prints it instead of the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Load {
-    /// `name:1|c`.
+enum PacketKind {
+    /// StatsD counters: `name:1|c`
     Statsd,
-    /// Compounds of a sender report with one block, and a name.
+    /// RTCP compounds: a sender report with one block, and a name
     Rtcp,
 }
 
-/// Sends what was asked for and reports it.
-pub fn run(args: &PacketsArgs) -> anyhow::Result<()> {
-    args.check()?;
-    // The default of 50 us would make every packet that much too late.
+/// Runs the load test and writes its report.
+pub(crate) fn run(args: &PacketsArgs) -> anyhow::Result<()> {
+    args.validate()?;
+    // With the default of 50 us, every packet would be that much too late.
     rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))
         .context("setting the timer slack")?;
-    let report = Sender::new(args)?.run(args)?;
-    write(&report, args.json.as_deref())
+    let report = PacketSender::new(args)?.run(args)?;
+    write_report(&report, args.json.as_deref())
 }
 
-struct Sender {
+struct PacketSender {
     sockets: Vec<UdpSocket>,
-    content: Content,
-    sent: Sent,
+    payload: PacketPayload,
+    sent: SentCounts,
     lag_ns: Histogram<u64>,
 }
 
-impl Sender {
+impl PacketSender {
     fn new(args: &PacketsArgs) -> anyhow::Result<Self> {
         let sockets = (0..args.sockets).map(|_| connected(args.to)).collect::<anyhow::Result<_>>()?;
-        let content = match args.load {
-            Load::Statsd => Content::statsd(args.names, args.lines),
-            Load::Rtcp => Content::rtcp(args.flows),
+        let payload = match args.load {
+            PacketKind::Statsd => PacketPayload::statsd(args.names, args.lines),
+            PacketKind::Rtcp => PacketPayload::rtcp(args.flows),
         };
-        let lag_ns = Histogram::new_with_max(LAG_NS_MAX, 3).context("making a histogram")?;
-        Ok(Self { sockets, content, sent: Sent::default(), lag_ns })
+        let lag_ns = Histogram::new_with_max(LAG_NS_MAX, 3).context("creating a histogram")?;
+        Ok(Self { sockets, payload, sent: SentCounts::default(), lag_ns })
     }
 
-    fn run(mut self, args: &PacketsArgs) -> anyhow::Result<Report> {
+    fn run(mut self, args: &PacketsArgs) -> anyhow::Result<PacketReport> {
         let (server, own) = (cpu::tree(&args.pid), [std::process::id()]);
         self.send(args.rate, args.warmup);
-        let (warm, cpu_server, cpu_own) = (self.sent, Snapshot::of(&server), Snapshot::of(&own));
+        let (warm, cpu_server, cpu_own) = (self.sent, CpuSnapshot::of(&server), CpuSnapshot::of(&own));
         let pressure = cpu::pressure();
         self.lag_ns.reset();
         let started = Instant::now();
         self.send(args.rate, args.seconds);
-        let window = Window {
+        let measurements = PacketMeasurements {
             length: started.elapsed(),
             sent: self.sent.since(warm),
-            server: Snapshot::of(&server).since(&cpu_server),
-            generator: Snapshot::of(&own).since(&cpu_own),
+            server: CpuSnapshot::of(&server).since(&cpu_server),
+            generator: CpuSnapshot::of(&own).since(&cpu_own),
             pressure: cpu::pressure().zip(pressure).map(|(now, before)| now.saturating_sub(before)),
         };
-        Ok(Report::new(args, &server, self.sent, &window, &self.lag_ns))
+        Ok(PacketReport::new(args, &server, self.sent, &measurements, &self.lag_ns))
     }
 
-    /// Sends for so many seconds, each packet when it is due or as soon after it as this side can.
+    /// Sends packets for this many seconds, each when it is due or as soon as possible afterwards.
     fn send(&mut self, rate: f64, seconds: f64) {
         let mut schedule = Schedule::new(rate, seconds);
         let started = Instant::now();
         while let Some(due_ns) = schedule.next_due_ns() {
             let now_ns = started.elapsed().as_nanos() as u64;
-            match schedule.take(now_ns) {
+            match schedule.pop_due(now_ns) {
                 Some(due_ns) => {
                     self.lag_ns.saturating_record(now_ns - due_ns);
-                    self.next();
+                    self.send_next();
                 }
-                None => rest(Duration::from_nanos(due_ns - now_ns)),
+                None => wait(Duration::from_nanos(due_ns - now_ns)),
             }
         }
     }
 
-    fn next(&mut self) {
+    fn send_next(&mut self) {
         let number = self.sent.packets + self.sent.failed;
         let socket = &self.sockets[number as usize % self.sockets.len()];
-        let (packet, lines) = self.content.packet(number);
+        let (packet, lines) = self.payload.packet(number);
         match socket.send(packet) {
             Ok(bytes) => self.sent.add(lines, bytes),
-            // Nobody listened to an earlier one, or the system has no room: neither is a packet that was sent.
+            // The port of an earlier packet was closed, or the send buffer is full: this packet was not sent.
             Err(_) => self.sent.failed += 1,
         }
     }
 }
 
-fn rest(time: Duration) {
+fn wait(time: Duration) {
     if time > SLEEP_MIN {
         std::thread::sleep(time);
     } else {
@@ -162,16 +161,16 @@ fn connected(to: SocketAddr) -> anyhow::Result<UdpSocket> {
 }
 
 impl PacketsArgs {
-    fn check(&self) -> anyhow::Result<()> {
+    fn validate(&self) -> anyhow::Result<()> {
         let numbers = [self.rate, self.seconds, self.warmup];
-        let usable = numbers.iter().all(|number| number.is_finite() && *number >= 0.0);
-        ensure!(usable, "--rate, --seconds and --warmup are numbers from 0 on");
-        ensure!(self.rate <= RATE_MAX, "--rate is at most {RATE_MAX}");
-        ensure!(self.rate * self.seconds >= 1.0, "not one packet to measure: raise --rate or --seconds");
-        ensure!((1..=LINES_MAX).contains(&self.lines), "--lines is from 1 to {LINES_MAX}");
-        ensure!((1..=NAMES_MAX).contains(&self.names), "--names is from 1 to {NAMES_MAX}");
-        ensure!((1..=FLOWS_MAX).contains(&self.flows), "--flows is from 1 to {FLOWS_MAX}");
-        ensure!((1..=SOCKETS_MAX).contains(&self.sockets), "--sockets is from 1 to {SOCKETS_MAX}");
+        let are_valid = numbers.iter().all(|number| number.is_finite() && *number >= 0.0);
+        ensure!(are_valid, "--rate, --seconds and --warmup must be 0 or greater");
+        ensure!(self.rate <= RATE_MAX, "--rate must be at most {RATE_MAX}");
+        ensure!(self.rate * self.seconds >= 1.0, "no packet would be measured; raise --rate or --seconds");
+        ensure!((1..=LINES_MAX).contains(&self.lines), "--lines must be between 1 and {LINES_MAX}");
+        ensure!((1..=NAMES_MAX).contains(&self.names), "--names must be between 1 and {NAMES_MAX}");
+        ensure!((1..=FLOWS_MAX).contains(&self.flows), "--flows must be between 1 and {FLOWS_MAX}");
+        ensure!((1..=SOCKETS_MAX).contains(&self.sockets), "--sockets must be between 1 and {SOCKETS_MAX}");
         Ok(())
     }
 }
@@ -180,7 +179,7 @@ impl PacketsArgs {
 mod tests {
     use super::*;
 
-    fn args(to: SocketAddr, load: Load, rate: f64) -> PacketsArgs {
+    fn args(to: SocketAddr, load: PacketKind, rate: f64) -> PacketsArgs {
         PacketsArgs {
             to,
             load,
@@ -197,37 +196,37 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(load: Load, rate: f64, packets: u64, lines: u64) {
+    fn check(load: PacketKind, rate: f64, packets: u64, lines: u64) {
         let server = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-        server.set_nonblocking(true).expect("does not block");
-        let args = args(server.local_addr().expect("is bound"), load, rate);
-        let report = Sender::new(&args).and_then(|sender| sender.run(&args)).expect("runs");
-        let mut came = 0;
+        server.set_nonblocking(true).expect("it can be non-blocking");
+        let args = args(server.local_addr().expect("it is bound"), load, rate);
+        let report = PacketSender::new(&args).and_then(|sender| sender.run(&args)).expect("the run ends");
+        let mut received = 0;
         while server.recv(&mut [0; 2_048]).is_ok() {
-            came += 1;
+            received += 1;
         }
         assert_eq!((report.sent.packets, report.sent.lines, report.sent.failed), (packets, lines, 0));
-        assert_eq!(came, packets, "what arrives is what was told");
+        assert_eq!(received, packets, "all packets that were counted arrive");
     }
 
     #[test]
-    fn all_packets_of_the_timetable_are_sent_and_told() {
-        check(Load::Statsd, 400.0, 60, 180);
-        check(Load::Rtcp, 200.0, 30, 0);
+    fn all_packets_of_the_schedule_are_sent_and_counted() {
+        check(PacketKind::Statsd, 400.0, 60, 180);
+        check(PacketKind::Rtcp, 200.0, 30, 0);
     }
 
     #[track_caller]
-    fn refused(change: impl FnOnce(&mut PacketsArgs), expected: &str) {
-        let mut args = args(([127, 0, 0, 1], 9).into(), Load::Statsd, 100.0);
+    fn check_error(change: impl FnOnce(&mut PacketsArgs), expected: &str) {
+        let mut args = args(([127, 0, 0, 1], 9).into(), PacketKind::Statsd, 100.0);
         change(&mut args);
-        assert_eq!(args.check().expect_err("is refused").to_string(), expected);
+        assert_eq!(args.validate().expect_err("it is invalid").to_string(), expected);
     }
 
     #[test]
-    fn what_cannot_be_sent_is_named() {
-        refused(|args| args.rate = f64::NAN, "--rate, --seconds and --warmup are numbers from 0 on");
-        refused(|args| args.rate = 1.0, "not one packet to measure: raise --rate or --seconds");
-        refused(|args| args.lines = 0, "--lines is from 1 to 100");
-        refused(|args| args.flows = 0, "--flows is from 1 to 1000000");
+    fn invalid_arguments_are_named() {
+        check_error(|args| args.rate = f64::NAN, "--rate, --seconds and --warmup must be 0 or greater");
+        check_error(|args| args.rate = 1.0, "no packet would be measured; raise --rate or --seconds");
+        check_error(|args| args.lines = 0, "--lines must be between 1 and 100");
+        check_error(|args| args.flows = 0, "--flows must be between 1 and 1000000");
     }
 }

@@ -1,7 +1,7 @@
-//! The requests that are sent: built once, patched in place, sent again.
+//! The requests of a load test: built once as templates, patched in place and sent again.
 //!
-//! Only the id, the time and the player of an event change from one use of a template to the
-//! next, and each keeps its width, so that the generator needs a fraction of a core.
+//! Only the id, the time and the player of an event change between two uses of a template, and each keeps its width, so
+//! that the generator needs only a fraction of a core.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ const PLATFORMS: [&str; 3] = ["web", "ios", "android"];
 const LEVELS: u64 = 200;
 const VALUES: u64 = 1_000;
 
-/// Different events among the templates: enough that the server's branches do not learn them.
+/// Number of different events in the templates: enough to keep the branch predictor of the server from learning them.
 const EVENTS_MIN: usize = 6_400;
 const TEMPLATES_MIN: usize = 64;
 
@@ -20,107 +20,107 @@ const ID_BYTES: usize = 36;
 const TIME_BYTES: usize = 13;
 const PLAYER_BYTES_MAX: usize = 20;
 
-/// Which kind of event ids are sent.
+/// The kind of event ids.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub enum Ids {
-    /// Random: the dearest to remember.
+pub(crate) enum IdKind {
+    /// Random, which costs the server the most
     V4,
-    /// Ordered by time, as SDKs send them.
+    /// Ordered by time, as SDKs send them
     V7,
-    /// The server makes one; nothing is deduplicated.
+    /// No ids: the server generates them and deduplicates nothing
     None,
 }
 
-/// What the events are made of.
+/// The composition of the events.
 #[derive(Clone, Debug)]
-pub struct Mix {
-    pub ids: Ids,
-    pub players: u64,
-    pub names: usize,
-    /// How many events of a hundred are sent a second time, unchanged.
-    pub repeats_percent: f64,
-    /// Events in a request; with 1 the body is the event itself, else an array.
-    pub batch: usize,
+pub(crate) struct EventMix {
+    pub(crate) ids: IdKind,
+    pub(crate) players: u64,
+    pub(crate) names: usize,
+    /// Percentage of events that are sent a second time, unchanged.
+    pub(crate) repeats_percent: f64,
+    /// Events per request. With 1 the body is the event itself, otherwise an array.
+    pub(crate) batch: usize,
 }
 
-/// The head of every request.
+/// The head that all requests share.
 #[derive(Clone, Debug)]
-pub struct Head {
-    pub host: String,
-    pub target: String,
-    pub key: Option<String>,
-    /// Ask the server to close the connection after the answer.
-    pub close: bool,
+pub(crate) struct RequestHead {
+    pub(crate) host: String,
+    pub(crate) path: String,
+    pub(crate) key: Option<String>,
+    /// True if the server is asked to close the connection after the response.
+    pub(crate) close: bool,
 }
 
-/// A stock of ready requests, given out in turn.
+/// A pool of prepared requests, used in turn.
 #[derive(Debug)]
-pub struct Requests {
-    templates: Vec<Template>,
+pub(crate) struct RequestPool {
+    templates: Vec<RequestTemplate>,
     next: usize,
-    mix: Mix,
+    mix: EventMix,
     player_digits: usize,
     random: Random,
 }
 
-/// One request and the places in it that change.
+/// A request with the positions of the parts that change.
 #[derive(Clone, Debug)]
-pub struct Template {
+pub(crate) struct RequestTemplate {
     bytes: Vec<u8>,
-    slots: Vec<Slot>,
-    /// Nothing can be repeated before it was sent once.
-    sent: bool,
+    slots: Vec<EventSlot>,
+    /// True if it was sent before. Only then can its events be repeated.
+    was_sent: bool,
 }
 
 #[derive(Clone, Debug)]
-struct Slot {
+struct EventSlot {
     event: Range<usize>,
     id: Option<usize>,
     time: usize,
     player: usize,
 }
 
-/// A request about to be sent.
-pub struct Request<'a> {
-    template: &'a Template,
-    /// Events in it that were sent before.
-    pub repeats: u64,
+/// A request to be sent.
+pub(crate) struct PreparedRequest<'a> {
+    template: &'a RequestTemplate,
+    /// Number of its events that were sent before.
+    pub(crate) repeats: u64,
 }
 
-impl Requests {
-    /// Events of the given mix. The same seed gives the same requests, times aside.
-    pub fn events(head: &Head, mix: Mix, seed: u64) -> Self {
+impl RequestPool {
+    /// Creates requests with generated events. The same seed gives the same requests, except for the times.
+    pub(crate) fn events(head: &RequestHead, mix: EventMix, seed: u64) -> Self {
         let mut random = Random(seed);
         let player_digits = (mix.players - 1).to_string().len();
         let events = EVENTS_MIN.max(mix.names);
         let templates = (0..events.div_ceil(mix.batch).max(TEMPLATES_MIN))
-            .map(|index| Template::new(head, &mix, index * mix.batch, player_digits, &mut random))
+            .map(|index| RequestTemplate::new(head, &mix, index * mix.batch, player_digits, &mut random))
             .collect();
         Self { templates, next: 0, mix, player_digits, random }
     }
 
-    /// Requests from a file of `length: u32 little-endian, bytes`, sent as they are.
-    pub fn replayed(file: &[u8], batch: usize) -> Option<Self> {
+    /// Reads requests from a file of `length: u32 little-endian, bytes`. They are sent unchanged.
+    pub(crate) fn from_file(file: &[u8], batch: usize) -> Option<Self> {
         let mut templates = Vec::new();
         let mut rest = file;
         while let Some((length, after)) = rest.split_first_chunk::<4>() {
             let (bytes, after) = after.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-            templates.push(Template { bytes: bytes.to_vec(), slots: Vec::new(), sent: false });
+            templates.push(RequestTemplate { bytes: bytes.to_vec(), slots: Vec::new(), was_sent: false });
             rest = after;
         }
-        let mix = Mix { ids: Ids::None, players: 1, names: 1, repeats_percent: 0.0, batch };
-        let usable = rest.is_empty() && !templates.is_empty();
-        usable.then_some(Self { templates, next: 0, mix, player_digits: 1, random: Random(0) })
+        let mix = EventMix { ids: IdKind::None, players: 1, names: 1, repeats_percent: 0.0, batch };
+        let is_valid = rest.is_empty() && !templates.is_empty();
+        is_valid.then_some(Self { templates, next: 0, mix, player_digits: 1, random: Random(0) })
     }
 
-    /// Events in a request.
-    pub fn batch(&self) -> u64 {
+    /// Returns the number of events per request.
+    pub(crate) fn batch(&self) -> u64 {
         self.mix.batch as u64
     }
 
-    /// The next request, its new events dated `now_ms`.
-    pub fn next(&mut self, now_ms: u64) -> Request<'_> {
+    /// Returns the next request. The times of its new events are `now_ms`.
+    pub(crate) fn next(&mut self, now_ms: u64) -> PreparedRequest<'_> {
         let index = self.next;
         self.next = (index + 1) % self.templates.len();
         let Self { templates, mix, player_digits, random, .. } = self;
@@ -128,7 +128,7 @@ impl Requests {
         let mut repeats = 0;
         let time = decimal::<TIME_BYTES>(now_ms);
         for slot in &template.slots {
-            if template.sent && mix.repeats_percent > 0.0 && random.percent() < mix.repeats_percent {
+            if template.was_sent && mix.repeats_percent > 0.0 && random.percent() < mix.repeats_percent {
                 repeats += 1;
                 continue;
             }
@@ -141,19 +141,18 @@ impl Requests {
                 bytes[id..id + ID_BYTES].copy_from_slice(&new_id(mix.ids, now_ms, random));
             }
         }
-        template.sent = true;
-        Request { template, repeats }
+        template.was_sent = true;
+        PreparedRequest { template, repeats }
     }
 }
 
-impl<'a> Request<'a> {
-    /// What goes over the wire.
-    pub fn bytes(&self) -> &'a [u8] {
+impl<'a> PreparedRequest<'a> {
+    pub(crate) fn bytes(&self) -> &'a [u8] {
         &self.template.bytes
     }
 
-    /// The id and the JSON text of each event, in order.
-    pub fn events(&self) -> impl Iterator<Item = ([u8; ID_BYTES], &'a [u8])> {
+    /// Returns the id and the JSON text of each event, in order.
+    pub(crate) fn events(&self) -> impl Iterator<Item = ([u8; ID_BYTES], &'a [u8])> {
         let bytes = &self.template.bytes;
         self.template.slots.iter().filter_map(move |slot| {
             let id = *bytes[slot.id?..].first_chunk()?;
@@ -162,8 +161,14 @@ impl<'a> Request<'a> {
     }
 }
 
-impl Template {
-    fn new(head: &Head, mix: &Mix, first: usize, player_digits: usize, random: &mut Random) -> Self {
+impl RequestTemplate {
+    fn new(
+        head: &RequestHead,
+        mix: &EventMix,
+        first: usize,
+        player_digits: usize,
+        random: &mut Random,
+    ) -> Self {
         let mut body = Vec::new();
         let mut slots = Vec::with_capacity(mix.batch);
         for index in first..first + mix.batch {
@@ -171,28 +176,28 @@ impl Template {
             slots.push(push_event(&mut body, mix, index, player_digits, random));
         }
         body.push(b']');
-        // A single event goes without the brackets of an array.
+        // A single event is sent without the brackets of an array.
         let body = if mix.batch == 1 { &body[1..body.len() - 1] } else { &body[..] };
         let bytes = [head.text(body.len()).as_bytes(), body].concat();
         let shift = bytes.len() - body.len() - usize::from(mix.batch == 1);
         slots.iter_mut().for_each(|slot| slot.shift(shift));
-        Self { bytes, slots, sent: false }
+        Self { bytes, slots, was_sent: false }
     }
 }
 
-impl Head {
+impl RequestHead {
     fn text(&self, body_bytes: usize) -> String {
-        let Self { host, target, .. } = self;
+        let Self { host, path, .. } = self;
         let key = self.key.as_ref().map_or(String::new(), |key| format!("Authorization: Bearer {key}\r\n"));
         let close = if self.close { "Connection: close\r\n" } else { "" };
         format!(
-            "POST {target} HTTP/1.1\r\nHost: {host}\r\n{key}{close}\
+            "POST {path} HTTP/1.1\r\nHost: {host}\r\n{key}{close}\
              Content-Type: application/json\r\nContent-Length: {body_bytes}\r\n\r\n"
         )
     }
 }
 
-impl Slot {
+impl EventSlot {
     fn shift(&mut self, by: usize) {
         self.event = self.event.start + by..self.event.end + by;
         self.id = self.id.map(|id| id + by);
@@ -201,17 +206,17 @@ impl Slot {
     }
 }
 
-/// Appends one event with zeros where something changes later, and says where that is.
+/// Appends an event with zeros in place of the parts that change, and returns their positions.
 fn push_event(
     body: &mut Vec<u8>,
-    mix: &Mix,
+    mix: &EventMix,
     index: usize,
     player_digits: usize,
     random: &mut Random,
-) -> Slot {
+) -> EventSlot {
     let start = body.len();
     body.extend(format!("{{\"event\":\"{}\"", name(index % mix.names)).bytes());
-    let id = (mix.ids != Ids::None).then(|| push_zeros(body, ",\"id\":\"", ID_BYTES, "\""));
+    let id = (mix.ids != IdKind::None).then(|| push_zeros(body, ",\"id\":\"", ID_BYTES, "\""));
     let time = push_zeros(body, ",\"ts\":", TIME_BYTES, "");
     let player = push_zeros(body, ",\"player\":\"p", player_digits, "\"");
     let rest = format!(
@@ -222,7 +227,7 @@ fn push_event(
         random.one_of(&PLATFORMS)
     );
     body.extend(rest.bytes());
-    Slot { event: start..body.len(), id, time, player }
+    EventSlot { event: start..body.len(), id, time, player }
 }
 
 fn push_zeros(body: &mut Vec<u8>, before: &str, width: usize, after: &str) -> usize {
@@ -237,7 +242,7 @@ fn name(index: usize) -> String {
     NAMES.get(index).map_or_else(|| format!("event_{index}"), |name| (*name).to_owned())
 }
 
-/// The last `N` digits of a number, with zeros in front.
+/// Returns the last `N` digits of a number, padded with zeros.
 fn decimal<const N: usize>(mut number: u64) -> [u8; N] {
     let mut digits = [b'0'; N];
     for digit in digits.iter_mut().rev() {
@@ -247,12 +252,12 @@ fn decimal<const N: usize>(mut number: u64) -> [u8; N] {
     digits
 }
 
-/// A UUID in its usual text form.
-fn new_id(ids: Ids, now_ms: u64, random: &mut Random) -> [u8; ID_BYTES] {
+/// Returns a new UUID in its usual text form.
+fn new_id(ids: IdKind, now_ms: u64, random: &mut Random) -> [u8; ID_BYTES] {
     let (high, low) = (random.next(), random.next());
     let (high, version) = match ids {
-        Ids::V7 => (now_ms << 16 | high & 0xffff, 7),
-        Ids::V4 | Ids::None => (high, 4),
+        IdKind::V7 => (now_ms << 16 | high & 0xffff, 7),
+        IdKind::V4 | IdKind::None => (high, 4),
     };
     let high = high & !0xf000 | version << 12;
     let low = low & !(0b11 << 62) | 0b10 << 62;
@@ -282,7 +287,7 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    /// A number under `end`; the product's high half is even enough for load.
+    /// Returns a number below `end`. The bias of the multiplication does not matter for load.
     fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
@@ -303,22 +308,22 @@ mod tests {
 
     const NOW_MS: u64 = 1_700_000_000_000;
 
-    fn mix() -> Mix {
-        Mix { ids: Ids::V7, players: 1_000_000, names: 10, repeats_percent: 0.0, batch: 1 }
+    fn mix() -> EventMix {
+        EventMix { ids: IdKind::V7, players: 1_000_000, names: 10, repeats_percent: 0.0, batch: 1 }
     }
 
-    fn requests(mix: Mix) -> Requests {
-        let head = Head {
+    fn requests(mix: EventMix) -> RequestPool {
+        let head = RequestHead {
             host: "127.0.0.1:1".to_owned(),
-            target: "/v1/events".to_owned(),
+            path: "/v1/events".to_owned(),
             key: Some("secret".to_owned()),
             close: false,
         };
-        Requests::events(&head, mix, 1)
+        RequestPool::events(&head, mix, 1)
     }
 
-    /// The events of `count` requests, each request checked for a length that is true.
-    fn sent(mix: Mix, count: usize) -> Vec<serde_json::Value> {
+    /// Returns the events of `count` requests, and checks the Content-Length of each request.
+    fn events_of(mix: EventMix, count: usize) -> Vec<serde_json::Value> {
         let mut requests = requests(mix);
         let mut events = Vec::new();
         for _ in 0..count {
@@ -339,8 +344,8 @@ mod tests {
     }
 
     #[test]
-    fn a_single_event_is_the_body_itself() {
-        let event = &sent(mix(), 1)[0];
+    fn body_of_a_single_event_is_the_event_itself() {
+        let event = &events_of(mix(), 1)[0];
         assert_eq!(event["event"], "level_start");
         assert_eq!(event["ts"], NOW_MS);
         assert_eq!(event["player"].as_str().map(str::len), Some(7));
@@ -348,21 +353,21 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_an_array_with_ids_of_its_own() {
-        let events = sent(Mix { batch: 100, ..mix() }, 3);
+    fn body_of_a_batch_is_an_array_with_unique_ids() {
+        let events = events_of(EventMix { batch: 100, ..mix() }, 3);
         assert_eq!(events.len(), 300);
         assert_eq!(ids(&events).len(), 300);
     }
 
     #[test]
-    fn a_template_that_comes_round_again_has_new_ids() {
-        assert_eq!(ids(&sent(mix(), 20_000)).len(), 20_000);
+    fn reused_template_has_new_ids() {
+        assert_eq!(ids(&events_of(mix(), 20_000)).len(), 20_000);
     }
 
     #[test]
-    fn ids_say_their_version() {
-        for (kind, version) in [(Ids::V4, '4'), (Ids::V7, '7')] {
-            let events = sent(Mix { ids: kind, ..mix() }, 100);
+    fn ids_have_the_version_of_their_kind() {
+        for (kind, version) in [(IdKind::V4, '4'), (IdKind::V7, '7')] {
+            let events = events_of(EventMix { ids: kind, ..mix() }, 100);
             for id in ids(&events) {
                 assert_eq!(id.chars().nth(14), Some(version));
                 assert!("89ab".contains(&id[19..20]), "{id}");
@@ -371,13 +376,13 @@ mod tests {
     }
 
     #[test]
-    fn without_ids_there_are_none() {
-        assert!(ids(&sent(Mix { ids: Ids::None, ..mix() }, 10)).is_empty());
+    fn events_without_ids_have_no_id() {
+        assert!(ids(&events_of(EventMix { ids: IdKind::None, ..mix() }, 10)).is_empty());
     }
 
     #[test]
-    fn repeats_are_the_whole_event_again() {
-        let events = sent(Mix { repeats_percent: 50.0, ..mix() }, 2 * EVENTS_MIN);
+    fn repeated_events_are_unchanged() {
+        let events = events_of(EventMix { repeats_percent: 50.0, ..mix() }, 2 * EVENTS_MIN);
         let different: HashSet<String> = events.iter().map(ToString::to_string).collect();
         assert_eq!(different.len(), ids(&events).len());
         let repeated = events.len() - different.len();
@@ -385,15 +390,15 @@ mod tests {
     }
 
     #[test]
-    fn as_many_names_are_sent_as_were_asked_for() {
-        let events = sent(Mix { names: 7_000, ..mix() }, 7_000);
+    fn number_of_names_is_as_requested() {
+        let events = events_of(EventMix { names: 7_000, ..mix() }, 7_000);
         let names: HashSet<_> = events.iter().map(|event| event["event"].to_string()).collect();
         assert_eq!(names.len(), 7_000);
     }
 
     #[test]
-    fn the_ledger_is_given_each_event_as_sent() {
-        let mut requests = requests(Mix { batch: 2, ..mix() });
+    fn prepared_request_returns_the_ids_and_texts_of_its_events() {
+        let mut requests = requests(EventMix { batch: 2, ..mix() });
         for (id, text) in requests.next(NOW_MS).events() {
             let event: serde_json::Value = serde_json::from_slice(text).expect("an event is JSON");
             assert_eq!(event["id"].as_str().map(str::as_bytes), Some(&id[..]));
@@ -401,12 +406,12 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_requests_is_sent_as_it_is() {
+    fn requests_of_a_file_are_sent_unchanged() {
         let file = b"\x03\0\0\0GET\x04\0\0\0POST";
-        let mut requests = Requests::replayed(file, 1).expect("the file is whole");
+        let mut requests = RequestPool::from_file(file, 1).expect("the file is complete");
         let sent: Vec<_> = (0..3).map(|_| requests.next(NOW_MS).bytes().to_vec()).collect();
         assert_eq!(sent, [&b"GET"[..], b"POST", b"GET"]);
-        assert!(Requests::replayed(&file[..9], 1).is_none());
-        assert!(Requests::replayed(b"", 1).is_none());
+        assert!(RequestPool::from_file(&file[..9], 1).is_none());
+        assert!(RequestPool::from_file(b"", 1).is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! Whole runs against a small server in this process.
+//! Complete runs against a small server in this process.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -8,30 +8,32 @@ use clap::Parser;
 use super::*;
 
 #[derive(clap::Parser)]
-struct Command {
+struct BenchCommandLine {
     #[command(flatten)]
     args: BenchArgs,
 }
 
-fn args(words: &str) -> BenchArgs {
-    Command::try_parse_from(["bench"].into_iter().chain(words.split_whitespace())).expect("arguments").args
+fn args(line: &str) -> BenchArgs {
+    BenchCommandLine::try_parse_from(["bench"].into_iter().chain(line.split_whitespace()))
+        .expect("arguments")
+        .args
 }
 
-/// A server that gives each request the answer of `answer`, told its number and its body, and
-/// closes the connection in place of an answer that is empty.
-fn server(answer: impl Fn(usize, &str) -> String + Clone + Send + 'static) -> String {
+/// Starts a server that answers each request with `respond(number, body)`. It closes the connection instead of sending an
+/// empty response.
+fn server(respond: impl Fn(usize, &str) -> String + Clone + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            let answer = answer.clone();
-            std::thread::spawn(move || serve(stream, answer));
+            let respond = respond.clone();
+            std::thread::spawn(move || serve(stream, respond));
         }
     });
     format!("http://{address}")
 }
 
-fn serve(mut stream: TcpStream, answer: impl Fn(usize, &str) -> String) -> Option<()> {
+fn serve(mut stream: TcpStream, respond: impl Fn(usize, &str) -> String) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     for number in 0.. {
         let (mut length, mut closes) = (0, false);
@@ -48,8 +50,9 @@ fn serve(mut stream: TcpStream, answer: impl Fn(usize, &str) -> String) -> Optio
         }
         let mut body = vec![0; length];
         reader.read_exact(&mut body).ok()?;
-        let answer = Some(answer(number, &String::from_utf8(body).ok()?)).filter(|text| !text.is_empty())?;
-        stream.write_all(answer.as_bytes()).ok()?;
+        let response =
+            Some(respond(number, &String::from_utf8(body).ok()?)).filter(|text| !text.is_empty())?;
+        stream.write_all(response.as_bytes()).ok()?;
         if closes {
             return None;
         }
@@ -59,27 +62,27 @@ fn serve(mut stream: TcpStream, answer: impl Fn(usize, &str) -> String) -> Optio
 
 fn accepted(body: &str) -> String {
     let count = body.matches("\"event\":").count();
-    answer(202, &format!("{{\"accepted\":{count},\"duplicate\":0,\"results\":[]}}"))
+    response(202, &format!("{{\"accepted\":{count},\"duplicate\":0,\"results\":[]}}"))
 }
 
-fn answer(status: u16, body: &str) -> String {
+fn response(status: u16, body: &str) -> String {
     format!("HTTP/1.1 {status} Word\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
-fn measure(words: &str) -> Report {
-    let mut bench = Bench::prepare(&args(words)).expect("the arguments are right");
-    bench.once().expect("the run ends")
+fn measure(line: &str) -> LoadReport {
+    let mut bench = Bench::prepare(&args(line)).expect("the arguments are valid");
+    bench.run_once().expect("the run ends")
 }
 
 #[track_caller]
-fn check(url: &str, words: &str, expected: (u64, u64, u64)) {
-    let report = measure(&format!("--url {url} --rate 1000 --warmup 0.1 --seconds 0.2 {words}"));
+fn check(url: &str, line: &str, expected: (u64, u64, u64)) {
+    let report = measure(&format!("--url {url} --rate 1000 --warmup 0.1 --seconds 0.2 {line}"));
     let total = report.total;
     assert_eq!((total.requests_sent, total.accepted, total.errors), expected);
 }
 
 #[test]
-fn every_event_is_sent_and_counted() {
+fn all_events_are_sent_and_counted() {
     let url = server(|_, body| accepted(body));
     check(&url, "", (300, 300, 0));
     check(&url, "--batch 7", (300, 2_100, 0));
@@ -87,40 +90,40 @@ fn every_event_is_sent_and_counted() {
 }
 
 #[test]
-fn a_new_connection_for_each_request_works_as_well() {
+fn new_connection_for_each_request_works() {
     check(&server(|_, body| accepted(body)), "--connection close --connections 4", (300, 300, 0));
 }
 
 #[test]
-fn answers_that_are_errors_are_counted_and_fail_the_run() {
-    let url = server(|_, _| answer(503, ""));
+fn error_responses_are_counted_and_fail_the_run() {
+    let url = server(|_, _| response(503, ""));
     check(&url, "", (300, 0, 300));
-    let words = format!("--url {url} --rate 100 --warmup 0 --seconds 0.1 --json -");
-    let error = run(args(&words)).expect_err("errors fail the run").to_string();
-    assert_eq!(error, "10 of 10 requests went wrong");
+    let line = format!("--url {url} --rate 100 --warmup 0 --seconds 0.1 --json -");
+    let error = run(args(&line)).expect_err("errors fail the run").to_string();
+    assert_eq!(error, "10 of 10 requests failed");
 }
 
 #[test]
-fn a_broken_connection_loses_its_request_and_is_made_again() {
+fn broken_connection_loses_its_request_and_is_reopened() {
     let url = server(|number, body| if number == 9 { String::new() } else { accepted(body) });
     check(&url, "--connections 1", (300, 270, 30));
 }
 
 #[test]
-fn a_stall_shows_in_every_request_that_was_due_meanwhile() {
+fn stall_shows_in_all_requests_that_were_due_meanwhile() {
     let url = server(|number, body| {
         if number == 100 {
             std::thread::sleep(Duration::from_millis(100));
         }
         accepted(body)
     });
-    let words = format!("--url {url} --rate 1000 --warmup 0 --seconds 0.3 --connections 1");
-    let latency = measure(&words).latency_us;
-    assert!(latency.p90 > 50_000.0, "a tenth waited half of the stall: {latency:?}");
+    let line = format!("--url {url} --rate 1000 --warmup 0 --seconds 0.3 --connections 1");
+    let latency = measure(&line).latency_us;
+    assert!(latency.p90 > 50_000.0, "a tenth waited for half of the stall: {latency:?}");
 }
 
 #[test]
-fn requests_without_answer_end_with_the_run_and_count_as_slow() {
+fn requests_without_response_count_as_slow() {
     let url = server(|_, _| {
         std::thread::sleep(Duration::from_secs(60));
         String::new()
@@ -131,68 +134,69 @@ fn requests_without_answer_end_with_the_run_and_count_as_slow() {
 }
 
 #[test]
-fn the_ledger_says_what_became_of_each_event() {
+fn ledger_has_the_outcome_of_each_event() {
     let receipt = r#"{"accepted":1,"duplicate":1,"invalid":1,"results":
         [{"i":0,"outcome":"duplicate"},{"i":2,"outcome":"invalid","reason":"x"}]}"#;
     let url = server(move |number, _| match number {
-        0 => answer(202, receipt),
-        1 => answer(400, ""),
-        2 => answer(503, ""),
+        0 => response(202, receipt),
+        1 => response(400, ""),
+        2 => response(503, ""),
         _ => String::new(),
     });
     let folder = tempfile::tempdir().expect("a folder for the test");
     let path = folder.path().join("ledger");
-    let words = "--rate 400 --warmup 0 --seconds 0.01 --connections 1 --batch 3";
-    run(args(&format!("--url {url} {words} --ledger {}", path.display()))).expect_err("three of four fail");
-    let ledger = fs::read_to_string(path).expect("the ledger is there");
-    let fates: Vec<&str> = ledger.lines().filter_map(|line| Some(line.rsplit_once(' ')?.1)).collect();
+    let line = "--rate 400 --warmup 0 --seconds 0.01 --connections 1 --batch 3";
+    run(args(&format!("--url {url} {line} --ledger {}", path.display()))).expect_err("three of four fail");
+    let ledger = fs::read_to_string(path).expect("the ledger exists");
+    let outcomes: Vec<&str> = ledger.lines().filter_map(|line| Some(line.rsplit_once(' ')?.1)).collect();
     let expected = ["duplicate", "acked", "refused"].into_iter();
-    assert_eq!(fates, expected.chain(["refused"; 3]).chain(["unknown"; 6]).collect::<Vec<_>>());
+    assert_eq!(outcomes, expected.chain(["refused"; 3]).chain(["unknown"; 6]).collect::<Vec<_>>());
 }
 
 #[test]
-fn the_data_folder_names_the_server() {
+fn data_folder_provides_url_key_and_pid() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     let bootstrap = r#"{"url": "http://127.0.0.1:9", "public_key": "pk", "secret_key": "sk"}"#;
     fs::write(folder.path().join("bootstrap.json"), bootstrap).expect("the folder is writable");
     fs::write(folder.path().join("server.pid"), "42\n").expect("the folder is writable");
-    let server = Server::named_by(&args(&format!("--data {}", folder.path().display()))).expect("it is read");
+    let target = BenchTarget::from_args(&args(&format!("--data {}", folder.path().display())))
+        .expect("it is readable");
     assert_eq!(
-        (server.url.as_str(), server.key.as_deref(), &server.pids[..]),
+        (target.url.as_str(), target.key.as_deref(), &target.pids[..]),
         ("http://127.0.0.1:9", Some("pk"), &[42][..])
     );
 }
 
 #[track_caller]
-fn check_refused(words: &str, expected: &str) {
-    let error = Bench::prepare(&args(words)).err().expect("it is refused").to_string();
+fn check_error(line: &str, expected: &str) {
+    let error = Bench::prepare(&args(line)).err().expect("it is an error").to_string();
     assert!(error.contains(expected), "{error}");
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_what_to_do() {
-    check_refused("--url https://127.0.0.1", "not of the form http://HOST:PORT");
-    check_refused("--url http://127.0.0.1:1", "start the server first");
-    check_refused("--rate 0", "raise --rate");
-    check_refused("--warmup NaN", "numbers from 0 on");
-    check_refused("--connection close --depth 2", "--depth needs --connection keep-alive");
-    check_refused("--ids none --ledger x", "--ledger needs events with ids");
+fn invalid_arguments_are_errors_with_a_hint() {
+    check_error("--url https://127.0.0.1", "must have the form http://HOST:PORT");
+    check_error("--url http://127.0.0.1:1", "start the server first");
+    check_error("--rate 0", "raise --rate");
+    check_error("--warmup NaN", "must be 0 or greater");
+    check_error("--connection close --depth 2", "--depth requires --connection keep-alive");
+    check_error("--ids none --ledger x", "--ledger requires events with ids");
 }
 
 #[track_caller]
-fn check_search(first: f64, holds_up_to: f64, expected: Option<std::ops::Range<f64>>) {
+fn check_search(first: f64, passes_up_to: f64, expected: Option<std::ops::Range<f64>>) {
     let mut steps = Vec::new();
     while let Some(rate) = next_rate(first, &steps) {
-        steps.push(Step { rate, p99_us: 0.0, errors: 0, held: rate <= holds_up_to });
+        steps.push(RateStep { rate, p99_us: 0.0, errors: 0, passed: rate <= passes_up_to });
     }
-    let found = steps.iter().filter(|step| step.held).map(|step| step.rate).reduce(f64::max);
+    let found = steps.iter().filter(|step| step.passed).map(|step| step.rate).reduce(f64::max);
     assert_eq!(found.is_some(), expected.is_some());
-    assert!(found.is_none_or(|rate| expected.expect("some rate holds").contains(&rate)), "{found:?}");
+    assert!(found.is_none_or(|rate| expected.expect("some rate passes").contains(&rate)), "{found:?}");
     assert!(steps.len() < 30, "{} steps", steps.len());
 }
 
 #[test]
-fn the_highest_rate_is_found_to_five_percent() {
+fn highest_rate_is_found_within_five_percent() {
     check_search(1_000.0, 33_333.0, Some(31_745.0..33_334.0));
     check_search(1_000.0, 300.0, Some(285.0..301.0));
     check_search(1_000.0, 0.0, None);

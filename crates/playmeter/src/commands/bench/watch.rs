@@ -1,18 +1,18 @@
-//! `playmeter bench watch`: many WebSocket subscribers, updates on a timetable, and what both cost the server.
+//! `playmeter bench watch`: a load test with many WebSocket subscribers while updates are posted.
 //!
-//! Every subscriber reads one number that only grows out of the messages it gets. So each of them is known to have got
-//! everything in order, or states merged, or to be behind; a run in which one is behind fails. The first figures are the
-//! server's CPU time per delivery (a number that grew, at one subscriber) and its memory per subscriber.
+//! Each subscriber extracts a number that only grows from its messages. It shows whether the subscriber received all
+//! updates in order, received merged states, or fell behind, which fails the run. The most important numbers are the CPU
+//! time of the server per delivery (an increase of the number at one subscriber) and its memory per subscriber.
 //!
-//! Speaks DDP 1 with this program's server, and with any other WebSocket server what a script says.
+//! The protocol is DDP 1 for a Playmeter server. A script describes the protocol of any other WebSocket server.
 
-mod crowd;
 mod frame;
-mod publisher;
 mod report;
 mod script;
-mod state;
+mod sequence;
 mod subscriber;
+mod subscriber_pool;
+mod updates;
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -24,130 +24,129 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow, ensure};
 use serde_json::Value;
 
-use super::cpu::{self, Snapshot};
-use super::{Server, write};
-use crowd::{Crowd, Totals};
-use publisher::{Post, Timetable};
-use report::{Memory, Report, Setup};
+use super::cpu::{self, CpuSnapshot};
+use super::{BenchTarget, write_report};
+use report::{ServerMemory, WatchReport, WatchSetup};
 use script::Script;
-use state::Field;
-use subscriber::Plan;
+use sequence::NumberField;
+use subscriber::SubscriberPlan;
+use subscriber_pool::{SubscriberPool, SubscriberTotals};
+use updates::{UpdateSchedule, UpdateTarget};
 
-use crate::files;
+use crate::open_files;
 
-/// Loopback addresses that subscribers may come from.
+/// Limit of source addresses.
 const ADDRESSES_MAX: u8 = 250;
-/// Files of the process besides its subscribers.
+/// Open files besides the connections of the subscribers.
 const OTHER_FILES: u64 = 64;
-/// After everybody watches, the server comes to rest for so long before its memory is read.
-const REST: Duration = Duration::from_millis(1_500);
-/// The first update is due so long after it was decided to post.
-const AHEAD: Duration = Duration::from_millis(100);
+/// Pause after all have subscribed, before the memory of the server is read.
+const SETTLE_TIME: Duration = Duration::from_millis(1_500);
+/// Delay of the first update.
+const START_DELAY: Duration = Duration::from_millis(100);
 
-/// Holds many subscribers on a running server, posts updates and reports what they cost.
 #[derive(clap::Args, Clone, Debug)]
-pub struct WatchArgs {
-    /// The server [default: the one of --data, else http://127.0.0.1:8080].
+pub(crate) struct WatchArgs {
+    /// URL of the server [default: from --data, otherwise http://127.0.0.1:8080]
     #[arg(long)]
     url: Option<String>,
-    /// The key to watch and to post with [default: the secret key of --data].
+    /// Key to subscribe and to post with [default: the secret key from --data]
     #[arg(long)]
     key: Option<String>,
-    /// The server's data folder: tells its address, its key and its process.
-    #[arg(long)]
+    /// Data folder of the server, to read its address, keys and process id from
+    #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// The server's processes, whose CPU time and memory are measured together with their children's.
+    /// Process ids of the server, to measure their CPU time and memory and those of their children
     #[arg(long, value_delimiter = ',')]
     pid: Vec<u32>,
-    /// Where the WebSocket is.
+    /// Path of the WebSocket endpoint
     #[arg(long, default_value = "/websocket")]
     path: String,
-    /// How many watch.
+    /// Number of subscribers
     #[arg(long, default_value_t = 1_000)]
     subscribers: usize,
-    /// Loopback addresses that they come from, in turn: 127.0.0.1 and on.
+    /// Number of source addresses, used in turn: 127.0.0.1, 127.0.0.2 and so on
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=ADDRESSES_MAX as i64))]
     addresses: u8,
-    /// What is subscribed to.
+    /// Name of the publication
     #[arg(long, default_value = "query")]
     publication: String,
-    /// The publication's first parameter, as JSON; `{i}` in it is the subscriber's number.
+    /// First parameter of the publication as JSON; `{i}` is replaced by the number of the subscriber
     #[arg(long, value_name = "JSON")]
     what: Option<String>,
-    /// The publication's options, as JSON.
+    /// Options of the publication as JSON
     #[arg(long, value_name = "JSON")]
     options: Option<String>,
-    /// For other servers than this one: what to say instead, as a JSON array of {"say", "until"}.
+    /// For other servers: file with the messages to send after connecting, as a JSON array of {"say", "until"}
     #[arg(long, value_name = "FILE", conflicts_with_all = ["publication", "what", "options"])]
     script: Option<PathBuf>,
-    /// The field whose number grows.
+    /// Field of the messages with the growing number
     #[arg(long, default_value = "total")]
     field: String,
-    /// Updates a second; 0: nothing is posted, and whoever watches is held.
+    /// Updates per second; 0 to post none
     #[arg(long, default_value_t = 4.0)]
     rate: f64,
-    /// Where updates are posted on the same server, or tcp://HOST:PORT for lines.
+    /// Path on the server to post updates to, or tcp://HOST:PORT to send lines
     #[arg(long, default_value = "/v1/events")]
     post: String,
-    /// What is posted; `{n}` in it is the number that the field shall have.
+    /// Body of an update; an `n` in braces is replaced by the number that the field will have
     #[arg(long, value_name = "JSON", default_value = r#"{"event":"update"}"#)]
     body: String,
-    /// Seconds to measure.
+    /// Seconds to measure
     #[arg(long, default_value_t = 5.0)]
     seconds: f64,
-    /// Seconds of updates before measuring.
+    /// Seconds of updates before the measurement
     #[arg(long, default_value_t = 2.0)]
     warmup: f64,
-    /// Seconds that all have to connect, and to get the newest state after the last update.
+    /// Seconds to wait for all subscribers to connect, and to receive the last update
     #[arg(long, default_value_t = 30.0)]
     grace: f64,
-    /// Posts nothing and holds the subscribers until standard input ends.
+    /// Post no updates and stay subscribed until standard input ends
     #[arg(long)]
     hold: bool,
-    /// Writes the report as JSON; `-` prints it instead of the table.
+    /// Write the report as JSON to this file; `-` prints it instead of the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
-/// Holds the subscribers, posts the updates and reports. Fails if one of them was lost or is behind.
-pub fn run(args: &WatchArgs) -> anyhow::Result<()> {
-    // The default of 50 us would make every update that much too late.
+/// Runs the load test and writes its report. Fails if a subscriber was lost or fell behind.
+pub(crate) fn run(args: &WatchArgs) -> anyhow::Result<()> {
+    // With the default of 50 us, every update would be that much too late.
     rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))
         .context("setting the timer slack")?;
-    let report = Watch::prepare(args)?.run()?;
-    write(&report, args.json.as_deref())?;
-    let wrong = report.wrong();
-    ensure!(wrong.is_empty(), "{}", wrong.join("; "));
+    let report = WatchBench::prepare(args)?.run()?;
+    write_report(&report, args.json.as_deref())?;
+    let errors = report.errors();
+    ensure!(errors.is_empty(), "{}", errors.join("; "));
     Ok(())
 }
 
-/// What the arguments mean.
+/// A load test that is ready to run.
 #[derive(Debug)]
-struct Watch {
-    setup: Setup,
-    plan: Plan,
-    post: Post,
-    /// The server's processes; they may have more children by and by.
-    roots: Vec<u32>,
+struct WatchBench {
+    setup: WatchSetup,
+    plan: SubscriberPlan,
+    updates: UpdateTarget,
+    /// The process ids of the server. Children that start later are found again.
+    server_pids: Vec<u32>,
     grace: Duration,
     hold: bool,
 }
 
-impl Watch {
-    fn prepare(args: &WatchArgs) -> anyhow::Result<Watch> {
-        args.check()?;
-        let server = Server::named(args.url.clone(), args.data.as_deref(), &args.pid)?;
-        let (address, host) = (server.address()?, server.host()?.to_owned());
+impl WatchBench {
+    fn prepare(args: &WatchArgs) -> anyhow::Result<WatchBench> {
+        args.validate()?;
+        let target = BenchTarget::resolve(args.url.clone(), args.data.as_deref(), &args.pid)?;
+        let (address, host) = (target.address()?, target.host()?.to_owned());
         ensure!(
             args.addresses == 1 || address.is_ipv4() && address.ip().is_loopback(),
-            "--addresses needs a server on 127.0.0.1"
+            "--addresses requires a server on 127.0.0.1"
         );
-        files::allow(args.subscribers as u64 + OTHER_FILES)?;
-        let key = args.key.clone().or(server.secret);
-        Ok(Watch {
-            setup: args.setup(&server.url),
-            post: args.post(address, &host, key.as_deref())?,
-            plan: Plan {
+        open_files::raise_limit(args.subscribers as u64 + OTHER_FILES)?;
+        let key = args.key.clone().or(target.secret_key);
+        Ok(WatchBench {
+            setup: args.setup(&target.url),
+            updates: args.updates(address, &host, key.as_deref())?,
+            plan: SubscriberPlan {
                 address,
                 host,
                 path: args.path.clone(),
@@ -155,144 +154,152 @@ impl Watch {
                 subscribers: args.subscribers,
                 addresses: args.addresses,
                 script: args.script()?,
-                field: Field::new(&args.field),
+                field: NumberField::new(&args.field),
             },
-            roots: server.pids,
+            server_pids: target.pids,
             grace: Duration::from_secs_f64(args.grace),
             hold: args.hold,
         })
     }
 
-    fn run(self) -> anyhow::Result<Report> {
-        let mut crowd = Crowd::new(&self.plan)?;
-        let alone = cpu::memory_bytes(&cpu::tree(&self.roots));
-        crowd.open(self.grace)?;
-        look(&mut crowd, Instant::now() + REST)?;
-        let pids = cpu::tree(&self.roots);
-        let watched = cpu::memory_bytes(&pids);
+    fn run(self) -> anyhow::Result<WatchReport> {
+        let mut pool = SubscriberPool::new(&self.plan)?;
+        let before = cpu::memory_bytes(&cpu::tree(&self.server_pids));
+        pool.connect(self.grace)?;
+        poll_until(&mut pool, Instant::now() + SETTLE_TIME)?;
+        let pids = cpu::tree(&self.server_pids);
+        let subscribed = cpu::memory_bytes(&pids);
         eprintln!("{} subscribers are watching", self.plan.subscribers);
-        self.update(&mut crowd, self.setup.warmup)?;
-        let mark = Mark::now(&pids, &crowd);
-        let updates =
-            if self.hold { hold(&mut crowd)? } else { self.update(&mut crowd, self.setup.seconds)? };
-        let memory = Memory { alone, watched, at_the_end: cpu::memory_bytes(&pids) };
-        Ok(Report::new(self.setup.clone(), &pids, &mark, &crowd, updates, memory))
+        self.post_updates(&mut pool, self.setup.warmup)?;
+        let baseline = WatchBaseline::now(&pids, &pool);
+        let updates = if self.hold {
+            poll_until_input_ends(&mut pool)?
+        } else {
+            self.post_updates(&mut pool, self.setup.seconds)?
+        };
+        let memory = ServerMemory { before, subscribed, at_end: cpu::memory_bytes(&pids) };
+        Ok(WatchReport::new(self.setup.clone(), &pids, &baseline, &pool, updates, memory))
     }
 
-    /// Posts for so many seconds, and waits until everybody has the newest state. Returns how many were posted.
-    fn update(&self, crowd: &mut Crowd<'_>, seconds: f64) -> anyhow::Result<u64> {
+    /// Posts updates for this many seconds, and waits until all subscribers have received the last one. Returns the number
+    /// of updates.
+    fn post_updates(&self, pool: &mut SubscriberPool<'_>, seconds: f64) -> anyhow::Result<u64> {
         let count = (self.setup.rate * seconds).round() as u64;
-        let start = Instant::now() + AHEAD;
+        let start = Instant::now() + START_DELAY;
         if self.hold || count == 0 {
-            look(crowd, start + Duration::from_secs_f64(if self.hold { 0.0 } else { seconds }))?;
+            poll_until(pool, start + Duration::from_secs_f64(if self.hold { 0.0 } else { seconds }))?;
             return Ok(0);
         }
-        let base = crowd.begin();
-        let timetable = Timetable { start, first: base + 1, count, rate: self.setup.rate };
-        crowd.measure_by(Some(timetable));
-        crowd.latency_ns.reset();
-        let posting = self.post.begin(timetable)?;
+        let base = pool.start_counting();
+        let schedule = UpdateSchedule { start, first: base + 1, count, rate: self.setup.rate };
+        pool.set_schedule(Some(schedule));
+        pool.latency_ns.reset();
+        let posting = self.updates.start(schedule)?;
         while !posting.is_finished() {
-            crowd.turn()?;
+            pool.poll()?;
         }
-        posting.join().map_err(|_| anyhow!("the thread that posts updates failed"))??;
+        posting.join().map_err(|_| anyhow!("the thread that posts updates panicked"))??;
         let until = Instant::now() + self.grace;
-        while !crowd.is_at(base + count) && Instant::now() < until {
-            crowd.turn()?;
+        while !pool.has_reached(base + count) && Instant::now() < until {
+            pool.poll()?;
         }
-        crowd.measure_by(None);
+        pool.set_schedule(None);
         Ok(count)
     }
 }
 
-/// What had been counted when measuring began.
-struct Mark {
+/// The counters at the start of the measurement.
+struct WatchBaseline {
     at: Instant,
-    server: Snapshot,
-    generator: Snapshot,
+    server: CpuSnapshot,
+    generator: CpuSnapshot,
     pressure: Option<Duration>,
-    totals: Totals,
+    totals: SubscriberTotals,
 }
 
-impl Mark {
-    fn now(pids: &[u32], crowd: &Crowd<'_>) -> Mark {
-        Mark {
-            server: Snapshot::of(pids),
-            generator: Snapshot::of(&[std::process::id()]),
+impl WatchBaseline {
+    fn now(pids: &[u32], pool: &SubscriberPool<'_>) -> WatchBaseline {
+        WatchBaseline {
+            server: CpuSnapshot::of(pids),
+            generator: CpuSnapshot::of(&[std::process::id()]),
             pressure: cpu::pressure(),
-            totals: crowd.totals.clone(),
+            totals: pool.totals.clone(),
             at: Instant::now(),
         }
     }
 }
 
-/// Reads what comes until then.
-fn look(crowd: &mut Crowd<'_>, until: Instant) -> anyhow::Result<()> {
+/// Polls the subscribers until this time.
+fn poll_until(pool: &mut SubscriberPool<'_>, until: Instant) -> anyhow::Result<()> {
     while Instant::now() < until {
-        crowd.turn()?;
+        pool.poll()?;
     }
     Ok(())
 }
 
-/// Reads what comes until standard input ends. Nothing is posted here.
-fn hold(crowd: &mut Crowd<'_>) -> anyhow::Result<u64> {
-    crowd.begin();
-    let ended = Arc::new(AtomicBool::new(false));
-    let tells = Arc::clone(&ended);
-    let waiting = std::thread::Builder::new().name("input".into());
-    waiting
+/// Polls the subscribers until standard input ends. Posts no updates.
+fn poll_until_input_ends(pool: &mut SubscriberPool<'_>) -> anyhow::Result<u64> {
+    pool.start_counting();
+    let has_ended = Arc::new(AtomicBool::new(false));
+    let set_ended = Arc::clone(&has_ended);
+    let thread = std::thread::Builder::new().name("input".into());
+    thread
         .spawn(move || {
-            // An input that cannot be read has ended, too.
+            // An error counts as the end of the input.
             let _ = std::io::stdin().read_to_end(&mut Vec::new());
-            tells.store(true, Ordering::Release);
+            set_ended.store(true, Ordering::Release);
         })
         .context("starting a thread")?;
-    while !ended.load(Ordering::Acquire) {
-        crowd.turn()?;
+    while !has_ended.load(Ordering::Acquire) {
+        pool.poll()?;
     }
     Ok(0)
 }
 
 impl WatchArgs {
-    fn check(&self) -> anyhow::Result<()> {
+    fn validate(&self) -> anyhow::Result<()> {
         let numbers = [self.rate, self.seconds, self.warmup, self.grace];
-        let usable = numbers.iter().all(|number| number.is_finite() && *number >= 0.0);
-        ensure!(usable, "--rate, --seconds, --warmup and --grace are numbers from 0 on");
-        ensure!(self.rate <= 100_000.0, "--rate is at most 100,000");
-        ensure!(self.grace <= 3_600.0, "--grace is at most an hour");
-        ensure!((1..=100_000).contains(&self.subscribers), "--subscribers is from 1 to 100,000");
-        ensure!(self.path.starts_with('/') && !self.path.contains([' ', '\r', '\n']), "--path is a path");
+        let are_valid = numbers.iter().all(|number| number.is_finite() && *number >= 0.0);
+        ensure!(are_valid, "--rate, --seconds, --warmup and --grace must be 0 or greater");
+        ensure!(self.rate <= 100_000.0, "--rate must be at most 100,000");
+        ensure!(self.grace <= 3_600.0, "--grace must be at most 3,600");
+        ensure!((1..=100_000).contains(&self.subscribers), "--subscribers must be between 1 and 100,000");
+        ensure!(
+            self.path.starts_with('/') && !self.path.contains([' ', '\r', '\n']),
+            "--path must be a path that starts with /"
+        );
         Ok(())
     }
 
     fn script(&self) -> anyhow::Result<Script> {
-        let value = |name: &str, text: &Option<String>| -> anyhow::Result<Option<Value>> {
-            let read =
-                |text: &String| serde_json::from_str(text).with_context(|| format!("{name} is no JSON"));
+        let json = |name: &str, text: &Option<String>| -> anyhow::Result<Option<Value>> {
+            let read = |text: &String| {
+                serde_json::from_str(text).with_context(|| format!("{name} is not valid JSON"))
+            };
             text.as_ref().map(read).transpose()
         };
         match &self.script {
             Some(file) => Script::read(file),
             None => Ok(Script::ddp(
                 &self.publication,
-                value("--what", &self.what)?,
-                value("--options", &self.options)?,
+                json("--what", &self.what)?,
+                json("--options", &self.options)?,
             )),
         }
     }
 
-    fn post(&self, address: SocketAddr, host: &str, key: Option<&str>) -> anyhow::Result<Post> {
+    fn updates(&self, address: SocketAddr, host: &str, key: Option<&str>) -> anyhow::Result<UpdateTarget> {
         if let Some(other) = self.post.strip_prefix("tcp://") {
             let address =
-                other.parse().with_context(|| format!("--post: {other} is no address with a port"))?;
-            return Ok(Post { address, head: None, body: self.body.clone() });
+                other.parse().with_context(|| format!("--post: {other} is not an IP address with a port"))?;
+            return Ok(UpdateTarget { address, head: None, body: self.body.clone() });
         }
-        ensure!(self.post.starts_with('/'), "--post is a path, or tcp://HOST:PORT");
-        Ok(Post::to_path(address, host, &self.post, key, self.body.clone()))
+        ensure!(self.post.starts_with('/'), "--post must be a path, or tcp://HOST:PORT");
+        Ok(UpdateTarget::to_path(address, host, &self.post, key, self.body.clone()))
     }
 
-    fn setup(&self, url: &str) -> Setup {
-        Setup {
+    fn setup(&self, url: &str) -> WatchSetup {
+        WatchSetup {
             url: url.to_owned(),
             path: self.path.clone(),
             subscribers: self.subscribers,

@@ -1,8 +1,8 @@
-//! What is in a file, batch by batch, whatever its form.
+//! Reads the rows of a file of any supported format in batches.
 
-mod columns;
-mod lines;
-mod table;
+mod csv;
+mod ndjson;
+mod parquet;
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -17,58 +17,57 @@ use decode::json::write_event;
 use model::limits::EVENT_BYTES_MAX;
 use model::{RawEvent, Reject};
 
-/// A batch takes no more when its events have so many bytes.
+/// A batch is full when its events have this size.
 const BATCH_BYTES: usize = 4 << 20;
-/// So much of a file is read at once.
+/// Buffer size for reading a file.
 const CHUNK_BYTES: usize = 256 << 10;
-/// May stand before a text in UTF-8, and is no part of it.
+/// An optional prefix of a UTF-8 text that is not part of it.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// How a file is written.
+/// The format of a file. The ledger contains the names of the variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Form {
-    /// One JSON object a line.
+pub(crate) enum FileFormat {
+    /// One JSON object per line
     Ndjson,
-    /// A table with a header.
+    /// Comma-separated values with a header
     Csv,
-    /// Apache Parquet.
+    /// Apache Parquet
     Parquet,
 }
 
-impl Form {
-    /// That of a file which nobody named: by its first bytes and by its name. Compression is told by its first bytes.
-    pub fn of(path: &Path) -> anyhow::Result<Form> {
-        let file = File::open(path).context("opening it")?;
-        if starts(&file, &mut [0; 4])? == b"PAR1" {
-            return Ok(Form::Parquet);
+impl FileFormat {
+    /// Detects the format of a file by its first bytes and its name, and the compression by the first bytes.
+    pub(crate) fn detect(path: &Path) -> anyhow::Result<FileFormat> {
+        let file = File::open(path).context("opening the file")?;
+        if first_bytes(&file, &mut [0; 4])? == b"PAR1" {
+            return Ok(FileFormat::Parquet);
         }
-        let mut input = inflated(Counted { input: Box::new(file), read: Arc::default() })?;
-        guess(path.to_str(), &mut input)
+        let mut input = decompressed(CountingReader { input: Box::new(file), read: Arc::default() })?;
+        detect_by_name_or_content(path.to_str(), &mut input)
     }
 }
 
-/// Events that were read and are to be sent.
+/// Events to be sent in one request.
 #[derive(Default)]
-pub struct Batch {
-    /// One JSON object a line.
-    pub body: String,
-    /// The line or row of the file, from 1 on, that each of them is from.
-    pub lines: Vec<u64>,
-    /// What could not be read as an event, with its line.
-    pub refused: Vec<(u64, Reject)>,
+pub(crate) struct EventBatch {
+    /// One JSON object per line.
+    pub(crate) body: String,
+    /// The number of the line or row of each event in the file, starting at 1.
+    pub(crate) lines: Vec<u64>,
+    /// Lines that could not be parsed as an event.
+    pub(crate) rejected: Vec<(u64, Reject)>,
 }
 
-impl Batch {
-    /// How much of the file this is.
-    pub fn rows(&self) -> usize {
-        self.lines.len() + self.refused.len()
+impl EventBatch {
+    /// Returns the number of rows of the file in this batch.
+    pub(crate) fn rows(&self) -> usize {
+        self.lines.len() + self.rejected.len()
     }
 
-    /// Empties it.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.body.clear();
         self.lines.clear();
-        self.refused.clear();
+        self.rejected.clear();
     }
 
     fn is_full(&self, rows_max: usize) -> bool {
@@ -82,102 +81,116 @@ impl Batch {
     }
 
     fn push(&mut self, line: u64, event: Result<&RawEvent<'_>, Reject>) {
-        let from = self.body.len();
-        let written = event.and_then(|event| {
+        let start = self.body.len();
+        let result = event.and_then(|event| {
             write_event(&mut self.body, event);
-            let fits = self.body.len() - from <= EVENT_BYTES_MAX;
+            let fits = self.body.len() - start <= EVENT_BYTES_MAX;
             if fits { Ok(()) } else { Err(Reject::EventTooLarge) }
         });
-        match written {
+        match result {
             Ok(()) => {
                 self.body.push('\n');
                 self.lines.push(line);
             }
             Err(reject) => {
-                self.body.truncate(from);
-                self.refused.push((line, reject));
+                self.body.truncate(start);
+                self.rejected.push((line, reject));
             }
         }
     }
 }
 
-/// One form's way of reading.
-trait Rows {
-    /// Adds up to so many rows; none at the end.
-    fn fill(&mut self, rows_max: usize, batch: &mut Batch) -> anyhow::Result<()>;
+/// A reader of one format.
+trait RowReader {
+    /// Reads rows until the batch has `rows_max`. Reads none at the end of the file.
+    fn fill(&mut self, rows_max: usize, batch: &mut EventBatch) -> anyhow::Result<()>;
 
-    /// How much of the file has been read, from 0 to 1, if that is known without its size.
-    fn part(&self) -> Option<f64> {
+    /// Returns the fraction of the file that was read, from 0 to 1, if the format knows it.
+    fn fraction(&self) -> Option<f64> {
         None
     }
 }
 
-/// A file while it is read.
-pub struct Source {
-    rows: Box<dyn Rows>,
-    /// Bytes of the file that were read.
+/// An open file.
+pub(crate) struct ImportSource {
+    rows: Box<dyn RowReader>,
+    /// Bytes that were read.
     read: Arc<AtomicU64>,
-    /// Bytes of the file; 0: not known.
+    /// Size of the file in bytes; 0 if unknown.
     bytes: u64,
 }
 
-impl Source {
-    /// Opens a file that is read from its row `skip` on, counted from 0. Compression is told by its first bytes.
-    pub fn open(path: &Path, form: Form, mapping: &Mapping, skip: u64) -> anyhow::Result<Source> {
-        let file = File::open(path).context("opening it")?;
-        let bytes = file.metadata().context("looking at it")?.len();
-        if form == Form::Parquet {
-            let (rows, skipped) = columns::Columns::open(path, mapping, skip)?;
-            let mut source = Source { rows: Box::new(rows), read: Arc::default(), bytes };
+impl ImportSource {
+    /// Opens a file and skips the first `skip` rows. Detects the compression by the first bytes.
+    pub(crate) fn open(
+        path: &Path,
+        format: FileFormat,
+        mapping: &Mapping,
+        skip: u64,
+    ) -> anyhow::Result<ImportSource> {
+        let file = File::open(path).context("opening the file")?;
+        let bytes = file.metadata().context("reading its metadata")?.len();
+        if format == FileFormat::Parquet {
+            let (rows, skipped) = parquet::ParquetReader::open(path, mapping, skip)?;
+            let mut source = ImportSource { rows: Box::new(rows), read: Arc::default(), bytes };
             source.skip(skip - skipped)?;
             return Ok(source);
         }
-        let mut source = Source::stream(Box::new(file), Some(form), mapping)?;
+        let mut source = ImportSource::stream(Box::new(file), Some(format), mapping)?;
         source.bytes = bytes;
         source.skip(skip)?;
         Ok(source)
     }
 
-    /// Reads what comes on standard input.
-    pub fn standard_input(form: Option<Form>, mapping: &Mapping) -> anyhow::Result<Source> {
-        if form == Some(Form::Parquet) {
-            bail!("a Parquet file is read from its end; name the file instead of `-`");
+    /// Reads standard input.
+    pub(crate) fn standard_input(
+        format: Option<FileFormat>,
+        mapping: &Mapping,
+    ) -> anyhow::Result<ImportSource> {
+        if format == Some(FileFormat::Parquet) {
+            bail!("Parquet cannot be read from standard input; pass the file name instead of `-`");
         }
-        Source::stream(Box::new(io::stdin()), form, mapping)
+        ImportSource::stream(Box::new(io::stdin()), format, mapping)
     }
 
-    fn stream(input: Box<dyn Read>, form: Option<Form>, mapping: &Mapping) -> anyhow::Result<Source> {
+    fn stream(
+        input: Box<dyn Read>,
+        format: Option<FileFormat>,
+        mapping: &Mapping,
+    ) -> anyhow::Result<ImportSource> {
         let read = Arc::new(AtomicU64::new(0));
-        let mut input = inflated(Counted { input, read: Arc::clone(&read) })?;
-        let rows: Box<dyn Rows> = match form.map_or_else(|| guess(None, &mut input), Ok)? {
-            Form::Ndjson => Box::new(lines::Lines::new(input)),
-            Form::Csv => Box::new(table::Table::new(input, mapping.clone())),
-            Form::Parquet => bail!("a Parquet file is not compressed as a whole"),
+        let mut input = decompressed(CountingReader { input, read: Arc::clone(&read) })?;
+        let rows: Box<dyn RowReader> = match format
+            .map_or_else(|| detect_by_name_or_content(None, &mut input), Ok)?
+        {
+            FileFormat::Ndjson => Box::new(ndjson::NdjsonReader::new(input)),
+            FileFormat::Csv => Box::new(csv::CsvReader::new(input, mapping.clone())),
+            FileFormat::Parquet => bail!("a compressed Parquet file is not supported; decompress it first"),
         };
-        Ok(Source { rows, read, bytes: 0 })
+        Ok(ImportSource { rows, read, bytes: 0 })
     }
 
-    /// Reads up to so many rows into the batch, which is empty. It stays empty at the end.
-    pub fn fill(&mut self, rows_max: usize, batch: &mut Batch) -> anyhow::Result<()> {
+    /// Reads up to `rows_max` rows into the empty batch, which stays empty at the end of the file.
+    pub(crate) fn fill(&mut self, rows_max: usize, batch: &mut EventBatch) -> anyhow::Result<()> {
         self.rows.fill(rows_max, batch)
     }
 
-    /// How much of the file has been read, from 0 to 1.
-    pub fn part(&self) -> Option<f64> {
+    /// Returns the fraction of the file that was read, from 0 to 1, if it is known.
+    pub(crate) fn fraction(&self) -> Option<f64> {
         let by_bytes = || {
             let read = self.read.load(Ordering::Relaxed);
             (self.bytes > 0).then(|| (read as f64 / self.bytes as f64).min(1.0))
         };
-        self.rows.part().or_else(by_bytes)
+        self.rows.fraction().or_else(by_bytes)
     }
 
     fn skip(&mut self, mut rows: u64) -> anyhow::Result<()> {
-        let mut batch = Batch::default();
+        let mut batch = EventBatch::default();
         while rows > 0 {
             batch.clear();
             self.fill(rows.min(10_000) as usize, &mut batch)?;
             if batch.rows() == 0 {
-                bail!("it ends before the place where its import was interrupted");
+                bail!("the file is shorter than when its import was interrupted");
             }
             rows -= batch.rows() as u64;
         }
@@ -185,17 +198,17 @@ impl Source {
     }
 }
 
-/// The first bytes of a file, as many as fit. The file is at its beginning afterwards.
-fn starts<'a>(mut file: &File, into: &'a mut [u8]) -> anyhow::Result<&'a [u8]> {
-    let read = file.read(into).context("reading it")?;
-    io::Seek::rewind(&mut file).context("reading it")?;
+/// Returns the first bytes of a file and seeks back to its start.
+fn first_bytes<'a>(mut file: &File, into: &'a mut [u8]) -> anyhow::Result<&'a [u8]> {
+    let read = file.read(into).context("reading the file")?;
+    io::Seek::rewind(&mut file).context("reading the file")?;
     Ok(&into[..read])
 }
 
-/// Undoes gzip and zstd.
-fn inflated(input: Counted) -> anyhow::Result<Box<dyn BufRead>> {
+/// Decompresses gzip and zstd.
+fn decompressed(input: CountingReader) -> anyhow::Result<Box<dyn BufRead>> {
     let mut input = BufReader::with_capacity(CHUNK_BYTES, input);
-    Ok(match input.fill_buf().context("reading it")? {
+    Ok(match input.fill_buf().context("reading the file")? {
         [0x1f, 0x8b, ..] => buffered(flate2::bufread::MultiGzDecoder::new(input)),
         [0x28, 0xb5, 0x2f, 0xfd, ..] => {
             buffered(zstd::stream::read::Decoder::with_buffer(input).context("reading zstd")?)
@@ -208,31 +221,31 @@ fn buffered(input: impl Read + 'static) -> Box<dyn BufRead> {
     Box::new(BufReader::with_capacity(CHUNK_BYTES, input))
 }
 
-/// The form by the name or, without a name that says it, by the first character.
-fn guess(name: Option<&str>, input: &mut dyn BufRead) -> anyhow::Result<Form> {
+/// Detects the format by the extension of the name or, if it is unknown, by the first character.
+fn detect_by_name_or_content(name: Option<&str>, input: &mut dyn BufRead) -> anyhow::Result<FileFormat> {
     let name = name.unwrap_or_default().to_ascii_lowercase();
     let plain = [".gz", ".zst"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
     match plain.rsplit('.').next() {
-        Some("csv") => return Ok(Form::Csv),
-        Some("ndjson" | "jsonl") => return Ok(Form::Ndjson),
+        Some("csv") => return Ok(FileFormat::Csv),
+        Some("ndjson" | "jsonl") => return Ok(FileFormat::Ndjson),
         _ => {}
     }
-    let start = input.fill_buf().context("reading it")?;
+    let start = input.fill_buf().context("reading the file")?;
     let start = start.strip_prefix(BYTE_ORDER_MARK).unwrap_or(start);
     match start.trim_ascii_start().first() {
-        Some(b'{') => Ok(Form::Ndjson),
-        Some(b'[') => bail!("it is an array of JSON; write one object a line"),
-        _ => bail!("its form is not known; name it with --format"),
+        Some(b'{') => Ok(FileFormat::Ndjson),
+        Some(b'[') => bail!("the file is a JSON array; write one object per line instead"),
+        _ => bail!("unknown format; name it with --format"),
     }
 }
 
-/// Counts what is read.
-struct Counted {
+/// Counts the bytes that are read.
+struct CountingReader {
     input: Box<dyn Read>,
     read: Arc<AtomicU64>,
 }
 
-impl Read for Counted {
+impl Read for CountingReader {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = self.input.read(into)?;
         self.read.fetch_add(read as u64, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Files of every form, read whole and from every place.
+//! Files of every format, read as a whole and from every row.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -7,11 +7,11 @@ use clap::FromArgMatches;
 use decode::csv::{Field, Mapping, Target};
 
 use super::ImportArgs;
-use super::ledger::{self, Account, Example, Ledger, Subject};
-use super::sender::{NotAccepted, Receipt};
-use super::source::{Batch, Form, Source};
+use super::batch_sender::{ImportReceipt, ReceiptResult};
+use super::ledger::{self, ImportIdentity, ImportLedger, LedgerEntry, RejectedLine};
+use super::source::{EventBatch, FileFormat, ImportSource};
 
-/// A file in a folder that is gone in the end.
+/// Writes a file into a temporary folder, which is deleted when dropped.
 fn file(name: &str, bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join(name);
@@ -19,40 +19,55 @@ fn file(name: &str, bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// A file of this form, or of the one that is told by itself.
-fn open(path: &Path, form: Option<Form>, mapping: &Mapping, from: u64) -> anyhow::Result<Source> {
-    let form = form.map_or_else(|| Form::of(path), Ok)?;
-    Source::open(path, form, mapping, from)
+/// Opens a file in this format, or in the detected one.
+fn open(
+    path: &Path,
+    format: Option<FileFormat>,
+    mapping: &Mapping,
+    from: u64,
+) -> anyhow::Result<ImportSource> {
+    let format = format.map_or_else(|| FileFormat::detect(path), Ok)?;
+    ImportSource::open(path, format, mapping, from)
 }
 
-/// What is read of a file from a row on: events as `LINE TEXT`, refused lines as `LINE !REASON`.
-fn read(path: &Path, form: Option<Form>, mapping: &Mapping, from: u64, rows_max: usize) -> Vec<String> {
-    let source = open(path, form, mapping, from);
-    let mut source = source.unwrap_or_else(|failure| panic!("{failure:#}"));
-    let (mut batch, mut told) = (Batch::default(), Vec::new());
+/// Reads a file from a row on. Returns events as `LINE TEXT` and rejected lines as `LINE !REASON`.
+fn read(
+    path: &Path,
+    format: Option<FileFormat>,
+    mapping: &Mapping,
+    from: u64,
+    rows_max: usize,
+) -> Vec<String> {
+    let source = open(path, format, mapping, from);
+    let mut source = source.unwrap_or_else(|error| panic!("{error:#}"));
+    let (mut batch, mut all) = (EventBatch::default(), Vec::new());
     loop {
         batch.clear();
-        source.fill(rows_max, &mut batch).unwrap_or_else(|failure| panic!("{failure:#}"));
+        source.fill(rows_max, &mut batch).unwrap_or_else(|error| panic!("{error:#}"));
         assert!(batch.rows() <= rows_max);
         if batch.rows() == 0 {
-            assert!(source.part().is_none_or(|part| part == 1.0), "all was read: {:?}", source.part());
-            return told;
+            assert!(
+                source.fraction().is_none_or(|fraction| fraction == 1.0),
+                "all was read: {:?}",
+                source.fraction()
+            );
+            return all;
         }
         let mut rows: Vec<(u64, String)> =
             batch.lines.iter().copied().zip(batch.body.lines().map(str::to_owned)).collect();
-        assert_eq!(rows.len(), batch.lines.len(), "one line an event");
-        rows.extend(batch.refused.iter().map(|(line, reject)| (*line, format!("!{}", reject.label()))));
+        assert_eq!(rows.len(), batch.lines.len(), "one line per event");
+        rows.extend(batch.rejected.iter().map(|(line, reject)| (*line, format!("!{}", reject.label()))));
         rows.sort();
-        told.extend(rows.iter().map(|(line, text)| format!("{line} {text}")));
+        all.extend(rows.iter().map(|(line, text)| format!("{line} {text}")));
     }
 }
 
-/// The same in batches of every size and from every row.
+/// Checks the rows of a file, read in batches of every size and from every row.
 fn check_file(path: &Path, mapping: &Mapping, expected: &[&str]) {
     for rows_max in 1..=expected.len() + 1 {
         for from in 0..=expected.len() {
-            let told = read(path, None, mapping, from as u64, rows_max);
-            assert_eq!(told, expected[from..], "{} from {from}, {rows_max} at once", path.display());
+            let rows = read(path, None, mapping, from as u64, rows_max);
+            assert_eq!(rows, expected[from..], "{} from {from}, {rows_max} per batch", path.display());
         }
     }
 }
@@ -64,8 +79,8 @@ fn check(name: &str, bytes: &[u8], mapping: &Mapping, expected: &[&str]) {
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    encoder.write_all(bytes).expect("memory takes it");
-    encoder.finish().expect("memory takes it")
+    encoder.write_all(bytes).expect("writing to memory works");
+    encoder.finish().expect("writing to memory works")
 }
 
 const LINES: &str = "{\"event\":\"a\"}\n\n  \r\nbad\n{\"event\":\"b\"}\r\n\t{\"event\":\"c\"}";
@@ -73,7 +88,7 @@ const LINES_READ: [&str; 4] =
     ["1 {\"event\":\"a\"}", "4 bad", "5 {\"event\":\"b\"}\r", "6 \t{\"event\":\"c\"}"];
 
 #[test]
-fn lines_are_sent_as_they_are_and_blank_ones_are_none() {
+fn lines_are_unchanged_and_blank_ones_are_skipped() {
     let read = LINES_READ.map(|line| line.trim_end());
     check("a.ndjson", LINES.as_bytes(), &Mapping::default(), &read);
     check("a.jsonl", b"", &Mapping::default(), &[]);
@@ -82,7 +97,7 @@ fn lines_are_sent_as_they_are_and_blank_ones_are_none() {
 }
 
 #[test]
-fn a_byte_order_mark_is_no_part_of_the_first_line() {
+fn byte_order_mark_is_removed_from_the_first_line() {
     let read = LINES_READ.map(|line| line.trim_end());
     let marked = ["\u{feff}", LINES].concat();
     for name in ["a.ndjson", "unnamed"] {
@@ -94,20 +109,20 @@ fn a_byte_order_mark_is_no_part_of_the_first_line() {
 }
 
 #[test]
-fn what_is_compressed_is_read_as_what_is_not() {
+fn compressed_files_are_decompressed() {
     let read = LINES_READ.map(|line| line.trim_end());
     check("a.ndjson.gz", &gzip(LINES.as_bytes()), &Mapping::default(), &read);
     check("unnamed", &gzip(LINES.as_bytes()), &Mapping::default(), &read);
     let both = [gzip(&LINES.as_bytes()[..20]), gzip(&LINES.as_bytes()[20..])].concat();
     check("a.ndjson.gz", &both, &Mapping::default(), &read);
-    let zstd = zstd::encode_all(LINES.as_bytes(), 1).expect("memory takes it");
+    let zstd = zstd::encode_all(LINES.as_bytes(), 1).expect("writing to memory works");
     check("a.ndjson.zst", &zstd, &Mapping::default(), &read);
     let csv = gzip(b"event,value\nwin,3\n");
     check("a.csv.gz", &csv, &Mapping::default(), &["2 {\"event\":\"win\",\"value\":3e0}"]);
 }
 
 #[test]
-fn columns_of_a_table_go_where_the_mapping_says() {
+fn csv_columns_are_mapped() {
     let mapping = Mapping::default().column("when", Target::parse("ts").expect("a field"));
     let mapping =
         mapping.fixed(Field::parse("event").expect("a field"), "sold").delimiter(';').expect("a delimiter");
@@ -122,89 +137,96 @@ fn columns_of_a_table_go_where_the_mapping_says() {
 }
 
 #[test]
-fn what_cannot_be_read_says_why() {
-    let why = |name: &str, bytes: &[u8], form| {
+fn unreadable_file_is_an_error_with_the_reason() {
+    let error_of = |name: &str, bytes: &[u8], format| {
         let (_folder, path) = file(name, bytes);
-        let mut batch = Batch::default();
-        let read = open(&path, form, &Mapping::default(), 0);
-        let failure = read.and_then(|mut source| source.fill(10, &mut batch)).expect_err("it cannot be read");
-        format!("{failure:#}")
+        let mut batch = EventBatch::default();
+        let read = open(&path, format, &Mapping::default(), 0);
+        let error = read.and_then(|mut source| source.fill(10, &mut batch)).expect_err("it cannot be read");
+        format!("{error:#}")
     };
     let whole = gzip(LINES.as_bytes());
-    for (name, bytes, form, part) in [
-        ("a.json", &b"[{}]"[..], None, "one object a line"),
+    for (name, bytes, format, part) in [
+        ("a.json", &b"[{}]"[..], None, "one object per line"),
         ("a.txt", b"event,value\n", None, "--format"),
         ("a.csv", b"", None, "no header"),
-        ("a.ndjson.gz", &whole[..whole.len() - 9], None, "reading it"),
+        ("a.ndjson.gz", &whole[..whole.len() - 9], None, "reading the file"),
         ("a.parquet", b"PAR1 and nothing else", None, "arquet"),
-        ("a.ndjson", b"{}", Some(Form::Parquet), "arquet"),
+        ("a.ndjson", b"{}", Some(FileFormat::Parquet), "arquet"),
     ] {
-        let told = why(name, bytes, form);
-        assert!(told.contains(part), "{name}: {told}");
+        let error = error_of(name, bytes, format);
+        assert!(error.contains(part), "{name}: {error}");
     }
 }
 
-fn receipt(accepted: u64, results: &[(usize, &str, &str)]) -> Receipt {
-    let result = |(i, outcome, reason): &(usize, &str, &str)| NotAccepted {
+fn receipt(accepted: u64, results: &[(usize, &str, &str)]) -> ImportReceipt {
+    let result = |(i, outcome, reason): &(usize, &str, &str)| ReceiptResult {
         i: *i,
         outcome: (*outcome).to_owned(),
         reason: (*reason).to_owned(),
     };
-    let results: Vec<NotAccepted> = results.iter().map(result).collect();
+    let results: Vec<ReceiptResult> = results.iter().map(result).collect();
     let duplicate = results.iter().filter(|result| result.outcome == "duplicate").count() as u64;
-    Receipt { accepted, duplicate, results, commit_ms: None }
+    ImportReceipt { accepted, duplicate, results, commit_ms: None }
 }
 
-fn subject<'a>(path: &'a str, sha256: &'a [u8; 32], reading: &'a str) -> Subject<'a> {
-    Subject { path, sha256, reading }
+fn identity<'a>(path: &'a str, sha256: &'a [u8; 32], options: &'a str) -> ImportIdentity<'a> {
+    ImportIdentity { path, sha256, options }
 }
 
 #[test]
-fn what_became_of_each_line_is_added_up() {
-    let batch =
-        Batch { lines: vec![1, 2, 4, 5], refused: vec![(3, model::Reject::NotUtf8)], ..Batch::default() };
-    let mut account = Account::new("/a", &[0; 32]);
-    account.add(
+fn receipts_are_added_to_the_entry() {
+    let batch = EventBatch {
+        lines: vec![1, 2, 4, 5],
+        rejected: vec![(3, model::Reject::NotUtf8)],
+        ..EventBatch::default()
+    };
+    let mut entry = LedgerEntry::new("/a", &[0; 32]);
+    entry.add(
         &batch,
         &receipt(1, &[(1, "duplicate", "seen_before"), (2, "late", "too_old"), (3, "invalid", "not_utf8")]),
     );
-    assert_eq!((account.received, account.sent, account.accepted, account.duplicate), (5, 4, 1, 1));
-    let refused: Vec<_> = account.refused.iter().map(|(reason, count)| (reason.as_str(), *count)).collect();
-    assert_eq!(refused, [("not_utf8", 2), ("too_old", 1)]);
-    let example = |line, reason: &str| Example { line, reason: reason.to_owned() };
-    assert_eq!(account.examples, [example(3, "not_utf8"), example(4, "too_old"), example(5, "not_utf8")]);
-    assert_eq!(account.received, account.accepted + account.duplicate + account.refused_count());
+    assert_eq!((entry.received, entry.sent, entry.accepted, entry.duplicate), (5, 4, 1, 1));
+    let rejected: Vec<_> = entry.rejected.iter().map(|(reason, count)| (reason.as_str(), *count)).collect();
+    assert_eq!(rejected, [("not_utf8", 2), ("too_old", 1)]);
+    let example = |line, reason: &str| RejectedLine { line, reason: reason.to_owned() };
+    assert_eq!(entry.examples, [example(3, "not_utf8"), example(4, "too_old"), example(5, "not_utf8")]);
+    assert_eq!(entry.received, entry.accepted + entry.duplicate + entry.rejected_count());
 }
 
 #[test]
-fn an_account_is_found_again_by_the_content_and_the_way_of_reading() {
+fn entry_is_found_by_content_and_read_options() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let open = |subject: &Subject<'_>| Ledger::open(folder.path(), subject);
-    let one = subject("/a", &[1; 32], "csv");
-    let (mut ledger, mut account) = open(&one).expect("a new account");
-    account.received = 7;
-    ledger.keep(&account).expect("it can be kept");
+    let open = |identity: &ImportIdentity<'_>| ImportLedger::open(folder.path(), identity);
+    let one = identity("/a", &[1; 32], "csv");
+    let (mut ledger, mut entry) = open(&one).expect("a new entry");
+    entry.received = 7;
+    ledger.write(&entry).expect("it can be written");
     let second = open(&one).err().expect("it is locked").to_string();
     assert!(second.contains("another process"), "{second}");
     drop(ledger);
-    let moved = open(&subject("/moved", &[1; 32], "csv")).expect("it is there").1;
-    assert_eq!(moved.received, account.received);
-    assert_eq!(open(&subject("/a", &[1; 32], "tsv")).expect("a new account").1.received, 0);
-    assert_eq!(open(&subject("/a", &[2; 32], "csv")).expect("a new account").1.received, 0);
+    let moved = open(&identity("/moved", &[1; 32], "csv")).expect("it exists").1;
+    assert_eq!(moved.received, entry.received);
+    assert_eq!(open(&identity("/a", &[1; 32], "tsv")).expect("a new entry").1.received, 0);
+    assert_eq!(open(&identity("/a", &[2; 32], "csv")).expect("a new entry").1.received, 0);
 }
 
-/// How a file of this form is read with these flags.
-fn reading(form: Form, flags: &str) -> String {
-    let words = ["import", "a.csv"].into_iter().chain(flags.split_whitespace());
+/// Returns the read options for these flags.
+fn read_options(format: FileFormat, flags: &str) -> String {
+    let arguments = ["import", "a.csv"].into_iter().chain(flags.split_whitespace());
     let command = <ImportArgs as clap::Args>::augment_args(clap::Command::new("import"));
-    let matches = command.try_get_matches_from(words).expect("they are flags");
-    ImportArgs::from_arg_matches(&matches).expect("they are flags").reading(form)
+    let matches = command.try_get_matches_from(arguments).expect("they are flags");
+    ImportArgs::from_arg_matches(&matches).expect("they are flags").read_options(format)
 }
 
 #[test]
-fn the_same_import_written_otherwise_has_the_same_account() {
+fn equivalent_flags_have_the_same_read_options() {
     let check = |one: &str, other: &str, is_same: bool| {
-        assert_eq!(reading(Form::Csv, one) == reading(Form::Csv, other), is_same, "{one:?} and {other:?}");
+        assert_eq!(
+            read_options(FileFormat::Csv, one) == read_options(FileFormat::Csv, other),
+            is_same,
+            "{one:?} and {other:?}"
+        );
     };
     check("", "--format csv --others props --delimiter , --json --unpaced", true);
     check("--columns a=ts --columns b=value", "--columns b=value --columns a=ts", true);
@@ -214,44 +236,48 @@ fn the_same_import_written_otherwise_has_the_same_account() {
     check("--columns event=ignore", "--fixed event=ignore", false);
     check("", "--others ignore", false);
     check("", "--delimiter ;", false);
-    assert_ne!(reading(Form::Csv, ""), reading(Form::Ndjson, ""));
+    assert_ne!(read_options(FileFormat::Csv, ""), read_options(FileFormat::Ndjson, ""));
 }
 
 #[test]
-fn an_account_that_cannot_be_read_is_not_taken_for_a_new_one() {
+fn unreadable_entry_is_an_error() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let (mut ledger, account) =
-        Ledger::open(folder.path(), &subject("/a", &[1; 32], "csv")).expect("a new account");
-    ledger.keep(&account).expect("it can be kept");
+    let (mut ledger, entry) =
+        ImportLedger::open(folder.path(), &identity("/a", &[1; 32], "csv")).expect("a new entry");
+    ledger.write(&entry).expect("it can be written");
     drop(ledger);
-    let kept =
+    let files =
         std::fs::read_dir(folder.path()).expect("a folder").map(|entry| entry.expect("an entry").path());
-    let path =
-        kept.into_iter().find(|path| path.extension().is_some_and(|end| end == "json")).expect("it was kept");
+    let path = files
+        .into_iter()
+        .find(|path| path.extension().is_some_and(|end| end == "json"))
+        .expect("it was written");
     for text in ["", "{}", "\0\0"] {
         std::fs::write(&path, text).expect("a file");
-        let opened = Ledger::open(folder.path(), &subject("/a", &[1; 32], "csv"));
-        let told = opened.err().map(|failure| failure.to_string()).unwrap_or_default();
-        assert!(told.contains("is no account of an import; move it away"), "{text:?}: {told}");
+        let opened = ImportLedger::open(folder.path(), &identity("/a", &[1; 32], "csv"));
+        let error = opened.err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(error.contains("is not an entry of the import ledger; move it away"), "{text:?}: {error}");
     }
 }
 
 #[test]
-fn a_file_that_has_changed_is_noticed() {
+fn changed_file_is_detected() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let changed = |path, sha256: [u8; 32]| {
-        ledger::changed(folder.path(), &subject(path, &sha256, "csv")).expect("it can be read").is_some()
+        ledger::find_changed(folder.path(), &identity(path, &sha256, "csv"))
+            .expect("it can be read")
+            .is_some()
     };
-    assert!(!changed("/a", [1; 32]), "nothing is known");
-    let (mut ledger, mut account) =
-        Ledger::open(folder.path(), &subject("/a", &[1; 32], "csv")).expect("a new account");
-    account.received = 7;
-    ledger.keep(&account).expect("it can be kept");
+    assert!(!changed("/a", [1; 32]), "the ledger is empty");
+    let (mut ledger, mut entry) =
+        ImportLedger::open(folder.path(), &identity("/a", &[1; 32], "csv")).expect("a new entry");
+    entry.received = 7;
+    ledger.write(&entry).expect("it can be written");
     assert!(!changed("/a", [1; 32]));
     assert!(changed("/a", [2; 32]));
     assert!(!changed("/b", [2; 32]));
     drop(ledger);
-    Ledger::open(folder.path(), &subject("/b", &[1; 32], "csv")).expect("it was moved");
+    ImportLedger::open(folder.path(), &identity("/b", &[1; 32], "csv")).expect("it was moved");
     assert!(changed("/b", [2; 32]));
-    assert!(!changed("/a", [2; 32]), "what comes where it was is another file");
+    assert!(!changed("/a", [2; 32]), "a file at the old path is a different one");
 }

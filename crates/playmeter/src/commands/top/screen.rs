@@ -1,4 +1,4 @@
-//! The tables on a terminal, until somebody has seen enough.
+//! The interactive view of the tables in a terminal.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -12,71 +12,75 @@ use serde_json::Value;
 
 use super::tables::{Table, tables};
 
-/// What is on the screen.
-pub(super) struct Shown {
+/// The tables on the screen and the state of the view.
+pub(super) struct TopView {
     tables: Vec<Table>,
-    /// The first table that is seen.
-    top: usize,
+    /// Index of the first visible table.
+    first_table: usize,
     is_paused: bool,
-    /// Why the last look failed.
-    failure: Option<String>,
+    /// The error of the last update.
+    error: Option<String>,
 }
 
-/// The terminal as ours; given back when dropped, also when something fails.
-struct Screen;
+/// The terminal in raw mode on the alternate screen; restored when dropped, also on errors.
+struct TerminalGuard;
 
-impl Screen {
-    fn take() -> std::io::Result<Screen> {
+impl TerminalGuard {
+    fn enter() -> std::io::Result<TerminalGuard> {
         terminal::enable_raw_mode()?;
-        let screen = Screen;
+        let guard = TerminalGuard;
         execute!(std::io::stdout(), EnterAlternateScreen, Hide)?;
-        Ok(screen)
+        Ok(guard)
     }
 }
 
-impl Drop for Screen {
+impl Drop for TerminalGuard {
     fn drop(&mut self) {
         let _ = execute!(std::io::stdout(), Show, LeaveAlternateScreen);
         let _ = terminal::disable_raw_mode();
     }
 }
 
-/// Looks and shows, again and again. Ends at `q`, Escape or Ctrl-C.
-pub fn run(first: Value, every: Duration, look: impl Fn() -> anyhow::Result<Value>) -> anyhow::Result<()> {
-    let _screen = Screen::take()?;
-    let mut shown = Shown::of(tables(&first, None));
-    let mut before = first;
+/// Shows a snapshot every interval until `q`, Escape or Ctrl-C is pressed.
+pub(crate) fn run(
+    first: Value,
+    every: Duration,
+    snapshot: impl Fn() -> anyhow::Result<Value>,
+) -> anyhow::Result<()> {
+    let _terminal = TerminalGuard::enter()?;
+    let mut view = TopView::new(tables(&first, None));
+    let mut previous = first;
     loop {
         let (width, height) = terminal::size()?;
-        shown.draw(&mut std::io::stdout().lock(), width.into(), height.into())?;
-        if shown.keys_until(Instant::now() + every)? {
+        view.draw(&mut std::io::stdout().lock(), width.into(), height.into())?;
+        if view.handle_keys_until(Instant::now() + every)? {
             return Ok(());
         }
-        if shown.is_paused {
+        if view.is_paused {
             continue;
         }
-        match look() {
+        match snapshot() {
             Ok(now) => {
-                shown.tables = tables(&now, Some(&before));
-                (shown.failure, before) = (None, now);
+                view.tables = tables(&now, Some(&previous));
+                (view.error, previous) = (None, now);
             }
-            Err(failure) => shown.failure = Some(format!("{failure:#}")),
+            Err(error) => view.error = Some(format!("{error:#}")),
         }
     }
 }
 
-impl Shown {
-    pub(super) fn of(tables: Vec<Table>) -> Shown {
-        Shown { tables, top: 0, is_paused: false, failure: None }
+impl TopView {
+    pub(super) fn new(tables: Vec<Table>) -> TopView {
+        TopView { tables, first_table: 0, is_paused: false, error: None }
     }
 
-    /// Follows keys until then. True: enough.
-    fn keys_until(&mut self, end: Instant) -> anyhow::Result<bool> {
+    /// Handles keys until then. Returns true if the user wants to quit.
+    fn handle_keys_until(&mut self, end: Instant) -> anyhow::Result<bool> {
         while event::poll(end.saturating_duration_since(Instant::now()))? {
             match event::read()? {
                 Event::Key(key) if key.kind == KeyEventKind::Press => {
                     self.press(key.code);
-                    return Ok(is_end(key));
+                    return Ok(is_quit(key));
                 }
                 Event::Resize(..) => return Ok(false),
                 _ => {}
@@ -88,14 +92,14 @@ impl Shown {
     pub(super) fn press(&mut self, key: KeyCode) {
         let last = self.tables.len().saturating_sub(1);
         match key {
-            KeyCode::Down | KeyCode::Char('j') => self.top = (self.top + 1).min(last),
-            KeyCode::Up | KeyCode::Char('k') => self.top = self.top.saturating_sub(1),
+            KeyCode::Down | KeyCode::Char('j') => self.first_table = (self.first_table + 1).min(last),
+            KeyCode::Up | KeyCode::Char('k') => self.first_table = self.first_table.saturating_sub(1),
             KeyCode::Char(' ') => self.is_paused = !self.is_paused,
             _ => {}
         }
     }
 
-    /// Writes one screen: what does not fit is left out.
+    /// Draws one screen. Whatever does not fit is cut off.
     pub(super) fn draw(&self, out: &mut impl Write, width: usize, height: usize) -> std::io::Result<()> {
         let cut = |line: &str| line.chars().take(width).collect::<String>();
         let lines = self.lines();
@@ -109,31 +113,31 @@ impl Shown {
             };
             queue!(out, SetAttribute(before), Print(cut(line)), SetAttribute(after))?;
         }
-        let foot = height.saturating_sub(1) as u16;
-        queue!(out, MoveTo(0, foot), Clear(ClearType::CurrentLine), Print(cut(&self.foot())))?;
+        let last_row = height.saturating_sub(1) as u16;
+        queue!(out, MoveTo(0, last_row), Clear(ClearType::CurrentLine), Print(cut(&self.status_line())))?;
         out.flush()
     }
 
-    /// Each line, and whether it is a heading.
+    /// Returns the lines; true marks a heading.
     fn lines(&self) -> Vec<(bool, String)> {
-        let tables = self.tables.iter().skip(self.top).map(Table::text);
+        let tables = self.tables.iter().skip(self.first_table).map(Table::text);
         let lines = |text: String| {
             let lines = text.lines().map(str::to_owned).chain([String::new()]);
-            lines.enumerate().map(|(place, line)| (place == 0, line)).collect::<Vec<_>>()
+            lines.enumerate().map(|(index, line)| (index == 0, line)).collect::<Vec<_>>()
         };
         tables.flat_map(lines).collect()
     }
 
-    fn foot(&self) -> String {
-        match (&self.failure, self.is_paused) {
-            (Some(failure), _) => failure.clone(),
-            (None, true) => "paused; space goes on, q ends".to_owned(),
-            (None, false) => "q ends, space pauses, up and down move".to_owned(),
+    fn status_line(&self) -> String {
+        match (&self.error, self.is_paused) {
+            (Some(error), _) => error.clone(),
+            (None, true) => "paused; space resumes, q quits".to_owned(),
+            (None, false) => "q quits, space pauses, up and down scroll".to_owned(),
         }
     }
 }
 
-fn is_end(key: KeyEvent) -> bool {
+fn is_quit(key: KeyEvent) -> bool {
     let is_control_c = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
     is_control_c || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc)
 }

@@ -1,51 +1,49 @@
-//! What is shown, as tables: from two looks at the server to rows of text.
+//! The tables of `playmeter top`, computed from two snapshots of the server.
 
 use serde_json::Value;
 
-/// A heading and rows of cells; the first row names the columns.
+/// A titled table of text.
 #[derive(Debug, PartialEq)]
-pub struct Table {
-    /// What it is about.
-    pub title: String,
-    /// The names of the columns.
-    pub columns: &'static [&'static str],
-    /// As many cells as columns.
-    pub rows: Vec<Vec<String>>,
+pub(crate) struct Table {
+    pub(crate) title: String,
+    pub(crate) columns: &'static [&'static str],
+    /// Each row has as many cells as there are columns.
+    pub(crate) rows: Vec<Vec<String>>,
 }
 
-/// All tables. Rates are those since `before`, or since the start.
-pub fn tables(now: &Value, before: Option<&Value>) -> Vec<Table> {
-    let looks = Looks { now, before, seconds: seconds_between(now, before) };
+/// Returns the tables that have rows. Rates are since `previous`, or since the start of the server.
+pub(crate) fn tables(now: &Value, previous: Option<&Value>) -> Vec<Table> {
+    let snapshots = MonitorSnapshots { now, previous, seconds: seconds_between(now, previous) };
     let all = [
-        looks.server(),
-        looks.events(),
-        looks.requests(),
-        looks.collectors(),
-        looks.stores(),
-        looks.subscriptions(),
+        snapshots.server(),
+        snapshots.events(),
+        snapshots.requests(),
+        snapshots.collectors(),
+        snapshots.stores(),
+        snapshots.subscriptions(),
     ];
     all.into_iter().filter(|table| !table.rows.is_empty()).collect()
 }
 
 impl Table {
-    /// As plain text, the columns below each other.
-    pub fn text(&self) -> String {
+    /// Formats the table as plain text with aligned columns.
+    pub(crate) fn text(&self) -> String {
         let widths = self.widths();
         let line = |cells: &mut dyn Iterator<Item = &str>| {
             let cells = cells.zip(&widths).enumerate();
-            let padded = cells.map(|(place, (cell, width))| match place {
+            let padded = cells.map(|(index, (cell, width))| match index {
                 0 => format!("{cell:<width$}"),
                 _ => format!("  {cell:>width$}"),
             });
             padded.collect::<String>().trim_end().to_owned() + "\n"
         };
-        let head = line(&mut self.columns.iter().copied());
+        let header = line(&mut self.columns.iter().copied());
         let rows = self.rows.iter().map(|row| line(&mut row.iter().map(String::as_str)));
-        format!("{}\n{head}{}", self.title, rows.collect::<String>())
+        format!("{}\n{header}{}", self.title, rows.collect::<String>())
     }
 
-    /// The characters that each column needs.
-    pub fn widths(&self) -> Vec<usize> {
+    /// Returns the width of each column in characters.
+    pub(crate) fn widths(&self) -> Vec<usize> {
         let width = |column: usize| {
             let cells = self.rows.iter().map(|row| row[column].chars().count());
             cells.max().unwrap_or(0).max(self.columns[column].chars().count())
@@ -54,16 +52,21 @@ impl Table {
     }
 }
 
-struct Looks<'a> {
+struct MonitorSnapshots<'a> {
     now: &'a Value,
-    before: Option<&'a Value>,
+    previous: Option<&'a Value>,
+    /// Between the two.
     seconds: f64,
 }
 
-impl Looks<'_> {
+impl MonitorSnapshots<'_> {
     fn server(&self) -> Table {
         let process = &self.now["process"];
-        let cpu = self.growth(&self.now["process"], self.before.map(|before| &before["process"]), "cpu_s");
+        let cpu = self.growth_per_second(
+            &self.now["process"],
+            self.previous.map(|previous| &previous["process"]),
+            "cpu_s",
+        );
         let row = vec![
             text(&self.now["version"]),
             duration(number(&self.now["uptime_s"])),
@@ -80,94 +83,100 @@ impl Looks<'_> {
     fn events(&self) -> Table {
         let rows = self.sorted("events", |row| number(&row["count"]));
         let total: f64 = rows.iter().map(|row| number(&row["count"])).sum();
-        let tell = |row: &&Value| {
-            let before = self.earlier("events", row, &["game", "endpoint", "outcome", "reason"]);
+        let cells = |row: &&Value| {
+            let previous = self.previous_row("events", row, &["game", "endpoint", "outcome", "reason"]);
             let reason = row["reason"].as_str().map(|reason| format!(" {reason}")).unwrap_or_default();
             vec![
                 format!("{}.{}{reason}", text(&row["endpoint"]), text(&row["outcome"])),
                 text(&row["game"]),
                 count(number(&row["count"])),
                 share(number(&row["count"]), total),
-                rate(self.growth(row, before, "count")),
+                rate(self.growth_per_second(row, previous, "count")),
             ]
         };
         let columns = &["outcome", "game", "count", "share", "per second"];
-        Table { title: "Events since the start".to_owned(), columns, rows: rows.iter().map(tell).collect() }
+        Table { title: "Events since the start".to_owned(), columns, rows: rows.iter().map(cells).collect() }
     }
 
     fn requests(&self) -> Table {
-        let all = |row: &Value| number(&row["ok"]) + number(&row["refused"]) + number(&row["failed"]);
-        let rows = self.sorted("requests", all);
-        let total: f64 = rows.iter().map(|row| all(row)).sum();
-        let tell = |row: &&Value| {
-            let before = self.earlier("requests", row, &["method", "path"]);
-            let grown = ["ok", "refused", "failed"].map(|outcome| self.growth(row, before, outcome));
+        let count_of = |row: &Value| number(&row["ok"]) + number(&row["refused"]) + number(&row["failed"]);
+        let rows = self.sorted("requests", count_of);
+        let total: f64 = rows.iter().map(|row| count_of(row)).sum();
+        let cells = |row: &&Value| {
+            let previous = self.previous_row("requests", row, &["method", "path"]);
+            let rates =
+                ["ok", "refused", "failed"].map(|outcome| self.growth_per_second(row, previous, outcome));
             vec![
                 format!("{} {}", text(&row["method"]), text(&row["path"])),
-                count(all(row)),
-                share(all(row), total),
-                rate(grown.iter().sum()),
+                count(count_of(row)),
+                share(count_of(row), total),
+                rate(rates.iter().sum()),
                 count(number(&row["refused"])),
                 count(number(&row["failed"])),
                 millis(number(&row["p50_us"])),
                 millis(number(&row["p99_us"])),
             ]
         };
-        let columns = &["request", "count", "share", "per second", "refused", "failed", "p50 ms", "p99 ms"];
-        Table { title: "Requests since the start".to_owned(), columns, rows: rows.iter().map(tell).collect() }
+        let columns = &["request", "count", "share", "per second", "rejected", "failed", "p50 ms", "p99 ms"];
+        Table {
+            title: "Requests since the start".to_owned(),
+            columns,
+            rows: rows.iter().map(cells).collect(),
+        }
     }
 
     fn collectors(&self) -> Table {
         let rows = self.sorted("collectors", |row| number(&row["counters"]["received"]));
-        let tell = |row: &&Value| {
-            let before = self.earlier("collectors", row, &["name"]).map(|row| &row["counters"]);
+        let cells = |row: &&Value| {
+            let previous = self.previous_row("collectors", row, &["name"]).map(|row| &row["counters"]);
             let counters = &row["counters"];
             vec![
                 format!("{} ({} {})", text(&row["name"]), text(&row["transport"]), text(&row["decoder"])),
                 text(&row["state"]),
                 count(number(&counters["received"])),
-                rate(self.growth(counters, before, "received")),
+                rate(self.growth_per_second(counters, previous, "received")),
                 count(number(&counters["refused"])),
                 count(number(&counters["kernel_drops"])),
                 count(number(&counters["connections"])),
             ]
         };
-        let columns = &["collector", "state", "received", "per second", "refused", "dropped", "connections"];
+        let columns = &["collector", "state", "received", "per second", "rejected", "dropped", "connections"];
         Table {
             title: "Collectors since the start".to_owned(),
             columns,
-            rows: rows.iter().map(tell).collect(),
+            rows: rows.iter().map(cells).collect(),
         }
     }
 
     fn stores(&self) -> Table {
         let rows = self.sorted("stores", |row| number(&row["bytes"]));
-        let tell = |row: &&Value| {
-            let before = self.earlier("stores", row, &["store"]);
-            let of_a_core = |field| format!("{:.1} %", self.growth(row, before, field) / 1e6 * 100.0);
+        let cells = |row: &&Value| {
+            let previous = self.previous_row("stores", row, &["store"]);
+            let core_share =
+                |field| format!("{:.1} %", self.growth_per_second(row, previous, field) / 1e6 * 100.0);
             vec![
                 text(&row["store"]),
                 row["count"].as_f64().map(count).unwrap_or_default(),
                 if number(&row["bytes"]) > 0.0 { bytes(number(&row["bytes"])) } else { String::new() },
-                rate(self.growth(row, before, "reads")),
-                of_a_core("read_us"),
-                rate(self.growth(row, before, "writes")),
-                of_a_core("write_us"),
+                rate(self.growth_per_second(row, previous, "reads")),
+                core_share("read_us"),
+                rate(self.growth_per_second(row, previous, "writes")),
+                core_share("write_us"),
             ]
         };
         let columns = &["store", "count", "size", "reads/s", "reading", "writes/s", "writing"];
-        Table { title: "Stores".to_owned(), columns, rows: rows.iter().map(tell).collect() }
+        Table { title: "Stores".to_owned(), columns, rows: rows.iter().map(cells).collect() }
     }
 
     fn subscriptions(&self) -> Table {
         let rows = self.sorted("subscriptions", |row| number(&row["cost_us"]["total"]));
-        let tell = |row: &&Value| {
-            let what = match &row["what"] {
+        let cells = |row: &&Value| {
+            let query = match &row["what"] {
                 Value::Null => String::new(),
-                what => what.to_string(),
+                query => query.to_string(),
             };
             vec![
-                format!("{} {}", text(&row["topic"]), shortened(&what)),
+                format!("{} {}", text(&row["topic"]), shortened(&query)),
                 text(&row["mode"]),
                 count(number(&row["watchers"])),
                 count(number(&row["interval_ms"])),
@@ -177,34 +186,42 @@ impl Looks<'_> {
                 millis(number(&row["cost_us"]["mean"])),
             ]
         };
-        let columns =
-            &["subscription", "mode", "watchers", "every ms", "computed", "changes", "merged", "mean ms"];
-        Table { title: "Subscriptions by cost".to_owned(), columns, rows: rows.iter().map(tell).collect() }
+        let columns = &[
+            "subscription",
+            "mode",
+            "subscribers",
+            "interval ms",
+            "computed",
+            "changes",
+            "merged",
+            "mean ms",
+        ];
+        Table { title: "Subscriptions by cost".to_owned(), columns, rows: rows.iter().map(cells).collect() }
     }
 
-    /// The rows of a list, the largest first.
+    /// Returns the rows of a list, largest first.
     fn sorted(&self, list: &str, by: impl Fn(&Value) -> f64) -> Vec<&Value> {
         let mut rows: Vec<&Value> = self.now[list].as_array().into_iter().flatten().collect();
         rows.sort_by(|one, other| by(other).total_cmp(&by(one)));
         rows
     }
 
-    /// The same row in the look before.
-    fn earlier(&self, list: &str, row: &Value, keys: &[&str]) -> Option<&Value> {
-        let rows = self.before?[list].as_array()?;
+    /// Returns the row with the same keys in the previous snapshot.
+    fn previous_row(&self, list: &str, row: &Value, keys: &[&str]) -> Option<&Value> {
+        let rows = self.previous?[list].as_array()?;
         rows.iter().find(|other| keys.iter().all(|key| other[key] == row[key]))
     }
 
-    /// How much a field grew per second.
-    fn growth(&self, row: &Value, before: Option<&Value>, field: &str) -> f64 {
-        let before = before.map_or(0.0, |before| number(&before[field]));
-        (number(&row[field]) - before).max(0.0) / self.seconds
+    /// Returns the growth of a field per second.
+    fn growth_per_second(&self, row: &Value, previous: Option<&Value>, field: &str) -> f64 {
+        let previous = previous.map_or(0.0, |previous| number(&previous[field]));
+        (number(&row[field]) - previous).max(0.0) / self.seconds
     }
 }
 
-fn seconds_between(now: &Value, before: Option<&Value>) -> f64 {
-    let seconds = |look: &Value| number(&look["uptime_ms"]) / 1000.0;
-    (seconds(now) - before.map_or(0.0, seconds)).max(0.001)
+fn seconds_between(now: &Value, previous: Option<&Value>) -> f64 {
+    let seconds = |snapshot: &Value| number(&snapshot["uptime_ms"]) / 1000.0;
+    (seconds(now) - previous.map_or(0.0, seconds)).max(0.001)
 }
 
 fn number(value: &Value) -> f64 {
@@ -218,9 +235,10 @@ fn text(value: &Value) -> String {
 /// `527,837`.
 fn count(number: f64) -> String {
     let digits = format!("{number:.0}");
-    let head = (digits.len() - 1) % 3 + 1;
-    let groups = digits.as_bytes()[head..].chunks(3).map(|group| String::from_utf8_lossy(group).into_owned());
-    std::iter::once(digits[..head].to_owned()).chain(groups).collect::<Vec<_>>().join(",")
+    let first = (digits.len() - 1) % 3 + 1;
+    let groups =
+        digits.as_bytes()[first..].chunks(3).map(|group| String::from_utf8_lossy(group).into_owned());
+    std::iter::once(digits[..first].to_owned()).chain(groups).collect::<Vec<_>>().join(",")
 }
 
 fn share(part: f64, total: f64) -> String {
@@ -255,11 +273,11 @@ fn duration(seconds: f64) -> String {
     }
 }
 
-/// Questions can be long.
-fn shortened(what: &str) -> String {
+/// Cuts a long query off.
+fn shortened(query: &str) -> String {
     const CHARACTERS: usize = 48;
-    if what.chars().count() <= CHARACTERS {
-        return what.to_owned();
+    if query.chars().count() <= CHARACTERS {
+        return query.to_owned();
     }
-    what.chars().take(CHARACTERS - 1).chain(['…']).collect()
+    query.chars().take(CHARACTERS - 1).chain(['…']).collect()
 }

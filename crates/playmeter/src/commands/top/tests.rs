@@ -2,10 +2,10 @@ use crossterm::event::KeyCode;
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
-use super::screen::Shown;
+use super::screen::TopView;
 use super::tables::tables;
 
-fn look(uptime_ms: u64, accepted: u64, cpu_s: f64) -> Value {
+fn snapshot(uptime_ms: u64, accepted: u64, cpu_s: f64) -> Value {
     json!({
         "version": "0.1.0", "uptime_s": uptime_ms / 1000, "uptime_ms": uptime_ms,
         "process": {"cpu_s": cpu_s, "memory_bytes": 14_000_000, "threads": 9, "open_files": 31},
@@ -24,16 +24,16 @@ fn look(uptime_ms: u64, accepted: u64, cpu_s: f64) -> Value {
     })
 }
 
-fn check(now: &Value, before: Option<&Value>, expected: Expect) {
-    let text: Vec<String> = tables(now, before).iter().map(|table| table.text()).collect();
+fn check(now: &Value, previous: Option<&Value>, expected: Expect) {
+    let text: Vec<String> = tables(now, previous).iter().map(|table| table.text()).collect();
     expected.assert_eq(&text.join("\n"));
 }
 
 #[test]
-fn two_looks_tell_what_happened_between_them() {
+fn rates_are_the_difference_of_two_snapshots() {
     check(
-        &look(3_725_000, 527_837, 20.5),
-        Some(&look(3_723_000, 521_837, 20.3)),
+        &snapshot(3_725_000, 527_837, 20.5),
+        Some(&snapshot(3_723_000, 521_837, 20.3)),
         expect![[r#"
         Server
         version         up     CPU    memory  threads  open files
@@ -45,9 +45,9 @@ fn two_looks_tell_what_happened_between_them() {
         events.invalid unknown_field  demo    9,402   1.75 %           0
 
         Requests since the start
-        request          count    share  per second  refused  failed  p50 ms  p99 ms
-        POST /v1/events  5,278  99.77 %          30        0       0   0.900   3.071
-        GET /v1/query       12   0.23 %           0        2       0   0.063   1.279
+        request          count    share  per second  rejected  failed  p50 ms  p99 ms
+        POST /v1/events  5,278  99.77 %          30         0       0   0.900   3.071
+        GET /v1/query       12   0.23 %           0         2       0   0.063   1.279
 
         Stores
         store      count      size  reads/s  reading  writes/s  writing
@@ -58,8 +58,8 @@ fn two_looks_tell_what_happened_between_them() {
 }
 
 #[test]
-fn a_subscription_is_told_with_its_mode_and_cost() {
-    let mut now = look(1_000, 1_000, 0.1);
+fn subscriptions_are_listed_with_mode_and_cost() {
+    let mut now = snapshot(1_000, 1_000, 0.1);
     now["subscriptions"] = json!([
         {"topic": "online", "mode": "poll", "watchers": 1, "interval_ms": 1000, "computations": 3, "changes": 2, "merged": 0, "cost_us": {"mean": 12, "total": 36}},
         {"topic": "query", "what": {"metric": "plays", "step": "minute", "by": ["country"], "last": "24h"}, "mode": "incremental",
@@ -68,32 +68,32 @@ fn a_subscription_is_told_with_its_mode_and_cost() {
     let tables = tables(&now, None);
     expect![[r#"
         Subscriptions by cost
-        subscription                                                   mode  watchers  every ms  computed  changes  merged  mean ms
-        query {"by":["country"],"last":"24h","metric":"plays"…  incremental     1,000       250        40       39       5    0.310
-        online                                                         poll         1     1,000         3        2       0    0.012
+        subscription                                                   mode  subscribers  interval ms  computed  changes  merged  mean ms
+        query {"by":["country"],"last":"24h","metric":"plays"…  incremental        1,000          250        40       39       5    0.310
+        online                                                         poll            1        1,000         3        2       0    0.012
     "#]].assert_eq(&tables.last().expect("there are subscriptions").text());
 }
 
-/// What a screen of this size shows, without the codes that place it.
-fn screen(shown: &Shown, width: usize, height: usize) -> Vec<String> {
+/// Returns the lines that a screen of this size shows, without escape sequences.
+fn screen(view: &TopView, width: usize, height: usize) -> Vec<String> {
     let mut bytes = Vec::new();
-    shown.draw(&mut bytes, width, height).expect("memory has room");
+    view.draw(&mut bytes, width, height).expect("memory has room");
     let text = String::from_utf8(bytes).expect("it is text");
     let is_code = |c: char| c.is_ascii_alphabetic();
     let lines =
-        text.split("\u{1b}[").filter_map(|part| part.split_once(is_code)).map(|(_, shown)| shown.to_owned());
+        text.split("\u{1b}[").filter_map(|part| part.split_once(is_code)).map(|(_, text)| text.to_owned());
     lines.filter(|line| !line.is_empty()).collect()
 }
 
 #[test]
-fn what_does_not_fit_the_screen_is_left_out() {
-    let mut shown = Shown::of(tables(&look(2_000, 1_000, 0.1), None));
-    let small = screen(&shown, 20, 4);
-    assert_eq!(small, ["Server", "version   up    CPU ", "0.1.0    2 s  5.0 % ", "q ends, space pauses"]);
-    assert!(screen(&shown, 1, 1).iter().all(|line| line.chars().count() <= 1));
-    assert!(screen(&shown, 0, 0).is_empty());
-    (0..9).for_each(|_| shown.press(KeyCode::Down));
-    assert_eq!(screen(&shown, 80, 24)[0], "Stores", "the last table stays");
-    shown.press(KeyCode::Char(' '));
-    assert_eq!(screen(&shown, 80, 24).last().map(String::as_str), Some("paused; space goes on, q ends"));
+fn tables_are_cut_off_at_the_screen_edge() {
+    let mut view = TopView::new(tables(&snapshot(2_000, 1_000, 0.1), None));
+    let small = screen(&view, 20, 4);
+    assert_eq!(small, ["Server", "version   up    CPU ", "0.1.0    2 s  5.0 % ", "q quits, space pause"]);
+    assert!(screen(&view, 1, 1).iter().all(|line| line.chars().count() <= 1));
+    assert!(screen(&view, 0, 0).is_empty());
+    (0..9).for_each(|_| view.press(KeyCode::Down));
+    assert_eq!(screen(&view, 80, 24)[0], "Stores", "the last table stays visible");
+    view.press(KeyCode::Char(' '));
+    assert_eq!(screen(&view, 80, 24).last().map(String::as_str), Some("paused; space resumes, q quits"));
 }

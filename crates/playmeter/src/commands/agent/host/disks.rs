@@ -1,4 +1,4 @@
-//! File systems and how full they are, disks and how busy they are.
+//! Usage of file systems, and throughput and utilisation of disks.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -9,40 +9,40 @@ use std::time::Instant;
 use procfs_core::process::{MountInfo, MountInfos};
 use procfs_core::{DiskStat, DiskStats};
 
-use super::file;
-use crate::commands::agent::rate::Meters;
-use crate::commands::agent::reading::{Parts, Reading};
+use super::parse_file;
+use crate::commands::agent::rate::CounterRates;
+use crate::commands::agent::reading::{PartLimit, Reading};
 
-/// The unit of `/proc/diskstats`, whatever the disk's own.
+/// The unit of `/proc/diskstats`, independent of the sector size of the disk.
 const SECTOR_BYTES: f64 = 512.0;
-/// No disks, or made of disks that are counted themselves.
+/// Prefixes of devices that are not disks, or that consist of disks that are counted themselves.
 const NOT_DISKS: [&str; 8] = ["loop", "ram", "zram", "sr", "fd", "dm-", "md", "nbd"];
-/// File systems that stand on no device of their own and still hold data of this host. Those of other hosts are left
-/// out: asking for their size may wait for ever.
+/// File systems that store data of this host without a device of their own. File systems of other hosts are excluded:
+/// `statvfs` on them may block forever.
 const WITHOUT_DEVICE: [&str; 2] = ["zfs", "btrfs"];
-/// File systems that are made full and stay as they are: there is nothing to run out of.
-const MADE_FULL: [&str; 4] = ["iso9660", "udf", "squashfs", "erofs"];
+/// Read-only file systems, which are always full.
+const READ_ONLY: [&str; 4] = ["iso9660", "udf", "squashfs", "erofs"];
 
-/// Remembers the totals of the last reading.
+/// Reads disk and file system metrics.
 #[derive(Default)]
-pub(super) struct Disks {
-    meters: Meters,
-    devices: Parts,
-    mounts: Parts,
+pub(super) struct DiskReader {
+    rates: CounterRates,
+    devices: PartLimit,
+    mounts: PartLimit,
 }
 
-impl Disks {
+impl DiskReader {
     pub(super) fn read(&mut self, proc: &Path, reading: &mut Reading, at: Instant) {
-        if let Ok(stats) = file::<DiskStats>(proc, "diskstats") {
-            self.traffic(&stats.0, reading, at);
+        if let Ok(stats) = parse_file::<DiskStats>(proc, "diskstats") {
+            self.add_throughput(&stats.0, reading, at);
         }
-        if let Ok(mounts) = file::<MountInfos>(proc, "self/mountinfo") {
-            self.space(mounts, reading);
+        if let Ok(mounts) = parse_file::<MountInfos>(proc, "self/mountinfo") {
+            self.add_usage(mounts, reading);
         }
-        self.meters.keep(at);
+        self.rates.retain_read_at(at);
     }
 
-    fn traffic(&mut self, all: &[DiskStat], reading: &mut Reading, at: Instant) {
+    fn add_throughput(&mut self, all: &[DiskStat], reading: &mut Reading, at: Instant) {
         let mut sum = None;
         for disk in all.iter().filter(|disk| is_disk(disk, all)) {
             let [read, write, busy] = [
@@ -50,7 +50,7 @@ impl Disks {
                 ("write", disk.sectors_written as f64 * SECTOR_BYTES),
                 ("busy", disk.time_in_progress as f64),
             ]
-            .map(|(what, total)| self.meters.per_second(&format!("{} {what}", disk.name), total, at));
+            .map(|(counter, total)| self.rates.per_second(&format!("{} {counter}", disk.name), total, at));
             if let (Some(read), Some(write)) = (read, write) {
                 let (reads, writes) = sum.get_or_insert((0.0, 0.0));
                 (*reads, *writes) = (*reads + read, *writes + write);
@@ -58,7 +58,7 @@ impl Disks {
             if self.devices.admit(&disk.name, reading.at_ms) {
                 reading.add_part("device.read", &disk.name, read);
                 reading.add_part("device.write", &disk.name, write);
-                // Milliseconds a second are tenths of a percent; the kernel's clock may be a little ahead of ours.
+                // Milliseconds per second are tenths of a percent. The clock of the kernel may be slightly ahead.
                 reading.add_part("device.busy", &disk.name, busy.map(|busy| (busy / 10.0).min(100.0)));
             }
         }
@@ -66,7 +66,7 @@ impl Disks {
         reading.add("host.disk_write", sum.map(|(_, write)| write));
     }
 
-    fn space(&mut self, mounts: MountInfos, reading: &mut Reading) {
+    fn add_usage(&mut self, mounts: MountInfos, reading: &mut Reading) {
         let mut fullest: Option<f64> = None;
         for (_, mount) in by_device(mounts) {
             let Some((used, total)) = used_and_total(&mount) else { continue };
@@ -82,11 +82,11 @@ impl Disks {
     }
 }
 
-/// Whole disks that were ever used. A partition is in the numbers of its disk.
+/// Returns true for a whole disk that was ever used. Partitions are part of the numbers of their disk.
 fn is_disk(disk: &DiskStat, all: &[DiskStat]) -> bool {
     let is_part_of = |whole: &DiskStat| {
         let rest = disk.name.strip_prefix(&whole.name).unwrap_or_default();
-        // The kernel puts a `p` between a disk's name that ends with a digit and the number of the partition.
+        // If the name of a disk ends with a digit, the kernel puts a `p` before the number of the partition.
         let ends_with_digit = whole.name.ends_with(|character: char| character.is_ascii_digit());
         let digits = if ends_with_digit { rest.strip_prefix('p').unwrap_or_default() } else { rest };
         !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
@@ -95,21 +95,21 @@ fn is_disk(disk: &DiskStat, all: &[DiskStat]) -> bool {
     was_used && !NOT_DISKS.iter().any(|prefix| disk.name.starts_with(prefix)) && !all.iter().any(is_part_of)
 }
 
-/// One mount a file system, that with the shortest path: bind mounts show the same again.
+/// Returns one mount per file system, the one with the shortest path: bind mounts repeat the same file system.
 fn by_device(mounts: MountInfos) -> BTreeMap<String, MountInfo> {
     let mut found: BTreeMap<String, MountInfo> = BTreeMap::new();
-    for mut mount in mounts.0.into_iter().filter(holds_data) {
+    for mut mount in mounts.0.into_iter().filter(stores_data) {
         mount.mount_point = unescaped(&mount.mount_point);
         let length = |mount: &MountInfo| mount.mount_point.as_os_str().len();
-        let known = found.get(&mount.majmin).is_some_and(|known| length(known) <= length(&mount));
-        if !known {
+        let has_shorter = found.get(&mount.majmin).is_some_and(|other| length(other) <= length(&mount));
+        if !has_shorter {
             found.insert(mount.majmin.clone(), mount);
         }
     }
     found
 }
 
-/// The kernel writes spaces, tabs, line ends and backslashes of a path as `\040` and so on.
+/// Decodes the octal escapes (`\040`) that the kernel writes for spaces, tabs, newlines and backslashes.
 fn unescaped(path: &Path) -> PathBuf {
     let mut bytes = Vec::new();
     let mut rest = path.as_os_str().as_encoded_bytes();
@@ -129,16 +129,16 @@ fn unescaped(path: &Path) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
 
-fn holds_data(mount: &MountInfo) -> bool {
+fn stores_data(mount: &MountInfo) -> bool {
     let source = mount.mount_source.as_deref().unwrap_or_default();
     let is_on_device = source.starts_with("/dev/") && !source.starts_with("/dev/loop");
     let is_root_of_container = mount.fs_type == "overlay" && mount.mount_point == Path::new("/");
     let fs_type = mount.fs_type.as_str();
-    let may_fill = !MADE_FULL.contains(&fs_type);
-    may_fill && (is_on_device || is_root_of_container || WITHOUT_DEVICE.contains(&fs_type))
+    let is_writable = !READ_ONLY.contains(&fs_type);
+    is_writable && (is_on_device || is_root_of_container || WITHOUT_DEVICE.contains(&fs_type))
 }
 
-/// As `df` counts: what is reserved for the administrator is neither used nor room.
+/// Returns used and total bytes as `df` does: blocks that are reserved for root count as neither.
 fn used_and_total(mount: &MountInfo) -> Option<(f64, f64)> {
     let space = rustix::fs::statvfs(&mount.mount_point).ok()?;
     let bytes = |blocks: u64| blocks as f64 * space.f_frsize as f64;

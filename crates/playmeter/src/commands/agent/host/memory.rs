@@ -4,13 +4,13 @@ use std::path::Path;
 
 use procfs_core::Meminfo;
 
-use super::file;
+use super::parse_file;
 use crate::commands::agent::reading::Reading;
 
-/// Used is what is not available: caches that the kernel would give back are not in it.
+/// Adds the memory metrics. Caches that the kernel can free do not count as used.
 pub(super) fn read(proc: &Path, reading: &mut Reading) {
-    let Ok(memory) = file::<Meminfo>(proc, "meminfo") else { return };
-    // Kernels before 3.14 do not say what is available.
+    let Ok(memory) = parse_file::<Meminfo>(proc, "meminfo") else { return };
+    // Kernels before 3.14 do not have MemAvailable.
     let available = memory.mem_available.unwrap_or(memory.mem_free + memory.buffers + memory.cached);
     reading.add("host.memory_total", memory.mem_total as f64);
     reading.add("host.memory_available", available as f64);

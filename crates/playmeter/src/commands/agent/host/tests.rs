@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use super::*;
 
-/// The files of a `/proc`, in the form that Linux 6.1 gives them.
+/// The files of a `/proc` in the format of Linux 6.1.
 const BEFORE: [(&str, &str); 10] = [
     (
         "stat",
@@ -62,7 +62,7 @@ const BEFORE: [(&str, &str); 10] = [
     ),
 ];
 
-/// Ten seconds later; what is not here stayed as it was.
+/// The files that changed ten seconds later.
 const AFTER: [(&str, &str); 4] = [
     (
         "stat",
@@ -94,18 +94,18 @@ const AFTER: [(&str, &str); 4] = [
 fn write(folder: &Path, files: &[(&str, &str)]) {
     for (name, text) in files {
         let path = folder.join(name);
-        fs::create_dir_all(path.parent().expect("it is in the folder")).expect("folders can be made");
-        fs::write(path, text).expect("files can be written");
+        fs::create_dir_all(path.parent().expect("it is in the folder")).expect("the folder can be created");
+        fs::write(path, text).expect("the file can be written");
     }
 }
 
-/// A host with both folders in one.
+/// Opens a host with `/proc` and `/sys` in the same folder.
 fn open(folder: &Path) -> Host {
     Host::open(folder.to_owned(), folder.to_owned()).expect("it has a stat")
 }
 
-/// The second reading, ten seconds after the first, in words.
-fn second(before: &[(&str, &str)], after: &[(&str, &str)]) -> Vec<String> {
+/// Returns the second reading, ten seconds after the first, as text.
+fn second_reading(before: &[(&str, &str)], after: &[(&str, &str)]) -> Vec<String> {
     let folder = tempfile::tempdir().expect("a folder");
     write(folder.path(), before);
     let mut host = open(folder.path());
@@ -114,18 +114,18 @@ fn second(before: &[(&str, &str)], after: &[(&str, &str)]) -> Vec<String> {
     write(folder.path(), after);
     let mut reading = Reading::new(10_000);
     host.read(&mut reading, at + Duration::from_secs(10));
-    reading.words()
+    reading.summary()
 }
 
-/// Every value of these metrics in the second reading.
-fn check(metrics: &str, expected: &[&str]) {
-    let words = second(&BEFORE, &AFTER);
-    let asked = words.iter().filter(|word| word.starts_with(metrics)).collect::<Vec<_>>();
-    assert_eq!(asked, expected, "{metrics} of {words:#?}");
+/// Checks the values of all metrics with this prefix in the second reading.
+fn check(prefix: &str, expected: &[&str]) {
+    let values = second_reading(&BEFORE, &AFTER);
+    let matching = values.iter().filter(|value| value.starts_with(prefix)).collect::<Vec<_>>();
+    assert_eq!(matching, expected, "{prefix} of {values:#?}");
 }
 
 #[test]
-fn processor_time_is_told_by_what_it_was_spent_on() {
+fn cpu_time_is_reported_by_mode() {
     // 2,000 ticks: 500 user, 250 system and interrupts, 1,000 idle, 80 waiting for disks, 170 stolen.
     check(
         "host.cpu",
@@ -142,7 +142,7 @@ fn processor_time_is_told_by_what_it_was_spent_on() {
 }
 
 #[test]
-fn memory_that_the_kernel_would_give_back_is_not_used() {
+fn memory_that_the_kernel_can_free_is_not_used() {
     check(
         "host.memory",
         &["host.memory_total 8192000000", "host.memory_available 5120000000", "host.memory_used 3072000000"],
@@ -151,17 +151,20 @@ fn memory_that_the_kernel_would_give_back_is_not_used() {
 }
 
 #[test]
-fn what_the_kernel_does_not_show_is_left_out() {
+fn missing_or_damaged_files_are_skipped() {
     check("host.pressure", &["host.pressure_cpu 1.57", "host.pressure_memory 0"]);
-    let words = second(&BEFORE[..1], &[]);
-    assert_eq!(words, ["host.cores 2"], "no time has passed for the processors");
+    let values = second_reading(&BEFORE[..1], &[]);
+    assert_eq!(values, ["host.cores 2"], "no CPU time has passed");
     for damaged in ["", "cpu\n", "cpu  x\n", "\u{0}"] {
-        second(&[("stat", damaged), ("meminfo", damaged), ("diskstats", damaged), ("7/stat", damaged)], &[]);
+        second_reading(
+            &[("stat", damaged), ("meminfo", damaged), ("diskstats", damaged), ("7/stat", damaged)],
+            &[],
+        );
     }
 }
 
 #[test]
-fn a_disk_counts_once_whatever_is_on_it() {
+fn partitions_and_virtual_devices_are_not_counted_twice() {
     check(
         "device.",
         &[
@@ -176,35 +179,35 @@ fn a_disk_counts_once_whatever_is_on_it() {
     check("host.disk_", &["host.disk_read 102400", "host.disk_write 1024000"]);
 }
 
-/// The disks that are told of, of those that the kernel tells of.
+/// Checks which of the devices are reported as disks.
 fn check_disks(all: &[&str], expected: &[&str]) {
     let line = |name: &&str| format!("   8       0 {name} 1 0 2 1 5 0 1 2 0 5 3 0 0 0 0 0 0\n");
     let stats: String = all.iter().map(line).collect();
-    let words = second(&[BEFORE[0], ("diskstats", &stats)], &[]);
-    let told: Vec<&str> = words.iter().filter_map(|word| word.strip_prefix("device.busy ")).collect();
-    assert_eq!(told, expected, "of {all:?}");
+    let values = second_reading(&[BEFORE[0], ("diskstats", &stats)], &[]);
+    let disks: Vec<&str> = values.iter().filter_map(|value| value.strip_prefix("device.busy ")).collect();
+    assert_eq!(disks, expected, "of {all:?}");
 }
 
 #[test]
-fn a_partition_is_told_from_a_disk_whose_name_begins_as_another_one() {
+fn partition_is_distinguished_from_a_disk_with_the_same_prefix() {
     check_disks(&["rbd1", "rbd10", "rbd1p1", "rbd10p12"], &["rbd1 0", "rbd10 0"]);
     check_disks(&["nvme0n1", "nvme0n10", "nvme0n1p2"], &["nvme0n1 0", "nvme0n10 0"]);
     check_disks(&["sda", "sda1", "sda10", "sdaa", "sdaa2"], &["sda 0", "sdaa 0"]);
     check_disks(&["mmcblk0", "mmcblk0boot0", "mmcblk0p1"], &["mmcblk0 0", "mmcblk0boot0 0"]);
 }
 
-/// Whether a file system of this type and from this source is told of.
-fn check_mount(fs_type: &str, source: &str, is_told: bool) {
+/// Checks whether a file system of this type and source is reported.
+fn check_mount(fs_type: &str, source: &str, is_reported: bool) {
     let mount = format!("22 1 8:1 / / ro,relatime shared:1 - {fs_type} {source} ro\n");
-    let words = second(&[BEFORE[0], ("self/mountinfo", &mount)], &[]);
+    let values = second_reading(&[BEFORE[0], ("self/mountinfo", &mount)], &[]);
     for metric in ["host.disk_full ", "mount.used / ", "mount.total / "] {
-        let is_there = words.iter().any(|word| word.starts_with(metric));
-        assert_eq!(is_there, is_told, "{metric}of {fs_type} {source} in {words:#?}");
+        let is_present = values.iter().any(|value| value.starts_with(metric));
+        assert_eq!(is_present, is_reported, "{metric}of {fs_type} {source} in {values:#?}");
     }
 }
 
 #[test]
-fn what_is_made_full_says_nothing_about_room() {
+fn read_only_and_remote_file_systems_are_not_reported() {
     check_mount("ext4", "/dev/sda1", true);
     check_mount("overlay", "overlay", true);
     check_mount("zfs", "tank/root", true);
@@ -215,7 +218,7 @@ fn what_is_made_full_says_nothing_about_room() {
 }
 
 #[test]
-fn traffic_inside_the_host_is_no_traffic() {
+fn virtual_interfaces_are_not_reported() {
     check(
         "interface.",
         &["interface.received eth0 2000", "interface.sent eth0 50", "interface.errors eth0 0.5"],
@@ -223,7 +226,7 @@ fn traffic_inside_the_host_is_no_traffic() {
     check("host.network", &["host.network_received 2000", "host.network_sent 50", "host.network_errors 0.5"]);
 }
 
-/// What a host receives by the second whose interfaces received so many bytes, of which these are of hardware.
+/// Checks the bytes per second of a host whose interfaces received this many bytes; `hardware` lists the physical ones.
 fn check_received(interfaces: &[(&str, u64)], hardware: &[&str], expected: &str) {
     let dev = |times: u64| -> String {
         let line = |(name, bytes): &(&str, u64)| {
@@ -234,19 +237,19 @@ fn check_received(interfaces: &[(&str, u64)], hardware: &[&str], expected: &str)
     };
     let devices: Vec<String> =
         hardware.iter().map(|name| format!("class/net/{name}/device/vendor")).collect();
-    let (first, then) = (dev(1), dev(2));
+    let (first, second) = (dev(1), dev(2));
     let mut before = vec![BEFORE[0], ("self/net/dev", &first)];
     before.extend(devices.iter().map(|path| (path.as_str(), "0x8086\n")));
-    let words = second(&before, &[("self/net/dev", &then)]);
-    let told: Vec<&str> =
-        words.iter().filter_map(|word| word.strip_prefix("host.network_received ")).collect();
-    assert_eq!(told, [expected], "of {interfaces:?}");
-    let parts = words.iter().filter(|word| word.starts_with("interface.received ")).count();
-    assert_eq!(parts, interfaces.len(), "each is told of: {words:#?}");
+    let values = second_reading(&before, &[("self/net/dev", &second)]);
+    let received: Vec<&str> =
+        values.iter().filter_map(|value| value.strip_prefix("host.network_received ")).collect();
+    assert_eq!(received, [expected], "of {interfaces:?}");
+    let parts = values.iter().filter(|value| value.starts_with("interface.received ")).count();
+    assert_eq!(parts, interfaces.len(), "each interface is reported: {values:#?}");
 }
 
 #[test]
-fn traffic_counts_once_whatever_it_goes_through() {
+fn only_hardware_interfaces_count_in_the_total() {
     check_received(&[("eth0", 100), ("eth1", 200), ("bond0", 300)], &["eth0", "eth1"], "30");
     check_received(
         &[("enp1s0", 100), ("enp1s0.7", 50), ("wg0", 20), ("bridge", 90)],
@@ -257,7 +260,7 @@ fn traffic_counts_once_whatever_it_goes_through() {
 }
 
 #[test]
-fn processes_of_one_name_are_told_of_together() {
+fn processes_with_the_same_name_are_added_up() {
     check(
         "host.processes",
         &[
@@ -276,7 +279,7 @@ fn processes_of_one_name_are_told_of_together() {
 }
 
 #[test]
-fn a_process_that_was_large_is_told_of_for_five_minutes() {
+fn large_process_is_reported_for_five_more_minutes() {
     let folder = tempfile::tempdir().expect("a folder");
     write(folder.path(), &BEFORE[..1]);
     let (mut host, start) = (open(folder.path()), Instant::now());
@@ -290,21 +293,21 @@ fn a_process_that_was_large_is_told_of_for_five_minutes() {
         let page = rustix::param::page_size() as u64;
         let expected: Vec<String> =
             expected.iter().map(|(name, pages)| format!("process.memory {name} {}", pages * page)).collect();
-        let words = reading.words().into_iter();
-        let told: Vec<String> = words.filter(|word| word.starts_with("process.memory ")).collect();
-        assert_eq!(told, expected, "after {seconds} s");
+        let values = reading.summary().into_iter();
+        let actual: Vec<String> = values.filter(|value| value.starts_with("process.memory ")).collect();
+        assert_eq!(actual, expected, "after {seconds} s");
     };
     let large = [("a", 9), ("b", 9), ("c", 9), ("d", 9), ("e", 9), ("f", 1)];
     check(0, &large, &large[..5]);
-    let then = [("gone", 0), ("b", 9), ("c", 9), ("d", 9), ("e", 2), ("f", 3), ("g", 4)];
-    let both = [("a", 0), ("b", 9), ("c", 9), ("d", 9), ("e", 2), ("f", 3), ("g", 4)];
-    check(10, &then, &both);
-    check(299, &then, &both);
-    check(300, &then, &[("b", 9), ("c", 9), ("d", 9), ("f", 3), ("g", 4)]);
+    let later = [("gone", 0), ("b", 9), ("c", 9), ("d", 9), ("e", 2), ("f", 3), ("g", 4)];
+    let reported = [("a", 0), ("b", 9), ("c", 9), ("d", 9), ("e", 2), ("f", 3), ("g", 4)];
+    check(10, &later, &reported);
+    check(299, &later, &reported);
+    check(300, &later, &[("b", 9), ("c", 9), ("d", 9), ("f", 3), ("g", 4)]);
 }
 
 #[test]
-fn names_that_come_and_go_are_told_of_up_to_a_number_a_day() {
+fn reported_process_names_are_limited_per_day() {
     let folder = tempfile::tempdir().expect("a folder");
     write(folder.path(), &BEFORE[..1]);
     let mut host = open(folder.path());
@@ -314,31 +317,31 @@ fn names_that_come_and_go_are_told_of_up_to_a_number_a_day() {
         write(folder.path(), &[("7/stat", &stat)]);
         let mut reading = Reading::new(round * 10_000);
         host.read(&mut reading, Instant::now());
-        let words = reading.words().into_iter();
-        let told = words
-            .filter_map(|word| word.strip_prefix("process.memory ")?.split(' ').next().map(str::to_owned));
-        names.extend(told);
+        let values = reading.summary().into_iter();
+        let reported = values
+            .filter_map(|value| value.strip_prefix("process.memory ")?.split(' ').next().map(str::to_owned));
+        names.extend(reported);
     }
     assert_eq!(names.len(), 64);
 }
 
 #[test]
-fn a_system_without_proc_is_told_so() {
+fn missing_proc_is_an_error() {
     let folder = tempfile::tempdir().expect("a folder");
-    let told =
-        Host::open(folder.path().join("proc"), "/sys".into()).err().expect("there is none").to_string();
-    assert!(told.starts_with("the agent reads Linux hosts, and cannot read"), "{told}");
+    let error =
+        Host::open(folder.path().join("proc"), "/sys".into()).err().expect("it does not exist").to_string();
+    assert!(error.starts_with("the agent only supports Linux; cannot read"), "{error}");
 }
 
 #[test]
-fn this_host_is_read() {
+fn real_host_is_read() {
     let mut host = Host::open("/proc".into(), "/sys".into()).expect("tests run on Linux");
     host.read(&mut Reading::new(0), Instant::now());
     std::thread::sleep(Duration::from_millis(200));
     let mut reading = Reading::new(0);
     host.read(&mut reading, Instant::now());
-    let words = reading.words();
+    let values = reading.summary();
     for metric in ["host.cpu ", "host.memory_total ", "host.disk_full ", "mount.used / ", "host.processes "] {
-        assert!(words.iter().any(|word| word.starts_with(metric)), "{metric} in {words:#?}");
+        assert!(values.iter().any(|value| value.starts_with(metric)), "{metric} in {values:#?}");
     }
 }

@@ -1,27 +1,27 @@
-//! nginx, by the page of its module `stub_status`.
+//! The nginx source: the status page of its module `stub_status`.
 
 use std::time::Instant;
 
 use anyhow::bail;
 
-use super::{Failed, TIMEOUT};
-use crate::commands::agent::rate::Meter;
+use super::{SourceError, TIMEOUT};
+use crate::commands::agent::rate::CounterRate;
 use crate::commands::agent::reading::Reading;
 
-/// The page has four lines.
+/// The page has four lines, so a larger one is something else.
 const PAGE_BYTES_MAX: u64 = 4 << 10;
 
-/// A page and what it said last.
+/// The URL of a status page, and the rates of its counters.
 pub(super) struct Nginx {
     agent: ureq::Agent,
     url: String,
-    requests: Meter,
-    dropped: Meter,
+    requests: CounterRate,
+    dropped: CounterRate,
 }
 
-/// What the page says.
+/// The numbers on the status page.
 #[derive(Debug, PartialEq)]
-struct Status {
+struct StubStatus {
     active: f64,
     accepted: f64,
     handled: f64,
@@ -32,22 +32,27 @@ struct Status {
 }
 
 impl Nginx {
-    /// The server whose page is at this URL.
+    /// Creates a source for the status page at this URL.
     pub(super) fn new(url: &str) -> anyhow::Result<Nginx> {
         let uri = url.parse::<ureq::http::Uri>();
         if !uri.is_ok_and(|uri| uri.scheme_str() == Some("http") && uri.host().is_some()) {
-            bail!("--nginx: it is the URL of stub_status, as in http://127.0.0.1/nginx_status");
+            bail!("--nginx: must be the URL of stub_status, for example http://127.0.0.1/nginx_status");
         }
         let config = ureq::Agent::config_builder().timeout_global(Some(TIMEOUT)).proxy(None).max_redirects(0);
         let agent = config.build().new_agent();
-        Ok(Nginx { agent, url: url.to_owned(), requests: Meter::default(), dropped: Meter::default() })
+        Ok(Nginx {
+            agent,
+            url: url.to_owned(),
+            requests: CounterRate::default(),
+            dropped: CounterRate::default(),
+        })
     }
 
-    pub(super) async fn read(&mut self, reading: &mut Reading, at: Instant) -> Result<(), Failed> {
+    pub(super) async fn read(&mut self, reading: &mut Reading, at: Instant) -> Result<(), SourceError> {
         let (agent, url) = (self.agent.clone(), self.url.clone());
         let page = tokio::task::spawn_blocking(move || page(&agent, &url)).await;
         let page = page.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
-        let status = Status::read(&page).ok_or("its page is none of stub_status")?;
+        let status = StubStatus::parse(&page).ok_or("the page is not one of stub_status")?;
         reading.add("nginx.active", status.active);
         reading.add("nginx.reading", status.reading);
         reading.add("nginx.writing", status.writing);
@@ -62,21 +67,29 @@ fn page(agent: &ureq::Agent, url: &str) -> Result<String, ureq::Error> {
     agent.get(url).call()?.body_mut().with_config().limit(PAGE_BYTES_MAX).read_to_string()
 }
 
-impl Status {
-    fn read(page: &str) -> Option<Status> {
-        let mut words = page.split_whitespace();
+impl StubStatus {
+    fn parse(page: &str) -> Option<StubStatus> {
+        let mut tokens = page.split_whitespace();
         let mut after = |label: &[&str]| {
             label
                 .iter()
-                .all(|word| words.next() == Some(word))
-                .then(|| words.next()?.parse::<f64>().ok())
+                .all(|token| tokens.next() == Some(token))
+                .then(|| tokens.next()?.parse::<f64>().ok())
                 .flatten()
         };
         let active = after(&["Active", "connections:"])?;
         let accepted = after(&["server", "accepts", "handled", "requests"])?;
         let (handled, requests) = (after(&[])?, after(&[])?);
         let (reading, writing) = (after(&["Reading:"])?, after(&["Writing:"])?);
-        Some(Status { active, accepted, handled, requests, reading, writing, waiting: after(&["Waiting:"])? })
+        Some(StubStatus {
+            active,
+            accepted,
+            handled,
+            requests,
+            reading,
+            writing,
+            waiting: after(&["Waiting:"])?,
+        })
     }
 }
 
@@ -85,10 +98,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_becomes_numbers() {
+    fn status_page_is_parsed() {
         let page = "Active connections: 291 \nserver accepts handled requests\n 16630948 16630940 31070465 \n\
                     Reading: 6 Writing: 179 Waiting: 106 \n";
-        let expected = Status {
+        let expected = StubStatus {
             active: 291.0,
             accepted: 16_630_948.0,
             handled: 16_630_940.0,
@@ -97,15 +110,15 @@ mod tests {
             writing: 179.0,
             waiting: 106.0,
         };
-        assert_eq!(Status::read(page), Some(expected));
+        assert_eq!(StubStatus::parse(page), Some(expected));
         for cut in 0..page.trim_end().len() - 3 {
-            assert_eq!(Status::read(&page[..cut]), None, "{}", &page[..cut]);
+            assert_eq!(StubStatus::parse(&page[..cut]), None, "{}", &page[..cut]);
         }
-        assert_eq!(Status::read("<html><body>Welcome to nginx!"), None);
+        assert_eq!(StubStatus::parse("<html><body>Welcome to nginx!"), None);
     }
 
     #[test]
-    fn what_is_no_url_of_a_page_is_refused() {
+    fn invalid_urls_are_rejected() {
         for url in ["", "localhost", "https://a/status", "http://"] {
             assert!(Nginx::new(url).is_err(), "{url}");
         }

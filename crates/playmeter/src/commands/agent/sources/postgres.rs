@@ -1,7 +1,7 @@
-//! PostgreSQL, by its statistics views: version 10 and later.
+//! The PostgreSQL source: its statistics views, version 10 and later.
 //!
-//! `tokio-postgres`, without TLS: read a database on this machine or over a network that is trusted. It adds 1 MB to
-//! the program and at most 28 CPU-seconds to its build.
+//! `tokio-postgres` without TLS: the database has to be on this machine or on a trusted network. It adds 1 MB to the
+//! program and at most 28 CPU-seconds to its build.
 
 use std::time::{Duration, Instant};
 
@@ -10,80 +10,85 @@ use tokio::task::JoinHandle;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::{Client, Config, NoTls, Row};
 
-use super::{Failed, TIMEOUT};
-use crate::commands::agent::rate::Meters;
+use super::{SourceError, TIMEOUT};
+use crate::commands::agent::rate::CounterRates;
 use crate::commands::agent::reading::Reading;
 
-/// All databases together; numbers as `float8`, so that a row is read in one way. What a role may not see is null.
+/// One row for all databases together, with all numbers as `float8`. Values that the role may not see are null.
 const STATISTICS: &str = include_str!("postgres.sql");
 
-/// The server gives up before the agent does, so that what the agent no longer waits for is no longer worked on.
+/// Shorter than the timeout of the agent, so that the server does not work on a query that the agent has given up.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(4);
 const _: () = assert!(STATEMENT_TIMEOUT.as_secs() < TIMEOUT.as_secs());
 
-/// A database and the connection to it.
+/// A database, the connection to it and the rates of its counters.
 pub(super) struct Postgres {
     config: Config,
-    connection: Option<Connection>,
-    meters: Meters,
+    connection: Option<PostgresConnection>,
+    rates: CounterRates,
 }
 
-struct Connection {
+struct PostgresConnection {
     client: Client,
-    /// Reads what the server sends, until it is closed.
+    /// The task that drives the connection until it is closed.
     task: JoinHandle<Result<(), tokio_postgres::Error>>,
 }
 
-impl Drop for Connection {
-    /// Without it the task would wait for the answer to the last question before it closes.
+impl Drop for PostgresConnection {
+    /// Without the abort, the task would wait for the response to the last query before it closes the connection.
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
 impl Postgres {
-    /// The database at this URL, or with these words as `psql` takes them.
+    /// Creates a source for the database at this URL or connection string, as accepted by `psql`.
     pub(super) fn new(url: &str) -> anyhow::Result<Postgres> {
         let mut config: Config = url.parse().context("--postgres")?;
         anyhow::ensure!(
             config.get_ssl_mode() != SslMode::Require,
-            "--postgres: TLS is not spoken here: leave sslmode away and read the database on its own machine"
+            "--postgres: TLS is not supported; remove sslmode and run the agent on the machine of the database"
         );
-        let given = config.get_options().unwrap_or_default();
-        let options = format!("{given} -c statement_timeout={}", STATEMENT_TIMEOUT.as_millis());
+        let own_options = config.get_options().unwrap_or_default();
+        let options = format!("{own_options} -c statement_timeout={}", STATEMENT_TIMEOUT.as_millis());
         config.options(options.trim_start());
         config.ssl_mode(SslMode::Disable).application_name("playmeter agent");
-        Ok(Postgres { config, connection: None, meters: Meters::default() })
+        Ok(Postgres { config, connection: None, rates: CounterRates::default() })
     }
 
-    pub(super) async fn read(&mut self, reading: &mut Reading, at: Instant) -> Result<(), Failed> {
+    pub(super) async fn read(&mut self, reading: &mut Reading, at: Instant) -> Result<(), SourceError> {
         if self.connection.is_none() {
-            let (client, connection) = self.config.connect(NoTls).await.map_err(words)?;
-            // It ends when the server closes, too; the next question then says so.
-            self.connection = Some(Connection { client, task: tokio::spawn(connection) });
+            let (client, connection) = self.config.connect(NoTls).await.map_err(error_text)?;
+            // The task also ends when the server closes the connection; the next query then fails.
+            self.connection = Some(PostgresConnection { client, task: tokio::spawn(connection) });
         }
-        let connection = self.connection.as_ref().expect("it was just made");
-        let row = connection.client.query_one(STATISTICS, &[]).await.map_err(words)?;
-        values(&row, &mut self.meters, reading, at)
+        let connection = self.connection.as_ref().expect("it was just created");
+        let row = connection.client.query_one(STATISTICS, &[]).await.map_err(error_text)?;
+        add_values(&row, &mut self.rates, reading, at)
     }
 
-    /// The next reading connects again.
+    /// Closes the connection. The next read opens a new one.
     pub(super) fn close(&mut self) {
         self.connection = None;
     }
 }
 
-/// The library's own words are `db error`; what the server said stands behind.
-fn words(error: tokio_postgres::Error) -> Failed {
+/// Returns the message of the server if there is one: the library only says `db error`.
+fn error_text(error: tokio_postgres::Error) -> SourceError {
     match (error.as_db_error(), std::error::Error::source(&error)) {
-        (Some(told), _) => told.message().to_owned(),
+        (Some(error), _) => error.message().to_owned(),
         (None, Some(cause)) => format!("{error}: {cause}"),
         (None, None) => error.to_string(),
     }
 }
 
-fn values(row: &Row, meters: &mut Meters, reading: &mut Reading, at: Instant) -> Result<(), Failed> {
-    let number = |name: &str| row.try_get::<_, Option<f64>>(name).map_err(words);
+fn add_values(
+    row: &Row,
+    rates: &mut CounterRates,
+    reading: &mut Reading,
+    at: Instant,
+) -> Result<(), SourceError> {
+    let number = |name: &str| row.try_get::<_, Option<f64>>(name).map_err(error_text);
     for (metric, column) in [
         ("postgres.connections", "connections"),
         ("postgres.connections_max", "connections_max"),
@@ -98,12 +103,12 @@ fn values(row: &Row, meters: &mut Meters, reading: &mut Reading, at: Instant) ->
         reading.add(metric, number(column)?);
     }
     let mut rate =
-        |name: &str| Ok::<_, Failed>(number(name)?.and_then(|total| meters.per_second(name, total, at)));
+        |name: &str| Ok::<_, SourceError>(number(name)?.and_then(|total| rates.per_second(name, total, at)));
     reading.add("postgres.commits", rate("commits")?);
     reading.add("postgres.rollbacks", rate("rollbacks")?);
     reading.add("postgres.deadlocks", rate("deadlocks")?);
     if let (Some(hit), Some(read)) = (rate("blocks_hit")?, rate("blocks_read")?) {
-        // Without reads there is no share, which `add` leaves out.
+        // Without reads this is NaN, which `add` ignores.
         reading.add("postgres.hit_share", 100.0 * hit / (hit + read));
     }
     Ok(())
@@ -117,40 +122,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_server_is_told_when_to_give_up() {
-        let check = |words: &str, expected: &str| {
-            let postgres = Postgres::new(words).unwrap_or_else(|error| panic!("{words}: {error:#}"));
-            assert_eq!(postgres.config.get_options(), Some(expected), "{words}");
+    fn statement_timeout_is_added_to_the_options() {
+        let check = |url: &str, expected: &str| {
+            let postgres = Postgres::new(url).unwrap_or_else(|error| panic!("{url}: {error:#}"));
+            assert_eq!(postgres.config.get_options(), Some(expected), "{url}");
         };
         check("postgres://me@localhost/game", "-c statement_timeout=4000");
         check("host=db options='-c geqo=off'", "-c geqo=off -c statement_timeout=4000");
-        // The last one holds.
+        // The last option wins.
         check("host=db options='-c statement_timeout=0'", "-c statement_timeout=0 -c statement_timeout=4000");
     }
 
-    /// Takes a connection without asking for a password, and reads what is asked without an answer.
-    async fn let_in(listener: &TcpListener) -> TcpStream {
-        let (mut stream, _) = listener.accept().await.expect("the agent comes");
-        let length = stream.read_u32().await.expect("it begins with its length") as usize;
-        stream.read_exact(&mut vec![0; length - 4]).await.expect("and has it");
+    /// Accepts a connection without asking for a password. Never answers a query.
+    async fn accept(listener: &TcpListener) -> TcpStream {
+        let (mut stream, _) = listener.accept().await.expect("the agent connects");
+        let length = stream.read_u32().await.expect("it starts with its length") as usize;
+        stream.read_exact(&mut vec![0; length - 4]).await.expect("the rest of the message");
         let authenticated_and_ready = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
         stream.write_all(authenticated_and_ready).await.expect("the agent reads");
         stream
     }
 
     #[tokio::test]
-    async fn a_connection_on_which_a_question_waits_is_closed_when_it_is_given_up() {
+    async fn connection_with_a_pending_query_is_closed_on_close() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let mut postgres =
             Postgres::new(&format!("postgres://me@{address}/game")).expect("it is the URL of a database");
         let mut reading = Reading::new(0);
         let mut stream = tokio::select! {
-            _ = postgres.read(&mut reading, Instant::now()) => panic!("nobody answered"),
-            // It has asked when its first byte is there.
+            _ = postgres.read(&mut reading, Instant::now()) => panic!("the server does not answer"),
+            // The query was sent when its first byte arrives.
             stream = async {
-                let mut stream = let_in(&listener).await;
-                stream.read_u8().await.expect("the agent asks");
+                let mut stream = accept(&listener).await;
+                stream.read_u8().await.expect("the agent sends a query");
                 stream
             } => stream,
         };

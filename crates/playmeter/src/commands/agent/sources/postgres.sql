@@ -1,4 +1,4 @@
--- One row of what is worth watching, for `playmeter agent`.
+-- The metrics of a PostgreSQL server in one row, for `playmeter agent`.
 with clients as (
   select state, wait_event_type, xact_start from pg_stat_activity
   where backend_type = 'client backend' and pid <> pg_backend_pid()
@@ -14,11 +14,11 @@ select
   (select count(*) from clients where state = 'idle')::float8 as idle,
   (select count(*) from clients where state like 'idle in transaction%')::float8 as idle_in_transaction,
   (select count(*) from clients where wait_event_type = 'Lock')::float8 as waiting_for_lock,
-  -- Seconds. Nobody in a transaction: none is open for longer than now.
+  -- In seconds; 0 without an open transaction.
   (select coalesce(max(extract(epoch from clock_timestamp() - xact_start)), 0) from clients)::float8
     as longest_transaction,
   pg_database_size(current_database())::float8 as size,
-  -- Seconds: of the slowest that follows this server, or by which this server follows another; null: neither.
+  -- In seconds: of the slowest replica of this server, or of this server if it is a replica; null if it is neither.
   case when pg_is_in_recovery() then
     case when pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn() then 0
       else extract(epoch from clock_timestamp() - pg_last_xact_replay_timestamp()) end

@@ -1,4 +1,4 @@
-//! What a run of packets found, as JSON for programs and as a table for people.
+//! The report of a load test with packets, as JSON and as a table.
 
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
@@ -6,89 +6,89 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use super::{Load, PacketsArgs, cpu};
-use crate::commands::bench::report::{Machine, Percentiles};
+use super::{PacketKind, PacketsArgs, cpu};
+use crate::commands::bench::report::{MachineLoad, Percentiles};
 use crate::count::Count;
 
-/// Everything that was asked for and found in one run.
+/// The setup and the results of a load test. The JSON report has these field names.
 #[derive(Debug, Serialize)]
-pub struct Report {
-    pub setup: Setup,
-    /// In the whole run, warm-up included: what the server's own account has to say.
-    pub sent: Sent,
-    pub measured: Measured,
-    /// Sending minus due time.
-    pub lag_us: Percentiles,
-    /// Absent when no process of the server was named.
-    pub server_cpu: Option<ServerCpu>,
-    pub server_memory_bytes: Option<u64>,
-    pub generator_cores: f64,
-    pub machine: Machine,
+pub(crate) struct PacketReport {
+    pub(crate) setup: PacketSetup,
+    /// The counts of the whole run with its warm-up. The accounting of the server must agree with them.
+    pub(crate) sent: SentCounts,
+    pub(crate) measured: PacketWindow,
+    /// Time from due to sent.
+    pub(crate) lag_us: Percentiles,
+    /// `None` without a process id of the server.
+    pub(crate) server_cpu: Option<PacketCpu>,
+    pub(crate) server_memory_bytes: Option<u64>,
+    pub(crate) generator_cores: f64,
+    pub(crate) machine: MachineLoad,
 }
 
-/// What was asked for.
+/// The setup of a load test.
 #[derive(Clone, Debug, Serialize)]
-pub struct Setup {
-    pub to: String,
-    load: Load,
-    pub lines: usize,
-    pub names: usize,
-    pub flows: usize,
-    pub rate: f64,
-    pub seconds: f64,
-    pub warmup: f64,
-    pub sockets: usize,
+pub(crate) struct PacketSetup {
+    pub(crate) to: String,
+    load: PacketKind,
+    pub(crate) lines: usize,
+    pub(crate) names: usize,
+    pub(crate) flows: usize,
+    pub(crate) rate: f64,
+    pub(crate) seconds: f64,
+    pub(crate) warmup: f64,
+    pub(crate) sockets: usize,
 }
 
-/// What was handed to the operating system.
+/// Counts of the packets that were passed to the operating system.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Sent {
-    pub packets: u64,
-    pub lines: u64,
-    pub bytes: u64,
-    /// Could not be sent; not in the figures above.
-    pub failed: u64,
+pub(crate) struct SentCounts {
+    pub(crate) packets: u64,
+    pub(crate) lines: u64,
+    pub(crate) bytes: u64,
+    /// Packets that could not be sent. The other counts do not include them.
+    pub(crate) failed: u64,
 }
 
-/// The window after the warm-up.
+/// The measured window, after the warm-up.
 #[derive(Debug, Serialize)]
-pub struct Measured {
-    pub seconds: f64,
+pub(crate) struct PacketWindow {
+    pub(crate) seconds: f64,
     #[serde(flatten)]
-    pub sent: Sent,
-    pub packets_per_second: f64,
+    pub(crate) sent: SentCounts,
+    pub(crate) packets_per_second: f64,
 }
 
-/// What happened between the end of the warm-up and the last packet.
-pub(super) struct Window {
-    pub length: Duration,
-    pub sent: Sent,
-    /// CPU time of the server and of this side.
-    pub server: Duration,
-    pub generator: Duration,
-    /// How long some task waited for a core.
-    pub pressure: Option<Duration>,
+/// The measurements between the end of the warm-up and the last packet.
+pub(super) struct PacketMeasurements {
+    pub(crate) length: Duration,
+    pub(crate) sent: SentCounts,
+    /// CPU time of the server and of the generator.
+    pub(crate) server: Duration,
+    pub(crate) generator: Duration,
+    /// Time in which at least one task waited for a CPU.
+    pub(crate) pressure: Option<Duration>,
 }
 
-/// CPU time of the server in the window.
+/// The CPU time of the server in the measurements.
 #[derive(Debug, Serialize)]
-pub struct ServerCpu {
-    pub processes: Vec<u32>,
-    pub seconds: f64,
-    pub cores: f64,
-    /// By packet that was sent, whether it arrived or not.
-    pub us_per_packet: f64,
-    pub us_per_line: Option<f64>,
+pub(crate) struct PacketCpu {
+    pub(crate) processes: Vec<u32>,
+    pub(crate) seconds: f64,
+    pub(crate) cores: f64,
+    /// Per packet that was sent, whether it arrived or not.
+    pub(crate) us_per_packet: f64,
+    pub(crate) us_per_line: Option<f64>,
 }
 
-impl Sent {
-    pub fn add(&mut self, lines: u64, bytes: usize) {
+impl SentCounts {
+    pub(crate) fn add(&mut self, lines: u64, bytes: usize) {
         self.packets += 1;
         self.lines += lines;
         self.bytes += bytes as u64;
     }
 
-    pub fn since(self, before: Self) -> Self {
+    pub(crate) fn since(self, before: Self) -> Self {
         Self {
             packets: self.packets - before.packets,
             lines: self.lines - before.lines,
@@ -98,34 +98,34 @@ impl Sent {
     }
 }
 
-impl Report {
-    /// Puts together what was found; `sent` is that of the whole run.
+impl PacketReport {
+    /// `sent` are the counts of the whole run.
     pub(super) fn new(
         args: &PacketsArgs,
         pids: &[u32],
-        sent: Sent,
-        window: &Window,
+        sent: SentCounts,
+        measurements: &PacketMeasurements,
         lag_ns: &Histogram<u64>,
     ) -> Self {
-        let seconds = window.length.as_secs_f64();
+        let seconds = measurements.length.as_secs_f64();
         Self {
-            setup: Setup::of(args),
+            setup: PacketSetup::of(args),
             sent,
-            measured: Measured {
+            measured: PacketWindow {
                 seconds,
-                sent: window.sent,
-                packets_per_second: window.sent.packets as f64 / seconds,
+                sent: measurements.sent,
+                packets_per_second: measurements.sent.packets as f64 / seconds,
             },
             lag_us: Percentiles::of(lag_ns),
-            server_cpu: (!pids.is_empty()).then(|| ServerCpu::new(pids, window)),
+            server_cpu: (!pids.is_empty()).then(|| PacketCpu::new(pids, measurements)),
             server_memory_bytes: cpu::memory_bytes(pids),
-            generator_cores: window.generator.as_secs_f64() / seconds,
-            machine: Machine::over(window.length, window.pressure),
+            generator_cores: measurements.generator.as_secs_f64() / seconds,
+            machine: MachineLoad::over(measurements.length, measurements.pressure),
         }
     }
 }
 
-impl Setup {
+impl PacketSetup {
     fn of(args: &PacketsArgs) -> Self {
         Self {
             to: args.to.to_string(),
@@ -141,20 +141,20 @@ impl Setup {
     }
 }
 
-impl ServerCpu {
-    fn new(pids: &[u32], window: &Window) -> Self {
-        let (seconds, sent) = (window.server.as_secs_f64(), window.sent);
+impl PacketCpu {
+    fn new(pids: &[u32], measurements: &PacketMeasurements) -> Self {
+        let (seconds, sent) = (measurements.server.as_secs_f64(), measurements.sent);
         Self {
             processes: pids.to_vec(),
             seconds,
-            cores: seconds / window.length.as_secs_f64(),
+            cores: seconds / measurements.length.as_secs_f64(),
             us_per_packet: seconds * 1e6 / sent.packets.max(1) as f64,
             us_per_line: (sent.lines > 0).then(|| seconds * 1e6 / sent.lines as f64),
         }
     }
 }
 
-impl Display for Report {
+impl Display for PacketReport {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self { setup, sent, measured, .. } = self;
         writeln!(f, "{}   {}", setup.to, setup)?;
@@ -179,22 +179,24 @@ impl Display for Report {
     }
 }
 
-impl Display for Setup {
+impl Display for PacketSetup {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let rate = Count(self.rate as u64);
         match self.load {
-            Load::Statsd => write!(f, "statsd, {} lines a packet over {} names, ", self.lines, self.names)?,
-            Load::Rtcp => write!(f, "rtcp, {} flows, ", Count(self.flows as u64))?,
+            PacketKind::Statsd => {
+                write!(f, "statsd, {} lines per packet, {} names, ", self.lines, self.names)?
+            }
+            PacketKind::Rtcp => write!(f, "rtcp, {} flows, ", Count(self.flows as u64))?,
         }
         write!(f, "{rate} packets/s for {} s after {} s of warm-up", self.seconds, self.warmup)
     }
 }
 
-impl Display for ServerCpu {
+impl Display for PacketCpu {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.2} us a packet   ", self.us_per_packet)?;
+        write!(f, "{:.2} us per packet   ", self.us_per_packet)?;
         if let Some(line) = self.us_per_line {
-            write!(f, "{line:.3} us a line   ")?;
+            write!(f, "{line:.3} us per line   ")?;
         }
         write!(f, "{:.3} CPU-s   {:.2} cores", self.seconds, self.cores)
     }

@@ -1,16 +1,16 @@
-//! WebSocket frames as a client sends and reads them: RFC 6455, section 5.
+//! WebSocket frames of a client: RFC 6455, section 5.
 
 use std::ops::Range;
 
-/// A load generator's memory ends before a server's mistake does.
-pub const PAYLOAD_BYTES_MAX: usize = 16 << 20;
-/// A client has to mask. Nothing stands between it and the server that the mask would protect, so it is a fixed one.
+/// Bounds the memory of the load generator if a server announces a huge frame.
+pub(crate) const PAYLOAD_BYTES_MAX: usize = 16 << 20;
+/// A client has to mask its frames. The mask protects proxies, of which there are none here, so that a fixed one is enough.
 const MASK: [u8; 4] = [0x5a, 0x17, 0xc3, 0x99];
 const MASKED: u8 = 0x80;
 const FINAL: u8 = 0x80;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Opcode {
+pub(crate) enum Opcode {
     Text,
     Binary,
     Close,
@@ -18,47 +18,47 @@ pub enum Opcode {
     Pong,
 }
 
-/// One frame found at the front of what has come.
+/// A complete frame at the start of the received bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Frame {
-    pub opcode: Opcode,
-    /// Where the payload is.
-    pub payload: Range<usize>,
-    /// How many bytes the whole frame takes.
-    pub length: usize,
+pub(crate) struct Frame {
+    pub(crate) opcode: Opcode,
+    /// The range of the payload.
+    pub(crate) payload: Range<usize>,
+    /// Length of the whole frame in bytes.
+    pub(crate) length: usize,
 }
 
-/// What came is no frame that a server may send here.
+/// The received bytes are not a frame that a server may send, or one that is not supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadFrame {
-    #[error("a frame with reserved bits or an unknown opcode")]
+pub(crate) enum FrameError {
+    #[error("received a frame with reserved bits or an unknown opcode")]
     Unknown,
-    #[error("a message in several frames, which is not supported here")]
+    #[error("received a fragmented message, which is not supported")]
     Fragmented,
-    #[error("a masked frame from a server")]
+    #[error("received a masked frame from the server")]
     Masked,
-    #[error("a message of more than {PAYLOAD_BYTES_MAX} bytes")]
+    #[error("received a message of more than {PAYLOAD_BYTES_MAX} bytes")]
     TooLarge,
 }
 
 impl Frame {
-    /// Finds the first frame in `bytes`; `None` when it is not complete.
-    pub fn read(bytes: &[u8]) -> Result<Option<Frame>, BadFrame> {
+    /// Parses the first frame in `bytes`. Returns `None` if it is incomplete.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Frame>, FrameError> {
         let [first, second, ..] = *bytes else { return Ok(None) };
-        let opcode = Opcode::read(first)?;
+        let opcode = Opcode::parse(first)?;
         if second & MASKED != 0 {
-            return Err(BadFrame::Masked);
+            return Err(FrameError::Masked);
         }
         let Some((payload_bytes, head)) = payload_bytes(second, bytes) else { return Ok(None) };
         if payload_bytes > PAYLOAD_BYTES_MAX as u64 {
-            return Err(BadFrame::TooLarge);
+            return Err(FrameError::TooLarge);
         }
         let length = head + payload_bytes as usize;
         Ok((bytes.len() >= length).then_some(Frame { opcode, payload: head..length, length }))
     }
 
     /// Appends a frame with this payload.
-    pub fn write(opcode: Opcode, payload: &[u8], out: &mut Vec<u8>) {
+    pub(crate) fn write(opcode: Opcode, payload: &[u8], out: &mut Vec<u8>) {
         out.push(FINAL | opcode.number());
         match payload.len() {
             length @ 0..126 => out.push(MASKED | length as u8),
@@ -76,7 +76,7 @@ impl Frame {
     }
 }
 
-/// How long the payload is and where it begins.
+/// Returns the length of the payload and its start.
 fn payload_bytes(second: u8, bytes: &[u8]) -> Option<(u64, usize)> {
     match second {
         126 => Some((u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?).into(), 4)),
@@ -86,15 +86,15 @@ fn payload_bytes(second: u8, bytes: &[u8]) -> Option<(u64, usize)> {
 }
 
 impl Opcode {
-    fn read(first: u8) -> Result<Opcode, BadFrame> {
+    fn parse(first: u8) -> Result<Opcode, FrameError> {
         match first {
             0x81 => Ok(Opcode::Text),
             0x82 => Ok(Opcode::Binary),
             0x88 => Ok(Opcode::Close),
             0x89 => Ok(Opcode::Ping),
             0x8a => Ok(Opcode::Pong),
-            0x00..=0x02 | 0x80 => Err(BadFrame::Fragmented),
-            _ => Err(BadFrame::Unknown),
+            0x00..=0x02 | 0x80 => Err(FrameError::Fragmented),
+            _ => Err(FrameError::Unknown),
         }
     }
 
@@ -114,9 +114,10 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(bytes: &[u8], expected: Result<Option<(Opcode, &[u8])>, BadFrame>) {
-        let found = Frame::read(bytes).map(|frame| frame.map(|frame| (frame.opcode, &bytes[frame.payload])));
-        assert_eq!(found, expected);
+    fn check(bytes: &[u8], expected: Result<Option<(Opcode, &[u8])>, FrameError>) {
+        let parsed =
+            Frame::parse(bytes).map(|frame| frame.map(|frame| (frame.opcode, &bytes[frame.payload])));
+        assert_eq!(parsed, expected);
     }
 
     fn framed(length: usize) -> Vec<u8> {
@@ -130,14 +131,14 @@ mod tests {
     }
 
     #[test]
-    fn payloads_of_every_form_of_length_are_found() {
+    fn payloads_with_all_length_encodings_are_parsed() {
         for length in [0, 1, 125, 126, 65_535, 65_536] {
             check(&framed(length), Ok(Some((Opcode::Text, &vec![b'x'; length]))));
         }
     }
 
     #[test]
-    fn a_frame_that_is_not_complete_is_waited_for() {
+    fn partial_frame_is_incomplete() {
         for length in [5, 300, 70_000] {
             let bytes = framed(length);
             for cut in [0, 1, 2, 3, 9, bytes.len() - 1] {
@@ -147,21 +148,21 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_frame_is_left() {
-        let frame = Frame::read(b"\x89\x02hi\x81").expect("it is a frame").expect("it is complete");
+    fn bytes_after_a_frame_are_ignored() {
+        let frame = Frame::parse(b"\x89\x02hi\x81").expect("it is a frame").expect("it is complete");
         assert_eq!((frame.opcode, frame.length), (Opcode::Ping, 4));
     }
 
     #[test]
-    fn frames_that_no_server_may_send_are_refused() {
-        check(b"\x81\x80....", Err(BadFrame::Masked));
-        check(b"\xc1\x00", Err(BadFrame::Unknown));
-        check(b"\x01\x00", Err(BadFrame::Fragmented));
-        check(b"\x81\x7f\xff\xff\xff\xff\xff\xff\xff\xff", Err(BadFrame::TooLarge));
+    fn invalid_frames_are_errors() {
+        check(b"\x81\x80....", Err(FrameError::Masked));
+        check(b"\xc1\x00", Err(FrameError::Unknown));
+        check(b"\x01\x00", Err(FrameError::Fragmented));
+        check(b"\x81\x7f\xff\xff\xff\xff\xff\xff\xff\xff", Err(FrameError::TooLarge));
     }
 
     #[test]
-    fn what_is_sent_can_be_unmasked() {
+    fn sent_frames_are_masked() {
         for length in [0, 3, 125, 126, 65_535, 65_536] {
             let payload: Vec<u8> = (0..length).map(|index| index as u8).collect();
             let mut bytes = Vec::new();

@@ -1,164 +1,166 @@
-//! What a run with subscribers found, as JSON for programs and as a table for people.
+//! The report of a load test with subscribers, as JSON and as a table.
 
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
 use serde::Serialize;
 
-use super::crowd::{Crowd, Sight};
-use super::{Mark, Snapshot, cpu};
-use crate::commands::bench::report::{Machine, Percentiles};
+use super::subscriber_pool::{DeliveryCounts, SubscriberPool};
+use super::{CpuSnapshot, WatchBaseline, cpu};
+use crate::commands::bench::report::{MachineLoad, Percentiles};
 use crate::count::Count;
 
-/// Everything that was asked for and found in one run.
+/// The setup and the results of a load test. The JSON report has these field names.
 #[derive(Debug, Serialize)]
-pub struct Report {
-    pub setup: Setup,
-    pub subscribers: Subscribers,
-    pub measured: Measured,
-    /// What the subscribers have seen since measuring began.
-    pub seen: Sight,
-    /// From when an update was due until a subscriber had it.
-    pub latency_us: Percentiles,
-    /// Absent when no process of the server was named.
-    pub server_cpu: Option<ServerCpu>,
-    pub generator_cores: f64,
-    pub memory: Memory,
-    pub machine: Machine,
+pub(crate) struct WatchReport {
+    pub(crate) setup: WatchSetup,
+    pub(crate) subscribers: SubscriberCounts,
+    pub(crate) measured: WatchWindow,
+    /// Deliveries in the measured window.
+    #[serde(rename = "seen")]
+    pub(crate) delivered: DeliveryCounts,
+    /// Time from the due time of an update until a subscriber received it.
+    pub(crate) latency_us: Percentiles,
+    /// `None` without a process id of the server.
+    pub(crate) server_cpu: Option<WatchCpu>,
+    pub(crate) generator_cores: f64,
+    pub(crate) memory: ServerMemory,
+    pub(crate) machine: MachineLoad,
 }
 
-/// What was asked for.
+/// The setup of a load test.
 #[derive(Clone, Debug, Serialize)]
-pub struct Setup {
-    pub url: String,
-    pub path: String,
-    pub subscribers: usize,
-    pub addresses: u8,
-    pub rate: f64,
-    pub seconds: f64,
-    pub warmup: f64,
+pub(crate) struct WatchSetup {
+    pub(crate) url: String,
+    pub(crate) path: String,
+    pub(crate) subscribers: usize,
+    pub(crate) addresses: u8,
+    pub(crate) rate: f64,
+    pub(crate) seconds: f64,
+    pub(crate) warmup: f64,
 }
 
-/// What became of the connections.
+/// Counts of the connections.
 #[derive(Debug, Serialize)]
-pub struct Subscribers {
-    /// Reached the point where they watch.
-    pub watching: usize,
-    /// Were lost, before or after.
-    pub lost: u64,
-    /// Why the first of them were.
-    pub reasons: Vec<String>,
+pub(crate) struct SubscriberCounts {
+    /// Subscribers that became ready.
+    #[serde(rename = "watching")]
+    pub(crate) subscribed: usize,
+    /// Subscribers that were lost, before or after they became ready.
+    pub(crate) lost: u64,
+    /// The reasons of the first losses.
+    pub(crate) reasons: Vec<String>,
     /// Pings that were answered.
-    pub pings: u64,
+    pub(crate) pings: u64,
 }
 
-/// The window after the warm-up.
+/// The measured window, after the warm-up.
 #[derive(Debug, Serialize)]
-pub struct Measured {
-    pub seconds: f64,
-    pub updates: u64,
-    pub messages: u64,
-    pub bytes: u64,
-    /// Everybody had the newest state at the end. Of what was not posted here nothing is known.
-    pub is_complete: bool,
+pub(crate) struct WatchWindow {
+    pub(crate) seconds: f64,
+    pub(crate) updates: u64,
+    pub(crate) messages: u64,
+    pub(crate) bytes: u64,
+    /// True if all subscribers had the newest state at the end, or if no updates were posted.
+    pub(crate) is_complete: bool,
 }
 
-/// CPU time of the server in the window.
+/// The CPU time of the server in the window.
 #[derive(Debug, Serialize)]
-pub struct ServerCpu {
-    pub processes: Vec<u32>,
-    pub seconds: f64,
-    pub cores: f64,
-    /// By number that grew at a subscriber.
-    pub us_per_delivery: Option<f64>,
-    /// By update and subscriber, also where states were merged.
-    pub us_per_update: Option<f64>,
+pub(crate) struct WatchCpu {
+    pub(crate) processes: Vec<u32>,
+    pub(crate) seconds: f64,
+    pub(crate) cores: f64,
+    /// Per increase of the number at a subscriber.
+    pub(crate) us_per_delivery: Option<f64>,
+    /// Per update and subscriber, including merged states.
+    pub(crate) us_per_update: Option<f64>,
 }
 
-/// Resident memory of the server.
+/// The resident memory of the server.
 #[derive(Debug, Serialize)]
-pub struct Memory {
-    /// Before anybody connected.
+pub(crate) struct ServerMemory {
+    /// Before the subscribers connected.
     #[serde(rename = "alone_bytes")]
-    pub alone: Option<u64>,
-    /// When all watched and nothing had been posted.
+    pub(crate) before: Option<u64>,
+    /// After all have subscribed, before the first update.
     #[serde(rename = "watched_bytes")]
-    pub watched: Option<u64>,
+    pub(crate) subscribed: Option<u64>,
     #[serde(rename = "at_the_end_bytes")]
-    pub at_the_end: Option<u64>,
+    pub(crate) at_end: Option<u64>,
 }
 
-impl Report {
-    /// Puts together what was found since the mark.
+impl WatchReport {
     pub(super) fn new(
-        setup: Setup,
+        setup: WatchSetup,
         pids: &[u32],
-        mark: &Mark,
-        crowd: &Crowd<'_>,
+        baseline: &WatchBaseline,
+        pool: &SubscriberPool<'_>,
         updates: u64,
-        memory: Memory,
-    ) -> Report {
-        let window = mark.at.elapsed();
-        let (seen, totals) = (crowd.sight(), crowd.totals.clone());
-        let used = Snapshot::of(pids).since(&mark.server);
-        let generator = Snapshot::of(&[std::process::id()]).since(&mark.generator);
-        let pressure = cpu::pressure().zip(mark.pressure).map(|(now, before)| now.saturating_sub(before));
-        let seen_by_all = updates * setup.subscribers as u64;
-        Report {
-            measured: Measured {
+        memory: ServerMemory,
+    ) -> WatchReport {
+        let window = baseline.at.elapsed();
+        let (delivered, totals) = (pool.delivery_counts(), pool.totals.clone());
+        let used = CpuSnapshot::of(pids).since(&baseline.server);
+        let generator = CpuSnapshot::of(&[std::process::id()]).since(&baseline.generator);
+        let pressure = cpu::pressure().zip(baseline.pressure).map(|(now, before)| now.saturating_sub(before));
+        let deliveries_expected = updates * setup.subscribers as u64;
+        WatchReport {
+            measured: WatchWindow {
                 seconds: window.as_secs_f64(),
                 updates,
-                messages: totals.messages - mark.totals.messages,
-                bytes: totals.bytes - mark.totals.bytes,
+                messages: totals.messages - baseline.totals.messages,
+                bytes: totals.bytes - baseline.totals.bytes,
                 is_complete: updates == 0
-                    || crowd.is_at(seen.newest_max) && seen.deliveries + seen.merged >= seen_by_all,
+                    || pool.has_reached(delivered.newest_max)
+                        && delivered.deliveries + delivered.merged >= deliveries_expected,
             },
             server_cpu: (!pids.is_empty())
-                .then(|| ServerCpu::new(pids, used, window, seen.deliveries, seen_by_all)),
-            subscribers: Subscribers {
-                watching: totals.watching,
+                .then(|| WatchCpu::new(pids, used, window, delivered.deliveries, deliveries_expected)),
+            subscribers: SubscriberCounts {
+                subscribed: totals.subscribed,
                 lost: totals.lost,
                 reasons: totals.reasons,
                 pings: totals.pings,
             },
-            seen,
-            latency_us: Percentiles::of(&crowd.latency_ns),
+            delivered,
+            latency_us: Percentiles::of(&pool.latency_ns),
             generator_cores: generator.as_secs_f64() / window.as_secs_f64(),
             memory,
-            machine: Machine::over(window, pressure),
+            machine: MachineLoad::over(window, pressure),
             setup,
         }
     }
 
-    /// What must not be in a run that counts.
-    pub fn wrong(&self) -> Vec<String> {
-        let mut wrong = Vec::new();
+    /// Returns the errors that make a run invalid.
+    pub(crate) fn errors(&self) -> Vec<String> {
+        let mut errors = Vec::new();
         if self.subscribers.lost > 0 {
-            wrong.push(format!(
+            errors.push(format!(
                 "{} subscribers lost: {}",
                 self.subscribers.lost,
                 self.subscribers.reasons.join("; ")
             ));
         }
-        if self.seen.disordered > 0 {
-            wrong.push(format!("{} numbers came twice or out of order", self.seen.disordered));
+        if self.delivered.disordered > 0 {
+            errors.push(format!("{} numbers were repeated or out of order", self.delivered.disordered));
         }
         if !self.measured.is_complete {
-            let Sight { newest_min, newest_max, .. } = self.seen;
-            wrong.push(format!(
-                "not everybody has the newest state: {} updates, seen up to {newest_min} by all and {newest_max} by one",
+            let DeliveryCounts { newest_min, newest_max, .. } = self.delivered;
+            errors.push(format!(
+                "not all subscribers have the newest state: {} updates, the slowest received {newest_min} and the fastest {newest_max}",
                 self.measured.updates
             ));
         }
-        wrong
+        errors
     }
 }
 
-impl ServerCpu {
-    fn new(pids: &[u32], used: Duration, window: Duration, deliveries: u64, updates: u64) -> ServerCpu {
+impl WatchCpu {
+    fn new(pids: &[u32], used: Duration, window: Duration, deliveries: u64, updates: u64) -> WatchCpu {
         let seconds = used.as_secs_f64();
         let per = |count: u64| (count > 0).then(|| seconds * 1e6 / count as f64);
-        ServerCpu {
+        WatchCpu {
             processes: pids.to_vec(),
             seconds,
             cores: seconds / window.as_secs_f64(),
@@ -168,16 +170,16 @@ impl ServerCpu {
     }
 }
 
-impl Memory {
-    /// What one subscriber takes that has nothing to do.
+impl ServerMemory {
+    /// Returns the memory per idle subscriber.
     fn per_subscriber(&self, subscribers: usize) -> Option<u64> {
-        Some(self.watched?.saturating_sub(self.alone?) / subscribers as u64)
+        Some(self.subscribed?.saturating_sub(self.before?) / subscribers as u64)
     }
 }
 
-impl Display for Report {
+impl Display for WatchReport {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Report { setup, subscribers, measured, seen, .. } = self;
+        let WatchReport { setup, subscribers, measured, delivered, .. } = self;
         writeln!(
             f,
             "{}{}   {} subscribers, {} updates/s",
@@ -185,18 +187,18 @@ impl Display for Report {
         )?;
         writeln!(
             f,
-            "  subscribers  watching {}   lost {}   pings {}",
-            subscribers.watching, subscribers.lost, subscribers.pings
+            "  subscribers  ready {}   lost {}   pings {}",
+            subscribers.subscribed, subscribers.lost, subscribers.pings
         )?;
         writeln!(
             f,
             "  updates      {}   deliveries {}   merged {}   disordered {}   newest {} to {}",
             Count(measured.updates),
-            Count(seen.deliveries),
-            Count(seen.merged),
-            seen.disordered,
-            seen.newest_min,
-            seen.newest_max
+            Count(delivered.deliveries),
+            Count(delivered.merged),
+            delivered.disordered,
+            delivered.newest_min,
+            delivered.newest_max
         )?;
         writeln!(f, "  messages     {}   bytes {}", Count(measured.messages), Count(measured.bytes))?;
         writeln!(f, "  latency      {}", self.latency_us)?;
@@ -205,17 +207,17 @@ impl Display for Report {
         }
         writeln!(f, "  generator    {:.2} cores", self.generator_cores)?;
         if let Some(bytes) = self.memory.per_subscriber(setup.subscribers) {
-            writeln!(f, "  memory       {} bytes a subscriber", Count(bytes))?;
+            writeln!(f, "  memory       {} bytes per subscriber", Count(bytes))?;
         }
         writeln!(f, "  machine      {}", self.machine)?;
-        self.wrong().iter().try_for_each(|wrong| writeln!(f, "  wrong        {wrong}"))
+        self.errors().iter().try_for_each(|error| writeln!(f, "  error        {error}"))
     }
 }
 
-impl Display for ServerCpu {
+impl Display for WatchCpu {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if let (Some(delivery), Some(update)) = (self.us_per_delivery, self.us_per_update) {
-            write!(f, "{delivery:.2} us a delivery   {update:.3} us an update and subscriber   ")?;
+            write!(f, "{delivery:.2} us per delivery   {update:.3} us per update and subscriber   ")?;
         }
         write!(f, "{:.3} CPU-s   {:.3} cores", self.seconds, self.cores)
     }

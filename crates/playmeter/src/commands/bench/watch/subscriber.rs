@@ -1,4 +1,4 @@
-//! One subscriber: a socket, what it said, and what it has seen.
+//! A subscriber: its socket, its place in the script and the numbers that it received.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -7,82 +7,82 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, sockopt};
 
-use super::frame::{BadFrame, Frame, Opcode};
+use super::frame::{Frame, FrameError, Opcode};
 use super::script::Script;
-use super::state::{Field, Seen};
-use crate::commands::bench::answer::Answer;
+use super::sequence::{NumberField, SequenceState};
+use crate::commands::bench::response::HttpResponse;
 
-/// DDP asks in messages of its own whether a client is there.
+/// DDP has pings of its own.
 const DDP_PING: &[u8] = br#"{"msg":"ping""#;
-/// An answer to the handshake beyond this is none.
+/// A longer response to the handshake is an error.
 const HANDSHAKE_BYTES_MAX: usize = 64 << 10;
 
-/// What all subscribers have in common.
+/// The settings that all subscribers share.
 #[derive(Clone, Debug)]
-pub struct Plan {
-    pub address: SocketAddr,
-    pub host: String,
-    pub path: String,
-    pub key: Option<String>,
-    pub subscribers: usize,
-    /// Loopback addresses to come from, in turn.
-    pub addresses: u8,
-    pub script: Script,
-    pub field: Field,
+pub(crate) struct SubscriberPlan {
+    pub(crate) address: SocketAddr,
+    pub(crate) host: String,
+    pub(crate) path: String,
+    pub(crate) key: Option<String>,
+    pub(crate) subscribers: usize,
+    /// Number of loopback source addresses, used in turn.
+    pub(crate) addresses: u8,
+    pub(crate) script: Script,
+    pub(crate) field: NumberField,
 }
 
-/// What came of some bytes.
+/// The content of some received bytes.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Heard {
-    pub messages: u64,
-    pub pings: u64,
-    /// It began to watch.
-    pub watches: bool,
-    /// The first and the last of the numbers that grew.
-    pub grew: Option<(u64, u64)>,
+pub(crate) struct ReceivedCounts {
+    pub(crate) messages: u64,
+    pub(crate) pings: u64,
+    /// True if the subscription became ready.
+    pub(crate) became_ready: bool,
+    /// The first and the last number.
+    pub(crate) numbers: Option<(u64, u64)>,
 }
 
-/// Why a subscriber is no more.
+/// The reason why a subscriber was lost.
 #[derive(Debug, thiserror::Error)]
-pub enum Lost {
+pub(crate) enum SubscriberError {
     #[error("{0}")]
     Socket(#[from] Errno),
     #[error("{0}")]
-    Frame(#[from] BadFrame),
+    Frame(#[from] FrameError),
     #[error("the server closed the connection")]
     Ended,
     #[error("the server closed the connection: {0}")]
     Closed(String),
-    #[error("no WebSocket: {0}")]
+    #[error("the WebSocket handshake failed: {0}")]
     Handshake(String),
-    #[error("refused: {0}")]
-    Refused(String),
+    #[error("the subscription was rejected: {0}")]
+    Rejected(String),
 }
 
 #[derive(Debug, PartialEq)]
-enum Stage {
+enum SubscriberStage {
     Handshake,
-    /// Waits for the answer of a step.
+    /// Waits for the response to a step.
     Script(usize),
-    Watching,
+    Subscribed,
 }
 
 #[derive(Debug)]
-pub struct Subscriber {
+pub(crate) struct Subscriber {
     number: usize,
-    stage: Stage,
+    stage: SubscriberStage,
     /// Closed when dropped.
-    pub socket: OwnedFd,
-    /// What has come of a message that is not complete.
-    rest: Vec<u8>,
-    /// What the socket has not taken yet.
+    pub(crate) socket: OwnedFd,
+    /// The start of an incomplete frame.
+    partial: Vec<u8>,
+    /// Unsent bytes.
     output: Vec<u8>,
-    pub seen: Seen,
+    pub(crate) state: SequenceState,
 }
 
 impl Subscriber {
-    /// Begins to connect; the handshake is sent when the socket takes it.
-    pub fn connect(plan: &Plan, number: usize) -> rustix::io::Result<Subscriber> {
+    /// Starts to connect. The handshake is sent when the socket becomes writable.
+    pub(crate) fn connect(plan: &SubscriberPlan, number: usize) -> rustix::io::Result<Subscriber> {
         let family = if plan.address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
@@ -96,17 +96,17 @@ impl Subscriber {
             Ok(()) | Err(Errno::INPROGRESS) => {}
             Err(error) => return Err(error),
         }
-        let (rest, output, seen) = (Vec::new(), plan.handshake(), Seen::default());
-        Ok(Subscriber { number, stage: Stage::Handshake, socket, rest, output, seen })
+        let (partial, output, state) = (Vec::new(), plan.handshake(), SequenceState::default());
+        Ok(Subscriber { number, stage: SubscriberStage::Handshake, socket, partial, output, state })
     }
 
-    /// Whether there is something that waits for the socket to take it.
-    pub fn waits_for_room(&self) -> bool {
+    /// Returns true if there are unsent bytes.
+    pub(crate) fn has_output(&self) -> bool {
         !self.output.is_empty()
     }
 
-    /// Sends what waits, as far as the socket takes it.
-    pub fn flush(&mut self) -> Result<(), Lost> {
+    /// Sends as much as the socket accepts.
+    pub(crate) fn flush(&mut self) -> Result<(), SubscriberError> {
         while !self.output.is_empty() {
             match rustix::net::send(&self.socket, &self.output, SendFlags::NOSIGNAL) {
                 Ok(bytes) if bytes == self.output.len() => self.output = Vec::new(),
@@ -119,101 +119,116 @@ impl Subscriber {
         Ok(())
     }
 
-    /// Reads what is there, at most as much as `buffer` has room for. Returns the bytes read, too.
-    pub fn read(&mut self, plan: &Plan, buffer: &mut Vec<u8>) -> Result<(Heard, u64), Lost> {
+    /// Reads up to the capacity of `buffer`. Returns the content and the number of bytes.
+    pub(crate) fn read(
+        &mut self,
+        plan: &SubscriberPlan,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(ReceivedCounts, u64), SubscriberError> {
         buffer.clear();
         match rustix::io::read(&self.socket, spare_capacity(buffer)) {
-            Ok(0) => Err(Lost::Ended),
-            Ok(bytes) => Ok((self.hear(plan, buffer)?, bytes as u64)),
+            Ok(0) => Err(SubscriberError::Ended),
+            Ok(bytes) => Ok((self.receive(plan, buffer)?, bytes as u64)),
             Err(Errno::AGAIN | Errno::INTR) => Ok(Default::default()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Most of the time a message comes whole, and is read where it is.
-    fn hear(&mut self, plan: &Plan, bytes: &[u8]) -> Result<Heard, Lost> {
-        if self.rest.is_empty() {
-            let (used, heard) = self.understand(plan, bytes)?;
-            self.rest.extend_from_slice(&bytes[used..]);
-            return Ok(heard);
+    /// Handles received bytes. Usually they are complete frames, which are parsed without copying.
+    fn receive(&mut self, plan: &SubscriberPlan, bytes: &[u8]) -> Result<ReceivedCounts, SubscriberError> {
+        if self.partial.is_empty() {
+            let (used, received) = self.handle_frames(plan, bytes)?;
+            self.partial.extend_from_slice(&bytes[used..]);
+            return Ok(received);
         }
-        let mut whole = std::mem::take(&mut self.rest);
-        whole.extend_from_slice(bytes);
-        let (used, heard) = self.understand(plan, &whole)?;
-        if used < whole.len() {
-            whole.drain(..used);
-            self.rest = whole;
+        let mut bytes_so_far = std::mem::take(&mut self.partial);
+        bytes_so_far.extend_from_slice(bytes);
+        let (used, received) = self.handle_frames(plan, &bytes_so_far)?;
+        if used < bytes_so_far.len() {
+            bytes_so_far.drain(..used);
+            self.partial = bytes_so_far;
         }
-        Ok(heard)
+        Ok(received)
     }
 
-    fn understand(&mut self, plan: &Plan, bytes: &[u8]) -> Result<(usize, Heard), Lost> {
-        let (mut used, mut heard) = (0, Heard::default());
-        if self.stage == Stage::Handshake {
-            let Some(length) = handshake_length(bytes)? else { return Ok((0, heard)) };
+    fn handle_frames(
+        &mut self,
+        plan: &SubscriberPlan,
+        bytes: &[u8],
+    ) -> Result<(usize, ReceivedCounts), SubscriberError> {
+        let (mut used, mut received) = (0, ReceivedCounts::default());
+        if self.stage == SubscriberStage::Handshake {
+            let Some(length) = handshake_length(bytes)? else { return Ok((0, received)) };
             used = length;
-            self.go_on(plan, 0, &mut heard);
+            self.start_step(plan, 0, &mut received);
         }
-        while let Some(frame) = Frame::read(&bytes[used..])? {
+        while let Some(frame) = Frame::parse(&bytes[used..])? {
             let payload = &bytes[used + frame.payload.start..used + frame.payload.end];
             match frame.opcode {
-                Opcode::Text | Opcode::Binary => self.take(plan, payload, &mut heard)?,
-                Opcode::Ping => self.answer(Opcode::Pong, payload, &mut heard),
-                Opcode::Close => return Err(Lost::Closed(close_reason(payload))),
+                Opcode::Text | Opcode::Binary => self.handle_message(plan, payload, &mut received)?,
+                Opcode::Ping => self.reply(Opcode::Pong, payload, &mut received),
+                Opcode::Close => return Err(SubscriberError::Closed(close_reason(payload))),
                 Opcode::Pong => {}
             }
             used += frame.length;
         }
         self.flush()?;
-        Ok((used, heard))
+        Ok((used, received))
     }
 
-    fn take(&mut self, plan: &Plan, message: &[u8], heard: &mut Heard) -> Result<(), Lost> {
-        heard.messages += 1;
+    fn handle_message(
+        &mut self,
+        plan: &SubscriberPlan,
+        message: &[u8],
+        received: &mut ReceivedCounts,
+    ) -> Result<(), SubscriberError> {
+        received.messages += 1;
         if message.starts_with(DDP_PING) {
             let pong = [br#"{"msg":"pong""#, &message[DDP_PING.len()..]].concat();
-            self.answer(Opcode::Text, &pong, heard);
+            self.reply(Opcode::Text, &pong, received);
         }
         if let Some(number) = plan.field.find(message) {
-            self.seen.take(number);
-            let first = heard.grew.map_or(number, |(first, _)| first);
-            heard.grew = Some((first, number));
+            self.state.add(number);
+            let first = received.numbers.map_or(number, |(first, _)| first);
+            received.numbers = Some((first, number));
         }
         match self.stage {
-            Stage::Script(_) if Script::is_refusal(message) => Err(Lost::Refused(excerpt(message))),
-            Stage::Script(step) if plan.script.is_answered(step, message) => {
-                self.go_on(plan, step + 1, heard);
+            SubscriberStage::Script(_) if Script::is_rejection(message) => {
+                Err(SubscriberError::Rejected(excerpt(message)))
+            }
+            SubscriberStage::Script(step) if plan.script.is_response(step, message) => {
+                self.start_step(plan, step + 1, received);
                 Ok(())
             }
             _ => Ok(()),
         }
     }
 
-    /// Says the next of the script; at its end it watches.
-    fn go_on(&mut self, plan: &Plan, step: usize, heard: &mut Heard) {
-        match plan.script.say(step, self.number) {
+    /// Sends the message of a step. After the last step, the subscriber is ready.
+    fn start_step(&mut self, plan: &SubscriberPlan, step: usize, received: &mut ReceivedCounts) {
+        match plan.script.message(step, self.number) {
             Some(message) => {
                 Frame::write(Opcode::Text, message.as_bytes(), &mut self.output);
-                self.stage = Stage::Script(step);
+                self.stage = SubscriberStage::Script(step);
             }
             None => {
-                self.stage = Stage::Watching;
-                heard.watches = true;
+                self.stage = SubscriberStage::Subscribed;
+                received.became_ready = true;
             }
         }
     }
 
-    fn answer(&mut self, opcode: Opcode, payload: &[u8], heard: &mut Heard) {
-        heard.pings += 1;
+    fn reply(&mut self, opcode: Opcode, payload: &[u8], received: &mut ReceivedCounts) {
+        received.pings += 1;
         Frame::write(opcode, payload, &mut self.output);
     }
 }
 
-impl Plan {
+impl SubscriberPlan {
     fn handshake(&self) -> Vec<u8> {
         let authorization =
             self.key.as_ref().map(|key| format!("Authorization: Bearer {key}\r\n")).unwrap_or_default();
-        // The key is the one of RFC 6455; a measuring tool has no use for the proof that goes with it.
+        // The example key of RFC 6455. A load generator does not need to verify the response to it.
         format!(
             "GET {} HTTP/1.1\r\nHost: {}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
              Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n{authorization}\r\n",
@@ -223,17 +238,17 @@ impl Plan {
     }
 }
 
-/// How long the answer to the handshake is, when it is there and it is yes.
-fn handshake_length(bytes: &[u8]) -> Result<Option<usize>, Lost> {
-    let not_http = || Lost::Handshake(excerpt(bytes));
+/// Returns the length of a successful response to the handshake, or `None` if it is incomplete.
+fn handshake_length(bytes: &[u8]) -> Result<Option<usize>, SubscriberError> {
+    let failed = || SubscriberError::Handshake(excerpt(bytes));
     if let Some(end) = memchr::memmem::find(bytes, b"\r\n\r\n")
         && bytes.starts_with(b"HTTP/1.1 101 ")
     {
         return Ok(Some(end + 4));
     }
-    match Answer::read(bytes, false) {
+    match HttpResponse::parse(bytes, false) {
         Ok(None) if bytes.len() < HANDSHAKE_BYTES_MAX => Ok(None),
-        Ok(_) | Err(_) => Err(not_http()),
+        Ok(_) | Err(_) => Err(failed()),
     }
 }
 
@@ -246,7 +261,7 @@ fn close_reason(payload: &[u8]) -> String {
     }
 }
 
-/// The beginning of what came, to be shown.
+/// Returns the start of the bytes as printable text.
 fn excerpt(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..bytes.len().min(200)]).trim().replace(['\r', '\n'], " ")
 }

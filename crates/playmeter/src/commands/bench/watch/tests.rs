@@ -1,4 +1,4 @@
-//! Whole runs against a small server in this process.
+//! Complete runs against a small server in this process.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,37 +9,42 @@ use clap::Parser;
 use super::*;
 
 #[derive(clap::Parser)]
-struct Command {
+struct WatchCommandLine {
     #[command(flatten)]
     args: WatchArgs,
 }
 
-/// What a server tells its subscribers of update `n`, one message each; it sends them all.
-type Tell = fn(u64) -> Vec<String>;
+/// Returns the messages that a server sends to each subscriber for update `n`.
+type Messages = fn(u64) -> Vec<String>;
 
-struct Served {
-    tell: Tell,
-    /// What it answers to a subscription.
-    to_sub: &'static str,
+struct TestServer {
+    messages: Messages,
+    /// The response to a subscription.
+    subscribe_response: &'static str,
     updates: Mutex<u64>,
     sockets: Mutex<Vec<TcpStream>>,
 }
 
-/// A server that takes updates at any path and tells whoever subscribed.
-fn server(to_sub: &'static str, tell: Tell) -> String {
+/// Starts a server that accepts updates at any path and sends messages to all subscribers.
+fn server(subscribe_response: &'static str, messages: Messages) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
-    let served = Arc::new(Served { tell, to_sub, updates: Mutex::default(), sockets: Mutex::default() });
+    let server = Arc::new(TestServer {
+        messages,
+        subscribe_response,
+        updates: Mutex::default(),
+        sockets: Mutex::default(),
+    });
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            let served = Arc::clone(&served);
-            std::thread::spawn(move || served.serve(stream));
+            let server = Arc::clone(&server);
+            std::thread::spawn(move || server.serve(stream));
         }
     });
     format!("http://{address}")
 }
 
-impl Served {
+impl TestServer {
     fn serve(&self, mut stream: TcpStream) -> Option<()> {
         let mut reader = BufReader::new(stream.try_clone().ok()?);
         loop {
@@ -63,11 +68,11 @@ impl Served {
     }
 
     fn publish(&self) {
-        let mut updates = self.updates.lock().expect("nobody panics with it");
+        let mut updates = self.updates.lock().expect("no thread panics while it holds the lock");
         *updates += 1;
-        let sockets = self.sockets.lock().expect("nobody panics with it");
+        let sockets = self.sockets.lock().expect("no thread panics while it holds the lock");
         for (message, mut socket) in
-            (self.tell)(*updates).iter().flat_map(|message| sockets.iter().map(move |s| (message, s)))
+            (self.messages)(*updates).iter().flat_map(|message| sockets.iter().map(move |s| (message, s)))
         {
             let _ = socket.write_all(&framed(message));
         }
@@ -75,23 +80,23 @@ impl Served {
 
     fn subscribe(&self, mut stream: TcpStream, mut reader: BufReader<TcpStream>) -> Option<()> {
         stream.write_all(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n").ok()?;
-        assert!(heard(&mut reader)?.contains(r#""msg":"connect""#));
-        // In two parts, as a network may bring it.
+        assert!(next_message(&mut reader)?.contains(r#""msg":"connect""#));
+        // In two parts, as on a network.
         let connected = framed(r#"{"msg":"connected","session":"s"}"#);
         stream.write_all(&connected[..7]).ok()?;
         std::thread::sleep(Duration::from_millis(2));
         stream.write_all(&connected[7..]).ok()?;
-        assert!(heard(&mut reader)?.contains(r#""msg":"sub""#));
+        assert!(next_message(&mut reader)?.contains(r#""msg":"sub""#));
         stream.write_all(&framed(r#"{"msg":"ping","id":"p"}"#)).ok()?;
-        assert_eq!(heard(&mut reader)?, r#"{"msg":"pong","id":"p"}"#);
-        self.sockets.lock().expect("nobody panics with it").push(stream.try_clone().ok()?);
-        stream.write_all(&framed(self.to_sub)).ok()?;
-        while heard(&mut reader).is_some() {}
+        assert_eq!(next_message(&mut reader)?, r#"{"msg":"pong","id":"p"}"#);
+        self.sockets.lock().expect("no thread panics while it holds the lock").push(stream.try_clone().ok()?);
+        stream.write_all(&framed(self.subscribe_response)).ok()?;
+        while next_message(&mut reader).is_some() {}
         None
     }
 }
 
-/// Stands for the frame that ends a connection.
+/// A message that stands for the close frame.
 const END: &str = "end";
 
 fn framed(text: &str) -> Vec<u8> {
@@ -103,8 +108,8 @@ fn framed(text: &str) -> Vec<u8> {
     [&[0x81, length], text.as_bytes()].concat()
 }
 
-/// The next message of a client.
-fn heard(reader: &mut BufReader<TcpStream>) -> Option<String> {
+/// Returns the next message of a client.
+fn next_message(reader: &mut BufReader<TcpStream>) -> Option<String> {
     let mut head = [0; 2];
     reader.read_exact(&mut head).ok()?;
     let length = match head[1] & 0x7f {
@@ -128,47 +133,50 @@ fn changed(total: u64) -> String {
     format!(r#"{{"msg":"changed","fields":{{"total":{total}}}}}"#)
 }
 
-fn prepare(words: &str) -> anyhow::Result<Watch> {
-    let words = ["watch"].into_iter().chain(words.split_whitespace());
-    Watch::prepare(&Command::try_parse_from(words).expect("arguments").args)
+fn prepare(line: &str) -> anyhow::Result<WatchBench> {
+    let words = ["watch"].into_iter().chain(line.split_whitespace());
+    WatchBench::prepare(&WatchCommandLine::try_parse_from(words).expect("arguments").args)
 }
 
-fn measure(url: &str) -> anyhow::Result<Report> {
-    let often = "--subscribers 20 --rate 100 --warmup 0.05 --seconds 0.2 --grace 1.5";
-    prepare(&format!("--url {url} {often}"))?.run()
+fn measure(url: &str) -> anyhow::Result<WatchReport> {
+    let options = "--subscribers 20 --rate 100 --warmup 0.05 --seconds 0.2 --grace 1.5";
+    prepare(&format!("--url {url} {options}"))?.run()
 }
 
-/// Deliveries, numbers merged, and what was wrong.
+/// Checks deliveries, merged numbers and errors.
 #[track_caller]
-fn check(tell: Tell, expected: (u64, u64, &str)) {
-    let report = measure(&server(READY, tell)).expect("the run ends");
-    let wrong = report.wrong().join("; ");
-    assert_eq!((report.seen.deliveries, report.seen.merged), (expected.0, expected.1), "{wrong}");
-    assert!(wrong.contains(expected.2) && wrong.is_empty() == expected.2.is_empty(), "{wrong}");
+fn check(messages: Messages, expected: (u64, u64, &str)) {
+    let report = measure(&server(READY, messages)).expect("the run ends");
+    let errors = report.errors().join("; ");
+    assert_eq!((report.delivered.deliveries, report.delivered.merged), (expected.0, expected.1), "{errors}");
+    assert!(errors.contains(expected.2) && errors.is_empty() == expected.2.is_empty(), "{errors}");
 }
 
 #[test]
-fn everybody_gets_every_update_in_order() {
+fn all_subscribers_receive_all_updates_in_order() {
     check(|n| vec![changed(n)], (400, 0, ""));
 }
 
 #[test]
-fn merged_states_are_counted_and_no_mistake() {
+fn merged_states_are_counted_and_are_not_an_error() {
     check(|n| if n % 5 == 0 { vec![changed(n)] } else { vec![] }, (80, 320, ""));
 }
 
 #[test]
-fn a_subscriber_that_is_behind_fails_the_run() {
-    check(|n| if n < 25 { vec![changed(n)] } else { vec![] }, (380, 0, "not everybody has the newest state"));
+fn subscriber_that_fell_behind_fails_the_run() {
+    check(
+        |n| if n < 25 { vec![changed(n)] } else { vec![] },
+        (380, 0, "not all subscribers have the newest state"),
+    );
 }
 
 #[test]
-fn a_number_that_comes_twice_fails_the_run() {
-    check(|n| vec![changed(n), changed(n)], (400, 0, "came twice or out of order"));
+fn repeated_number_fails_the_run() {
+    check(|n| vec![changed(n), changed(n)], (400, 0, "were repeated or out of order"));
 }
 
 #[test]
-fn a_lost_subscriber_fails_the_run() {
+fn lost_subscriber_fails_the_run() {
     check(
         |n| if n == 20 { vec![END.into()] } else { vec![changed(n)] },
         (0, 0, "the server closed the connection: 1001"),
@@ -176,26 +184,26 @@ fn a_lost_subscriber_fails_the_run() {
 }
 
 #[test]
-fn a_subscription_that_is_refused_says_why() {
+fn rejected_subscription_is_an_error_with_the_reason() {
     let nosub = r#"{"msg":"nosub","id":"1","error":{"error":403,"reason":"no scope"}}"#;
-    let error = measure(&server(nosub, |_| vec![])).expect_err("nobody may watch").to_string();
-    assert!(error.contains("were turned away") && error.contains("\"reason\":\"no scope\""), "{error}");
+    let error = measure(&server(nosub, |_| vec![])).expect_err("the subscription is rejected").to_string();
+    assert!(error.contains("were rejected") && error.contains("\"reason\":\"no scope\""), "{error}");
 }
 
 #[track_caller]
-fn check_refused(words: &str, expected: &str) {
-    let error = prepare(words).expect_err("it is refused").to_string();
+fn check_error(line: &str, expected: &str) {
+    let error = prepare(line).expect_err("it is an error").to_string();
     assert!(error.contains(expected), "{error}");
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_what_to_do() {
+fn invalid_arguments_are_errors_with_a_hint() {
     let url = server(READY, |_| vec![]);
-    check_refused("--url http://127.0.0.1:1", "start the server first");
-    check_refused("--subscribers 0", "--subscribers is from 1");
-    check_refused("--rate NaN", "numbers from 0 on");
-    check_refused("--path websocket", "--path is a path");
-    check_refused(&format!("--url {url} --what {{"), "--what is no JSON");
-    check_refused(&format!("--url {url} --post updates"), "--post is a path, or tcp://HOST:PORT");
-    check_refused(&format!("--url {url} --script /nowhere"), "reading /nowhere");
+    check_error("--url http://127.0.0.1:1", "start the server first");
+    check_error("--subscribers 0", "--subscribers must be between 1");
+    check_error("--rate NaN", "must be 0 or greater");
+    check_error("--path websocket", "--path must be a path");
+    check_error(&format!("--url {url} --what {{"), "--what is not valid JSON");
+    check_error(&format!("--url {url} --post updates"), "--post must be a path, or tcp://HOST:PORT");
+    check_error(&format!("--url {url} --script /nowhere"), "reading /nowhere");
 }

@@ -1,4 +1,4 @@
-//! Surveys through the doors: written with a secret key, answered with the public one, seen in charts.
+//! Surveys end to end: written with a secret key, answered with the public one, seen in charts.
 
 use serde_json::{Value, json};
 

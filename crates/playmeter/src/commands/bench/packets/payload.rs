@@ -1,28 +1,28 @@
-//! What is in the packets: the same for every server, and known from a packet's number alone.
+//! The content of the packets. It only depends on the number of a packet, so that it is the same for every server.
 
-/// A packet of so many lines still fits into a datagram of an Ethernet.
-pub const LINES_MAX: usize = 100;
-pub const NAMES_MAX: usize = 100_000;
-pub const FLOWS_MAX: usize = 1_000_000;
+/// A packet with this many lines still fits into an Ethernet frame.
+pub(crate) const LINES_MAX: usize = 100;
+pub(crate) const NAMES_MAX: usize = 100_000;
+pub(crate) const FLOWS_MAX: usize = 1_000_000;
 
-/// Different packets of lines that are kept ready.
+/// Number of different prepared packets of lines.
 const PACKETS: usize = 1_024;
-/// A prime, so that neighbours in time are far apart among the flows.
-const SCATTER: u64 = 48_271;
+/// A prime, so that consecutive packets belong to distant flows.
+const FLOW_STRIDE: u64 = 48_271;
 const COMPOUND_BYTES: usize = 76;
 
-/// Makes the packet of each number.
+/// A generator of numbered packets.
 #[derive(Debug)]
-pub enum Content {
-    /// Packets of lines, in turn.
+pub(crate) enum PacketPayload {
+    /// Packets of lines, used in turn.
     Lines { packets: Vec<Vec<u8>>, lines: usize },
-    /// Reports about flows, each flow once a round.
+    /// Reports about flows, each flow once per round.
     Reports { flows: u64, compound: [u8; COMPOUND_BYTES] },
 }
 
-impl Content {
-    /// Counters that go up by one: so many lines a packet, over so many names.
-    pub fn statsd(names: usize, lines: usize) -> Self {
+impl PacketPayload {
+    /// Creates StatsD counters with this many lines per packet and different names.
+    pub(crate) fn statsd(names: usize, lines: usize) -> Self {
         let packet = |first: usize| {
             let lines: Vec<String> = (0..lines).map(|line| name((first * lines + line) % names)).collect();
             lines.join("\n").into_bytes()
@@ -30,21 +30,22 @@ impl Content {
         Self::Lines { packets: (0..PACKETS.max(names)).map(packet).collect(), lines }
     }
 
-    /// Reports as the two ends of calls send them every five seconds.
-    pub fn rtcp(flows: usize) -> Self {
+    /// Creates RTCP reports as the two ends of calls send them every five seconds.
+    pub(crate) fn rtcp(flows: usize) -> Self {
         Self::Reports { flows: flows as u64, compound: [0; COMPOUND_BYTES] }
     }
 
-    /// The packet and how many lines it has.
-    pub fn packet(&mut self, number: u64) -> (&[u8], u64) {
+    /// Returns the packet with this number and its number of lines.
+    pub(crate) fn packet(&mut self, number: u64) -> (&[u8], u64) {
         match self {
             Self::Lines { packets, lines } => (&packets[number as usize % packets.len()], *lines as u64),
             Self::Reports { flows, compound } => {
-                let flow = (number % *flows * SCATTER % *flows) as u32;
+                let flow = (number % *flows * FLOW_STRIDE % *flows) as u32;
                 let round = (number / *flows) as u32;
-                let (one, other) = (2 * flow + 1, 2 * flow + 2);
-                let (by, about) = if round.is_multiple_of(2) { (one, other) } else { (other, one) };
-                *compound = report(by, about, round);
+                let (first, second) = (2 * flow + 1, 2 * flow + 2);
+                let (sender, subject) =
+                    if round.is_multiple_of(2) { (first, second) } else { (second, first) };
+                *compound = report(sender, subject, round);
                 (compound, 0)
             }
         }
@@ -55,35 +56,35 @@ fn name(number: usize) -> String {
     format!("bench.{}.{}:1|c", number / 10, number % 10)
 }
 
-/// A sender report with one block and the sender's name: RFC 3550, 6.4.1 and 6.5.
-fn report(by: u32, about: u32, round: u32) -> [u8; COMPOUND_BYTES] {
-    // Seconds since 1900; any will do that go up.
+/// Returns a sender report with one block and the name of the sender: RFC 3550, 6.4.1 and 6.5.
+fn report(sender: u32, subject: u32, round: u32) -> [u8; COMPOUND_BYTES] {
+    // Seconds since 1900. Only the increase matters.
     let ntp_s = 3_900_000_000 + 5 * round;
     let sent = 250 * round;
     let words: [u32; COMPOUND_BYTES / 4] = [
         0x81c8_000c, // sender report, one block, 13 words
-        by,
+        sender,
         ntp_s,
         0,
         40_000 * round,
         sent,
         40_000 * round,
-        about,
+        subject,
         0,
-        sent, // highest number that came
+        sent, // highest received sequence number
         80,   // jitter
         ntp_s << 16,
         2 << 16,     // two seconds since that report
         0x81ca_0005, // one name, 6 words
-        by,
+        sender,
         0x010d_616e,
         0x6f6e_796d,
         0x6f75_7340,
         0x6f6e_6500,
     ];
     let mut bytes = [0; COMPOUND_BYTES];
-    for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
-        place.copy_from_slice(&word.to_be_bytes());
+    for (chunk, word) in bytes.chunks_exact_mut(4).zip(words) {
+        chunk.copy_from_slice(&word.to_be_bytes());
     }
     bytes
 }
@@ -92,15 +93,15 @@ fn report(by: u32, about: u32, round: u32) -> [u8; COMPOUND_BYTES] {
 mod tests {
     use super::*;
 
-    fn text(content: &mut Content, number: u64) -> String {
-        String::from_utf8(content.packet(number).0.to_vec()).expect("is text")
+    fn text(payload: &mut PacketPayload, number: u64) -> String {
+        String::from_utf8(payload.packet(number).0.to_vec()).expect("is text")
     }
 
     #[test]
-    fn every_name_comes_equally_often() {
-        let (mut content, mut counts) = (Content::statsd(30, 4), std::collections::BTreeMap::new());
+    fn all_names_are_equally_frequent() {
+        let (mut payload, mut counts) = (PacketPayload::statsd(30, 4), std::collections::BTreeMap::new());
         for number in 0..PACKETS as u64 {
-            for line in text(&mut content, number).lines() {
+            for line in text(&mut payload, number).lines() {
                 *counts.entry(line.to_owned()).or_insert(0) += 1;
             }
         }
@@ -110,12 +111,12 @@ mod tests {
     }
 
     #[test]
-    fn each_flow_reports_once_a_round_from_one_end_and_then_the_other() {
-        let mut content = Content::rtcp(10);
+    fn ends_of_each_flow_report_in_turn() {
+        let mut payload = PacketPayload::rtcp(10);
         let mut ends = |round: u64| {
             let mut pairs: Vec<[u8; 8]> = (0..10)
                 .map(|number| {
-                    let (packet, _) = content.packet(round * 10 + number);
+                    let (packet, _) = payload.packet(round * 10 + number);
                     let mut pair = [0; 8];
                     pair[..4].copy_from_slice(&packet[4..8]);
                     pair[4..].copy_from_slice(&packet[28..32]);

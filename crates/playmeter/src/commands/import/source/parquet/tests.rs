@@ -1,38 +1,38 @@
-//! Files of the `parquet` crate's own, of pyarrow and of DuckDB.
+//! Files written by the `parquet` crate, pyarrow and DuckDB.
 
 use std::sync::Arc;
 
-use super::super::{Form, Source};
+use super::super::{FileFormat, ImportSource};
 use super::*;
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
 fn read(path: &Path, mapping: &Mapping, from: u64) -> Vec<String> {
-    let mut source =
-        Source::open(path, Form::Parquet, mapping, from).unwrap_or_else(|failure| panic!("{failure:#}"));
-    let (mut batch, mut told) = (Batch::default(), Vec::new());
+    let mut source = ImportSource::open(path, FileFormat::Parquet, mapping, from)
+        .unwrap_or_else(|error| panic!("{error:#}"));
+    let (mut batch, mut rows) = (EventBatch::default(), Vec::new());
     loop {
         batch.clear();
-        source.fill(3, &mut batch).unwrap_or_else(|failure| panic!("{failure:#}"));
+        source.fill(3, &mut batch).unwrap_or_else(|error| panic!("{error:#}"));
         let events = batch.lines.iter().zip(batch.body.lines()).map(|(row, text)| format!("{row} {text}"));
-        told.extend(events);
-        told.extend(batch.refused.iter().map(|(row, reject)| format!("{row} !{}", reject.label())));
+        rows.extend(events);
+        rows.extend(batch.rejected.iter().map(|(row, reject)| format!("{row} !{}", reject.label())));
         if batch.rows() == 0 {
-            return told;
+            return rows;
         }
     }
 }
 
 fn check(name: &str, mapping: &Mapping, expected: &[&str]) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/doors/imports").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/imports").join(name);
     for from in 0..=expected.len() {
         assert_eq!(read(&path, mapping, from as u64), expected[from..], "{name} from {from}");
     }
 }
 
 #[test]
-fn a_file_of_pyarrow_is_read_with_its_types() {
+fn pyarrow_file_is_read_with_its_types() {
     check(
         "pyarrow.parquet",
         &Mapping::default(),
@@ -48,7 +48,7 @@ fn a_file_of_pyarrow_is_read_with_its_types() {
 }
 
 #[test]
-fn a_file_of_duckdb_is_read_with_its_types() {
+fn duckdb_file_is_read_with_its_types() {
     check(
         "duckdb.parquet",
         &Mapping::default().column("pair", Target::Ignore),
@@ -65,13 +65,14 @@ fn a_file_of_duckdb_is_read_with_its_types() {
 const SCHEMA: &str = "message m { required binary what (UTF8); required int64 at (TIMESTAMP_MICROS); \
                       required double price; required binary props (UTF8); }";
 
-/// A file of so many rows in groups of ten.
-fn written(rows: usize) -> Vec<u8> {
+/// Returns a file with this number of rows in groups of ten.
+fn parquet_file(rows: usize) -> Vec<u8> {
     let schema = Arc::new(parse_message_type(SCHEMA).expect("a schema"));
-    let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::default()).expect("memory takes it");
+    let mut writer =
+        SerializedFileWriter::new(Vec::new(), schema, Arc::default()).expect("writing to memory works");
     let all: Vec<usize> = (0..rows).collect();
     for rows in all.chunks(10) {
-        let mut group = writer.next_row_group().expect("memory takes it");
+        let mut group = writer.next_row_group().expect("writing to memory works");
         let bytes = |text: &dyn Fn(usize) -> String| -> Vec<ByteArray> {
             rows.iter().map(|row| ByteArray::from(text(*row).into_bytes())).collect()
         };
@@ -79,24 +80,27 @@ fn written(rows: usize) -> Vec<u8> {
         column
             .typed::<ByteArrayType>()
             .write_batch(&bytes(&|row| format!("e{}", row % 3)), None, None)
-            .expect("memory takes it");
-        column.close().expect("memory takes it");
+            .expect("writing to memory works");
+        column.close().expect("writing to memory works");
         let mut column = group.next_column().expect("a column").expect("a column");
         let times: Vec<i64> =
             rows.iter().map(|row| 1_700_000_000_000_000 + *row as i64 * 1_000_999).collect();
-        column.typed::<Int64Type>().write_batch(&times, None, None).expect("memory takes it");
-        column.close().expect("memory takes it");
+        column.typed::<Int64Type>().write_batch(&times, None, None).expect("writing to memory works");
+        column.close().expect("writing to memory works");
         let mut column = group.next_column().expect("a column").expect("a column");
         let prices: Vec<f64> = rows.iter().map(|row| *row as f64 / 4.0).collect();
-        column.typed::<DoubleType>().write_batch(&prices, None, None).expect("memory takes it");
-        column.close().expect("memory takes it");
+        column.typed::<DoubleType>().write_batch(&prices, None, None).expect("writing to memory works");
+        column.close().expect("writing to memory works");
         let mut column = group.next_column().expect("a column").expect("a column");
         let props = |row: usize| if row == 4 { "[1]".to_owned() } else { format!("{{\n\"n\":{row}}}") };
-        column.typed::<ByteArrayType>().write_batch(&bytes(&props), None, None).expect("memory takes it");
-        column.close().expect("memory takes it");
-        group.close().expect("memory takes it");
+        column
+            .typed::<ByteArrayType>()
+            .write_batch(&bytes(&props), None, None)
+            .expect("writing to memory works");
+        column.close().expect("writing to memory works");
+        group.close().expect("writing to memory works");
     }
-    writer.into_inner().expect("memory takes it")
+    writer.into_inner().expect("writing to memory works")
 }
 
 fn mapping() -> Mapping {
@@ -115,8 +119,8 @@ fn file(bytes: &[u8]) -> (tempfile::TempDir, std::path::PathBuf) {
 }
 
 #[test]
-fn columns_go_where_the_mapping_says_from_whatever_row_on() {
-    let (_folder, path) = file(&written(25));
+fn mapping_is_applied_from_every_start_row() {
+    let (_folder, path) = file(&parquet_file(25));
     let all = read(&path, &mapping(), 0);
     assert_eq!(all.len(), 25);
     assert_eq!(all[3], r#"4 {"event":"e0","ts":1700000003002,"props":{"cost":0.75,"n":3}}"#);
@@ -128,23 +132,26 @@ fn columns_go_where_the_mapping_says_from_whatever_row_on() {
 }
 
 #[test]
-fn a_nested_column_cannot_be_a_field() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/doors/imports/duckdb.parquet");
+fn nested_column_cannot_be_a_field() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/imports/duckdb.parquet");
     let mapping = Mapping::default().column("pair", Target::parse("level").expect("a field"));
-    let failure = Source::open(&path, Form::Parquet, &mapping, 0).err().expect("it is refused").to_string();
-    assert!(failure.contains("\"pair\" is nested"), "{failure}");
+    let error = ImportSource::open(&path, FileFormat::Parquet, &mapping, 0)
+        .err()
+        .expect("it is an error")
+        .to_string();
+    assert!(error.contains("\"pair\" is nested"), "{error}");
 }
 
 #[test]
-fn damaged_files_end_in_an_error_and_nothing_else() {
-    let whole = written(25);
+fn damaged_files_cause_no_panic() {
+    let whole = parquet_file(25);
     for at in (4..whole.len()).step_by(7) {
         let mut damaged = whole.clone();
         damaged[at] ^= 0x5a;
         let (_folder, path) = file(&damaged);
-        let mut batch = Batch::default();
-        // What reads as something is right as well: not all bytes are checked.
-        if let Ok(mut source) = Source::open(&path, Form::Parquet, &mapping(), 0) {
+        let mut batch = EventBatch::default();
+        // Reading may succeed, because not all bytes are checked.
+        if let Ok(mut source) = ImportSource::open(&path, FileFormat::Parquet, &mapping(), 0) {
             while source.fill(10, &mut batch).is_ok() && batch.rows() > 0 {
                 batch.clear();
             }

@@ -243,20 +243,20 @@ fn what_cannot_work_is_said_in_one_sentence() {
     let world = World::new();
     let (url, public) = (format!("http://{}", world.address), world.public_key.as_str());
     let query_only = world.key("query");
-    check(&world, &["--to", "here", "--key", "k"], 1, "--to here: it is http:// or https://, a host");
+    check(&world, &["--to", "here", "--key", "k"], 1, "--to here: must be http:// or https:// with a host");
     check(&world, &["--to", &url], 1, "no key: set PLAYMETER_KEY, or name a data folder with --data");
     check(
         &world,
         &["--data", "nowhere"],
         1,
-        "nowhere has no bootstrap.json: name the server with --to and --key",
+        "nowhere has no bootstrap.json; name the server with --to and --key",
     );
-    check(&world, &["--to", &url, "--key", "sk_x"], 1, "says 401: The key is missing or not valid");
+    check(&world, &["--to", &url, "--key", "sk_x"], 1, "answered 401: The key is missing or not valid");
     check(
         &world,
         &["--to", &url, "--key", public],
         1,
-        "says 403: The key may not do this: readings come from hosts",
+        "answered 403: The key may not do this: readings come from hosts",
     );
     check(&world, &["--to", &url, "--key", &query_only], 1, "this needs a key with the scope `events:write`");
     check(
@@ -266,20 +266,21 @@ fn what_cannot_work_is_said_in_one_sentence() {
         "does not answer: Connection refused",
     );
     check(&world, &["--interval", "0"], 2, "1..=60");
-    check(&world, &["--host", "", "--print"], 1, "--host: it has 1 to 64 bytes");
-    check(&world, &["--print", "--redis", "a b"], 1, "--redis: it is HOST:PORT");
-    check(&world, &["--print", "--nginx", "a"], 1, "--nginx: it is the URL of stub_status");
+    check(&world, &["--host", "", "--print"], 1, "--host: must have 1 to 64 bytes");
+    check(&world, &["--print", "--redis", "a b"], 1, "--redis: must be HOST:PORT");
+    check(&world, &["--print", "--nginx", "a"], 1, "--nginx: must be the URL of stub_status");
     check(
         &world,
         &["--print", "--postgres", "postgres://a?sslmode=require"],
         1,
-        "--postgres: TLS is not spoken here",
+        "--postgres: TLS is not supported",
     );
     let secret = world.secret_key.clone();
     for number in 0..16 {
         assert_eq!(world.command(&["games", "set", "demo", "--dimension", &format!("d{number}")]).code, 0);
     }
-    let full = "says 409: It conflicts with what is there: readings need the dimensions host and host_part";
+    let full =
+        "answered 409: It conflicts with what is there: readings need the dimensions host and host_part";
     check(&world, &["--to", &url, "--key", &secret], 1, full);
     check(&world, &["--to", &url, "--key", &secret, "--once"], 1, full);
 }

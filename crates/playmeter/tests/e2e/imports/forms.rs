@@ -52,12 +52,12 @@ fn tables_go_in_by_their_mapping() {
 #[test]
 fn files_of_pyarrow_and_duckdb_go_in() {
     let world = World::new();
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/doors/imports");
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/imports");
     let path = |name: &str| folder.join(name).to_str().expect("a text").to_owned();
     let done = import(&world, &[&path("pyarrow.parquet"), &path("duckdb.parquet")]);
     assert_eq!(done.code, 1, "{done:?}");
     for part in [
-        "6 events\n  5 accepted, 0 duplicate, 1 refused",
+        "6 events\n  5 accepted, 0 duplicate, 1 rejected",
         "line 6: event_name_missing",
         "5 events\n  5 accepted",
     ] {
@@ -91,7 +91,7 @@ fn a_file_counts_once_wherever_it_is_and_whatever_forgets_it() {
     let sent = requests(&world, "POST", "/v1/import");
     std::fs::rename(world.root().join("a.ndjson"), world.root().join("b.ndjson")).expect("it is there");
     let again = import(&world, &["b.ndjson"]);
-    assert!(again.code == 0 && again.out.contains("900 events, all of them earlier"), "{again:?}");
+    assert!(again.code == 0 && again.out.contains("900 events, all imported earlier"), "{again:?}");
     assert_eq!(requests(&world, "POST", "/v1/import"), sent, "nothing is sent again");
     std::fs::remove_dir_all(world.root().join("state")).expect("it is there");
     let told = imported(&world, &["b.ndjson"]);

@@ -14,11 +14,11 @@ fn lines_that_cannot_be_events_are_told_and_the_others_are_in() {
     let done = import(&world, &["a.ndjson"]);
     assert_eq!(done.code, 1, "{done:?}");
     assert!(
-        done.err.ends_with("playmeter: 5 of 55 events were refused; the others are in\n"),
+        done.err.ends_with("playmeter: 5 of 55 events were rejected; the others were imported\n"),
         "{}",
         done.err
     );
-    let expected = "a.ndjson: 55 events\n  50 accepted, 0 duplicate, 5 refused\n  1 event_name_empty\n  \
+    let expected = "a.ndjson: 55 events\n  50 accepted, 0 duplicate, 5 rejected\n  1 event_name_empty\n  \
                     1 event_too_large\n  1 malformed_json\n  1 not_utf8\n  1 unknown_field\n  \
                     line 41: malformed_json\n  line 43: unknown_field\n  line 44: not_utf8\n  \
                     line 45: event_too_large\n  line 46: event_name_empty\n";
@@ -26,7 +26,7 @@ fn lines_that_cannot_be_events_are_told_and_the_others_are_in() {
     let reasons = json!({"event_name_empty": 1, "event_too_large": 1, "malformed_json": 1, "not_utf8": 1, "unknown_field": 1});
     assert_eq!(account(&world, "import"), (50, reasons));
     let again = import(&world, &["a.ndjson"]);
-    assert!(again.code == 1 && again.out.contains("55 events, all of them earlier"), "{again:?}");
+    assert!(again.code == 1 && again.out.contains("55 events, all imported earlier"), "{again:?}");
 }
 
 fn check(world: &World, args: &[&str], code: i32, part: &str) {
@@ -50,9 +50,9 @@ fn what_is_wrong_with_the_command_is_named() {
     check(&world, &["a.csv", "--columns", "event"], 2, "NAME=VALUE");
     check(&world, &["a.csv", "--fixed", "who=bo"], 1, "--fixed who");
     check(&world, &["a.csv", "--delimiter", "\n"], 1, "--delimiter");
-    check(&world, &["none.ndjson"], 1, "none.ndjson: finding it");
-    check(&world, &["."], 1, "it is no file");
-    check(&world, &["a.ndjson", "--game", "other"], 1, "the key is of the game demo");
+    check(&world, &["none.ndjson"], 1, "none.ndjson: opening the file");
+    check(&world, &["."], 1, "not a regular file");
+    check(&world, &["a.ndjson", "--game", "other"], 1, "the key belongs to the game demo");
     check(&world, &[], 2, "FILE");
     assert_eq!(account(&world, "import").0, 0);
 }
@@ -62,7 +62,7 @@ fn what_was_done_before_a_file_that_fails_is_told() {
     let world = World::new();
     file(&world, "a.ndjson", lines("win", 3));
     let done = import(&world, &["a.ndjson", "none.ndjson", "--json"]);
-    assert!(done.code == 1 && done.err.contains("none.ndjson: finding it"), "{done:?}");
+    assert!(done.code == 1 && done.err.contains("none.ndjson: opening the file"), "{done:?}");
     let told: Value = serde_json::from_str(&done.out).expect("one object");
     assert_eq!((&told["accepted"], told["files"].as_array().map(Vec::len)), (&json!(3), Some(1)), "{told}");
 }
@@ -117,7 +117,7 @@ fn a_file_that_has_changed_is_not_taken_again_by_itself() {
     file(&world, "a.ndjson", lines("win", 100));
     assert_eq!(imported(&world, &["a.ndjson"])["accepted"], 100);
     file(&world, "a.ndjson", lines("win", 101));
-    check(&world, &["a.ndjson"], 1, "it has changed since 100 of its events were imported");
+    check(&world, &["a.ndjson"], 1, "the file has changed since 100 of its events were imported");
     assert_eq!(stored(&world, "win"), worth(100));
     assert_eq!(imported(&world, &["a.ndjson", "--changed"])["accepted"], 101);
     assert_eq!(stored(&world, "win").0, 201.0);
@@ -131,7 +131,7 @@ fn a_file_that_was_moved_and_then_changed_is_not_taken_again_either() {
     std::fs::rename(world.root().join("a.ndjson"), world.root().join("b.ndjson")).expect("it is there");
     check(&world, &["b.ndjson"], 0, "");
     file(&world, "b.ndjson", lines("win", 101));
-    check(&world, &["b.ndjson"], 1, "it has changed since 100 of its events were imported");
+    check(&world, &["b.ndjson"], 1, "the file has changed since 100 of its events were imported");
     assert_eq!(stored(&world, "win"), worth(100));
 }
 

@@ -1,4 +1,4 @@
-//! Lines of JSON. What is in them is the server's to read; here it is only told where each of them ends.
+//! Reads NDJSON. Only splits lines: the server parses them.
 
 use std::io::BufRead;
 
@@ -7,23 +7,22 @@ use decode::lines::{self, LineChunk};
 use model::Reject;
 use model::limits::EVENT_BYTES_MAX;
 
-use super::{BYTE_ORDER_MARK, Batch, Rows};
+use super::{BYTE_ORDER_MARK, EventBatch, RowReader};
 
-/// A file of lines.
-pub struct Lines {
+pub(crate) struct NdjsonReader {
     input: Box<dyn BufRead>,
     lines: lines::LineSplitter,
     is_at_end: bool,
 }
 
-impl Lines {
-    pub fn new(input: Box<dyn BufRead>) -> Lines {
-        Lines { input, lines: lines::LineSplitter::new(EVENT_BYTES_MAX), is_at_end: false }
+impl NdjsonReader {
+    pub(crate) fn new(input: Box<dyn BufRead>) -> NdjsonReader {
+        NdjsonReader { input, lines: lines::LineSplitter::new(EVENT_BYTES_MAX), is_at_end: false }
     }
 
-    /// Reads more, if there is more.
-    fn read(&mut self) -> anyhow::Result<()> {
-        let chunk = self.input.fill_buf().context("reading it")?;
+    /// Reads the next chunk.
+    fn read_chunk(&mut self) -> anyhow::Result<()> {
+        let chunk = self.input.fill_buf().context("reading the file")?;
         let read = chunk.len();
         self.lines.push(chunk);
         self.input.consume(read);
@@ -35,8 +34,8 @@ impl Lines {
     }
 }
 
-impl Rows for Lines {
-    fn fill(&mut self, rows_max: usize, batch: &mut Batch) -> anyhow::Result<()> {
+impl RowReader for NdjsonReader {
+    fn fill(&mut self, rows_max: usize, batch: &mut EventBatch) -> anyhow::Result<()> {
         while !batch.is_full(rows_max) {
             match self.lines.next_chunk(rows_max - batch.rows()) {
                 Some(LineChunk::Lines { bytes, first_line }) => {
@@ -44,17 +43,17 @@ impl Rows for Lines {
                         add(batch, line, bytes);
                     }
                 }
-                Some(LineChunk::TooLong { line }) => batch.refused.push((line, Reject::EventTooLarge)),
+                Some(LineChunk::TooLong { line }) => batch.rejected.push((line, Reject::EventTooLarge)),
                 None if self.is_at_end => return Ok(()),
-                None => self.read()?,
+                None => self.read_chunk()?,
             }
         }
         Ok(())
     }
 }
 
-/// A blank line is no event, as everywhere, and a byte order mark before the first line no part of it.
-fn add(batch: &mut Batch, line: u64, bytes: &[u8]) {
+/// Adds a line without a byte order mark. Skips blank lines.
+fn add(batch: &mut EventBatch, line: u64, bytes: &[u8]) {
     let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).filter(|_| line == 1).unwrap_or(bytes);
     let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     if bytes.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r')) {
@@ -62,6 +61,6 @@ fn add(batch: &mut Batch, line: u64, bytes: &[u8]) {
     }
     match str::from_utf8(bytes) {
         Ok(text) => batch.push_line(line, text),
-        Err(_) => batch.refused.push((line, Reject::NotUtf8)),
+        Err(_) => batch.rejected.push((line, Reject::NotUtf8)),
     }
 }

@@ -1,4 +1,4 @@
-//! One value of a Parquet file, as text of a field or as JSON of a property.
+//! Converts one value of a Parquet file to the text of a field or to the JSON of a property.
 
 use std::fmt::Write;
 
@@ -8,30 +8,30 @@ use parquet::record::Field;
 use pipeline::time::rfc3339;
 use serde_json::{Map, Value};
 
-use super::{Kind, is_absent};
+use super::{ColumnKind, is_absent};
 
 const DAY_MS: i64 = 86_400_000;
-const TAKES_ALL: &str = "a string takes everything";
+const NEVER_FAILS: &str = "writing to a string does not fail";
 
-/// Appends the text of a field; nothing if the value is absent. A time is milliseconds since 1970.
-pub(super) fn push_text(out: &mut String, value: &Field, kind: Kind) -> Result<(), Reject> {
+/// Appends the text of a field, or nothing if the value is absent. Times are written as milliseconds since 1970.
+pub(super) fn push_text(out: &mut String, value: &Field, kind: ColumnKind) -> Result<(), Reject> {
     if is_absent(value) {
         return Ok(());
     }
     match (value, time_ms(value, kind)) {
-        (_, Some(ms)) => write!(out, "{ms}").expect(TAKES_ALL),
-        (Field::Date(days), _) => write!(out, "{}", i64::from(*days) * DAY_MS).expect(TAKES_ALL),
+        (_, Some(ms)) => write!(out, "{ms}").expect(NEVER_FAILS),
+        (Field::Date(days), _) => write!(out, "{}", i64::from(*days) * DAY_MS).expect(NEVER_FAILS),
         (Field::Str(text), _) => out.push_str(text),
         (Field::Bytes(bytes), _) => out.push_str(&text_of(bytes.data(), kind)?),
-        (Field::Float(number), _) => write!(out, "{number}").expect(TAKES_ALL),
-        (Field::Double(number), _) => write!(out, "{number}").expect(TAKES_ALL),
-        (other, _) => write!(out, "{other}").expect(TAKES_ALL),
+        (Field::Float(number), _) => write!(out, "{number}").expect(NEVER_FAILS),
+        (Field::Double(number), _) => write!(out, "{number}").expect(NEVER_FAILS),
+        (other, _) => write!(out, "{other}").expect(NEVER_FAILS),
     }
     Ok(())
 }
 
-/// Appends a property to an object that is still open, or opens it. What is absent is left out.
-pub(super) fn push_prop(out: &mut String, name: &str, value: &Field, kind: Kind) -> Result<(), Reject> {
+/// Appends a property to an unterminated JSON object, and opens it if it is empty. Skips absent values.
+pub(super) fn push_prop(out: &mut String, name: &str, value: &Field, kind: ColumnKind) -> Result<(), Reject> {
     if is_absent(value) {
         return Ok(());
     }
@@ -44,23 +44,23 @@ pub(super) fn push_prop(out: &mut String, name: &str, value: &Field, kind: Kind)
     Ok(())
 }
 
-/// Appends all fields of a structure, a map or a text of JSON as properties.
+/// Appends all fields of a struct, a map or a JSON object as properties.
 pub(super) fn push_props(out: &mut String, value: &Field) -> Result<(), Reject> {
     match value {
         Field::Null => Ok(()),
         Field::Group(row) => {
-            row.get_column_iter().try_for_each(|(name, value)| push_prop(out, name, value, Kind::Plain))
+            row.get_column_iter().try_for_each(|(name, value)| push_prop(out, name, value, ColumnKind::Plain))
         }
         Field::MapInternal(map) => {
             let mut entries = map.entries().iter();
-            entries.try_for_each(|(name, value)| push_prop(out, &key(name)?, value, Kind::Plain))
+            entries.try_for_each(|(name, value)| push_prop(out, &key(name)?, value, ColumnKind::Plain))
         }
         Field::Str(text) => {
             let object: Map<String, Value> =
                 serde_json::from_str(text).map_err(|_| Reject::PropsNotAnObject)?;
             for (name, value) in object {
                 push_key(out, &name);
-                write!(out, "{value}").expect(TAKES_ALL);
+                write!(out, "{value}").expect(NEVER_FAILS);
             }
             Ok(())
         }
@@ -74,16 +74,16 @@ fn push_key(out: &mut String, name: &str) {
     out.push(':');
 }
 
-/// Appends a value as JSON. Numbers that JSON does not know are `null`.
+/// Appends a value as JSON. NaN and infinities become `null`.
 fn push_json(out: &mut String, value: &Field) -> Result<(), Reject> {
     match value {
         Field::Str(text) => push_string(out, text),
-        Field::Bytes(bytes) => push_string(out, &text_of(bytes.data(), Kind::Plain)?),
+        Field::Bytes(bytes) => push_string(out, &text_of(bytes.data(), ColumnKind::Plain)?),
         Field::TimestampMillis(ms) => push_string(out, &rfc3339(*ms)),
         Field::TimestampMicros(us) => push_string(out, &rfc3339(us.div_euclid(1_000))),
         Field::Date(_) | Field::TimeMillis(_) | Field::TimeMicros(_) => push_string(out, &value.to_string()),
         Field::Float16(number) => push_number(out, f64::from(*number)),
-        // By way of its shortest text, so that 0.1 stays 0.1.
+        // Through its shortest text, so that 0.1 stays 0.1.
         Field::Float(number) => push_number(out, number.to_string().parse().unwrap_or(f64::NAN)),
         Field::Double(number) => push_number(out, *number),
         Field::Group(row) => {
@@ -93,14 +93,14 @@ fn push_json(out: &mut String, value: &Field) -> Result<(), Reject> {
             return push_object(out, map.entries().iter().map(|(name, value)| Ok((key(name)?, value))));
         }
         Field::ListInternal(list) => return push_array(out, list.elements()),
-        other => write!(out, "{other}").expect(TAKES_ALL),
+        other => write!(out, "{other}").expect(NEVER_FAILS),
     }
     Ok(())
 }
 
 fn push_number(out: &mut String, number: f64) {
     match number.is_finite() {
-        true => write!(out, "{number}").expect(TAKES_ALL),
+        true => write!(out, "{number}").expect(NEVER_FAILS),
         false => out.push_str("null"),
     }
 }
@@ -110,9 +110,9 @@ fn push_object<'a>(
     fields: impl Iterator<Item = Result<(String, &'a Field), Reject>>,
 ) -> Result<(), Reject> {
     out.push('{');
-    for (place, field) in fields.enumerate() {
+    for (index, field) in fields.enumerate() {
         let (name, value) = field?;
-        if place > 0 {
+        if index > 0 {
             out.push(',');
         }
         push_string(out, &name);
@@ -125,8 +125,8 @@ fn push_object<'a>(
 
 fn push_array(out: &mut String, elements: &[Field]) -> Result<(), Reject> {
     out.push('[');
-    for (place, value) in elements.iter().enumerate() {
-        if place > 0 {
+    for (index, value) in elements.iter().enumerate() {
+        if index > 0 {
             out.push(',');
         }
         push_json(out, value)?;
@@ -135,26 +135,26 @@ fn push_array(out: &mut String, elements: &[Field]) -> Result<(), Reject> {
     Ok(())
 }
 
-/// The key of a map's entry as text.
+/// Returns the key of a map entry as text.
 fn key(name: &Field) -> Result<String, Reject> {
     let mut text = String::new();
-    push_text(&mut text, name, Kind::Plain)?;
+    push_text(&mut text, name, ColumnKind::Plain)?;
     Ok(text)
 }
 
-/// The value as milliseconds since 1970, if it is a time.
-fn time_ms(value: &Field, kind: Kind) -> Option<i64> {
+/// Returns the value in milliseconds since 1970 if it is a time.
+fn time_ms(value: &Field, kind: ColumnKind) -> Option<i64> {
     match (value, kind) {
         (Field::TimestampMillis(ms), _) => Some(*ms),
         (Field::TimestampMicros(us), _) => Some(us.div_euclid(1_000)),
-        (Field::Long(time), Kind::Time { per_ms }) => Some(time.div_euclid(per_ms)),
+        (Field::Long(time), ColumnKind::Time { per_ms }) => Some(time.div_euclid(per_ms)),
         _ => None,
     }
 }
 
-/// Bytes that are text, as some writers leave it; or those of a UUID.
-fn text_of(bytes: &[u8], kind: Kind) -> Result<String, Reject> {
-    if kind == Kind::Uuid {
+/// Converts bytes that are UTF-8, as some writers leave them without a type, or a UUID.
+fn text_of(bytes: &[u8], kind: ColumnKind) -> Result<String, Reject> {
+    if kind == ColumnKind::Uuid {
         return Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect());
     }
     str::from_utf8(bytes).map(str::to_owned).map_err(|_| Reject::NotUtf8)

@@ -142,7 +142,7 @@ fn what_collectors_do_is_told_everywhere() {
     packets(&world, "one").send(b"hits:1|c\nbad").expect("it listens");
     received(&world, "one", 2);
     let listed = world.command(&["collectors", "list"]);
-    for word in ["one", "running", "udp statsd", "received 2", "refused 1"] {
+    for word in ["one", "running", "udp statsd", "received 2", "rejected 1"] {
         assert!(listed.out.contains(word), "{word} in {listed:?}");
     }
     let unknown = world.command(&["collectors", "stop", "nobody"]);

@@ -370,7 +370,7 @@ fn a_command_on_a_folder_that_is_none_says_so() {
         let mut command = crate::world::playmeter(world.root());
         let done = crate::world::run(command.args(args).arg("--data").arg(world.root().join("nothing")));
         assert_eq!(done.code, 1, "{done:?}");
-        assert!(done.err.contains("is no data folder"), "{done:?}");
+        assert!(done.err.contains("is not a data folder"), "{done:?}");
     }
 }
 

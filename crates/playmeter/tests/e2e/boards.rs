@@ -1,4 +1,4 @@
-//! Leaderboards through the doors: who may submit what, what is listed, and what never reaches a board.
+//! Leaderboards end to end: who may submit what, what is listed, and what never reaches a board.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The one place that knows which engines there are.
+//! The choice of the storage engine. No other module names one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use pipeline::engine::Engine;
 use tracing::warn;
 
 /// Opens the engine of a data folder.
-pub fn engine(folder: &Path) -> anyhow::Result<Engine> {
+pub(crate) fn open(folder: &Path) -> anyhow::Result<Engine> {
     let store = Store::open(&folder.join("views"), &store_options()).context("opening the views")?;
     let counters = embedded::counters::EmbeddedCounters::open(store).context("opening the rollups")?;
     let ids = folder.join("ids");
@@ -27,7 +27,7 @@ fn open_ids(folder: &Path, log_end: u64) -> anyhow::Result<Box<dyn Ids>> {
     let opened = EmbeddedIds::open(folder, ids_options(), log_end).context("opening the event ids")?;
     let (ids, report) = opened;
     for hole in &report.holes {
-        warn!(from = hole.start, until = hole.end, "event ids are derived again from this part of the log");
+        warn!(from = hole.start, until = hole.end, "restoring event ids from this part of the log");
     }
     Ok(Box::new(ids))
 }
@@ -55,11 +55,11 @@ fn ids_options() -> IdsOptions {
     IdsOptions { injected_fault, ..IdsOptions::default() }
 }
 
-/// Faults injected on purpose, to show that the harnesses find them. In no build of the product.
+/// Faults injected on purpose, to show that the crash tests find them. Not in release builds.
 #[cfg(feature = "fault-injection")]
-pub mod injected_fault {
-    /// The bug, if `PLAYMETER_INJECTED_FAULT` names it.
-    pub fn chosen<P>(name: &str, injected_fault: P) -> Option<P> {
+pub(crate) mod injected_fault {
+    /// Returns the fault if `PLAYMETER_INJECTED_FAULT` names it.
+    pub(crate) fn chosen<P>(name: &str, injected_fault: P) -> Option<P> {
         std::env::var("PLAYMETER_INJECTED_FAULT").is_ok_and(|chosen| chosen == name).then_some(injected_fault)
     }
 }

@@ -1,4 +1,4 @@
-//! Game variables through the doors: written with a secret key, read and watched by anybody.
+//! Game variables end to end: written with a secret key, read and watched by anybody.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Player levels through the doors: who saves, sees, rates, flags and decides what, and what is refused.
+//! Player levels end to end: who saves, sees, rates, flags and decides what, and what is refused.
 
 use serde_json::{Value, json};
 

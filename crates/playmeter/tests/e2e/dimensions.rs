@@ -173,7 +173,10 @@ fn settings_that_cannot_be_are_refused_and_change_nothing() {
     assert_eq!(settings, json!({"late_days": 30, "values_max": 1000, "dimensions": []}));
     assert_eq!(set(&world, &["--dimension", &many[..16].join(",")]).code, 0);
     let list = world.command(&["games", "list"]).out;
-    assert!(list.contains("late after 30 days, 1000 values of a dimension, dimensions: d0, d1"), "{list}");
+    assert!(
+        list.contains("late after 30 days, 1000 values per dimension, declared dimensions: d0, d1"),
+        "{list}"
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! Apache Parquet: columns go where a table's columns go. Properties keep their types, nested ones too.
+//! Reads Parquet files. Columns are mapped like those of CSV files. Properties keep their types, including nested ones.
 //!
-//! The record reader of the `parquet` crate, without Arrow: rows are what is needed here, and it adds 28 CPU-seconds to the
-//! build and 2 MB to the program. It panics on some files that are damaged; such a panic ends the file, not the program.
+//! Uses the record reader of the `parquet` crate without Arrow, because the import works on rows. It adds 28 CPU-seconds to
+//! the build and 2 MB to the program. It panics on some damaged files; such a panic becomes an error.
 
 #[cfg(test)]
 mod tests;
@@ -20,63 +20,63 @@ use parquet::file::serialized_reader::{ReadOptionsBuilder, SerializedFileReader}
 use parquet::record::{Field, Row, reader::RowIter};
 use parquet::schema::types::Type;
 
-use super::{Batch, Rows};
+use super::{EventBatch, RowReader};
 
-/// The name of a column whose fields are properties.
+/// The name of a column whose fields become properties.
 const PROPS: &str = "props";
 
 /// A Parquet file.
-pub struct Columns {
+pub(crate) struct ParquetReader {
     rows: RowIter<'static>,
-    columns: Vec<Column>,
+    columns: Vec<ParquetColumn>,
     mapping: Mapping,
-    /// Where the next row is, from 0 on.
+    /// Index of the next row.
     row: u64,
-    rows_in_all: u64,
-    texts: Texts,
+    rows_total: u64,
+    text: RowText,
 }
 
-/// What to do with one column.
-struct Column {
+/// The treatment of a column.
+struct ParquetColumn {
     target: Target,
-    kind: Kind,
+    kind: ColumnKind,
     is_props: bool,
 }
 
-/// What the values of a column mean beyond their type.
+/// The meaning of the values of a column, beyond their type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ColumnKind {
     Plain,
-    /// Whole numbers that are times since 1970: so many of them are a millisecond.
+    /// Integers that are times since 1970, with `per_ms` units per millisecond.
     Time {
         per_ms: i64,
     },
     Uuid,
 }
 
-/// The texts of one row; the memory is used again.
+/// The fields of one row as text. The memory is reused.
 #[derive(Default)]
-struct Texts {
+struct RowText {
     bytes: String,
-    /// Each field's text ends here.
+    /// The fields, each with the end of its text in `bytes`.
     fields: Vec<(csv::Field, usize)>,
     props: String,
 }
 
-impl Columns {
-    /// Opens a file that is to be read from this row on. The answer has the row from which it is read, which may come
-    /// before.
-    pub fn open(path: &Path, mapping: &Mapping, from: u64) -> anyhow::Result<(Columns, u64)> {
-        guarded(|| {
+impl ParquetReader {
+    /// Opens a file to read from this row on. Also returns the first row that will be read, which is the start of its row
+    /// group and may come earlier.
+    pub(crate) fn open(path: &Path, mapping: &Mapping, from: u64) -> anyhow::Result<(ParquetReader, u64)> {
+        catch_panic(|| {
             let (mut end, mut first) = (0, 0);
             let options = ReadOptionsBuilder::new().with_predicate(Box::new(move |group, _| {
                 end += group.num_rows().max(0) as u64;
                 end > from
             }));
-            let file = File::open(path).context("opening it")?;
-            let whole = SerializedFileReader::new(file.try_clone().context("opening it")?)?;
-            let rows_in_all = whole.metadata().file_metadata().num_rows().max(0) as u64;
-            for group in whole.metadata().row_groups() {
+            let file = File::open(path).context("opening the file")?;
+            let metadata_reader = SerializedFileReader::new(file.try_clone().context("opening the file")?)?;
+            let rows_total = metadata_reader.metadata().file_metadata().num_rows().max(0) as u64;
+            for group in metadata_reader.metadata().row_groups() {
                 let rows = group.num_rows().max(0) as u64;
                 if first + rows > from {
                     break;
@@ -87,51 +87,51 @@ impl Columns {
             let schema = reader.metadata().file_metadata().schema_descr_ptr();
             let columns = columns(schema.root_schema(), mapping)?;
             let rows = RowIter::from_file_into(Box::new(reader));
-            let (mapping, texts) = (mapping.clone(), Texts::default());
-            Ok((Columns { rows, columns, mapping, row: first, rows_in_all, texts }, first))
+            let (mapping, text) = (mapping.clone(), RowText::default());
+            Ok((ParquetReader { rows, columns, mapping, row: first, rows_total, text }, first))
         })
     }
 }
 
-impl Rows for Columns {
-    fn fill(&mut self, rows_max: usize, batch: &mut Batch) -> anyhow::Result<()> {
+impl RowReader for ParquetReader {
+    fn fill(&mut self, rows_max: usize, batch: &mut EventBatch) -> anyhow::Result<()> {
         while !batch.is_full(rows_max) {
-            let Some(row) = guarded(|| self.rows.next().transpose().context("reading it"))? else {
+            let Some(row) = catch_panic(|| self.rows.next().transpose().context("reading the file"))? else {
                 return Ok(());
             };
             self.row += 1;
-            let event = self.texts.read(&row, &self.columns).and_then(|()| self.texts.event(&self.mapping));
+            let event = self.text.read(&row, &self.columns).and_then(|()| self.text.event(&self.mapping));
             batch.push(self.row, event.as_ref().map_err(|reject| *reject));
         }
         Ok(())
     }
 
-    fn part(&self) -> Option<f64> {
-        Some(self.row as f64 / self.rows_in_all.max(1) as f64)
+    fn fraction(&self) -> Option<f64> {
+        Some(self.row as f64 / self.rows_total.max(1) as f64)
     }
 }
 
-/// Has a panic of the crate be a failure.
-fn guarded<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
-    let done = catch_unwind(AssertUnwindSafe(work));
-    done.unwrap_or_else(|_| Err(anyhow!("it is damaged, or has a type that cannot be read")))
+/// Turns a panic of the `parquet` crate into an error.
+fn catch_panic<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let result = catch_unwind(AssertUnwindSafe(work));
+    result.unwrap_or_else(|_| Err(anyhow!("the file is damaged or has an unsupported type")))
 }
 
-fn columns(schema: &Type, mapping: &Mapping) -> anyhow::Result<Vec<Column>> {
+fn columns(schema: &Type, mapping: &Mapping) -> anyhow::Result<Vec<ParquetColumn>> {
     let names: Vec<&str> = schema.get_fields().iter().map(|field| field.name()).collect();
     let targets = mapping.resolve(&names)?;
     let column = |(target, field): (Target, &parquet::schema::types::TypePtr)| {
         if matches!(target, Target::Field(_)) && !field.is_primitive() {
-            bail!("the column {:?} is nested and cannot be a field of an event", field.name());
+            bail!("the column {:?} is nested and cannot be mapped to a field of an event", field.name());
         }
         let is_props = field.name() == PROPS && target == Target::Prop(PROPS.to_owned());
-        Ok(Column { target, kind: Kind::of(field), is_props })
+        Ok(ParquetColumn { target, kind: ColumnKind::of(field), is_props })
     };
     targets.into_iter().zip(schema.get_fields()).map(column).collect()
 }
 
-impl Kind {
-    fn of(field: &Type) -> Kind {
+impl ColumnKind {
+    fn of(field: &Type) -> ColumnKind {
         match field.get_basic_info().logical_type_ref() {
             Some(LogicalType::Timestamp(time)) => {
                 let per_ms = match time.unit {
@@ -139,17 +139,17 @@ impl Kind {
                     TimeUnit::MICROS => 1_000,
                     TimeUnit::NANOS => 1_000_000,
                 };
-                Kind::Time { per_ms }
+                ColumnKind::Time { per_ms }
             }
-            Some(LogicalType::Uuid) => Kind::Uuid,
-            _ => Kind::Plain,
+            Some(LogicalType::Uuid) => ColumnKind::Uuid,
+            _ => ColumnKind::Plain,
         }
     }
 }
 
-impl Texts {
-    /// Takes the texts of a row.
-    fn read(&mut self, row: &Row, columns: &[Column]) -> Result<(), Reject> {
+impl RowText {
+    /// Reads the text of the fields of a row.
+    fn read(&mut self, row: &Row, columns: &[ParquetColumn]) -> Result<(), Reject> {
         self.bytes.clear();
         self.fields.clear();
         self.props.clear();
@@ -184,7 +184,7 @@ impl Texts {
     }
 }
 
-/// Whether there is nothing, as programs that know no `null` in a column of numbers say it too.
+/// Returns true for null and for NaN, which some programs write in columns of numbers because they have no null.
 fn is_absent(value: &Field) -> bool {
     match value {
         Field::Null => true,

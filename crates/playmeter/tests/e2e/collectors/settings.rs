@@ -30,7 +30,7 @@ fn a_collector_that_cannot_run_stops_the_start_and_is_named() {
         (format!("{udp}listen='{taken}'\n"), ["collectors.one: listen", "another program"]),
         (format!("{udp}listen='127.0.0.1:0'\ngame='none'\n"), ["collectors.one: game", "no game `none`"]),
         (tags, ["collectors.one: tags", "up to 16"]),
-        (format!("{udp}extends='none'\n"), ["collectors.one: extends", "no collector `none`"]),
+        (format!("{udp}extends='none'\n"), ["collectors.one: extends", "no such collector: `none`"]),
     ] {
         let (_root, mut serve) = with_config("serve", &config);
         let done = run(&mut serve);
