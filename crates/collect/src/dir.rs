@@ -21,7 +21,7 @@ use super::supervise::Crew;
 use super::{CollectContext, Collector, Places};
 use folder::{Folder, Found};
 use intake::{Taken, take_in};
-use pipeline::shutdown::stopped;
+use pipeline::shutdown::wait_for_stop;
 
 /// Takes files in until `stop` says so.
 pub(super) async fn run(
@@ -57,7 +57,7 @@ async fn watch_folder(
         }
         tokio::select! {
             () = sleep(settings.scan_interval) => {}
-            () = stopped(&mut end) => return Ok(()),
+            () = wait_for_stop(&mut end) => return Ok(()),
         }
     }
 }

@@ -25,8 +25,8 @@ use super::settings::{Decoder, Transport};
 use super::{CollectContext, Collector, Place};
 use pipeline::catalog::{Access, Game};
 use pipeline::ingest::{Claims, ClientInfo, IngestError, IngestRequest, Receipt, retry_transient};
-use pipeline::reject_tally::Refusals;
-use pipeline::shutdown::stopped;
+use pipeline::reject_tally::RejectTally;
+use pipeline::shutdown::wait_for_stop;
 use pipeline::time::now_ms;
 
 /// Samples are written so long after the first of them came.
@@ -131,7 +131,7 @@ impl Intake {
         };
         tokio::select! {
             () = due => false,
-            () = stopped(&mut closed) => true,
+            () = wait_for_stop(&mut closed) => true,
         }
     }
 }
@@ -181,9 +181,9 @@ impl Desk {
     }
 
     /// Shows people what was refused.
-    pub fn show(&self, refusals: &mut Refusals) {
+    pub fn show(&self, refusals: &mut RejectTally) {
         let (game, endpoint) = (self.collector.game, self.collector.settings.decoder.endpoint());
-        refusals.show(&self.context.views.inspector, game, endpoint);
+        refusals.show(&self.context.views.recent_events, game, endpoint);
     }
 
     async fn write_samples(&self, batch: &mut Batch, access: &Access, give_up: impl Fn() -> bool + Copy) {
@@ -245,7 +245,7 @@ impl Desk {
     /// Counts what became of events.
     pub fn count(&self, receipt: &Receipt, weight: impl Fn(Option<u32>) -> u64) {
         let mut accepted = weight(None);
-        for (index, reject) in &receipt.refused {
+        for (index, reject) in &receipt.rejected {
             let refused = weight(Some(*index));
             accepted -= refused;
             self.collector.counters.refused(*reject, refused);
@@ -266,7 +266,7 @@ impl Desk {
         let submit = || async move {
             let endpoint = self.collector.settings.decoder.endpoint();
             let (received_ms, ack, client) = (now_ms(), Ack::Disk, ClientInfo::default());
-            let request = IngestRequest { endpoint, received_ms, ack, refused, client };
+            let request = IngestRequest { endpoint, received_ms, ack, rejected: refused, client };
             let ingest = &self.context.ingest;
             // A folder is read again from where it stopped; other sources do not send again what exceeds a quota.
             match self.collector.settings.transport {

@@ -43,7 +43,7 @@ use tokio::sync::watch;
 use wal::Lane;
 
 use pipeline::catalog::{Access, Catalog, Game, SettingsChange};
-use pipeline::distribute::{By, distribute};
+use pipeline::distribute::{DistributeBy, distribute};
 use pipeline::flows::Flows;
 use pipeline::ingest::{Claims, Ingest};
 use pipeline::time::now_ms;
@@ -97,7 +97,7 @@ impl Places {
 
     /// The one whose turn it is: see [`distribute`].
     pub fn by_turns(&self, number: usize) -> &Place {
-        &self.0[distribute(By::Turn(number), self.0.len())]
+        &self.0[distribute(DistributeBy::Turn(number), self.0.len())]
     }
 }
 

@@ -14,7 +14,7 @@ use tracing::{info, warn};
 
 use super::backoff::Backoff;
 use super::{Collector, Order, Place};
-use pipeline::shutdown::stopped;
+use pipeline::shutdown::wait_for_stop;
 use pipeline::time::{now_ms, rfc3339};
 
 /// A collector that is to stop gets so long to write what it has.
@@ -134,7 +134,7 @@ pub(super) async fn supervise<F>(
         let now = *wanted.borrow_and_update();
         if !now.running {
             collector.status.lock().turn(State::Stopped);
-            tokio::select! { _ = wanted.changed() => {}, () = stopped(&mut stopping) => {} }
+            tokio::select! { _ = wanted.changed() => {}, () = wait_for_stop(&mut stopping) => {} }
             continue;
         }
         collector.status.lock().turn(State::Starting);
@@ -144,7 +144,7 @@ pub(super) async fn supervise<F>(
         let failure = tokio::select! {
             done = &mut work => failure(done),
             _ = wanted.changed() => { finish(work, &end).await; backoff.reset(); continue },
-            () = stopped(&mut stopping) => { finish(work, &end).await; break },
+            () = wait_for_stop(&mut stopping) => { finish(work, &end).await; break },
         };
         let wait = backoff.failed_after(started.elapsed());
         let (name, again_s) = (&collector.settings.name, wait.as_secs_f64());
@@ -153,7 +153,7 @@ pub(super) async fn supervise<F>(
         tokio::select! {
             () = sleep(wait) => {}
             _ = wanted.changed() => backoff.reset(),
-            () = stopped(&mut stopping) => {}
+            () = wait_for_stop(&mut stopping) => {}
         }
     }
     collector.status.lock().turn(State::Stopped);
@@ -208,7 +208,7 @@ impl Crew {
     pub(super) async fn work(mut self, mut stop: watch::Receiver<bool>) -> anyhow::Result<()> {
         let first = tokio::select! {
             first = self.workers.join_next() => first,
-            () = stopped(&mut stop) => None,
+            () = wait_for_stop(&mut stop) => None,
         };
         self.end.send_replace(true);
         let mut ended =

@@ -27,7 +27,7 @@ use super::supervise::Crew;
 use super::{Bound, CollectContext, Collector, Places};
 use crate::net::{self, ConnectionLimits, Connections};
 use frames::Frames;
-use pipeline::shutdown::stopped;
+use pipeline::shutdown::wait_for_stop;
 
 /// So much is read at once. However short its lines are, a batch that is not large yet has room for them.
 const CHUNK_BYTES: usize = 16 << 10;
@@ -97,7 +97,7 @@ async fn accept_and_write(
     let accepting = async {
         tokio::select! {
             () = accept(&listener, &door, &collector, &intake) => {}
-            () = stopped(&mut end) => {}
+            () = wait_for_stop(&mut end) => {}
         }
         intake.close();
     };
@@ -205,7 +205,7 @@ async fn connect_and_write(
     let reading = async {
         let read = tokio::select! {
             read = connect_and_read(&settings, &collector, &intake) => read,
-            () = stopped(&mut end) => Ok(()),
+            () = wait_for_stop(&mut end) => Ok(()),
         };
         intake.close();
         read

@@ -23,8 +23,8 @@ use super::supervise::Crew;
 use super::{Bound, CollectContext, Collector, Places};
 use drops::Drops;
 use pipeline::flows::{Datagram, Flows};
-use pipeline::reject_tally::Refusals;
-use pipeline::shutdown::stopped;
+use pipeline::reject_tally::RejectTally;
+use pipeline::shutdown::wait_for_stop;
 use pipeline::time::{now_ms, now_us};
 
 /// The largest packet, and the most that the kernel puts together of several.
@@ -102,7 +102,7 @@ async fn work(socket: UdpSocket, desk: Desk, mut end: watch::Receiver<bool>) -> 
     let receiving = async {
         let received = tokio::select! {
             received = receive(&socket, &state, pause, &collector, &flows, &intake) => received,
-            () = stopped(&mut end) => Ok(()),
+            () = wait_for_stop(&mut end) => Ok(()),
         };
         intake.close();
         received
@@ -191,21 +191,21 @@ fn rtcp<'a>(
 ) {
     let at_us = now_us();
     let datagrams: Vec<_> = received.map(|(bytes, from)| Datagram { bytes, from, at_us }).collect();
-    let reported = flows.rtcp(collector.game, clock_hz, &datagrams);
+    let reported = flows.apply_rtcp(collector.game, clock_hz, &datagrams);
     collector.counters.accepted.add(datagrams.len() as u64 - reported.malformed - reported.full);
     if reported.malformed + reported.full > 0 {
         intake.fill(|batch| {
-            batch.refusals.many(Reject::FlowsFull, reported.full as u32);
+            batch.refusals.add_count(Reject::FlowsFull, reported.full as u32);
             datagrams.iter().for_each(|datagram| refuse_malformed(datagram.bytes, &mut batch.refusals));
         });
     }
 }
 
 /// Tells of a datagram that is no RTCP why, and how it begins.
-fn refuse_malformed(datagram: &[u8], refusals: &mut Refusals) {
+fn refuse_malformed(datagram: &[u8], refusals: &mut RejectTally) {
     const SHOWN_BYTES: usize = 32;
     let Err(why) = Compound::read(datagram) else { return };
-    refusals.one_told(Reject::MalformedLine, || {
+    refusals.add_described(Reject::MalformedLine, || {
         let begin: String = datagram.iter().take(SHOWN_BYTES).map(|byte| format!("{byte:02x}")).collect();
         format!("{why}: {begin}")
     });

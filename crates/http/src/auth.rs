@@ -9,7 +9,7 @@ use subtle::ConstantTimeEq;
 
 use crate::monitor::note_game;
 use crate::problem::Problem;
-use pipeline::catalog::{Access, Catalog, Refused, Scope, SecretKind};
+use pipeline::catalog::{Access, Catalog, CatalogError, KeyKind, Scope};
 
 /// Goes with writes of the dashboard.
 pub const CSRF_HEADER: &str = "X-CSRF-Token";
@@ -69,11 +69,11 @@ pub fn of_key(
     address: Option<IpAddr>,
     now_s: u64,
 ) -> Result<Access, Problem> {
-    if SecretKind::of(key) == Some(SecretKind::Secret) && headers.contains_key(ORIGIN) {
+    if KeyKind::of(key) == Some(KeyKind::Secret) && headers.contains_key(ORIGIN) {
         return Err(Problem::key("a secret key must not be used in a browser; use the game's public key"));
     }
     let access = catalog.access(key, address, now_s).map_err(|refused| match refused {
-        Refused::Address => Problem::scope(refused.to_string()),
+        CatalogError::Address => Problem::scope(refused.to_string()),
         refused => Problem::key(refused.to_string()),
     })?;
     note_game(access.game.number);
@@ -113,7 +113,7 @@ fn of_person(
         .game(id)
         .ok_or_else(|| Problem::not_found(format!("there is no game `{id}`")).field("game"))?;
     note_game(game.number);
-    Ok(Access { person: true, ..Access::own(game) })
+    Ok(Access { person: true, ..Access::server(game) })
 }
 
 /// The access for writes of live-ops: by key, or of a person who is signed in and whose page proves that it is ours.
@@ -197,7 +197,7 @@ pub fn parameter<'a>(query: &'a str, name: &str) -> Option<&'a str> {
 }
 
 fn in_query(key: &str) -> Result<&str, Problem> {
-    if SecretKind::of(key) == Some(SecretKind::Secret) {
+    if KeyKind::of(key) == Some(KeyKind::Secret) {
         let detail = "a secret key must not stand in a URL, which ends up in logs; send it as a header";
         return Err(Problem::key(detail).field("key"));
     }

@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, watch};
 use tracing::{debug, warn};
 
 use collect::net::{Connections, OpenConnection};
-use pipeline::shutdown::stopped;
+use pipeline::shutdown::wait_for_stop;
 
 /// A request's head.
 const HEADER_BYTES_MAX: usize = 16 << 10;
@@ -61,7 +61,7 @@ pub async fn serve(
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            () = stopped(&mut stop) => break,
+            () = wait_for_stop(&mut stop) => break,
         };
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
@@ -122,7 +122,7 @@ fn spawn_connection(
         let ended = tokio::select! {
             ended = &mut connection => ended,
             () = too_late => return,
-            () = stopped(&mut stop) => {
+            () = wait_for_stop(&mut stop) => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }

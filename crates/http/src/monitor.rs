@@ -29,9 +29,9 @@ use minutes::Minute;
 use requests::{Outcomes, Route};
 
 use crate::AppState;
-use pipeline::accounting::Counted;
+use pipeline::accounting::AccountingKey;
 use pipeline::time::{now_ms, rfc3339};
-use pipeline::timed_stores::{Clocks, Spent};
+use pipeline::timed_stores::{StoreTimers, StoreTimes};
 
 /// Routes that are told of, the busiest first.
 const ROUTES_MAX: usize = 200;
@@ -39,7 +39,7 @@ const ROUTES_MAX: usize = 200;
 /// What is measured, by whom.
 pub struct Monitor {
     started: Instant,
-    clocks: Clocks,
+    clocks: StoreTimers,
     threads: Mutex<Vec<Arc<Requests>>>,
     /// Rung by the first request of a minute on each thread.
     bell: Notify,
@@ -47,7 +47,7 @@ pub struct Monitor {
 
 impl Monitor {
     /// Begins now.
-    pub fn new(clocks: Clocks) -> Monitor {
+    pub fn new(clocks: StoreTimers) -> Monitor {
         Monitor { started: Instant::now(), clocks, threads: Mutex::default(), bell: Notify::new() }
     }
 
@@ -112,22 +112,22 @@ impl Monitor {
     fn stores(&self, shared: &AppState) -> Vec<Value> {
         let (log, data) = (&shared.log, &shared.settings.data);
         let written = log.stats();
-        let held = *self.clocks.held.lock();
+        let held = *self.clocks.id_stats.lock();
         let rollups = process::folder_bytes(&data.join("views"));
         vec![
             log_row(&written, log.durable_until() - log.first()),
-            row("rollups", None, rollups, self.clocks.rollups.spent()),
+            row("rollups", None, rollups, self.clocks.rollups.times()),
             // Their bytes lie in the files of the rollups.
-            row("records", None, 0, self.clocks.records.spent()),
-            row("event ids", Some(held.keys), held.disk_bytes, self.clocks.ids.spent()),
+            row("records", None, 0, self.clocks.records.times()),
+            row("event ids", Some(held.keys), held.disk_bytes, self.clocks.ids.times()),
         ]
     }
 }
 
 /// `{game, endpoint, outcome, reason, count}`, since the start.
 fn events(shared: &AppState, only: Option<u32>) -> Vec<Value> {
-    let counts = shared.views.meter.since_start();
-    let row = |(counted, count): (&Counted, &u64)| {
+    let counts = shared.views.accounting.since_start();
+    let row = |(counted, count): (&AccountingKey, &u64)| {
         if only.is_some_and(|only| only != counted.game) {
             return None;
         }
@@ -173,12 +173,13 @@ fn request((method, path): &Route, outcomes: &Outcomes) -> Value {
 }
 
 fn log_row(written: &Stats, entries: u64) -> Value {
-    let spent = Spent { writes: written.syncs, write_us: written.sync_ns / 1_000, ..Spent::default() };
+    let spent =
+        StoreTimes { writes: written.syncs, write_us: written.sync_ns / 1_000, ..StoreTimes::default() };
     row("log", Some(entries), written.disk_bytes, spent)
 }
 
-fn row(store: &str, count: Option<u64>, bytes: u64, spent: Spent) -> Value {
-    let Spent { reads, read_us, writes, write_us } = spent;
+fn row(store: &str, count: Option<u64>, bytes: u64, spent: StoreTimes) -> Value {
+    let StoreTimes { reads, read_us, writes, write_us } = spent;
     json!({
         "store": store, "count": count, "bytes": bytes,
         "reads": reads, "read_us": read_us, "writes": writes, "write_us": write_us,

@@ -120,7 +120,7 @@ impl Live {
         let follow =
             |live: &Weak<Live>, then: &dyn Fn(&Live)| live.upgrade().as_deref().into_iter().for_each(then);
         live.views.on_applied(move |deltas| follow(&one, &|live| live.applied(deltas)));
-        live.views.on_decided(move |game, touched| follow(&other, &|live| live.decided(game, touched)));
+        live.views.on_command(move |game, touched| follow(&other, &|live| live.decided(game, touched)));
         live
     }
 

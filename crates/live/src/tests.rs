@@ -102,8 +102,8 @@ fn each_of_the_last_events_is_a_document() {
     world.post(&[("hit", "ann", "FR", Some(2.0), 0), ("miss", "bo", "", None, 0)]);
     check(&mut watch, &["event", "player", "outcome"], "miss bo accepted, hit ann accepted");
     let erased = [Touched::Erased(vec!["ann".into()])];
-    world.views.forget(1, &erased);
-    world.views.decided(1, &erased);
+    world.views.erase_recent_events(1, &erased);
+    world.views.publish_command(1, &erased);
     world.work();
     check(&mut watch, &["event", "player"], "miss bo");
 }

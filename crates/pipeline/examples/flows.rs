@@ -1,7 +1,8 @@
-//! What flows cost in process: packets and RTCP reports of a hundred thousand flows at once, from one thread and from two.
+//! Benchmarks flows in process: packets and RTCP reports of 100,000 concurrent flows, on one thread and on two.
 //!
-//! `cargo run --release -p playmeter-server --example flows [FLOWS]` prints packets a second, CPU seconds for a million,
-//! bytes a flow, and what a look at the worst, a minute's end and the file cost. Socket reads are not in it.
+//! `cargo run --release -p playmeter-pipeline --example flows [FLOWS]` prints packets per second, CPU seconds per
+//! million packets, bytes per flow, and the time to rank all flows and to write and read the file. Socket reads are not
+//! included.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -11,14 +12,14 @@ use pipeline::flows::{Datagram, Flows};
 use rustix::time::{ClockId, clock_gettime};
 
 const GAME: u32 = 1;
-/// What one `recvmmsg` gives.
+/// Packets of one `recvmmsg`.
 const BATCH: usize = 64;
 /// Packets of one measurement.
 const PACKETS: usize = 10_000_000;
 
 fn main() {
     let flows = std::env::args().nth(1).map_or(100_000, |text| text.parse().expect("a number of flows"));
-    println!("{flows} flows at once, load average {}", load_average());
+    println!("{flows} concurrent flows, load average {}", load_average());
     for threads in [1, 2] {
         numbered(flows, threads);
         reports(flows, threads);
@@ -33,19 +34,19 @@ fn mixed(seed: u64) -> u64 {
     seed ^ (seed >> 31)
 }
 
-/// The flow of a packet: each once a round, and neighbours far apart. The step is a prime.
+/// Returns the flow of a packet: each flow once per round, with consecutive ones far apart. The step is a prime.
 fn scattered(number: usize, flows: usize) -> usize {
     number % flows * 48_271 % flows
 }
 
-/// Packets with numbers, in turn from both ends of flows in no order; decoding is not in it.
+/// Measures numbered packets, alternately from both ends, in a scattered order of flows. Decoding is not included.
 fn numbered(flows: usize, threads: usize) {
     let ends: Vec<(String, String)> = (0..flows)
         .map(|flow| (format!("{:08x}", mixed(flow as u64) as u32), format!("{flow:08x}")))
         .collect();
     let owner = Flows::default();
     let before = resident_bytes();
-    let take = |from: usize, until: usize| {
+    let apply = |from: usize, until: usize| {
         let mut batch = Vec::with_capacity(BATCH);
         for number in from..until {
             let (one, other) = &ends[scattered(number, flows)];
@@ -56,22 +57,22 @@ fn numbered(flows: usize, threads: usize) {
             let end = |id| FlowEnd { id, address: None };
             batch.push(FlowPacket { from: end(from), to: end(to), kind: what });
             if batch.len() == BATCH {
-                owner.packets(GAME, &batch);
+                owner.apply_packets(GAME, &batch);
                 batch.clear();
             }
         }
-        owner.packets(GAME, &batch);
+        owner.apply_packets(GAME, &batch);
     };
-    measure("numbered packets", threads, &take);
+    measure("numbered packets", threads, &apply);
     memory(&owner, before);
 }
 
-/// Compounds of a sender report with one block, and a name, as ends of a call send them every five seconds.
+/// Measures compounds of a sender report with one block and a name, as ends of a call send them every five seconds.
 fn reports(flows: usize, threads: usize) {
     let owner = Flows::default();
     let before = resident_bytes();
     let from: SocketAddr = ([192, 0, 2, 1], 5005).into();
-    let take = |first: usize, until: usize| {
+    let apply = |first: usize, until: usize| {
         let mut bytes = vec![[0; COMPOUND_BYTES]; BATCH];
         for batch in (first..until).step_by(BATCH) {
             for (place, compound) in bytes.iter_mut().enumerate() {
@@ -84,13 +85,13 @@ fn reports(flows: usize, threads: usize) {
             }
             let datagram = |bytes| Datagram { bytes, from, at_us: batch as i64 };
             let datagrams: [Datagram<'_>; BATCH] = std::array::from_fn(|place| datagram(&bytes[place][..]));
-            let reported = owner.rtcp(GAME, 8_000, &datagrams);
-            assert_eq!(reported.malformed, 0);
+            let counts = owner.apply_rtcp(GAME, 8_000, &datagrams);
+            assert_eq!(counts.malformed, 0);
         }
     };
-    measure("RTCP compounds", threads, &take);
+    measure("RTCP compounds", threads, &apply);
     memory(&owner, before);
-    whole(&owner);
+    measure_all_flows(&owner);
 }
 
 const COMPOUND_BYTES: usize = 76;
@@ -125,48 +126,48 @@ fn compound_of(by: u32, about: u32, round: u32) -> [u8; COMPOUND_BYTES] {
     bytes
 }
 
-fn measure(name: &str, threads: usize, take: &(impl Fn(usize, usize) + Sync)) {
+fn measure(name: &str, threads: usize, apply: &(impl Fn(usize, usize) + Sync)) {
     let each = PACKETS / threads / BATCH * BATCH;
     let (begin, cpu) = (Instant::now(), cpu());
     std::thread::scope(|scope| {
         for thread in 0..threads {
-            scope.spawn(move || take(thread * each, (thread + 1) * each));
+            scope.spawn(move || apply(thread * each, (thread + 1) * each));
         }
     });
     let (seconds, cpu, packets) = (begin.elapsed().as_secs_f64(), self::cpu() - cpu, (threads * each) as f64);
     let per_million = cpu.as_secs_f64() / packets * 1e6;
     println!(
-        "{name}, {threads} threads: {:.2} million a second, {per_million:.3} CPU-seconds a million",
+        "{name}, {threads} threads: {:.2} million per second, {per_million:.3} CPU seconds per million",
         packets / seconds / 1e6
     );
 }
 
 fn memory(owner: &Flows, before: u64) {
-    let figures = owner.figures();
+    let metrics = owner.metrics();
     let bytes = resident_bytes().saturating_sub(before);
-    println!("  {} flows, {} bytes a flow (resident)", figures.flows, bytes / figures.flows.max(1));
+    println!("  {} flows, {} bytes per flow (resident)", metrics.flows, bytes / metrics.flows.max(1));
 }
 
-/// What is done with all flows now and then.
-fn whole(owner: &Flows) {
+/// Measures the operations that visit all flows.
+fn measure_all_flows(owner: &Flows) {
     let begin = Instant::now();
     let mut worst = Vec::new();
     owner.visit(GAME, |flow| worst.push((flow.recent_quality().mos, flow.id)));
     worst.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
-    println!("  a look at all, sorted: {:.1?}", begin.elapsed());
+    println!("  rank all flows: {:.1?}", begin.elapsed());
     let folder = std::env::temp_dir().join(format!("flows-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let begin = Instant::now();
-    owner.keep(&folder).expect("it is written");
+    owner.save(&folder).expect("it is written");
     let bytes = std::fs::metadata(folder.join("flows")).expect("it is there").len();
-    println!("  the file: {:.1} MB in {:.1?}", bytes as f64 / 1e6, begin.elapsed());
+    println!("  write the file: {:.1} MB in {:.1?}", bytes as f64 / 1e6, begin.elapsed());
     let begin = Instant::now();
     let again = Flows::open(&folder, u32::MAX).expect("it is read");
-    println!("  read back: {} flows in {:.1?}", again.figures().flows, begin.elapsed());
+    println!("  read the file: {} flows in {:.1?}", again.metrics().flows, begin.elapsed());
     std::fs::remove_dir_all(&folder).expect("it is ours");
 }
 
-/// CPU time of this process.
+/// Returns the CPU time of this process.
 fn cpu() -> Duration {
     let usage = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(usage.tv_sec as u64, usage.tv_nsec as u32)

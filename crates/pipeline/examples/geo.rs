@@ -1,7 +1,7 @@
-//! What a country costs: `cargo run --release -p playmeter-server --example geo`.
+//! Benchmarks country lookups: `cargo run --release -p playmeter-pipeline --example geo`.
 //!
-//! The written address to its country, ours and the `maxminddb` crate on the file that the table was
-//! made from; best and median of nine rounds.
+//! Measures the time from an address as text to its country, with our table and with the `maxminddb` crate on the
+//! source file of the table. Prints the best and the median of nine rounds.
 
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -19,7 +19,7 @@ fn main() -> anyhow::Result<()> {
     let begin = Instant::now();
     let geo = Geo::embedded();
     println!("embedded table opened in {:?}", begin.elapsed());
-    // Before the texts: the allocator tidies up after them in somebody's time.
+    // Before the texts are created, because the allocator's clean-up after them would be measured here.
     let begin = Instant::now();
     black_box(device("first"));
     println!("first user agent in {:?}", begin.elapsed());
@@ -43,20 +43,20 @@ fn agents() {
         |model| format!("Mozilla/5.0 (Linux; Android 14; SM-{model}) AppleWebKit/537.36 Chrome/126.0.0.0");
     let same: Vec<String> = (0..ADDRESSES / 16).map(|_| agent(1)).collect();
     let different: Vec<String> = (0..ADDRESSES / 16).map(agent).collect();
-    measure("user agent, the same", &same, |text| Some(device(text)));
-    measure("user agent, each another", &different, |text| Some(device(text)));
+    measure("user agent, repeated", &same, |text| Some(device(text)));
+    measure("user agent, all different", &different, |text| Some(device(text)));
 }
 
-fn measure<T>(what: &str, texts: &[String], answer: impl Fn(&str) -> Option<T>) {
-    let mut rounds: Vec<f64> = (0..ROUNDS).map(|_| round(texts, &answer)).collect();
+fn measure<T>(name: &str, texts: &[String], lookup: impl Fn(&str) -> Option<T>) {
+    let mut rounds: Vec<f64> = (0..ROUNDS).map(|_| round(texts, &lookup)).collect();
     rounds.sort_by(f64::total_cmp);
-    println!("{what:26} {:6.1} ns, median {:6.1}", rounds[0], rounds[ROUNDS / 2]);
+    println!("{name:26} {:6.1} ns, median {:6.1}", rounds[0], rounds[ROUNDS / 2]);
 }
 
-/// Nanoseconds of one answer.
-fn round<T>(texts: &[String], answer: impl Fn(&str) -> Option<T>) -> f64 {
+/// Returns the nanoseconds of one lookup.
+fn round<T>(texts: &[String], lookup: impl Fn(&str) -> Option<T>) -> f64 {
     let begin = Instant::now();
-    texts.iter().for_each(|text| drop(black_box(answer(black_box(text)))));
+    texts.iter().for_each(|text| drop(black_box(lookup(black_box(text)))));
     begin.elapsed().as_nanos() as f64 / texts.len() as f64
 }
 
@@ -77,7 +77,7 @@ fn v4(number: u64) -> IpAddr {
     Ipv4Addr::from_bits((11 << 24) + (number % (89 << 24)) as u32).into()
 }
 
-/// In the prefixes that providers got first, where most starts are.
+/// In the prefixes that were allocated to providers first, which have the most starts.
 fn v6(number: u64) -> IpAddr {
     let prefixes = [0x2001, 0x2003, 0x2400, 0x2408, 0x2600, 0x2607, 0x2804, 0x2a00, 0x2a01, 0x2a02];
     let prefix: u128 = prefixes[(number % 10) as usize];

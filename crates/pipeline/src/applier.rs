@@ -1,14 +1,13 @@
-//! What follows the log: every batch is folded into the views, once, in order.
+//! The applier: the thread that reads the durable log and applies every entry to the views, once and in order.
 //!
-//! One thread reads what has become durable, a cycle at a time: many batches make one set of additions, which costs
-//! less than many small ones. A question that must see the newest batch ends the cycle at once.
+//! It works in cycles: the batches of a cycle become one set of deltas, which costs less than many small ones. A reader
+//! that must see the newest batch ends the cycle at once.
 
 mod checkpoints;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -20,58 +19,59 @@ use model::sessions::{PLAY_TIME, SESSION, SessionSignal, Sessions};
 use tracing::{error, warn};
 use wal::{EntryRef, Wal, WalError};
 
-use crate::accounting::Names;
-use crate::ingest::{BATCH, COMMAND, Claims, ERASED};
+use crate::accounting::AccountingMetrics;
+use crate::ingest::{BATCH, COMMAND, Claims, ERASED, RegisteredUntil};
 use crate::views::Views;
+
+use checkpoints::CheckpointScheduler;
 
 pub(crate) use checkpoints::checkpoint_now;
 
-use checkpoints::Checkpoints;
-
-/// How long additions are gathered when nobody asks.
+/// The length of a cycle if no reader waits.
 const CYCLE: Duration = Duration::from_millis(200);
-/// Rows of one set of additions; more are applied at once.
+/// Rows of one set of deltas; a larger one is applied before the cycle ends.
 const ROWS_MAX: usize = 200_000;
-/// What is read from the log at a time.
+/// Bytes that are read from the log at a time.
 const READ_BYTES: usize = 8 << 20;
-/// How long a store that failed is left alone.
+/// The pause before a failed store or log is tried again.
 const RETRY: Duration = Duration::from_secs(1);
-/// The name under which sessions are kept beside the rollups.
-pub const SESSIONS: &str = "sessions";
+/// The name of the sessions in the side state of a checkpoint.
+pub(crate) const SESSIONS: &str = "sessions";
 
-/// The thread that applies the log.
-pub struct Processor {
+/// Applies the log to the views.
+pub struct Applier {
     log: Wal<Claims>,
     views: Arc<Views>,
-    names: &'static Names,
+    metrics: &'static AccountingMetrics,
     deltas: Deltas,
-    /// Where the additions begin.
+    /// The log position at which the deltas begin.
     from: u64,
-    /// What is read next.
+    /// The log position that is read next.
     at: u64,
-    checkpoints: Checkpoints,
+    checkpoints: CheckpointScheduler,
 }
 
-impl Processor {
-    /// A processor that goes on where the views stand. `ids_remembered` is how far the ids need no log.
-    pub fn new(log: Wal<Claims>, views: Arc<Views>, ids_remembered: Arc<AtomicU64>) -> Processor {
+impl Applier {
+    /// Creates an applier that continues at the position of the views.
+    pub(crate) fn new(log: Wal<Claims>, views: Arc<Views>, registered_until: RegisteredUntil) -> Applier {
         let at = views.counters.applied_until();
-        let checkpoints = Checkpoints::new(Arc::clone(&views), log.clone(), ids_remembered, at);
-        Processor { log, views, names: Names::get(), deltas: Deltas::default(), from: at, at, checkpoints }
+        let checkpoints = CheckpointScheduler::new(Arc::clone(&views), log.clone(), registered_until, at);
+        let (metrics, deltas) = (AccountingMetrics::get(), Deltas::default());
+        Applier { log, views, metrics, deltas, from: at, at, checkpoints }
     }
 
-    /// Applies everything that is durable now. Called once before the first question is answered.
-    pub fn catch_up(&mut self) {
+    /// Applies everything that is durable now. Called once, before the first query is answered.
+    pub(crate) fn catch_up(&mut self) {
         self.cycle(self.log.durable_until());
     }
 
-    /// Starts the thread. It ends when the log is closed, after a last checkpoint.
+    /// Starts the thread. It ends when the log is closed, after a final checkpoint.
     pub fn start(self) -> std::io::Result<JoinHandle<()>> {
         let run = move || {
-            give_way();
+            lower_priority();
             self.run();
         };
-        std::thread::Builder::new().name("processor".into()).spawn(run)
+        std::thread::Builder::new().name("applier".into()).spawn(run)
     }
 
     fn run(mut self) {
@@ -84,23 +84,23 @@ impl Processor {
                 Ok(_) => {}
                 Err(WalError::Closed) => break,
                 Err(failure) => {
-                    error!(%failure, "the views stop following the log");
+                    error!(%failure, "the log cannot be read; entries are no longer applied until the server restarts");
                     return;
                 }
             }
-            self.checkpoints.when_due(self.at);
+            self.checkpoints.start_if_due(self.at);
         }
         self.cycle(self.log.durable_until());
-        self.checkpoints.last();
+        self.checkpoints.write_final();
     }
 
-    /// Reads up to `until` and applies it.
+    /// Reads the log up to `until` and applies it.
     fn cycle(&mut self, until: u64) {
         let views = Arc::clone(&self.views);
-        // Reading moves the sessions ahead of the rollups. A checkpoint of both in between would, after a crash, have
-        // the sessions see the same events twice.
+        // Reading moves the sessions ahead of the rollups. After a crash, a checkpoint taken in between would have the
+        // sessions observe the same events twice.
         let _applying = views.applying.lock();
-        views.inspector.next_cycle();
+        views.recent_events.start_cycle();
         while self.at < until {
             self.read();
             if self.deltas.len() > ROWS_MAX {
@@ -114,7 +114,7 @@ impl Processor {
         let batch = match self.log.read(self.at, READ_BYTES) {
             Ok(batch) => batch,
             Err(WalError::Trimmed { first }) => {
-                error!(from = self.at, until = first, "this part of the log is gone before it was applied");
+                error!(from = self.at, until = first, "a part of the log was removed before it was applied");
                 self.at = first;
                 return;
             }
@@ -125,113 +125,113 @@ impl Processor {
             }
         };
         for damage in &batch.skipped {
-            error!(?damage, "this part of the log is damaged and was passed over");
+            error!(?damage, "a damaged part of the log was skipped");
         }
         for chunk in &batch.chunks {
             chunk
                 .entries_from(self.at)
-                .for_each(|entry| fold(&self.views, self.names, &mut self.deltas, &entry));
-            self.checkpoints.read(chunk.bytes());
+                .for_each(|entry| apply_entry(&self.views, self.metrics, &mut self.deltas, &entry));
+            self.checkpoints.add_bytes(chunk.bytes());
         }
         self.at = batch.next;
     }
 
     fn apply(&mut self) {
         while let Err(failure) = self.views.counters.apply(self.from..self.at, &self.deltas) {
-            error!(%failure, "rollups cannot be applied");
+            error!(%failure, "the store did not accept rollups; trying again");
             std::thread::sleep(RETRY);
         }
         self.from = self.at;
-        self.views.applied(self.at, &self.deltas);
+        self.views.publish_applied(self.at, &self.deltas);
         self.deltas.clear();
     }
 }
 
-/// Adds what one entry of the log means.
-pub fn fold(views: &Views, names: &Names, deltas: &mut Deltas, entry: &EntryRef<'_>) {
+/// Applies one entry of the log: a command to live-ops, a batch to the deltas and the sessions.
+pub fn apply_entry(views: &Views, metrics: &AccountingMetrics, deltas: &mut Deltas, entry: &EntryRef<'_>) {
     if entry.kind == COMMAND {
-        return decide(views, entry);
+        return apply_command(views, entry);
     }
     if entry.kind == ERASED {
         return;
     }
     if entry.kind != BATCH {
-        warn!(kind = entry.kind, offset = entry.offset, "an entry of an unknown kind was passed over");
+        warn!(kind = entry.kind, offset = entry.offset, "a log entry of an unknown kind was skipped");
         return;
     }
     let batch = match EventBatch::read(entry.bytes) {
         Ok(batch) => batch,
         Err(failure) => {
-            error!(%failure, offset = entry.offset, "an entry was passed over");
+            error!(%failure, offset = entry.offset, "an invalid batch in the log was skipped");
             return;
         }
     };
     deltas.set_offset(entry.offset);
-    views.meter.count(&batch, entry.events, deltas, names);
+    views.accounting.count(&batch, entry.events, deltas, metrics);
     if entry.events > 0 {
         if batch.endpoint.is_accounted() {
-            views.inspector.accepted(batch.game, batch.endpoint, entry.events, batch.events());
+            views.recent_events.add_accepted(batch.game, batch.endpoint, entry.events, batch.events());
         }
-        let wanted = |event: &StoredEvent<'_>, linked| {
+        let on_event = |event: &StoredEvent<'_>, linked| {
             if LiveOps::is_wanted(event.name) {
                 views.liveops.event(batch.game, entry.offset, event);
             }
-            if linked == Linked::Yes && !event.erased {
+            if linked == LinkOutcome::Linked && !event.erased {
                 views.liveops.linked(batch.game, event.anonymous, event.player);
             }
         };
         let mut sessions = views.sessions.lock();
         let seed = views.seeds.of(batch.game);
-        let people = People { sessions: &mut sessions, identities: &views.identities, seed };
-        fold_events(people, entry.offset, &batch, deltas, wanted);
+        let players = PlayerViews { sessions: &mut sessions, identities: &views.identities, seed };
+        apply_events(players, entry.offset, &batch, deltas, on_event);
     }
 }
 
-/// Decides what one entry of the log commands, and tells whoever waits for it.
-fn decide(views: &Views, entry: &EntryRef<'_>) {
+/// Applies one command and publishes its outcome to the request that waits for it.
+fn apply_command(views: &Views, entry: &EntryRef<'_>) {
     match views.liveops.apply(entry.offset, entry.bytes) {
         Ok(applied) => {
-            views.forget(applied.game, &applied.touched);
-            // Who gets the answer finds what it changed among what is watched.
-            views.decided(applied.game, &applied.touched);
-            views.answers.tell(entry.offset, applied.outcome);
+            views.erase_recent_events(applied.game, &applied.touched);
+            // Before the outcome, so that a client that has it sees the change in its subscriptions.
+            views.publish_command(applied.game, &applied.touched);
+            views.pending_answers.resolve(entry.offset, applied.outcome);
         }
         Err(failure) => {
-            error!(%failure, offset = entry.offset, "a command was passed over");
-            views.answers.never(entry.offset);
+            error!(%failure, offset = entry.offset, "an invalid command in the log was skipped");
+            views.pending_answers.cancel(entry.offset);
         }
     }
 }
 
-/// Who plays, and who is who.
-pub struct People<'a> {
-    /// Sessions of every game.
+/// The views about players that applying a batch reads and updates.
+pub struct PlayerViews<'a> {
+    /// The sessions of every game.
     pub sessions: &'a mut Sessions,
-    /// Links of anonymous ids to players.
+    /// The links of anonymous ids to players.
     pub identities: &'a Identities,
-    /// Of the batch's game.
+    /// The hash seed of the batch's game.
     pub seed: u64,
 }
 
-/// Whether an event made two ids one player's, or said so again.
+/// The effect of an event on identity links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Linked {
-    /// It did.
-    Yes,
-    /// It did not.
-    No,
+pub enum LinkOutcome {
+    /// It linked two ids, or repeated an existing link.
+    Linked,
+    /// It linked nothing.
+    NotLinked,
 }
 
-/// The events of a batch, as rollups and sessions see them. A pure function of the log and the people before it.
-/// Each event is shown to `also`, with what it means for who is who.
-pub fn fold_events(
-    people: People<'_>,
+/// Applies the events of a batch to the deltas and to the views about players. The result depends only on the log and
+/// on the state of these views before it. `on_event` is called with each event and its effect on identity links.
+pub fn apply_events(
+    views: PlayerViews<'_>,
     offset: u64,
     batch: &EventBatch<'_>,
     deltas: &mut Deltas,
-    also: impl Fn(&StoredEvent<'_>, Linked),
+    on_event: impl Fn(&StoredEvent<'_>, LinkOutcome),
 ) {
-    let People { sessions, identities, seed } = people;
+    let PlayerViews { sessions, identities, seed } = views;
     let players = sessions.game(batch.game);
     let mut links = identities.game(batch.game);
     deltas.set_values_max(batch.game, batch.values_max);
@@ -239,21 +239,21 @@ pub fn fold_events(
         if let Some(samples) = event.samples {
             match samples.aggregate() {
                 Ok(cell) => deltas.add_samples(batch.game, &event, cell),
-                Err(failure) => error!(%failure, offset, "samples were passed over"),
+                Err(failure) => error!(%failure, offset, "invalid samples in the log were skipped"),
             }
             continue;
         }
-        let mut linked = Linked::No;
+        let mut linked = LinkOutcome::NotLinked;
         if !event.anonymous.is_empty() {
             let (anonymous, player) = (event.anonymous_number(seed), event.player_number(seed));
-            // A refusal was decided by the log's order: another link came first. The event counts all the same.
+            // A link is rejected if another one came first in log order. The event counts all the same.
             if identities.link(batch.game, anonymous, player, offset).is_ok() {
-                linked = Linked::Yes;
+                linked = LinkOutcome::Linked;
                 links = identities.game(batch.game);
                 players.link(anonymous, links.as_ref().map_or(player, |links| links.player(player)));
             }
         }
-        also(&event, linked);
+        on_event(&event, linked);
         let player = player_of(seed, &event);
         let player = player.map(|id| links.as_ref().map_or(id, |links| links.player(id)));
         deltas.add_event(batch.game, &event, player);
@@ -269,14 +269,15 @@ pub fn fold_events(
     }
 }
 
-/// Who is counted as a player: somebody with an id who is no bot.
+/// Returns the number of the player that the event counts for. Events of bots and without a player id count for none.
 fn player_of(seed: u64, event: &StoredEvent<'_>) -> Option<u64> {
     (!event.player.is_empty() && !event.bot).then(|| event.player_number(seed))
 }
 
-/// Lets the threads that acknowledge go first when cores are scarce: views may be a moment behind, clients wait.
-pub(crate) fn give_way() {
+/// Lowers the priority of the calling thread, so that threads that acknowledge run first when cores are scarce: clients
+/// wait for those, while views may lag for a moment.
+pub(crate) fn lower_priority() {
     const NICE: i32 = 10;
-    // On Linux this is about the calling thread. Without it the server works, less evenly.
+    // On Linux this affects the calling thread only. If it fails the server still works, with less even latencies.
     let _ = rustix::process::setpriority_process(None, NICE);
 }

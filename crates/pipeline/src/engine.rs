@@ -1,19 +1,19 @@
-//! The engine below the views, as the binary chose it.
+//! The storage engine below the views, as the binary chose it.
 
 use std::sync::Arc;
 
 use model::ports::counters::Counters;
 use model::ports::ids::Ids;
 
-/// Opens the event ids of a log that ends at this offset.
+/// A function that opens the event ids of a log with this end.
 pub type OpenIds = Box<dyn FnOnce(u64) -> anyhow::Result<Box<dyn Ids>>>;
 
-/// Where the views are kept. What is inside is nobody's business here.
+/// The stores of the views. The pipeline knows them only as ports.
 pub struct Engine {
-    /// Rollups.
+    /// Rollups, records and side state.
     pub counters: Arc<dyn Counters>,
-    /// Opens the event ids, given where the log ends.
+    /// Opens the event ids, given the end of the log.
     pub ids: OpenIds,
-    /// Makes empty rollups in memory, to derive them again and compare.
+    /// Creates empty rollups in memory, for a recount.
     pub scratch: fn() -> Arc<dyn Counters>,
 }

@@ -1,8 +1,6 @@
-//! What the server adds to an event that its sender left out: the country of the address, and what
-//! the user agent says about the device.
+//! Enrichment: the country of the client's address and the device of its user agent, for events that lack them.
 //!
-//! Both are answered from memory in tens of nanoseconds, once for a request. The address itself
-//! is not kept.
+//! Both are looked up in memory in tens of nanoseconds, once per request. The address itself is not stored.
 
 pub mod agent;
 pub mod geo;

@@ -1,16 +1,17 @@
-//! Forgetting players behind the log: what a command has made invisible is taken out of every file.
+//! Erasure: players that a command has already made invisible are removed from every file.
 //!
-//! A player is forgotten in three steps, each of which a restart takes up again where it was:
+//! An erasure has three steps. A restart continues at the step that was reached:
 //!
-//! 1. A checkpoint contains the command that asked for it, so the log need not say again what led to it. Closed
-//!    segments are then written again: of the player's events stays what is counted, commands about the player become
+//! 1. A checkpoint contains the command that requested the erasure, so that the log is not needed to derive it. Closed
+//!    segments are then rewritten: the player's events keep what rollups count, and commands about the player become
 //!    empty. Offsets stay.
-//! 2. `Erased` makes the receipt forget the player's ids. A checkpoint writes that, and the store is purged.
-//! 3. `Purged` closes the receipt.
+//! 2. The command `Erased` removes the player's ids from the receipt. A checkpoint writes that, and the store is
+//!    purged.
+//! 3. The command `Purged` closes the receipt.
 //!
-//! What came after the command that asked for it is another story and stays.
+//! Entries after the command that requested the erasure are not part of it and stay.
 
-mod gone;
+mod log_eraser;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,117 +26,119 @@ use tokio::sync::Semaphore;
 use tracing::{error, info};
 use wal::{Ack, Entry, Wal};
 
-use crate::applier::{checkpoint_now, give_way};
-use crate::ingest::{COMMAND, Claims, IdMasks, Remembered};
+use crate::applier::{checkpoint_now, lower_priority};
+use crate::ingest::{COMMAND, Claims, IdMasks, RegisteredUntil};
 use crate::time::now_ms;
 use crate::views::Views;
+use log_eraser::{ErasureRequest, LogEraser};
 
-use gone::{Asked, Eraser};
-
-/// Exports at a time: each reads the whole log.
+/// Concurrent exports, each of which reads the whole log.
 const EXPORTS_MAX: usize = 2;
-/// How long the writer may take to begin the next segment.
-const ROLL: Duration = Duration::from_secs(10);
-/// How long a disk that fails or is full is left alone.
+/// The time that the log writer may take to begin the next segment.
+const ROLL_TIMEOUT: Duration = Duration::from_secs(10);
+/// The pause after a failure, such as a full disk.
 const RETRY: Duration = Duration::from_secs(30);
-/// Who asks within this time of another shares a pass.
+/// Requests within this time share a pass.
 const GATHER: Duration = Duration::from_millis(300);
-/// After a pass, so many times its duration nothing is done: all who ask meanwhile share the next one.
-const REST_TIMES: u32 = 4;
-/// But no longer than this.
-const REST_MAX: Duration = Duration::from_secs(3600);
-/// How often it is looked whether the views have caught up.
+/// The pause after a pass, as a multiple of its duration. Requests meanwhile share the next pass.
+const PAUSE_FACTOR: u32 = 4;
+/// The longest pause after a pass.
+const PAUSE_MAX: Duration = Duration::from_secs(3600);
+/// The interval at which the views are polled until they have caught up.
 const POLL: Duration = Duration::from_millis(1);
 
-/// The thread that takes forgotten players out of files.
+/// The thread that removes erased players from files.
 pub struct Erasure {
-    work: Work,
-    signal: Signal,
+    pass: ErasurePass,
+    signal: ErasureSignal,
     thread: Mutex<Option<JoinHandle<()>>>,
-    /// Held by whoever gives a player's data out.
+    /// The permits of exports of a player's data.
     pub exports: Arc<Semaphore>,
 }
 
 #[derive(Default)]
-struct Signal {
-    state: Mutex<State>,
-    bell: Condvar,
+struct ErasureSignal {
+    state: Mutex<SignalState>,
+    changed: Condvar,
 }
 
 #[derive(Clone, Copy, Default)]
-struct State {
-    wanted: bool,
+struct SignalState {
+    requested: bool,
     stopped: bool,
 }
 
-struct Work {
+/// Everything that a pass over the log and the store needs.
+struct ErasurePass {
     log: Wal<Claims>,
     views: Arc<Views>,
-    remembered: Remembered,
+    registered_until: RegisteredUntil,
     masks: IdMasks,
 }
 
-/// The server is stopping; the next start goes on.
+/// The server is stopping; the next start continues the erasure.
 #[derive(Debug, thiserror::Error)]
 #[error("stopping")]
 struct Stopping;
 
 impl Erasure {
-    /// Ready to be started.
-    pub fn new(log: Wal<Claims>, views: Arc<Views>, remembered: Remembered, secret: &str) -> Arc<Erasure> {
+    /// Creates the erasure without starting its thread.
+    pub fn new(
+        log: Wal<Claims>,
+        views: Arc<Views>,
+        registered_until: RegisteredUntil,
+        secret: &str,
+    ) -> Arc<Erasure> {
         let masks = IdMasks::new(secret);
-        let work = Work { log, views, remembered, masks };
+        let pass = ErasurePass { log, views, registered_until, masks };
         let exports = Arc::new(Semaphore::new(EXPORTS_MAX));
-        Arc::new(Erasure { work, signal: Signal::default(), thread: Mutex::default(), exports })
+        Arc::new(Erasure { pass, signal: ErasureSignal::default(), thread: Mutex::default(), exports })
     }
 
-    /// Starts the thread, which first goes on with what an earlier run has begun.
+    /// Starts the thread, which first continues the erasures that an earlier run has begun.
     pub fn start(self: &Arc<Erasure>) -> std::io::Result<()> {
-        let decided = Arc::downgrade(self);
-        self.work.views.on_decided(move |_, touched| {
+        let erasure = Arc::downgrade(self);
+        self.pass.views.on_command(move |_, touched| {
             let is_erased = touched.iter().any(|touched| matches!(touched, Touched::Erased(_)));
-            if let Some(erasure) = decided.upgrade().filter(|_| is_erased) {
-                erasure.signal.set(|state| state.wanted = true);
+            if let Some(erasure) = erasure.upgrade().filter(|_| is_erased) {
+                erasure.signal.set(|state| state.requested = true);
             }
         });
         let erasure = Arc::clone(self);
         let run = move || {
-            give_way();
+            lower_priority();
             erasure.run();
         };
         *self.thread.lock() = Some(std::thread::Builder::new().name("erasure".into()).spawn(run)?);
         Ok(())
     }
 
-    /// Ends the thread at the next segment. Blocks.
+    /// Stops the thread at the next segment. Blocks until it has ended.
     pub fn stop(&self) {
         self.signal.set(|state| state.stopped = true);
         if let Some(thread) = self.thread.lock().take()
             && thread.join().is_err()
         {
-            error!("the thread that forgets players has panicked; the next start goes on");
+            error!("the erasure thread has panicked; the next start continues its work");
         }
     }
 
     fn run(&self) {
         while !self.signal.is_stopped() {
             let started = Instant::now();
-            match self.work.pass(&self.signal) {
+            match self.pass.run(&self.signal) {
                 Ok(0) => {
                     self.signal.wait(None);
                     self.signal.wait(Some(GATHER));
                 }
-                Ok(done) => {
-                    info!(
-                        players = done,
-                        ms = started.elapsed().as_millis() as u64,
-                        "players were forgotten"
-                    );
-                    self.signal.wait(Some((started.elapsed() * REST_TIMES).min(REST_MAX)));
+                Ok(erased) => {
+                    let ms = started.elapsed().as_millis() as u64;
+                    info!(players = erased, ms, "players were erased");
+                    self.signal.wait(Some((started.elapsed() * PAUSE_FACTOR).min(PAUSE_MAX)));
                 }
                 Err(failure) if failure.is::<Stopping>() => return,
                 Err(failure) => {
-                    error!(failure = format!("{failure:#}"), "players cannot be forgotten; trying again");
+                    error!(failure = format!("{failure:#}"), "players could not be erased; trying again");
                     self.signal.wait(Some(RETRY));
                 }
             }
@@ -143,10 +146,10 @@ impl Erasure {
     }
 }
 
-impl Signal {
-    fn set(&self, change: impl FnOnce(&mut State)) {
+impl ErasureSignal {
+    fn set(&self, change: impl FnOnce(&mut SignalState)) {
         change(&mut self.state.lock());
-        self.bell.notify_all();
+        self.changed.notify_all();
     }
 
     fn is_stopped(&self) -> bool {
@@ -157,39 +160,39 @@ impl Signal {
         if self.is_stopped() { Err(Stopping) } else { Ok(()) }
     }
 
-    /// Returns after `rest`, or without one when there is something to do; at once when it is to stop.
-    fn wait(&self, rest: Option<Duration>) {
+    /// Waits for `pause`, or without one for the next request. Returns at once if the thread is to stop.
+    fn wait(&self, pause: Option<Duration>) {
         let mut state = self.state.lock();
-        let until = rest.map(|rest| Instant::now() + rest);
+        let until = pause.map(|pause| Instant::now() + pause);
         while !state.stopped {
             match until {
                 Some(until) => {
-                    if self.bell.wait_until(&mut state, until).timed_out() {
+                    if self.changed.wait_until(&mut state, until).timed_out() {
                         break;
                     }
                 }
-                None if state.wanted => break,
-                None => self.bell.wait(&mut state),
+                None if state.requested => break,
+                None => self.changed.wait(&mut state),
             }
         }
-        state.wanted = false;
+        state.requested = false;
     }
 }
 
-impl Work {
-    /// Carries out what has been asked for until now. Gives how many were forgotten.
-    fn pass(&self, signal: &Signal) -> anyhow::Result<usize> {
-        let (asked, mut erased) = self.under_way();
-        if !asked.is_empty() {
-            let found = self.erase(&asked, signal)?;
-            for (asked, found) in asked.into_iter().zip(found) {
-                let (game, receipt) = (asked.game, asked.receipt);
+impl ErasurePass {
+    /// Completes all erasures requested so far. Returns the number of erased players.
+    fn run(&self, signal: &ErasureSignal) -> anyhow::Result<usize> {
+        let (requests, mut erased) = self.unfinished();
+        if !requests.is_empty() {
+            let found = self.erase_from_log(&requests, signal)?;
+            for (request, found) in requests.into_iter().zip(found) {
+                let (game, receipt) = (request.game, request.receipt);
                 self.command(game, Players::Erased { receipt: receipt.clone(), found }, signal)?;
                 erased.push((game, receipt));
             }
         }
         if !erased.is_empty() {
-            checkpoint_now(&self.views, &self.log, &self.remembered);
+            checkpoint_now(&self.views, &self.log, &self.registered_until);
             signal.check()?;
             self.views.counters.purge().context("purging the store")?;
         }
@@ -199,9 +202,10 @@ impl Work {
         Ok(erased.len())
     }
 
-    /// Those whom the log still knows, by the order of their commands, and those whom only the store knows.
-    fn under_way(&self) -> (Vec<Asked>, Vec<(u32, String)>) {
-        let (mut asked, mut erased) = (Vec::new(), Vec::new());
+    /// Returns the erasures that are still to be done in the log, in log order, and those that are left in the store
+    /// only, as (game, receipt).
+    fn unfinished(&self) -> (Vec<ErasureRequest>, Vec<(u32, String)>) {
+        let (mut requests, mut erased) = (Vec::new(), Vec::new());
         for number in self.views.liveops.erasing() {
             let game = self.views.liveops.game(number);
             for (receipt, erasure) in game.read().players.erasures() {
@@ -209,42 +213,46 @@ impl Work {
                 match erasure.stage {
                     Stage::Asked => {
                         let (offset, ids) = (erasure.offset, erasure.ids.clone());
-                        asked.push(Asked { game: number, receipt, offset, ids });
+                        requests.push(ErasureRequest { game: number, receipt, offset, ids });
                     }
                     Stage::Erased | Stage::Purged => erased.push((number, receipt)),
                 }
             }
         }
-        asked.sort_unstable_by_key(|asked| asked.offset);
-        (asked, erased)
+        requests.sort_unstable_by_key(|request| request.offset);
+        (requests, erased)
     }
 
-    /// Takes them out of the log. Gives what was found of each.
-    fn erase(&self, asked: &[Asked], signal: &Signal) -> anyhow::Result<Vec<Found>> {
-        let last = asked.last().map_or(0, |asked| asked.offset);
+    /// Removes the players from the log. Returns what was found of each.
+    fn erase_from_log(
+        &self,
+        requests: &[ErasureRequest],
+        signal: &ErasureSignal,
+    ) -> anyhow::Result<Vec<Found>> {
+        let last = requests.last().map_or(0, |request| request.offset);
         if self.views.counters.durable_until() <= last {
-            checkpoint_now(&self.views, &self.log, &self.remembered);
+            checkpoint_now(&self.views, &self.log, &self.registered_until);
         }
         if self.views.counters.durable_until() <= last {
-            bail!("the views have not come so far");
+            bail!("no checkpoint contains the requests yet");
         }
-        let until = self.log.roll(ROLL).context("beginning the next segment")?;
-        let remembered = self.remembered.load(Ordering::Acquire);
-        let mut eraser = Eraser::new(asked, &self.views.seeds, &self.masks, remembered);
+        let until = self.log.roll(ROLL_TIMEOUT).context("beginning the next segment of the log")?;
+        let registered_until = self.registered_until.load(Ordering::Acquire);
+        let mut eraser = LogEraser::new(requests, &self.views.seeds, &self.masks, registered_until);
         for closed in self.log.closed_segments().into_iter().filter(|closed| closed.end <= until) {
             signal.check()?;
             let rewritten = self.log.rewrite(closed.start, &mut eraser).context("rewriting the log")?;
             if let Some(rewritten) = rewritten {
-                info!(segment = closed.start, ?rewritten, "a segment of the log was written again");
+                info!(segment = closed.start, ?rewritten, "a segment of the log was rewritten");
             }
         }
         Ok(eraser.found())
     }
 
-    /// Sends a command of the server's own, and returns when it was decided.
-    fn command(&self, game: u32, command: Players, signal: &Signal) -> anyhow::Result<()> {
-        let committed = self.log.append(entry(game, command))?.wait()?;
-        let until = committed.context("it is waited for")?.offsets.end;
+    /// Appends a command of the server itself and returns when it is applied.
+    fn command(&self, game: u32, command: Players, signal: &ErasureSignal) -> anyhow::Result<()> {
+        let committed = self.log.append(server_command(game, command))?.wait()?;
+        let until = committed.context("the log did not confirm the command")?.offsets.end;
         while !self.views.is_caught_up(until) {
             signal.check()?;
             std::thread::sleep(POLL);
@@ -253,8 +261,8 @@ impl Work {
     }
 }
 
-/// A command that nobody outside has asked for.
-pub fn entry(game: u32, command: Players) -> Entry<Claims> {
+/// Returns the log entry of a command of the server itself.
+pub fn server_command(game: u32, command: Players) -> Entry<Claims> {
     let by = By { caller: Caller::Server, signed: None };
     let (tz, command) = ("UTC".to_owned(), Command::Players(command));
     let command = CommandRef { game, received_ms: now_ms(), by, tz, idempotency: None, command, blob: &[] };

@@ -1,19 +1,19 @@
-//! The flows of all games: one owner for each pair of ends, whatever thread a packet comes to.
+//! The flows of all games: one tracker owns each pair of ends, on whatever thread a packet arrives.
 //!
-//! A pair belongs to one of [`SHARDS`] trackers by a hash of its two ends, in no order. Finding a flow and opening it is
-//! one step under that tracker's lock, so two threads that see the first packets of one flow make one flow.
+//! A pair belongs to one of [`SHARDS`] trackers by a hash of its unordered ends. Finding a flow and opening it is one
+//! step under that tracker's lock, so two threads that receive the first packets of one flow open one flow.
 //!
-//! Collectors call [`Flows::packets`] and [`Flows::rtcp`] with as many packets as they have; nothing waits and nothing
-//! is written there. What has ended, and each minute's quality, goes into the log as events (`reporter`), and what runs is
-//! kept in a file (`file`).
+//! Collectors call [`Flows::apply_packets`] and [`Flows::apply_rtcp`] with as many packets as they have; these neither
+//! wait nor write. Ended flows and the quality of each minute go into the log as events (`reporter`), and running flows
+//! are saved in a file (`saved_flows`).
 
-mod census;
-mod file;
-mod lines;
-mod minutes;
-mod recent;
+mod minute_quality;
+mod packet_lines;
+mod recently_ended;
 mod reporter;
 mod rtcp;
+mod saved_flows;
+mod statistics;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -32,77 +32,77 @@ use model::limits::FLOWS_MAX;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-use crate::distribute::{By, distribute};
+use crate::distribute::{DistributeBy, distribute};
 use crate::time::now_ms;
-use recent::RecentlyEnded;
+use recently_ended::RecentlyEnded;
 
-pub use census::Census;
-pub use recent::RECENT_MAX;
-pub use reporter::{ReporterContext, start};
-pub use rtcp::{Datagram, Reported};
-pub use summary::describe;
+pub use recently_ended::RECENTLY_ENDED_MAX;
+pub use reporter::{ReporterContext, start_reporter};
+pub use rtcp::{Datagram, RtcpCounts};
+pub use statistics::FlowStatistics;
+pub use summary::flow_json;
 
-/// Trackers, each with a lock of its own.
-pub const SHARDS: usize = 64;
-/// Sources of RTCP that are remembered by one shard.
+/// The number of trackers, each with a lock of its own.
+const SHARDS: usize = 64;
+/// Sources of RTCP that one shard keeps.
 const SENDERS_MAX: usize = 2 * FLOWS_MAX / SHARDS;
 
 /// The flows of all games.
 pub struct Flows {
     trackers: Box<[Mutex<FlowTracker>]>,
-    /// Sources of RTCP, by their own hash.
+    /// Sources of RTCP, sharded by their own hash.
     senders: Box<[Mutex<RtcpSources>]>,
     recent: RecentlyEnded,
     hasher: DefaultHashBuilder,
     since: Instant,
-    /// Whether somebody looks after what is here; if not, the bell is rung.
-    is_watched: AtomicBool,
-    bell: Notify,
+    /// The reporter is awake. If it is not, it is notified when a flow opens.
+    is_reporter_awake: AtomicBool,
+    reporter_wanted: Notify,
     malformed: AtomicU64,
     unknown: AtomicU64,
-    untold: AtomicU64,
+    unreported: AtomicU64,
 }
 
-/// What became of packets: how many of each.
+/// The number of packets and reports by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Taken {
-    /// Flows that were opened; the packet that opened one is among the counted.
+pub struct PacketCounts {
+    /// Flows that were opened. The packet that opened a flow is also in `counted`.
     pub opened: u64,
-    /// Counted in a flow.
+    /// Packets that were counted in a flow.
     pub counted: u64,
     /// Flows that were ended by a BYE.
     pub ended: u64,
-    /// Came after the end of their flow.
+    /// Packets that arrived after the end of their flow.
     pub stragglers: u64,
-    /// Would have opened a flow too many.
-    pub refused: u64,
-    /// Said goodbye for a flow that was not there, or named no two ends.
-    pub nothing: u64,
+    /// Packets that would have opened a flow above the game's limit.
+    pub rejected: u64,
+    /// A BYE of an unknown flow, or a packet without two different ends.
+    pub ignored: u64,
 }
 
-impl std::ops::Add for Taken {
-    type Output = Taken;
+impl std::ops::Add for PacketCounts {
+    type Output = PacketCounts;
 
-    fn add(self, other: Taken) -> Taken {
-        Taken {
+    fn add(self, other: PacketCounts) -> PacketCounts {
+        PacketCounts {
             opened: self.opened + other.opened,
             counted: self.counted + other.counted,
             ended: self.ended + other.ended,
             stragglers: self.stragglers + other.stragglers,
-            refused: self.refused + other.refused,
-            nothing: self.nothing + other.nothing,
+            rejected: self.rejected + other.rejected,
+            ignored: self.ignored + other.ignored,
         }
     }
 }
 
-impl Taken {
-    /// All packets and reports, whatever became of them.
+impl PacketCounts {
+    /// Returns the number of all packets and reports.
     pub fn packets(&self) -> u64 {
-        self.counted + self.ended + self.stragglers + self.refused + self.nothing
+        self.counted + self.ended + self.stragglers + self.rejected + self.ignored
     }
 
-    fn note(&mut self, took: PacketOutcome) {
-        match took {
+    fn add_outcome(&mut self, outcome: PacketOutcome) {
+        match outcome {
             PacketOutcome::Opened => {
                 self.opened += 1;
                 self.counted += 1;
@@ -110,36 +110,36 @@ impl Taken {
             PacketOutcome::Counted => self.counted += 1,
             PacketOutcome::Ended => self.ended += 1,
             PacketOutcome::Straggler => self.stragglers += 1,
-            PacketOutcome::Rejected => self.refused += 1,
-            PacketOutcome::Ignored => self.nothing += 1,
+            PacketOutcome::Rejected => self.rejected += 1,
+            PacketOutcome::Ignored => self.ignored += 1,
         }
     }
 }
 
-/// Figures for the operator, since the start.
+/// Metrics for the operator, since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
-    /// What became of packets and reports.
+pub struct FlowMetrics {
+    /// Packets and reports by outcome.
     pub totals: TrackerTotals,
-    /// Flows in memory.
+    /// Running flows.
     pub flows: u64,
-    /// Datagrams that were no RTCP.
+    /// Datagrams that were not valid RTCP.
     pub malformed: u64,
-    /// Packets of RTCP of a type that is not known.
+    /// RTCP packets of an unknown type.
     pub unknown: u64,
-    /// Ends of flows of which no event could be made.
-    pub untold: u64,
+    /// Ended flows for which no event was written.
+    pub unreported: u64,
 }
 
 impl Default for Flows {
-    /// Of which a game may have as many as there may be.
+    /// Creates flows without a limit per game below the total limit.
     fn default() -> Flows {
         Flows::new(FLOWS_MAX as u32)
     }
 }
 
 impl Flows {
-    /// At most so many at the same time of each game.
+    /// Creates an empty set of flows with a limit of concurrent flows per game.
     pub fn new(per_game_max: u32) -> Flows {
         let (each, shares) = (|| 0..SHARDS, Arc::new(FlowQuota::new(per_game_max)));
         let tracker = |number| FlowTracker::new(number as u16, FLOWS_MAX / SHARDS, Arc::clone(&shares));
@@ -149,54 +149,54 @@ impl Flows {
             recent: RecentlyEnded::default(),
             hasher: DefaultHashBuilder::default(),
             since: Instant::now(),
-            is_watched: AtomicBool::new(false),
-            bell: Notify::new(),
+            is_reporter_awake: AtomicBool::new(false),
+            reporter_wanted: Notify::new(),
             malformed: AtomicU64::new(0),
             unknown: AtomicU64::new(0),
-            untold: AtomicU64::new(0),
+            unreported: AtomicU64::new(0),
         }
     }
 
-    /// Takes packets of a game, in the order in which they came.
-    pub fn packets(&self, game: u32, packets: &[FlowPacket<'_>]) -> Taken {
-        let (now, mut taken) = (self.now(), Taken::default());
-        // Packets of one flow often come together: then its tracker is locked once.
-        let mut held: Option<(usize, MutexGuard<'_, FlowTracker>)> = None;
+    /// Applies packets of a game, in their order of arrival.
+    pub fn apply_packets(&self, game: u32, packets: &[FlowPacket<'_>]) -> PacketCounts {
+        let (now, mut counts) = (self.now(), PacketCounts::default());
+        // Packets of one flow often arrive together: then its tracker is locked once.
+        let mut locked: Option<(usize, MutexGuard<'_, FlowTracker>)> = None;
         for packet in packets {
             let Some(pair) = Pair::of(packet.from.id, packet.to.id) else {
-                taken.note(PacketOutcome::Ignored);
+                counts.add_outcome(PacketOutcome::Ignored);
                 continue;
             };
             let hash = self.hash(game, &pair);
             let shard = shard_of(hash);
-            let tracker = match &mut held {
+            let tracker = match &mut locked {
                 Some((number, tracker)) if *number == shard => tracker,
                 other => {
-                    // The lock before is given back first: nobody ever holds two.
+                    // The previous lock is released first: no thread ever holds two.
                     *other = None;
                     &mut other.insert((shard, self.trackers[shard].lock())).1
                 }
             };
-            taken.note(tracker.apply_packet(hash, game, packet, now));
+            counts.add_outcome(tracker.apply_packet(hash, game, packet, now));
         }
-        drop(held);
-        self.wake(taken.opened + taken.ended);
-        taken
+        drop(locked);
+        self.wake_reporter(counts.opened + counts.ended);
+        counts
     }
 
-    /// Shows the running flows of a game. Only a part of all flows is locked at a time.
+    /// Visits the running flows of a game. Only one shard is locked at a time.
     pub fn visit(&self, game: u32, mut visit: impl FnMut(&Flow)) {
         for tracker in &self.trackers {
             tracker.lock().running_flows().filter(|flow| flow.game == game).for_each(&mut visit);
         }
     }
 
-    /// How all flows of a game do, and those of them that do worst now, the worst first.
-    pub fn census(&self, game: u32, count: usize) -> (Census, Vec<Flow>) {
-        let (mut census, mut ranked) = (Census::at(now_ms()), Vec::new());
+    /// Returns the statistics of a game's running flows and the `count` flows with the lowest MOS, lowest first.
+    pub fn statistics(&self, game: u32, count: usize) -> (FlowStatistics, Vec<Flow>) {
+        let (mut statistics, mut ranked) = (FlowStatistics::new(now_ms()), Vec::new());
         self.visit(game, |flow| {
             let recent = flow.recent_quality();
-            census.add(flow, &recent);
+            statistics.add(flow, &recent);
             ranked.push((recent.mos, flow.id));
         });
         let order =
@@ -206,57 +206,59 @@ impl Flows {
             ranked.truncate(count);
         }
         ranked.sort_unstable_by(order);
-        (census, ranked.into_iter().filter_map(|(_, id)| self.find(game, id)).collect())
+        (statistics, ranked.into_iter().filter_map(|(_, id)| self.find(game, id)).collect())
     }
 
-    /// The running flow of this id.
+    /// Returns the running flow with this id.
     pub fn find(&self, game: u32, id: u64) -> Option<Flow> {
         self.trackers_of(id).find_map(|tracker| {
             tracker.lock().running_flows().find(|flow| flow.id == id && flow.game == game).cloned()
         })
     }
 
-    /// The flow of this id that ended lately.
+    /// Returns the recently ended flow with this id.
     pub fn find_ended(&self, game: u32, id: u64) -> Option<Flow> {
-        // A moment after its end it is still with its tracker.
-        let untold = self.trackers_of(id).find_map(|tracker| {
+        // For a moment after its end the flow is still in its tracker.
+        let unreported = self.trackers_of(id).find_map(|tracker| {
             tracker.lock().ended().iter().find(|flow| flow.id == id && flow.game == game).cloned()
         });
-        untold.or_else(|| self.recent.find(game, id))
+        unreported.or_else(|| self.recent.find(game, id))
     }
 
-    /// The last [`RECENT_MAX`] flows of a game that ended, the last first. An end is here within two seconds.
-    pub fn ended(&self, game: u32) -> Vec<Flow> {
+    /// Returns the last [`RECENTLY_ENDED_MAX`] ended flows of a game, newest first. An ended flow appears within two
+    /// seconds.
+    pub fn recently_ended(&self, game: u32) -> Vec<Flow> {
         self.recent.of(game)
     }
 
-    /// All trackers, the likeliest for this id first: the one of its number opened it, but after a restart its pair may
-    /// belong to another.
+    /// Returns all trackers, the likeliest for this id first. The id contains the number of the tracker that opened the
+    /// flow, but after a restart the pair may belong to another one.
     fn trackers_of(&self, id: u64) -> impl Iterator<Item = &Mutex<FlowTracker>> {
         let first = usize::from(FlowTracker::number_of(id));
         let others = (0..SHARDS).filter(move |shard| *shard != first);
         std::iter::once(first).chain(others).filter_map(|shard| self.trackers.get(shard))
     }
 
-    /// Figures for the operator.
-    pub fn figures(&self) -> Figures {
+    /// Returns metrics for the operator.
+    pub fn metrics(&self) -> FlowMetrics {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let (malformed, unknown) = (load(&self.malformed), load(&self.unknown));
-        let mut figures = Figures { malformed, unknown, untold: load(&self.untold), ..Figures::default() };
+        let unreported = load(&self.unreported);
+        let mut metrics = FlowMetrics { malformed, unknown, unreported, ..FlowMetrics::default() };
         for tracker in &self.trackers {
             let tracker = tracker.lock();
-            figures.flows += tracker.flow_count() as u64;
-            let (all, its) = (&mut figures.totals, tracker.totals());
+            metrics.flows += tracker.flow_count() as u64;
+            let (all, its) = (&mut metrics.totals, tracker.totals());
             all.opened += its.opened;
             all.ended += its.ended;
             all.counted += its.counted;
             all.stragglers += its.stragglers;
             all.rejected += its.rejected;
         }
-        figures
+        metrics
     }
 
-    /// Takes a flow back that was kept in the file. Whether it was not there yet.
+    /// Restores a flow from the file. Returns false if its pair has a flow already.
     fn restore(&self, flow: Flow, now: FlowTime) -> bool {
         let (game, pair) = (flow.game, flow.pair());
         let hash = self.hash(game, &pair);
@@ -267,10 +269,10 @@ impl Flows {
         self.trackers[shard_of(hash)].lock().restore(hash, flow, now)
     }
 
-    /// Has somebody look after the flows, if nobody does.
-    fn wake(&self, news: u64) {
-        if news > 0 && !self.is_watched.swap(true, Ordering::Relaxed) {
-            self.bell.notify_one();
+    /// Wakes the reporter if it sleeps and there are changes.
+    fn wake_reporter(&self, changes: u64) {
+        if changes > 0 && !self.is_reporter_awake.swap(true, Ordering::Relaxed) {
+            self.reporter_wanted.notify_one();
         }
     }
 
@@ -292,5 +294,5 @@ impl Flows {
 }
 
 fn shard_of(hash: u64) -> usize {
-    distribute(By::Key(hash), SHARDS)
+    distribute(DistributeBy::Hash(hash), SHARDS)
 }

@@ -1,4 +1,4 @@
-//! Interests: which data a live subscription depends on.
+//! Interests: the data that a live subscription depends on.
 
 use model::series::OTHER;
 
@@ -20,8 +20,8 @@ pub enum Interest {
 }
 
 impl Interest {
-    /// Returns the interest in a metric as queries name it. Events beyond the cardinality limit are counted as
-    /// `(other)`, which no event is named, so that row depends on every event.
+    /// Returns the interest in a metric as queries name it. The row `(other)` counts events beyond the cardinality
+    /// limit and no event has this name, so it depends on every event.
     pub fn in_metric(metric: Option<&str>) -> Interest {
         match metric {
             None | Some(OTHER) => Interest::EveryEvent,

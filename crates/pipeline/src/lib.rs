@@ -8,7 +8,6 @@ pub mod applier;
 pub mod views;
 
 pub mod accounting;
-pub mod answers;
 pub mod catalog;
 pub mod distribute;
 pub mod engine;
@@ -19,6 +18,7 @@ pub mod flows;
 pub mod interest;
 pub mod open;
 pub mod pacer;
+pub(crate) mod pending_answers;
 pub mod query;
 pub mod random;
 pub mod recent_events;

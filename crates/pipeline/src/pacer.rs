@@ -1,93 +1,94 @@
-//! How fast work of the past may go beside live traffic.
+//! Pacing: the rate at which a backfill may run beside live traffic.
 //!
-//! A [`Pacer`] holds a rate and hears how long live commits take: under 5 ms it goes a tenth faster, from 5 to 10 ms it
-//! stays as it is, above 10 ms it goes down to two thirds. Where nobody waits for a commit, nobody is in the way. It has
-//! no clock and does not sleep: the time is given to it, and it says how long to wait. [`Commits`] is what a server
-//! measures; the commits of the paced work itself are not among them, since a disk that is slow by itself would have it
-//! creep for nobody's sake.
+//! A [`Pacer`] adapts its rate to the latency of live commits: below 5 ms it raises the rate by a tenth, from 5 to 10
+//! ms it keeps it, above 10 ms it lowers it to two thirds. Without live commits it raises the rate. It has no clock and
+//! does not sleep: the caller passes the time in and waits as long as the pacer says. [`CommitLatency`] is the server's
+//! measurement. It does not contain the commits of the paced work itself, because on a slow disk these would throttle
+//! the backfill although no live client waits.
 
-mod commits;
+mod commit_latency;
 #[cfg(test)]
 mod tests;
 
-pub use commits::Commits;
-
 use std::time::Duration;
 
-/// Live commits that take less on average leave room for more.
-pub const FASTER_BELOW: Duration = Duration::from_millis(5);
-/// Live commits that take more are being delayed.
-pub const SLOWER_ABOVE: Duration = Duration::from_millis(10);
-/// What is told covers so much time at most.
-pub const WINDOW: Duration = Duration::from_secs(1);
+pub use commit_latency::CommitLatency;
+
+/// The mean latency of live commits below which the rate is raised.
+const FASTER_BELOW: Duration = Duration::from_millis(5);
+/// The mean latency of live commits above which the rate is lowered.
+const SLOWER_ABOVE: Duration = Duration::from_millis(10);
+/// The time over which the latency of live commits is averaged.
+const WINDOW: Duration = Duration::from_secs(1);
 
 const FASTER: f64 = 1.1;
 const SLOWER: f64 = 0.66;
-/// It goes faster at most so often.
+/// The minimum interval between two raises of the rate.
 const STEP: Duration = Duration::from_millis(200);
-/// Events a second in the beginning: a tenth of a core.
+/// The initial rate in events per second: a tenth of a core.
 const RATE_FIRST: f64 = 10_000.0;
-/// However slow the disk is, an import comes to an end.
+/// The lowest rate, so that an import completes on any disk.
 const RATE_MIN: f64 = 500.0;
-/// More than any machine takes.
+/// The highest rate, above what any machine accepts.
 const RATE_MAX: f64 = 10_000_000.0;
-/// A request is for this part of a second, so that what comes between two of them waits little.
+/// Batches per second, so that live batches wait little between two of them.
 const REQUESTS_PER_SECOND: f64 = 50.0;
-/// Events of one request.
+/// The smallest batch.
 const EVENTS_MIN: usize = 50;
-/// A larger request would have a thread that answers live ones busy for milliseconds.
+/// The largest batch. A larger one would keep a thread that serves live requests busy for milliseconds.
 const EVENTS_MAX: usize = 1_000;
 
-/// Decides how fast to go. All times are since the same moment and never go back.
+/// Decides the rate of a backfill. All times are since the same moment and never go back.
 #[derive(Debug)]
 pub struct Pacer {
-    /// Events a second.
+    /// Events per second.
     rate: f64,
-    /// When the next events may go.
+    /// The time at which the next events may be sent.
     due: Duration,
-    step: Step,
-    /// What is told until then is still about how it was before it slowed down.
+    step: PaceStep,
+    /// The time until which measured latencies still contain commits from before the rate was lowered.
     settled: Duration,
 }
 
-/// What has been done since the rate was looked at last.
+/// The work since the rate was last evaluated.
 #[derive(Debug, Default)]
-struct Step {
+struct PaceStep {
     since: Duration,
     events: u64,
-    /// The rate was what held the events back, not their source and not the server.
-    was_held_back: bool,
+    /// The events were limited by the rate, not by their source or the server.
+    is_rate_limited: bool,
 }
 
 impl Default for Pacer {
     fn default() -> Pacer {
         let (due, settled) = (Duration::ZERO, Duration::ZERO);
-        Pacer { rate: RATE_FIRST, due, step: Step::default(), settled }
+        Pacer { rate: RATE_FIRST, due, step: PaceStep::default(), settled }
     }
 }
 
 impl Pacer {
-    /// Events a second.
-    pub fn rate(&self) -> f64 {
+    /// Returns the rate in events per second.
+    #[cfg(test)]
+    fn rate(&self) -> f64 {
         self.rate
     }
 
-    /// How many events to send at once: 50 to 1,000.
-    pub fn events(&self) -> usize {
+    /// Returns the number of events to send at once: 50 to 1,000.
+    pub fn batch_size(&self) -> usize {
         ((self.rate / REQUESTS_PER_SECOND) as usize).clamp(EVENTS_MIN, EVENTS_MAX)
     }
 
-    /// How long to wait before so many events go. Time that was not used is not made up for.
+    /// Returns the time to wait before sending this number of events. Unused time is not made up for.
     pub fn wait(&mut self, now: Duration, events: usize) -> Duration {
         let wait = self.due.saturating_sub(now);
         self.due = self.due.max(now) + Duration::from_secs_f64(events as f64 / self.rate);
-        self.step.was_held_back |= wait > Duration::ZERO;
+        self.step.is_rate_limited |= wait > Duration::ZERO;
         self.step.events += events as u64;
         wait
     }
 
-    /// Hears how long live commits take on average; without a value there were none.
-    pub fn hear(&mut self, now: Duration, commit: Option<Duration>) {
+    /// Updates the rate from the mean latency of live commits; `None` if there were none.
+    pub fn update(&mut self, now: Duration, commit: Option<Duration>) {
         let commit = commit.unwrap_or_default();
         if commit > SLOWER_ABOVE && now >= self.settled {
             self.slow_down(now);
@@ -96,15 +97,15 @@ impl Pacer {
         }
     }
 
-    /// A rate that was not reached says nothing about what would happen at a higher one.
+    /// Raises the rate if it was reached. A rate that was not reached gives no evidence about a higher one.
     fn speed_up(&mut self, now: Duration) {
-        if self.step.was_held_back {
+        if self.step.is_rate_limited {
             self.rate = (self.rate * FASTER).min(RATE_MAX);
         }
-        self.step = Step { since: now, ..Step::default() };
+        self.step = PaceStep { since: now, ..PaceStep::default() };
     }
 
-    /// From what was done, if that was less than allowed. Then a window's time passes until the effect can be told.
+    /// Lowers the rate, starting from the actual rate if that was lower. The effect is measurable one window later.
     fn slow_down(&mut self, now: Duration) {
         let elapsed = now.saturating_sub(self.step.since);
         if elapsed >= STEP {
@@ -112,6 +113,6 @@ impl Pacer {
         }
         self.rate = (self.rate * SLOWER).max(RATE_MIN);
         self.settled = now + WINDOW;
-        self.step = Step { since: now, ..Step::default() };
+        self.step = PaceStep { since: now, ..PaceStep::default() };
     }
 }

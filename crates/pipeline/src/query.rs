@@ -1,4 +1,4 @@
-//! Queries over the rollups as JSON: reading requests and writing answers.
+//! Queries over the rollups: parsing requests and encoding results.
 
-pub mod answer;
 pub mod request;
+pub mod result;

@@ -1,42 +1,42 @@
-//! What was refused where bytes came in: how often, by reason, and the first few for people to look at.
+//! Rejected input of a transport: counts by reason, and the first few texts for people to look at.
 
 use model::Reject;
 use model::batch::Endpoint;
 
-use crate::recent_events::{Inspector, Refusal};
+use crate::recent_events::{RecentEvents, RejectedEvent};
 use crate::time::now_ms;
 
-/// Refused lines that people are shown.
+/// Rejected texts that are shown.
 const SHOWN_MAX: usize = 10;
-/// Characters of one of them.
+/// Characters of each of them.
 const SHOWN_CHARS: usize = 200;
 
-/// What was refused since it was last emptied.
+/// The rejected lines and packets since the tally was last cleared.
 #[derive(Debug, Default)]
-pub struct Refusals {
+pub struct RejectTally {
     counts: Vec<(Reject, u32)>,
     shown: Vec<(Reject, String)>,
 }
 
-impl Refusals {
-    /// One line or packet, with what it was.
+impl RejectTally {
+    /// Adds one line or packet with its text.
     #[cold]
-    pub fn one(&mut self, reject: Reject, text: &[u8]) {
+    pub fn add(&mut self, reject: Reject, text: &[u8]) {
         let cut = &text[..text.len().min(4 * SHOWN_CHARS)];
-        self.one_told(reject, || String::from_utf8_lossy(cut).into_owned());
+        self.add_described(reject, || String::from_utf8_lossy(cut).into_owned());
     }
 
-    /// One that is no text: `tell` says what it was, if anybody is going to see it.
+    /// Adds one packet that is not text. `describe` is called only if the packet is going to be shown.
     #[cold]
-    pub fn one_told(&mut self, reject: Reject, tell: impl FnOnce() -> String) {
-        self.many(reject, 1);
+    pub fn add_described(&mut self, reject: Reject, describe: impl FnOnce() -> String) {
+        self.add_count(reject, 1);
         if self.shown.len() < SHOWN_MAX {
-            self.shown.push((reject, tell().chars().take(SHOWN_CHARS).collect()));
+            self.shown.push((reject, describe().chars().take(SHOWN_CHARS).collect()));
         }
     }
 
-    /// So many of which nothing else is known.
-    pub fn many(&mut self, reject: Reject, count: u32) {
+    /// Adds a number of lines or packets whose content is not known.
+    pub fn add_count(&mut self, reject: Reject, count: u32) {
         if count == 0 {
             return;
         }
@@ -46,32 +46,32 @@ impl Refusals {
         }
     }
 
-    /// How many there were, by reason.
+    /// Returns the counts by reason.
     pub fn counts(&self) -> &[(Reject, u32)] {
         &self.counts
     }
 
-    /// How many there were.
-    pub fn count(&self) -> u64 {
+    /// Returns the sum of all counts.
+    pub fn total(&self) -> u64 {
         self.counts.iter().map(|(_, count)| u64::from(*count)).sum()
     }
 
-    /// Nothing was refused.
+    /// Returns true if nothing was rejected.
     pub fn is_empty(&self) -> bool {
         self.counts.is_empty()
     }
 
-    /// Shows people the first few, each once.
-    pub fn show(&mut self, inspector: &Inspector, game: u32, endpoint: Endpoint) {
+    /// Moves the first texts to the recent events of a game.
+    pub fn show(&mut self, recent_events: &RecentEvents, game: u32, endpoint: Endpoint) {
         if self.shown.is_empty() {
             return;
         }
         let at_ms = now_ms();
-        let refusal = |(reject, name)| Refusal { at_ms, name, player: String::new(), reject, endpoint };
-        inspector.refused(game, self.shown.drain(..).map(refusal));
+        let event = |(reject, name)| RejectedEvent { at_ms, name, player: String::new(), reject, endpoint };
+        recent_events.add_rejected(game, self.shown.drain(..).map(event));
     }
 
-    /// As if nothing had been refused.
+    /// Removes all counts and texts.
     pub fn clear(&mut self) {
         self.counts.clear();
         self.shown.clear();

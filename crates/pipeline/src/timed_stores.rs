@@ -1,4 +1,4 @@
-//! The stores behind a clock: the same ports, with the time spent in each.
+//! Timed stores: the same ports, with the time that is spent in each store.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,33 +14,33 @@ use parking_lot::Mutex;
 
 use crate::engine::Engine;
 
-/// How often a store was read and written, and how long that took together.
+/// The number of reads and writes of a store and the total time spent in them.
 #[derive(Debug, Default)]
-pub struct Clock {
-    reads: Timed,
-    writes: Timed,
+pub struct StoreTimer {
+    reads: OperationTimer,
+    writes: OperationTimer,
 }
 
 #[derive(Debug, Default)]
-struct Timed {
+struct OperationTimer {
     count: AtomicU64,
     ns: AtomicU64,
 }
 
-/// What a clock shows.
+/// A snapshot of a [`StoreTimer`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spent {
-    /// Reads.
+pub struct StoreTimes {
+    /// The number of reads.
     pub reads: u64,
-    /// Microseconds in them.
+    /// The time spent in reads, in microseconds.
     pub read_us: u64,
-    /// Writes.
+    /// The number of writes.
     pub writes: u64,
-    /// Microseconds in them.
+    /// The time spent in writes, in microseconds.
     pub write_us: u64,
 }
 
-impl Clock {
+impl StoreTimer {
     fn read<T>(&self, work: impl FnOnce() -> T) -> T {
         self.reads.time(work)
     }
@@ -49,20 +49,20 @@ impl Clock {
         self.writes.time(work)
     }
 
-    /// What it shows now.
-    pub fn spent(&self) -> Spent {
+    /// Returns the current counts and times.
+    pub fn times(&self) -> StoreTimes {
         let ((reads, read_us), (writes, write_us)) = (self.reads.read(), self.writes.read());
-        Spent { reads, read_us, writes, write_us }
+        StoreTimes { reads, read_us, writes, write_us }
     }
 }
 
-impl Timed {
+impl OperationTimer {
     fn time<T>(&self, work: impl FnOnce() -> T) -> T {
         let started = Instant::now();
-        let done = work();
+        let result = work();
         self.ns.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
         self.count.fetch_add(1, Ordering::Relaxed);
-        done
+        result
     }
 
     fn read(&self) -> (u64, u64) {
@@ -70,45 +70,44 @@ impl Timed {
     }
 }
 
-/// A clock for each store.
+/// A timer for each store.
 #[derive(Clone, Default)]
-pub struct Clocks {
-    /// Of the rollups.
-    pub rollups: Arc<Clock>,
-    /// Of the records.
-    pub records: Arc<Clock>,
-    /// Of the event ids.
-    pub ids: Arc<Clock>,
+pub struct StoreTimers {
+    /// The timer of the rollups and of checkpoints.
+    pub rollups: Arc<StoreTimer>,
+    /// The timer of the records.
+    pub records: Arc<StoreTimer>,
+    /// The timer of the event ids.
+    pub ids: Arc<StoreTimer>,
     /// The size of the set of event ids after the last commit.
-    pub held: Arc<Mutex<IdStats>>,
+    pub id_stats: Arc<Mutex<IdStats>>,
 }
 
-impl Clocks {
-    /// The same engine, with a clock in front of each store.
-    pub fn before(&self, engine: Engine) -> Engine {
+impl StoreTimers {
+    /// Wraps the stores of an engine in timers.
+    pub fn wrap(&self, engine: Engine) -> Engine {
         let (rollups, records) = (Arc::clone(&self.rollups), Arc::clone(&self.records));
-        let counters = Arc::new(ClockedCounters::new(engine.counters, rollups, records));
-        let (ids, clock, held) = (engine.ids, Arc::clone(&self.ids), Arc::clone(&self.held));
-        let ids = move |log_end| Ok(Box::new(ClockedIds::new(ids(log_end)?, clock, held)) as Box<_>);
+        let counters = Arc::new(TimedCounters::new(engine.counters, rollups, records));
+        let (ids, timer, id_stats) = (engine.ids, Arc::clone(&self.ids), Arc::clone(&self.id_stats));
+        let ids = move |log_end| Ok(Box::new(TimedIds::new(ids(log_end)?, timer, id_stats)) as Box<_>);
         Engine { counters, ids: Box::new(ids), ..engine }
     }
 }
 
-/// Rollups and records behind a clock each.
-pub struct ClockedCounters {
+/// Rollups and records with a timer each.
+struct TimedCounters {
     inner: Arc<dyn Counters>,
-    rollups: Arc<Clock>,
-    records: Arc<Clock>,
+    rollups: Arc<StoreTimer>,
+    records: Arc<StoreTimer>,
 }
 
-impl ClockedCounters {
-    /// The same store. Time in rollups, checkpoints among it, goes to one clock, time in records to the other.
-    pub fn new(inner: Arc<dyn Counters>, rollups: Arc<Clock>, records: Arc<Clock>) -> ClockedCounters {
-        ClockedCounters { inner, rollups, records }
+impl TimedCounters {
+    fn new(inner: Arc<dyn Counters>, rollups: Arc<StoreTimer>, records: Arc<StoreTimer>) -> TimedCounters {
+        TimedCounters { inner, rollups, records }
     }
 }
 
-impl Records for ClockedCounters {
+impl Records for TimedCounters {
     fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         self.records.read(|| self.inner.record(key))
     }
@@ -122,7 +121,7 @@ impl Records for ClockedCounters {
     }
 }
 
-impl Counters for ClockedCounters {
+impl Counters for TimedCounters {
     fn apply(&self, range: Range<u64>, deltas: &Deltas) -> Result<(), StoreError> {
         self.rollups.write(|| self.inner.apply(range, deltas))
     }
@@ -137,7 +136,7 @@ impl Counters for ClockedCounters {
 
     fn checkpoint(&self, kept: SideState) -> Box<dyn Checkpoint> {
         let inner = self.rollups.write(|| self.inner.checkpoint(kept));
-        Box::new(ClockedCheckpoint { inner, clock: Arc::clone(&self.rollups) })
+        Box::new(TimedCheckpoint { inner, timer: Arc::clone(&self.rollups) })
     }
 
     fn side_state(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
@@ -166,33 +165,32 @@ impl Counters for ClockedCounters {
     }
 }
 
-struct ClockedCheckpoint {
+struct TimedCheckpoint {
     inner: Box<dyn Checkpoint>,
-    clock: Arc<Clock>,
+    timer: Arc<StoreTimer>,
 }
 
-impl Checkpoint for ClockedCheckpoint {
+impl Checkpoint for TimedCheckpoint {
     fn commit(&mut self) -> Result<(), StoreError> {
-        self.clock.write(|| self.inner.commit())
+        self.timer.write(|| self.inner.commit())
     }
 }
 
-/// Event ids behind a clock, with what they held when they were last asked.
-pub struct ClockedIds {
+/// Event ids with a timer, and with their statistics as of the last claim.
+struct TimedIds {
     inner: Box<dyn Ids>,
-    clock: Arc<Clock>,
-    held: Arc<Mutex<IdStats>>,
+    timer: Arc<StoreTimer>,
+    id_stats: Arc<Mutex<IdStats>>,
 }
 
-impl ClockedIds {
-    /// The same ids.
-    pub fn new(inner: Box<dyn Ids>, clock: Arc<Clock>, held: Arc<Mutex<IdStats>>) -> ClockedIds {
-        *held.lock() = inner.stats();
-        ClockedIds { inner, clock, held }
+impl TimedIds {
+    fn new(inner: Box<dyn Ids>, timer: Arc<StoreTimer>, id_stats: Arc<Mutex<IdStats>>) -> TimedIds {
+        *id_stats.lock() = inner.stats();
+        TimedIds { inner, timer, id_stats }
     }
 }
 
-impl Ids for ClockedIds {
+impl Ids for TimedIds {
     fn claim(
         &mut self,
         offset: u64,
@@ -200,10 +198,10 @@ impl Ids for ClockedIds {
         claims: &[Claim],
         fresh: &mut Vec<bool>,
     ) -> Result<(), IdsError> {
-        let claimed = self.clock.write(|| self.inner.claim(offset, now_ms, claims, fresh));
-        // Whoever looks holds the lock for a moment; then what it saw is a commit older.
-        if let Some(mut held) = self.held.try_lock() {
-            *held = self.inner.stats();
+        let claimed = self.timer.write(|| self.inner.claim(offset, now_ms, claims, fresh));
+        // A reader may hold the lock for a moment. Then the statistics stay as of the commit before.
+        if let Some(mut id_stats) = self.id_stats.try_lock() {
+            *id_stats = self.inner.stats();
         }
         claimed
     }

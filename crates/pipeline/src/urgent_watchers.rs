@@ -1,4 +1,4 @@
-//! Who wants to be told at once: what they read is applied as soon as it is durable.
+//! Urgent watchers: subscribers without a minimum interval, whose events are applied as soon as they are durable.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,24 +7,24 @@ use parking_lot::RwLock;
 
 use crate::interest::Interest;
 
-/// What is watched without an interval, by game.
+/// The interests of all urgent watchers, by game.
 #[derive(Default)]
 pub struct UrgentWatchers {
-    /// How many routes there are: mostly none, and then nobody looks further.
+    /// The number of interests. Mostly there is none, and then the map is not read.
     count: AtomicUsize,
-    games: RwLock<HashMap<u32, Wanted>>,
+    games: RwLock<HashMap<u32, WantedEvents>>,
 }
 
 #[derive(Default)]
-struct Wanted {
-    /// Events of these names, and how many want each.
+struct WantedEvents {
+    /// The number of interests in each event name.
     events: HashMap<String, usize>,
-    /// How many want whatever comes.
+    /// The number of interests in all events.
     everything: usize,
 }
 
 impl UrgentWatchers {
-    /// Whether somebody waits for events of one of these names.
+    /// Returns true if an urgent watcher reads events of one of these names.
     pub fn wants<'a>(&self, game: u32, mut names: impl Iterator<Item = &'a str>) -> bool {
         if self.count.load(Ordering::Relaxed) == 0 {
             return false;
@@ -35,24 +35,24 @@ impl UrgentWatchers {
     }
 
     /// Registers the interests of an urgent watcher.
-    pub fn add(&self, game: u32, routes: &[Interest]) {
+    pub fn add(&self, game: u32, interests: &[Interest]) {
         let mut games = self.games.write();
         let wanted = games.entry(game).or_default();
-        for route in routes {
-            match wanted_event(route) {
+        for interest in interests {
+            match wanted_event(interest) {
                 Some(name) => *wanted.events.entry(name.to_owned()).or_default() += 1,
                 None => wanted.everything += 1,
             }
         }
-        self.count.fetch_add(routes.len(), Ordering::Relaxed);
+        self.count.fetch_add(interests.len(), Ordering::Relaxed);
     }
 
     /// Removes the interests of an urgent watcher that were registered with [`UrgentWatchers::add`].
-    pub fn remove(&self, game: u32, routes: &[Interest]) {
+    pub fn remove(&self, game: u32, interests: &[Interest]) {
         let mut games = self.games.write();
         let Some(wanted) = games.get_mut(&game) else { return };
-        for route in routes {
-            match wanted_event(route).map(|name| wanted.events.get_mut(name)) {
+        for interest in interests {
+            match wanted_event(interest).map(|name| wanted.events.get_mut(name)) {
                 Some(count) => count.into_iter().for_each(|count| *count -= 1),
                 None => wanted.everything -= 1,
             }
@@ -61,14 +61,14 @@ impl UrgentWatchers {
         if wanted.events.is_empty() && wanted.everything == 0 {
             games.remove(&game);
         }
-        self.count.fetch_sub(routes.len(), Ordering::Relaxed);
+        self.count.fetch_sub(interests.len(), Ordering::Relaxed);
     }
 }
 
-/// The event that a route waits for. The server's own metrics are made of any event; commands are applied at once anyway,
-/// and wait for none.
-fn wanted_event(route: &Interest) -> Option<&str> {
-    match route {
+/// Returns the event name that an interest reads; `None` means all events, of which the server's own metrics are made.
+/// Interests in commands read no event, because commands are applied at once anyway.
+fn wanted_event(interest: &Interest) -> Option<&str> {
+    match interest {
         Interest::Metric(name) if !name.starts_with('$') => Some(name),
         Interest::Metric(_) | Interest::EveryEvent | Interest::Everything => None,
         Interest::Vars | Interest::Board(_) | Interest::Feed(_) => Some(""),
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_somebody_waits_for_is_wanted() {
+    fn only_events_of_registered_interests_are_wanted() {
         let watchers = UrgentWatchers::default();
         let hit = [Interest::Metric("hit".into())];
         let wants = |game, name| watchers.wants(game, [name].into_iter());

@@ -1,4 +1,4 @@
-//! Everything derived from the log, as those who answer questions see it.
+//! The views: everything derived from the log, as readers see it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,52 +15,52 @@ use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
-use crate::accounting::Meter;
-use crate::answers::{Answers, Outcome};
+use crate::accounting::IngestAccounting;
 use crate::applier::SESSIONS;
-use crate::recent_events::Inspector;
+use crate::pending_answers::{CommandOutcome, PendingAnswers};
+use crate::recent_events::RecentEvents;
 use crate::urgent_watchers::UrgentWatchers;
 
-/// The interval at which [`Views::pause_at_checkpoint`] looks whether a running checkpoint is complete.
+/// The interval at which [`Views::pause_at_checkpoint`] polls a running checkpoint.
 const COMMIT_POLL: Duration = Duration::from_millis(10);
 
-/// Is called with every set of additions.
+/// Called with every set of deltas.
 type OnApplied = Box<dyn Fn(&Deltas) + Send>;
-/// Is called with what a command of a game changed.
-type OnDecided = Box<dyn Fn(u32, &[Touched]) + Send>;
+/// Called with a game and the changes of one command.
+type OnCommand = Box<dyn Fn(u32, &[Touched]) + Send>;
 
-/// The views and how far they have come.
+/// The views and the log position that they contain.
 pub struct Views {
-    /// Rollups.
+    /// The rollups.
     pub counters: Arc<dyn Counters>,
-    /// Who is playing.
+    /// The sessions of every game.
     pub sessions: Mutex<Sessions>,
-    /// Which anonymous ids belong to which players.
+    /// The links of anonymous ids to players.
     pub identities: Identities,
-    /// Variables, boards, levels and the rest.
+    /// The state of live-ops: variables, boards, levels and so on.
     pub liveops: LiveOps,
-    /// What those are told who wait for a command.
-    pub answers: Answers,
-    /// What came in by the second.
-    pub meter: Meter,
-    /// The last events.
-    pub inspector: Arc<Inspector>,
-    /// Who wants to be told at once.
+    /// The outcomes of commands, for the requests that wait for them.
+    pub(crate) pending_answers: PendingAnswers,
+    /// The ingest accounting.
+    pub accounting: IngestAccounting,
+    /// The last events of every game.
+    pub recent_events: Arc<RecentEvents>,
+    /// The subscribers for whom the applier ends its cycle early.
     pub urgent_watchers: UrgentWatchers,
-    /// What turns player ids into numbers.
-    pub seeds: Seeds,
-    /// Held while the log is read and applied; whoever holds it sees rollups and sessions stand at the same position.
+    /// The seeds under which player ids are hashed.
+    pub seeds: PlayerSeeds,
+    /// Locked while the log is read and applied. Under this lock, rollups and sessions are at the same position.
     pub(crate) applying: Mutex<()>,
-    /// A checkpoint is on its way to the disk.
+    /// A checkpoint is being committed.
     pub(crate) committing: AtomicBool,
     pub(crate) throttle: ApplyThrottle,
     applied: watch::Sender<u64>,
-    touched: Mutex<Vec<OnApplied>>,
-    decided: Mutex<Vec<OnDecided>>,
+    on_applied: Mutex<Vec<OnApplied>>,
+    on_command: Mutex<Vec<OnCommand>>,
 }
 
 impl Views {
-    /// The views of an engine, with what it kept of the sessions.
+    /// Opens the views of an engine and restores the sessions from its side state.
     pub fn open(counters: Arc<dyn Counters>, secret: &str) -> Result<Views, StoreError> {
         let sessions = match counters.side_state(SESSIONS)? {
             Some(bytes) => Sessions::restore(&bytes).map_err(|bad| StoreError(bad.to_string()))?,
@@ -74,42 +74,43 @@ impl Views {
             sessions: Mutex::new(sessions),
             identities,
             liveops,
-            answers: Answers::default(),
-            meter: Meter::default(),
-            inspector: Arc::default(),
+            pending_answers: PendingAnswers::default(),
+            accounting: IngestAccounting::default(),
+            recent_events: Arc::default(),
             urgent_watchers: UrgentWatchers::default(),
-            seeds: Seeds::new(secret),
+            seeds: PlayerSeeds::new(secret),
             applying: Mutex::default(),
             committing: AtomicBool::new(false),
             throttle: ApplyThrottle::default(),
             applied,
-            touched: Mutex::default(),
-            decided: Mutex::default(),
+            on_applied: Mutex::default(),
+            on_command: Mutex::default(),
         })
     }
 
-    /// The outcome of the command at this offset, which is durable. `None`: it could not be read.
-    pub async fn outcome(&self, offset: u64) -> Option<Outcome> {
-        self.throttle.want(offset + 1);
-        self.answers.wait(offset).await
+    /// Waits for the outcome of the durable command at this offset. Returns `None` if the command could not be read.
+    pub async fn wait_for_outcome(&self, offset: u64) -> Option<CommandOutcome> {
+        self.throttle.skip_until(offset + 1);
+        self.pending_answers.wait(offset).await
     }
 
-    /// Takes what is applied aside for a checkpoint. Whoever calls this holds `applying`: all views stand at one position.
-    pub(crate) fn freeze(&self) -> Box<dyn Checkpoint> {
+    /// Captures the applied state for a checkpoint. The caller holds the lock `applying`, so that all views are at one
+    /// position.
+    pub(crate) fn capture_checkpoint(&self) -> Box<dyn Checkpoint> {
         let sessions = self.sessions.lock().snapshot();
         let mut records = self.liveops.changes();
         records.extend(self.identities.changes());
         self.counters.checkpoint(SideState { states: vec![(SESSIONS, sessions)], records })
     }
 
-    /// Pauses the applier at a position where everything applied is durable, until the returned guard is dropped. While
-    /// rollups are replaced nothing may wait for the disk: after a crash it would be applied twice. Blocks.
+    /// Pauses the applier at a position where everything applied is durable, until the returned guard is dropped.
+    /// Rollups may only be replaced in this state: after a crash, pending changes would be applied twice. Blocks.
     pub fn pause_at_checkpoint(&self) -> Result<PausedApplier<'_>, StoreError> {
         let applying = self.applying.lock();
         while self.committing.load(Ordering::Acquire) {
             std::thread::sleep(COMMIT_POLL);
         }
-        self.freeze().commit()?;
+        self.capture_checkpoint().commit()?;
         Ok(PausedApplier { _applying: applying })
     }
 
@@ -118,64 +119,65 @@ impl Views {
         if *self.applied.borrow() >= position {
             return;
         }
-        self.throttle.want(position);
+        self.throttle.skip_until(position);
         let mut applied = self.applied.subscribe();
         // The sender lives in `self`, so it cannot be gone.
         let _ = applied.wait_for(|until| *until >= position).await;
     }
 
-    /// Does not wait for more to come before this position is applied.
-    pub fn wake_applier(&self, position: u64) {
-        self.throttle.want(position);
+    /// Has this position applied without waiting for the end of the apply cycle.
+    pub(crate) fn wake_applier(&self, position: u64) {
+        self.throttle.skip_until(position);
     }
 
-    /// As [`Views::caught_up`], for a thread that may block.
+    /// Blocks until the views contain everything before `position`. See [`Views::caught_up`].
     pub fn wait_caught_up(&self, position: u64) {
         while *self.applied.borrow() < position {
-            self.throttle.want(position);
+            self.throttle.skip_until(position);
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// Calls back with every set of additions, on the processor's thread: be quick.
+    /// Registers a callback that receives every set of deltas. It runs on the applier's thread and must be quick.
     pub fn on_applied(&self, callback: impl Fn(&Deltas) + Send + 'static) {
-        self.touched.lock().push(Box::new(callback));
+        self.on_applied.lock().push(Box::new(callback));
     }
 
-    /// Calls back with what each command changed, on the processor's thread: be quick.
-    pub fn on_decided(&self, callback: impl Fn(u32, &[Touched]) + Send + 'static) {
-        self.decided.lock().push(Box::new(callback));
+    /// Registers a callback that receives the changes of each command. It runs on the applier's thread and must be
+    /// quick.
+    pub fn on_command(&self, callback: impl Fn(u32, &[Touched]) + Send + 'static) {
+        self.on_command.lock().push(Box::new(callback));
     }
 
-    /// Whoever was erased is not shown any more.
-    pub fn forget(&self, game: u32, touched: &[Touched]) {
+    /// Removes the events of erased players from the recent events.
+    pub fn erase_recent_events(&self, game: u32, touched: &[Touched]) {
         for touched in touched {
             if let Touched::Erased(ids) = touched {
-                self.inspector.forget(game, ids);
+                self.recent_events.erase_player(game, ids);
             }
         }
     }
 
-    /// Whether the views contain everything before `position`; they hurry if not.
-    pub fn is_caught_up(&self, position: u64) -> bool {
+    /// Returns true if the views contain everything before `position`. If they do not, wakes the applier.
+    pub(crate) fn is_caught_up(&self, position: u64) -> bool {
         let caught_up = *self.applied.borrow() >= position;
         if !caught_up {
-            self.throttle.want(position);
+            self.throttle.skip_until(position);
         }
         caught_up
     }
 
-    /// Notifies the callbacks of what a command changed.
-    pub fn decided(&self, game: u32, touched: &[Touched]) {
+    /// Publishes the changes of a command to the callbacks.
+    pub fn publish_command(&self, game: u32, touched: &[Touched]) {
         if !touched.is_empty() {
-            self.decided.lock().iter().for_each(|callback| callback(game, touched));
+            self.on_command.lock().iter().for_each(|callback| callback(game, touched));
         }
     }
 
-    /// Says that everything up to this position was applied, first of all to those who tell what is watched: whoever waits
-    /// for the position and then begins to watch is shown what it waited for.
-    pub fn applied(&self, until: u64, deltas: &Deltas) {
-        self.touched.lock().iter().for_each(|callback| callback(deltas));
+    /// Publishes that everything before `until` was applied. The callbacks run first, so that a reader who waits for
+    /// the position and then subscribes sees the events that it waited for.
+    pub fn publish_applied(&self, until: u64, deltas: &Deltas) {
+        self.on_applied.lock().iter().for_each(|callback| callback(deltas));
         self.applied.send_replace(until);
     }
 }
@@ -185,50 +187,52 @@ pub struct PausedApplier<'a> {
     _applying: MutexGuard<'a, ()>,
 }
 
-/// Lets the processor rest, unless somebody waits for it.
+/// Delays the applier to gather larger cycles, unless a reader waits.
 #[derive(Default)]
 pub(crate) struct ApplyThrottle {
+    /// The highest position that a reader waits for.
     wanted: Mutex<u64>,
-    bell: Condvar,
+    changed: Condvar,
 }
 
 impl ApplyThrottle {
-    fn want(&self, position: u64) {
+    /// Does not delay the applier before it has applied `position`.
+    fn skip_until(&self, position: u64) {
         let mut wanted = self.wanted.lock();
         *wanted = position.max(*wanted);
-        self.bell.notify_all();
+        self.changed.notify_all();
     }
 
-    /// Returns after `time`, or as soon as somebody wants more than what is applied.
-    pub(crate) fn wait(&self, time: Duration, applied_until: u64) {
-        let end = Instant::now() + time;
+    /// Returns after `delay`, or as soon as a reader waits for a position that is not applied yet.
+    pub(crate) fn wait(&self, delay: Duration, applied_until: u64) {
+        let end = Instant::now() + delay;
         let mut wanted = self.wanted.lock();
         while *wanted <= applied_until {
-            if self.bell.wait_until(&mut wanted, end).timed_out() {
+            if self.changed.wait_until(&mut wanted, end).timed_out() {
                 return;
             }
         }
     }
 }
 
-/// The seeds under which each game's player ids are hashed: the same in one installation for ever, different in others.
-pub struct Seeds {
+/// The seeds under which the player ids of each game are hashed: constant in one installation, different in others.
+pub struct PlayerSeeds {
     secret: String,
-    known: RwLock<HashMap<u32, u64>>,
+    seeds: RwLock<HashMap<u32, u64>>,
 }
 
-impl Seeds {
-    /// Seeds of an installation's secret.
-    pub fn new(secret: &str) -> Seeds {
-        Seeds { secret: secret.to_owned(), known: RwLock::default() }
+impl PlayerSeeds {
+    /// Creates the seeds that follow from an installation's secret.
+    pub(crate) fn new(secret: &str) -> PlayerSeeds {
+        PlayerSeeds { secret: secret.to_owned(), seeds: RwLock::default() }
     }
 
-    /// The seed of a game.
+    /// Returns the seed of a game.
     pub fn of(&self, game: u32) -> u64 {
-        if let Some(seed) = self.known.read().get(&game) {
+        if let Some(seed) = self.seeds.read().get(&game) {
             return *seed;
         }
-        *self.known.write().entry(game).or_insert_with(|| {
+        *self.seeds.write().entry(game).or_insert_with(|| {
             let digest = Sha256::digest(format!("{} player {game}", self.secret));
             u64::from_be_bytes(*digest.first_chunk().expect("SHA-256 has 32 bytes"))
         })
@@ -242,17 +246,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_tells_what_is_watched_knows_before_those_who_wait_do() {
+    fn callbacks_run_before_waiting_readers_are_woken() {
         let counters = Arc::new(MemoryCounters::open(&MemoryDisk::default()));
-        let views =
-            Arc::new(Views::open(counters, "secret").expect("there is nothing that could be damaged"));
-        let (seen, looks) = (Arc::new(Mutex::new(None)), Arc::downgrade(&views));
-        let tells = Arc::clone(&seen);
+        let views = Arc::new(Views::open(counters, "secret").expect("an empty store is readable"));
+        let (seen, weak_views) = (Arc::new(Mutex::new(None)), Arc::downgrade(&views));
+        let seen_by_callback = Arc::clone(&seen);
         views.on_applied(move |_| {
-            *tells.lock() = looks.upgrade().map(|views| views.is_caught_up(1));
+            *seen_by_callback.lock() = weak_views.upgrade().map(|views| views.is_caught_up(1));
         });
-        views.applied(1, &Deltas::default());
-        assert_eq!(*seen.lock(), Some(false), "nobody could have begun to watch by then");
+        views.publish_applied(1, &Deltas::default());
+        assert_eq!(*seen.lock(), Some(false), "no reader could have subscribed by then");
         assert!(views.is_caught_up(1));
     }
 }

@@ -14,7 +14,7 @@ use wal::Wal;
 
 use crate::bootstrap;
 use collect::Order;
-use pipeline::catalog::{BadCidr, Catalog, Cidr, Game, KeyRecord, Scopes, SettingsChange};
+use pipeline::catalog::{Catalog, Cidr, Game, InvalidCidr, KeyRecord, Scopes, SettingsChange};
 use pipeline::ingest::Claims;
 use pipeline::time::now_s;
 use pipeline::views::Views;
@@ -153,7 +153,7 @@ pub fn run(admin: &Admin<'_>, command: Command) -> anyhow::Result<Value> {
         }
         Command::CreateKey { game, label, scopes, expires_s, cidrs } => {
             let scopes = Scopes::parse(scopes.iter().map(String::as_str))?;
-            let cidrs: Result<Vec<Cidr>, BadCidr> = cidrs.iter().map(|cidr| cidr.parse()).collect();
+            let cidrs: Result<Vec<Cidr>, InvalidCidr> = cidrs.iter().map(|cidr| cidr.parse()).collect();
             let cidrs = cidrs.context("cidr")?;
             key_with_secret(catalog.create_key(&game, &label, scopes, expires_s, cidrs, now_s())?)
         }

@@ -7,12 +7,12 @@ use std::path::Path;
 use anyhow::Context;
 use serde_json::{Value, json};
 
-use pipeline::catalog::{Made, read_private, replace};
+use pipeline::catalog::{InitialKeys, read_private, replace_private};
 
 const NAME: &str = "bootstrap.json";
 
 /// Writes the file after the first start.
-pub fn write(folder: &Path, made: &Made, address: SocketAddr) -> anyhow::Result<()> {
+pub fn write(folder: &Path, made: &InitialKeys, address: SocketAddr) -> anyhow::Result<()> {
     let url = url(address);
     let content = json!({
         "url": url,
@@ -57,7 +57,7 @@ pub fn set_sign_in_token(folder: &Path, token: &str) -> anyhow::Result<Option<St
 
 fn save(folder: &Path, content: &Value) -> anyhow::Result<()> {
     let text = serde_json::to_vec_pretty(content).context("encoding bootstrap.json")?;
-    replace(folder, NAME, &text)
+    replace_private(folder, NAME, &text)
 }
 
 fn sign_in_url(url: &str, token: &str) -> String {

@@ -81,7 +81,7 @@ async fn send(
         received_ms,
         client: ClientInfo::default(),
         ack: Ack::Disk,
-        refused: &[],
+        rejected: &[],
     };
     if let Err(failure) = shared.ingest.submit(lane, access, &request, &decoded).await {
         warn!(%failure, "events of simulated players were not accepted");

@@ -23,15 +23,15 @@ use http::api::health::Requests;
 use http::monitor::{self, Monitor};
 use http::{AppState, HttpSettings};
 use live::Live;
-use pipeline::catalog::{Catalog, Made};
+use pipeline::catalog::{Catalog, InitialKeys};
 use pipeline::engine::Engine;
 use pipeline::enrich::geo::Geo;
 use pipeline::erasure::Erasure;
 use pipeline::flows::{self, Flows, ReporterContext};
 use pipeline::ingest::{Claims, Ingest, QuotaSettings};
-use pipeline::open::{Followed, follow};
+use pipeline::open::{Pipeline, open_pipeline};
 use pipeline::time::now_ms;
-use pipeline::timed_stores::Clocks;
+use pipeline::timed_stores::StoreTimers;
 
 /// The settings of a server; every value has been validated.
 #[derive(Clone)]
@@ -85,7 +85,7 @@ impl Server {
     pub fn start(
         settings: Settings,
         catalog: Arc<Catalog>,
-        made: Option<Made>,
+        made: Option<InitialKeys>,
         engine: Engine,
         on_fatal: Arc<dyn Fn(&wal::WalError) + Send + Sync>,
     ) -> anyhow::Result<Server> {
@@ -94,9 +94,9 @@ impl Server {
         let opened = Wal::<Claims>::open(Arc::new(RealDisk), &folder, options).context("opening the log")?;
         log_recovery(opened.report());
         let scratch = engine.scratch;
-        let clocks = Clocks::default();
-        let engine = clocks.before(engine);
-        let Followed { log, views, processor, remembered } = follow(opened, engine, &catalog)?;
+        let clocks = StoreTimers::default();
+        let engine = clocks.wrap(engine);
+        let Pipeline { log, views, applier, registered_until } = open_pipeline(opened, engine, &catalog)?;
         let flows = Flows::open(&settings.data, settings.quotas.flows_per_game)
             .context("restoring the running flows")?;
         let flows = Arc::new(flows);
@@ -105,7 +105,7 @@ impl Server {
             .context("starting a thread")?;
         let geo = geo(settings.geo_file.clone());
         let ingest = Arc::new(Ingest::new(geo, &catalog, Arc::clone(&views), log.clone(), settings.quotas));
-        let erasure = Erasure::new(log.clone(), Arc::clone(&views), remembered, &catalog.id_secret());
+        let erasure = Erasure::new(log.clone(), Arc::clone(&views), registered_until, &catalog.id_secret());
         let (stop, stopping) = watch::channel(false);
         let requests = Requests::default();
         let collectors = Collectors::open(&settings.collectors, &catalog, settings.runtimes)?;
@@ -129,15 +129,15 @@ impl Server {
         match made {
             Some(made) => {
                 bootstrap::write(&settings.data, &made, address)?;
-                state.catalog.keep().context("saving the catalog")?;
+                state.catalog.save().context("saving the catalog")?;
             }
             None => bootstrap::update_url(&settings.data, address)?,
         }
         state.collectors.declare_tags(&state.catalog)?;
         let mut threads = runtimes::start(&settings, &state, scratch, listeners)?;
-        threads.push(flows::start(reporter_context(&state))?);
+        threads.push(flows::start_reporter(reporter_context(&state))?);
         threads.push(monitor::start(&state)?);
-        let applier = processor.start().context("starting a thread")?;
+        let applier = applier.start().context("starting a thread")?;
         state.erasure.start().context("starting a thread")?;
         Ok(Server { address, state, stop, threads, applier })
     }
@@ -147,7 +147,7 @@ impl Server {
         info!("stopping");
         self.stop.send_replace(true);
         self.state.live.stop();
-        self.state.catalog.keep_used();
+        self.state.catalog.save_last_used();
         for thread in self.threads {
             if thread.join().is_err() {
                 error!("a thread that serves requests or reports flows has panicked");

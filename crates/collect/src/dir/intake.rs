@@ -19,7 +19,7 @@ use crate::settings::Decoder;
 use pipeline::catalog::Access;
 use pipeline::file_ids::FileIds;
 use pipeline::ingest::IngestError;
-use pipeline::reject_tally::Refusals;
+use pipeline::reject_tally::RejectTally;
 
 /// So much of a file is read at once.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -149,9 +149,9 @@ impl Writer<'_> {
     /// Packets go to the flows at once; what was refused is counted in the log.
     async fn packets(&mut self, bytes: &[u8]) -> Result<(), Broken> {
         let (collector, context) = (&self.desk.collector, &self.desk.context);
-        let mut refusals = Refusals::default();
-        let taken = context.flows.lines(collector.game, bytes, &mut refusals);
-        collector.counters.accepted.add(taken.packets() - taken.refused);
+        let mut refusals = RejectTally::default();
+        let taken = context.flows.apply_lines(collector.game, bytes, &mut refusals);
+        collector.counters.accepted.add(taken.packets() - taken.rejected);
         self.desk.show(&mut refusals);
         self.write(RawBatch::default(), refusals.counts()).await
     }
@@ -180,7 +180,7 @@ impl Writer<'_> {
         if decoded.events.is_empty() && refused.is_empty() {
             return Ok(());
         }
-        self.ids.give(&mut decoded);
+        self.ids.assign(&mut decoded);
         let give_up = || *self.end.borrow();
         loop {
             if give_up() {
@@ -204,7 +204,7 @@ impl Writer<'_> {
         let mut end = self.end.clone();
         tokio::select! {
             () = sleep(Duration::from_secs(retry_s).min(QUOTA_WAIT)) => {}
-            () = pipeline::shutdown::stopped(&mut end) => {}
+            () = pipeline::shutdown::wait_for_stop(&mut end) => {}
         }
     }
 }

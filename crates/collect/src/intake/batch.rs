@@ -11,7 +11,7 @@ use crate::samples::{Dimensions, Table};
 use crate::settings::Decoder;
 use pipeline::catalog::GameSettings;
 use pipeline::flows::Flows;
-use pipeline::reject_tally::Refusals;
+use pipeline::reject_tally::RejectTally;
 
 /// Events after which they are written.
 const LINES_LARGE: usize = EVENTS_PER_REQUEST_MAX / 8;
@@ -29,13 +29,13 @@ pub struct Batch {
     /// Lines of events, each with its newline.
     pub(super) lines: Vec<u8>,
     lines_count: usize,
-    pub(crate) refusals: Refusals,
+    pub(crate) refusals: RejectTally,
 }
 
 impl Batch {
     /// Nothing came.
     pub fn new(game: u32, samples: Table, flows: Arc<Flows>) -> Batch {
-        let (lines, refusals) = (Vec::new(), Refusals::default());
+        let (lines, refusals) = (Vec::new(), RejectTally::default());
         Batch { game, flows, packets: 0, samples, lines, lines_count: 0, refusals }
     }
 
@@ -86,19 +86,19 @@ impl Batch {
     }
 
     fn flow_lines(&mut self, bytes: &[u8]) {
-        let taken = self.flows.lines(self.game, bytes, &mut self.refusals);
-        self.packets += taken.packets() - taken.refused;
+        let taken = self.flows.apply_lines(self.game, bytes, &mut self.refusals);
+        self.packets += taken.packets() - taken.rejected;
     }
 
     /// Counts a line that was refused, and remembers it for people to look at.
     #[cold]
     pub fn refuse(&mut self, reject: Reject, text: &[u8]) {
-        self.refusals.one(reject, text);
+        self.refusals.add(reject, text);
     }
 
     /// Counts packets that the kernel had no room for.
     pub(super) fn lost(&mut self, packets: u32) {
-        self.refusals.many(Reject::QueueFull, packets);
+        self.refusals.add_count(Reject::QueueFull, packets);
     }
 
     /// How many samples were taken, and how many refused.
@@ -106,7 +106,7 @@ impl Batch {
     pub(crate) fn counts(&mut self) -> (u32, u32) {
         let rows = self.samples.encode().into_iter().flatten();
         let taken = rows.map(|row| self.samples.taken(row)).sum();
-        (taken, self.refusals.count() as u32)
+        (taken, self.refusals.total() as u32)
     }
 
     pub(super) fn is_empty(&self) -> bool {

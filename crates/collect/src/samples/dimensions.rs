@@ -10,13 +10,13 @@ use model::limits::DIMENSION_BYTES_MAX;
 use model::series::OTHER;
 use model::{Dimension, Reject};
 
-use pipeline::catalog::{DeclaredDimension, GameSettings};
+use pipeline::catalog::{DimensionDeclaration, GameSettings};
 
 const DECLARED_FROM: u8 = 16;
 
 /// The dimensions of a game. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Dimensions(Arc<[DeclaredDimension]>);
+pub struct Dimensions(Arc<[DimensionDeclaration]>);
 
 /// A dimension of either kind.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -3,12 +3,12 @@ use std::sync::Arc;
 use expect_test::{Expect, expect};
 
 use super::*;
-use pipeline::catalog::{DeclaredDimension, GameSettings};
+use pipeline::catalog::{DimensionDeclaration, GameSettings};
 
 const NOW: i64 = 1_800_000_000_000;
 
 fn dimensions() -> Dimensions {
-    let hat = DeclaredDimension { name: "hat".into(), number: 7 };
+    let hat = DimensionDeclaration { name: "hat".into(), number: 7 };
     Dimensions::of(&GameSettings { dimensions: vec![hat], ..GameSettings::default() })
 }
 

@@ -62,7 +62,7 @@ async fn run(end: Option<&str>, mut stop: watch::Receiver<bool>) -> anyhow::Resu
         Some("fail later") => sleep(5 * FIRST).await,
         Some(_) => {}
         None => {
-            stopped(&mut stop).await;
+            wait_for_stop(&mut stop).await;
             return Ok(());
         }
     }

@@ -19,7 +19,7 @@ use crate::body;
 use crate::compat::influx::points;
 use crate::problem::Problem;
 use axum::{Router, routing};
-use pipeline::catalog::{Access, Catalog, Refused, Scope, SettingsChange};
+use pipeline::catalog::{Access, Catalog, CatalogError, Scope, SettingsChange};
 use pipeline::time::now_s;
 
 /// Returns the routes of this module.
@@ -95,10 +95,10 @@ fn declared(catalog: &Catalog, mut access: Access) -> Result<Access, Problem> {
 }
 
 /// A game without room stays so; a disk without room is tried again.
-fn problem(refused: &Refused) -> Problem {
+fn problem(refused: &CatalogError) -> Problem {
     let why = format!("readings need the dimensions {}: {refused}", DIMENSIONS.join(" and "));
     match refused {
-        Refused::NotWritten(_) => Problem::disk_full(why).retry_after_s(5),
+        CatalogError::NotWritten(_) => Problem::disk_full(why).retry_after_s(5),
         _ => Problem::conflict(why),
     }
 }
@@ -109,13 +109,13 @@ mod tests {
 
     #[test]
     fn a_catalog_that_cannot_be_written_now_is_tried_again_and_a_full_game_is_not() {
-        let not_written = problem(&Refused::NotWritten("no space left".into())).into_response();
+        let not_written = problem(&CatalogError::NotWritten("no space left".into())).into_response();
         assert_eq!(not_written.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(
             not_written.headers().get("retry-after").map(|seconds| seconds.as_bytes()),
             Some(&b"5"[..])
         );
-        let full = Refused::Invalid { field: "dimension", message: "there are 16".into() };
+        let full = CatalogError::Invalid { field: "dimension", message: "there are 16".into() };
         assert_eq!(problem(&full).into_response().status(), StatusCode::CONFLICT);
     }
 }

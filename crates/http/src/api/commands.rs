@@ -190,9 +190,9 @@ impl Local {
         let fails = |failure| refused(IngestError::Wal(failure));
         let begun = Instant::now();
         let committed = self.lane.append(entry).map_err(fails)?.await.map_err(fails)?;
-        self.shared.ingest.commits().took(begun, Instant::now());
+        self.shared.ingest.commit_latency().record(begun, Instant::now());
         let offset = committed.expect("who asks for the disk is told the offset").offsets.start;
-        let outcome = self.shared.views.outcome(offset).await;
+        let outcome = self.shared.views.wait_for_outcome(offset).await;
         outcome.ok_or_else(|| Problem::internal("the command could not be read back"))
     }
 }

@@ -22,7 +22,7 @@ use crate::body;
 use crate::cors::{allow_any_origin, unless_post};
 use crate::problem::Problem;
 use pipeline::catalog::Scope;
-use pipeline::ingest::{self, Claims, IngestError, Receipt, Used};
+use pipeline::ingest::{self, Claims, IngestError, QuotaUsage, Receipt};
 use pipeline::time::now_ms;
 
 /// Says how much of a quota of the day is used, from four fifths on.
@@ -84,7 +84,7 @@ async fn take(
     head: &Parts,
     incoming: &mut Incoming,
     peer: SocketAddr,
-) -> Result<(Vec<u8>, Option<Used>), Problem> {
+) -> Result<(Vec<u8>, Option<QuotaUsage>), Problem> {
     let received_ms = now_ms();
     let query = head.uri.query();
     let address = address(shared, &head.headers, peer);
@@ -102,10 +102,10 @@ async fn take(
         received_ms,
         client: ingest::ClientInfo { address, user_agent: text(&head.headers, header::USER_AGENT) },
         ack,
-        refused: &[],
+        rejected: &[],
     };
     let receipt = shared.ingest.submit(lane, &access, &request, &decoded).await.map_err(refused)?;
-    Ok((answer(&receipt, &decoded), receipt.used))
+    Ok((answer(&receipt, &decoded), receipt.quota_usage))
 }
 
 /// A header as text; empty if there is none.
@@ -171,7 +171,7 @@ pub(crate) fn refused(error: IngestError) -> Problem {
     }
 }
 
-fn accepted(answer: Vec<u8>, used: Option<Used>) -> Response<Body> {
+fn accepted(answer: Vec<u8>, used: Option<QuotaUsage>) -> Response<Body> {
     let mut response = Response::new(Body::from(Bytes::from(answer)));
     *response.status_mut() = StatusCode::ACCEPTED;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -184,7 +184,7 @@ fn accepted(answer: Vec<u8>, used: Option<Used>) -> Response<Body> {
 
 /// The receipt as JSON. Written by hand: every label is a word without quotes or escapes.
 pub(crate) fn answer(receipt: &Receipt, decoded: &RawBatch<'_>) -> Vec<u8> {
-    let mut json = Vec::with_capacity(128 + receipt.refused.len() * 120);
+    let mut json = Vec::with_capacity(128 + receipt.rejected.len() * 120);
     let mut number = itoa::Buffer::new();
     json.push(b'{');
     for outcome in [Outcome::Accepted, Outcome::Duplicate, Outcome::Late, Outcome::Limited, Outcome::Invalid]
@@ -198,7 +198,7 @@ pub(crate) fn answer(receipt: &Receipt, decoded: &RawBatch<'_>) -> Vec<u8> {
     json.extend_from_slice(b"\"position\":\"0/");
     json.extend_from_slice(number.format(receipt.position).as_bytes());
     json.extend_from_slice(b"\",\"results\":[");
-    for (place, (index, reject)) in receipt.refused.iter().enumerate() {
+    for (place, (index, reject)) in receipt.rejected.iter().enumerate() {
         if place > 0 {
             json.push(b',');
         }
@@ -242,8 +242,8 @@ mod tests {
         let receipt = Receipt {
             outcomes: [97, 1, 2, 0, 0],
             position: 1_048_576,
-            refused: vec![(0, Reject::EventNameTooLong), (1, Reject::SeenBefore)],
-            used: None,
+            rejected: vec![(0, Reject::EventNameTooLong), (1, Reject::SeenBefore)],
+            quota_usage: None,
         };
         let id = Some(0x0190c1f2_0003_7004_8005_000000000006);
         let repeated = RawEvent { id, ..RawEvent::default() };

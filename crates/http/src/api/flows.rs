@@ -27,9 +27,9 @@ use crate::problem::Problem;
 use asked::Asked;
 use axum::{Router, routing};
 use pipeline::catalog::{Access, Scope};
-use pipeline::flows::{Census, Flows, RECENT_MAX, Taken, describe};
+use pipeline::flows::{FlowStatistics, Flows, PacketCounts, RECENTLY_ENDED_MAX, flow_json};
 use pipeline::ingest;
-use pipeline::reject_tally::Refusals;
+use pipeline::reject_tally::RejectTally;
 use pipeline::time::{now_ms, now_s, rfc3339};
 
 /// Returns the routes of this module.
@@ -74,7 +74,7 @@ pub async fn list(State(shared): State<Arc<AppState>>, uri: Uri, headers: Header
 }
 
 fn page(flows: &Flows, game: u32, asked: &Asked) -> Value {
-    let (mut census, mut matched) = (Census::at(now_ms()), Vec::new());
+    let (mut census, mut matched) = (FlowStatistics::new(now_ms()), Vec::new());
     flows.visit(game, |flow| {
         let recent = flow.recent_quality();
         census.add(flow, &recent);
@@ -86,7 +86,7 @@ fn page(flows: &Flows, game: u32, asked: &Asked) -> Value {
     // Flows may end between this look and the next: a page may then be shorter.
     let page = asked.page_of(matched).into_iter().filter_map(|id| flows.find(game, id));
     json!({
-        "flows": page.map(|flow| describe(&flow)).collect::<Vec<_>>(),
+        "flows": page.map(|flow| flow_json(&flow)).collect::<Vec<_>>(),
         "matched": count,
         "running": census.running,
         "now": census.json(),
@@ -106,9 +106,12 @@ fn page(flows: &Flows, game: u32, asked: &Asked) -> Value {
 )]
 pub async fn ended(State(shared): State<Arc<AppState>>, uri: Uri, headers: HeaderMap) -> Answered {
     let access = auth::for_questions(&shared.catalog, &headers, uri.query(), now_s())?;
-    let ended = shared.flows.ended(access.game.number);
-    let flows: Vec<Value> = ended.iter().map(describe).collect();
-    answer(StatusCode::OK, &json!({ "flows": flows, "kept_max": RECENT_MAX, "as_of": rfc3339(now_ms()) }))
+    let ended = shared.flows.recently_ended(access.game.number);
+    let flows: Vec<Value> = ended.iter().map(flow_json).collect();
+    answer(
+        StatusCode::OK,
+        &json!({ "flows": flows, "kept_max": RECENTLY_ENDED_MAX, "as_of": rfc3339(now_ms()) }),
+    )
 }
 
 /// One flow: one that runs, or one of those that ended last, which have `ended` and `ended_by`.
@@ -132,7 +135,7 @@ pub async fn one(
     let (flows, game) = (&shared.flows, access.game.number);
     let flow = id.and_then(|id| flows.find(game, id).or_else(|| flows.find_ended(game, id)));
     let flow = flow.ok_or_else(|| Problem::not_found("no flow of this id runs, or ended lately"))?;
-    answer(StatusCode::OK, &describe(&flow))
+    answer(StatusCode::OK, &flow_json(&flow))
 }
 
 /// Takes packets of flows, one JSON object a line, from a server that sees them pass.
@@ -189,38 +192,38 @@ async fn read(
 /// became of them, whatever the log says: who sent them again would have them counted twice.
 async fn taken(local: &Local, access: &Access, bytes: &[u8]) -> Value {
     let (shared, game) = (&local.shared, access.game.number);
-    let mut refusals = Refusals::default();
-    let taken = shared.flows.lines(game, bytes, &mut refusals);
+    let mut refusals = RejectTally::default();
+    let taken = shared.flows.apply_lines(game, bytes, &mut refusals);
     if !refusals.is_empty() {
-        refusals.show(&shared.views.inspector, game, Endpoint::Flows);
+        refusals.show(&shared.views.recent_events, game, Endpoint::Flows);
         let request = ingest::IngestRequest {
             endpoint: Endpoint::Flows,
             received_ms: now_ms(),
             client: ingest::ClientInfo::default(),
             ack: Ack::Disk,
-            refused: refusals.counts(),
+            rejected: refusals.counts(),
         };
         let counted = shared.ingest.submit(&local.lane, access, &request, &RawBatch::default()).await;
         if let Err(failure) = counted {
-            let (game, refused) = (&access.game.id, refusals.count());
+            let (game, refused) = (&access.game.id, refusals.total());
             warn!(game, refused, %failure, "refused packets of flows are not in the accounting");
         }
     }
     outcomes(taken, &refusals)
 }
 
-fn outcomes(taken: Taken, refusals: &Refusals) -> Value {
+fn outcomes(taken: PacketCounts, refusals: &RejectTally) -> Value {
     let reasons: BTreeMap<&str, u32> =
         refusals.counts().iter().map(|(reject, count)| (reject.label(), *count)).collect();
-    let invalid = refusals.count() - taken.refused;
+    let invalid = refusals.total() - taken.rejected;
     json!({
         "received": taken.packets() + invalid,
         "counted": taken.counted,
         "opened": taken.opened,
         "ended": taken.ended,
         "stragglers": taken.stragglers,
-        "limited": taken.refused,
-        "ignored": taken.nothing,
+        "limited": taken.rejected,
+        "ignored": taken.ignored,
         "invalid": invalid,
         "reasons": reasons,
     })

@@ -124,14 +124,14 @@ async fn take(local: &Local, head: &Parts, incoming: &mut Body) -> Result<Vec<u8
         decode(&bytes, form, &mut decoded).map_err(events::malformed)?;
     }
     if let Some(file) = &origin.file {
-        FileIds::new(file, origin.from).give(&mut decoded);
+        FileIds::new(file, origin.from).assign(&mut decoded);
     }
     let request = ingest::IngestRequest {
         endpoint: Endpoint::Import,
         received_ms: now_ms(),
         client: ingest::ClientInfo::default(),
         ack: Ack::Disk,
-        refused: &origin.refused,
+        rejected: &origin.refused,
     };
     let receipt = local.shared.ingest.submit_backfill(&local.lane, &access, &request, &decoded).await;
     let receipt = receipt.map_err(events::refused)?;
@@ -153,7 +153,7 @@ fn access(local: &Local, headers: &HeaderMap, query: Option<&str>) -> Result<Acc
 }
 
 fn commit_ms(local: &Local) -> Option<f64> {
-    let mean = local.shared.ingest.commits().mean(Instant::now())?;
+    let mean = local.shared.ingest.commit_latency().mean(Instant::now())?;
     Some(mean.as_secs_f64() * 1e3)
 }
 

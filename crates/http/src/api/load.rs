@@ -19,7 +19,7 @@ use crate::api::commands::Local;
 use crate::auth;
 use crate::problem::Problem;
 use axum::{Router, routing};
-use pipeline::accounting::{self, Totals};
+use pipeline::accounting::{self, AccountingTotals};
 use pipeline::catalog::Game;
 use pipeline::time::{now_ms, parse_time, rfc3339};
 use pipeline::views::Views;
@@ -74,7 +74,7 @@ pub async fn get(
     if minutes.end - minutes.start > DAYS_MAX * DAY_MINUTES {
         return Err(Problem::invalid(format!("at most {DAYS_MAX} days are answered at once")).field("from"));
     }
-    let totals = Totals::of(&shared.views, &access.game, minutes.start, minutes.end);
+    let totals = AccountingTotals::read(&shared.views, &access.game, minutes.start, minutes.end);
     let internal = |failure: StoreError| Problem::internal(failure.to_string());
     let mut answer = totals.map_err(internal)?.json();
     answer["requests"] = requests(&shared.views, &access.game, minutes).map_err(internal)?;
@@ -90,7 +90,7 @@ fn requests(views: &Views, game: &Game, minutes: Range<i64>) -> Result<Value, St
     for metric in views.counters.metrics(game.number, minutes.clone())? {
         let told = metric.strip_prefix(REQUEST_METRIC_PREFIX).and_then(|rest| rest.rsplit_once('.'));
         let Some((route, outcome)) = told else { continue };
-        let count = accounting::sum(&*views.counters, game.number, &metric, minutes.clone())?;
+        let count = accounting::sum_metric(&*views.counters, game.number, &metric, minutes.clone())?;
         let (method, path) = route.split_once(' ').unwrap_or((route, ""));
         let row = routes.entry(route.to_owned()).or_insert_with(|| json!({ "method": method, "path": path }));
         row[outcome] = count.into();

@@ -60,7 +60,7 @@ impl Text {
 
     fn events(mut self, shared: &AppState) -> Text {
         self.family("playmeter_events_total", "counter", "Events by outcome, since the start.");
-        let counts = shared.views.meter.since_start();
+        let counts = shared.views.accounting.since_start();
         for (count, value) in &counts {
             let Some(game) = shared.catalog.game_by_number(count.game) else { continue };
             let (endpoint, outcome) = (count.endpoint.label(), count.outcome().label());
@@ -84,7 +84,7 @@ impl Text {
     }
 
     fn flows(mut self, shared: &AppState) -> Text {
-        let figures = shared.flows.figures();
+        let figures = shared.flows.metrics();
         let totals = figures.totals;
         self.family("playmeter_flow_packets_total", "counter", "Packets and reports of flows, by outcome.");
         let outcomes =
@@ -99,7 +99,7 @@ impl Text {
                 "playmeter_flows_untold_total",
                 "counter",
                 "Events of flows that were given up.",
-                figures.untold,
+                figures.unreported,
             )
             .one(
                 "playmeter_rtcp_malformed_total",

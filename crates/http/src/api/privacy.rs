@@ -199,7 +199,7 @@ pub async fn export(
 /// Writes down that an export was made, before it is.
 async fn receipt_of_export(local: &Local, access: &Access) -> Result<String, Problem> {
     let receipt = random::token(16);
-    let entry = erasure::entry(access.game.number, Players::Exported { receipt: receipt.clone() });
+    let entry = erasure::server_command(access.game.number, Players::Exported { receipt: receipt.clone() });
     let fails = |failure| refused(IngestError::Wal(failure));
     local.lane.append(entry).map_err(fails)?.await.map_err(fails)?;
     Ok(receipt)

@@ -19,7 +19,7 @@ use crate::body;
 use crate::problem::Problem;
 use axum::{Router, routing};
 use pipeline::catalog::Access;
-use pipeline::query::answer;
+use pipeline::query::result;
 use pipeline::time::{now_ms, now_s};
 
 /// Returns the routes of this module.
@@ -110,8 +110,8 @@ async fn reply(
     let answer = answer.map_err(|failure| Problem::internal(failure.to_string()))?;
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     Ok(if accept.contains("text/csv") {
-        ([(CONTENT_TYPE, "text/csv; charset=utf-8")], answer::csv(&answer)).into_response()
+        ([(CONTENT_TYPE, "text/csv; charset=utf-8")], result::csv(&answer)).into_response()
     } else {
-        ([(CONTENT_TYPE, "application/json")], answer::json(&answer, now_ms)).into_response()
+        ([(CONTENT_TYPE, "application/json")], result::json(&answer, now_ms)).into_response()
     })
 }

@@ -14,13 +14,13 @@ use crate::AppState;
 use collect::samples::{Dimensions, Gauges, Table};
 use pipeline::catalog::Access;
 use pipeline::ingest::{Claims, ClientInfo, IngestError, IngestRequest};
-use pipeline::reject_tally::Refusals;
+use pipeline::reject_tally::RejectTally;
 
 /// The samples of one request, added up.
 pub(crate) struct Samples {
     table: Table,
     taken: u64,
-    refusals: Refusals,
+    refusals: RejectTally,
     received_ms: i64,
     /// Rows that are yet to be written, once it has been begun.
     entries: Option<VecDeque<Range<usize>>>,
@@ -49,7 +49,7 @@ impl Samples {
         let seed = shared.views.seeds.of(access.game.number);
         let table = Table::new(Dimensions::of(&access.game.settings), seed, gauges);
         let written = Written::default();
-        Samples { table, taken: 0, refusals: Refusals::default(), received_ms, entries: None, written }
+        Samples { table, taken: 0, refusals: RejectTally::default(), received_ms, entries: None, written }
     }
 
     /// Takes what a decoder hands on.
@@ -57,9 +57,9 @@ impl Samples {
         match taken {
             Ok(sample) => match self.table.take(&sample, self.received_ms) {
                 Ok(()) => self.taken += 1,
-                Err(reject) => self.refusals.one(reject, sample.name.as_bytes()),
+                Err(reject) => self.refusals.add(reject, sample.name.as_bytes()),
             },
-            Err(refused) => self.refusals.one(refused.reject, refused.text),
+            Err(refused) => self.refusals.add(refused.reject, refused.text),
         }
     }
 
@@ -72,7 +72,7 @@ impl Samples {
         door: Door,
     ) -> Result<Written, IngestError> {
         self.begin();
-        self.refusals.show(&shared.views.inspector, access.game.number, door.endpoint);
+        self.refusals.show(&shared.views.recent_events, access.game.number, door.endpoint);
         while let Some(rows) = self.entries.as_ref().and_then(|entries| entries.front().cloned()) {
             let decoded = self.table.events(rows.clone());
             let refused = self.entry(shared, lane, access, door, &decoded).await?;
@@ -112,8 +112,8 @@ impl Samples {
         let Door { endpoint, address } = door;
         let (received_ms, refused) = (self.received_ms, self.refusals.counts());
         let client = ClientInfo { address, user_agent: "" };
-        let request = IngestRequest { endpoint, received_ms, ack: Ack::Disk, refused, client };
-        Ok(shared.ingest.submit(lane, access, &request, decoded).await?.refused)
+        let request = IngestRequest { endpoint, received_ms, ack: Ack::Disk, rejected: refused, client };
+        Ok(shared.ingest.submit(lane, access, &request, decoded).await?.rejected)
     }
 }
 

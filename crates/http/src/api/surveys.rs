@@ -301,7 +301,7 @@ impl Teller<'_> {
             received_ms,
             client: ingest::ClientInfo { address, user_agent },
             ack: Ack::Disk,
-            refused: &[],
+            rejected: &[],
         }
     }
 }

@@ -44,7 +44,7 @@ pub(super) async fn take(
             user_agent: events::text(&head.headers, USER_AGENT),
         },
         ack: Ack::Disk,
-        refused: &[],
+        rejected: &[],
     };
     let taken = local.shared.ingest.submit(&local.lane, &access, &request, &decoded).await;
     taken.map(drop).map_err(events::refused)

@@ -25,7 +25,7 @@ use crate::problem::Problem;
 use crate::ws::{CloseCode, Gone, Incoming, Socket};
 use live::Watch;
 use pipeline::random;
-use pipeline::shutdown::stopped;
+use pipeline::shutdown::wait_for_stop;
 
 /// Without a sign of life for so many heartbeats, the other side is not there any more. A connection must have said
 /// `connect` after so many.
@@ -73,7 +73,7 @@ impl Session {
     /// A session for somebody. Its methods are requests to `routes`.
     pub fn new(shared: Arc<AppState>, routes: Routes, credential: Credential) -> Session {
         let now = Instant::now();
-        let reviewed = shared.catalog.changes();
+        let reviewed = shared.catalog.revision();
         Session {
             shared,
             routes,
@@ -136,7 +136,7 @@ impl Session {
             () = self.bell.notified() => {}
             (id, answer) = first_done(&mut self.methods) => self.done(socket, &id, answer),
             () = tokio::time::sleep_until(wake.into()) => {}
-            () = stopped(stopping) => return Err(End::Over(CloseCode::Away, "the server is stopping")),
+            () = wait_for_stop(stopping) => return Err(End::Over(CloseCode::Away, "the server is stopping")),
         }
         Ok(())
     }
@@ -183,7 +183,7 @@ impl Session {
 
     /// Puts in line what is new, once everything before has been sent.
     fn tell(&mut self, socket: &mut Socket) {
-        if self.shared.catalog.changes() != self.reviewed {
+        if self.shared.catalog.revision() != self.reviewed {
             self.review(socket);
         }
         if socket.unsent() > 0 {
@@ -199,7 +199,7 @@ impl Session {
 
     /// Ends what may no longer be seen: a key was revoked, has expired, or another one is used.
     fn review(&mut self, socket: &mut Socket) {
-        self.reviewed = self.shared.catalog.changes();
+        self.reviewed = self.shared.catalog.revision();
         if self.subscriptions.len() > 0 {
             let access = self.credential.access(&self.shared.catalog);
             self.subscriptions.review(&access).into_iter().for_each(|frames| socket.push(frames));

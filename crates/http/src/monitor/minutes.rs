@@ -27,7 +27,7 @@ use super::requests::{Answered, Outcomes, Route, sum};
 use crate::AppState;
 use pipeline::catalog::{Access, Game};
 use pipeline::ingest::{Claims, ClientInfo, IngestError, IngestRequest, retry_transient};
-use pipeline::shutdown::stopped;
+use pipeline::shutdown::wait_for_stop;
 use pipeline::time::now_ms;
 
 /// Requests by game and route.
@@ -50,7 +50,7 @@ pub fn start(shared: &Arc<AppState>) -> anyhow::Result<JoinHandle<()>> {
             tokio::select! {
                 () = count_minutes(&shared, &waiting) => {}
                 () = tell_minutes(&shared, &lane, &waiting) => {}
-                () = stopped(&mut stopping) => {}
+                () = wait_for_stop(&mut stopping) => {}
             }
         });
     };
@@ -172,8 +172,8 @@ async fn submit(
     let decoded = RawBatch { sent_at_ms: None, events: events.map(Ok).collect() };
     let (endpoint, received_ms, ack) = (Endpoint::Monitor, now_ms(), Ack::Disk);
     let client = ClientInfo::default();
-    let request = IngestRequest { endpoint, received_ms, ack, refused: &[], client };
-    shared.ingest.submit(lane, &Access::own(game), &request, &decoded).await.map(drop)
+    let request = IngestRequest { endpoint, received_ms, ack, rejected: &[], client };
+    shared.ingest.submit(lane, &Access::server(game), &request, &decoded).await.map(drop)
 }
 
 #[cfg(test)]

@@ -14,8 +14,8 @@ use wal::EntryRef;
 
 use crate::copy::Copy;
 use crate::{Live, Options, Resume, Topic, Watch};
-use pipeline::accounting::Names;
-use pipeline::applier::fold;
+use pipeline::accounting::AccountingMetrics;
+use pipeline::applier::apply_entry;
 use pipeline::catalog::Game;
 use pipeline::flows::Flows;
 use pipeline::ingest::{BATCH, COMMAND};
@@ -55,7 +55,7 @@ impl World {
     /// Packets of flows, as JSON lines.
     pub fn packets(&self, lines: &str) {
         for line in decode::flow::lines(lines.as_bytes()) {
-            self.flows.packets(1, &[line.expect("a packet").packet(0)]);
+            self.flows.apply_packets(1, &[line.expect("a packet").packet(0)]);
         }
     }
 
@@ -109,12 +109,12 @@ impl World {
     fn apply(&mut self, kind: u8, events: u32, bytes: &[u8]) {
         let entry = EntryRef { offset: self.offset, kind, events, bytes };
         let mut deltas = Deltas::default();
-        fold(&self.views, Names::get(), &mut deltas, &entry);
+        apply_entry(&self.views, AccountingMetrics::get(), &mut deltas, &entry);
         let until = entry.until();
         self.views.counters.apply(self.offset..until, &deltas).expect("memory does not fail");
-        self.views.inspector.next_cycle();
+        self.views.recent_events.start_cycle();
         self.offset = until;
-        self.views.applied(until, &deltas);
+        self.views.publish_applied(until, &deltas);
         self.work();
     }
 

@@ -8,27 +8,27 @@ use serde_json::{Value, json};
 use crate::docs::Doc;
 use crate::topic::{At, List, Mode, Moment, Source, Update, fields};
 use crate::touches::Touches;
-use pipeline::recent_events::{Shown, View};
+use pipeline::recent_events::{RecentEvent, RecentEventsView};
 use pipeline::time::rfc3339;
 
 /// What was last published.
 pub(crate) struct Events {
     list: List,
     moment: Moment,
-    view: View,
+    view: RecentEventsView,
 }
 
 impl Events {
     pub fn new(list: List) -> Events {
-        Events { list, moment: Moment::default(), view: View::default() }
+        Events { list, moment: Moment::default(), view: RecentEventsView::default() }
     }
 }
 
 impl Source for Events {
     fn advance(&mut self, at: &At<'_>, _: &Touches) -> Update {
         let before = self.view.until;
-        let view = at.views.inspector.view(at.game.number, 0);
-        let has_forgotten = view.forgotten != self.view.forgotten;
+        let view = at.views.recent_events.view(at.game.number, 0);
+        let has_forgotten = view.erasures != self.view.erasures;
         if view.until == before && !has_forgotten {
             return Update::Same;
         }
@@ -57,7 +57,7 @@ impl Source for Events {
     }
 }
 
-fn event(shown: &Shown) -> Value {
+fn event(shown: &RecentEvent) -> Value {
     let known = |text: &str| if text.is_empty() { Value::Null } else { text.into() };
     json!({
         "n": shown.n,

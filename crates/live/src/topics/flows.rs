@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::docs::Doc;
 use crate::topic::{At, List, Moment, Source, Update, fields};
 use crate::touches::Touches;
-use pipeline::flows::describe;
+use pipeline::flows::flow_json;
 
 /// So many are shown.
 const WORST: usize = 50;
@@ -43,9 +43,9 @@ impl Source for Flows {
         }
         let is_first = self.moment == Moment::default();
         self.moment = at.moment();
-        let (census, worst) = at.flows.census(at.game.number, WORST);
+        let (census, worst) = at.flows.statistics(at.game.number, WORST);
         let (running, now) = (census.running, census.json());
-        let worst: Vec<Value> = worst.iter().map(describe).collect();
+        let worst: Vec<Value> = worst.iter().map(flow_json).collect();
         if !is_first && running == self.running && now == self.now && worst == self.worst {
             return Update::Same;
         }

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use crate::docs::Doc;
 use crate::topic::{At, List, Moment, Source, Update, failed, fields};
 use crate::touches::Touches;
-use pipeline::accounting::SECONDS;
-use pipeline::accounting::Totals;
+use pipeline::accounting::AccountingTotals;
+use pipeline::accounting::SECONDS_KEPT;
 use pipeline::time::rfc3339;
 
 /// Seconds sent again with each change: what came late is counted in its own second.
@@ -21,7 +21,7 @@ pub(crate) struct Load {
     /// When it was looked at last; without an answer of the store nothing is told.
     looked: Moment,
     moment: Moment,
-    totals: Option<Totals>,
+    totals: Option<AccountingTotals>,
     accepted: Vec<u32>,
     refused: Vec<u32>,
 }
@@ -40,7 +40,7 @@ impl Load {
         json!({ "from": from, "accepted": last(&self.accepted), "refused": last(&self.refused) })
     }
 
-    fn message(&self, totals: &Totals, seconds: usize) -> Bytes {
+    fn message(&self, totals: &AccountingTotals, seconds: usize) -> Bytes {
         let mut message = totals.json();
         message["as_of"] = self.moment.as_of();
         message["second"] = self.seconds(seconds);
@@ -55,11 +55,11 @@ impl Source for Load {
             return Update::Same;
         }
         self.looked = at.moment();
-        let Ok(totals) = Totals::today(at.views, at.game, at.ms) else { return Update::Same };
+        let Ok(totals) = AccountingTotals::today(at.views, at.game, at.ms) else { return Update::Same };
         let now_s = (at.ms / 1000).max(0) as u64;
-        (self.accepted, self.refused) = at.views.meter.seconds(at.game.number, now_s, SECONDS);
+        (self.accepted, self.refused) = at.views.accounting.per_second(at.game.number, now_s, SECONDS_KEPT);
         self.moment = at.moment();
-        let message = self.message(&totals, (passed + SECONDS_AGAIN).min(SECONDS));
+        let message = self.message(&totals, (passed + SECONDS_AGAIN).min(SECONDS_KEPT));
         self.totals = Some(totals);
         Update::Change(message)
     }
@@ -70,7 +70,7 @@ impl Source for Load {
 
     fn whole(&self) -> Bytes {
         match &self.totals {
-            Some(totals) => self.message(totals, SECONDS),
+            Some(totals) => self.message(totals, SECONDS_KEPT),
             None => failed(&self.moment, "the accounting cannot be read at the moment"),
         }
     }
@@ -79,7 +79,7 @@ impl Source for Load {
         let Some(totals) = &self.totals else {
             return self.list.failed("the accounting cannot be read at the moment");
         };
-        let mut seconds = self.seconds(SECONDS);
+        let mut seconds = self.seconds(SECONDS_KEPT);
         seconds["as_of"] = self.moment.as_of();
         let rows = totals.json();
         let rows = rows["endpoints"].as_array().into_iter().flatten();

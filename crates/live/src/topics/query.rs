@@ -13,7 +13,7 @@ use crate::topic::{At, List, Mode, Moment, Source, Update, failed, fields, inner
 use crate::touches::Touches;
 use pipeline::catalog::Game;
 use pipeline::interest::Interest;
-use pipeline::query::answer;
+use pipeline::query::result;
 use pipeline::time::now_ms;
 
 use rows::Rows;
@@ -54,7 +54,9 @@ impl QuerySource {
             match state.refresh(minutes, at.game.number, &*at.views.counters, links.as_deref()) {
                 Ok(Refreshed::Values(changed)) => return ResultChange::Values(changed),
                 Ok(Refreshed::Rearranged | Refreshed::Replaced(None)) => return ResultChange::Everything,
-                Ok(Refreshed::Replaced(Some(before))) => return ResultChange::between(&before, state.result()),
+                Ok(Refreshed::Replaced(Some(before))) => {
+                    return ResultChange::between(&before, state.result());
+                }
                 Err(error) => {
                     self.state = Err(error.to_string());
                     return ResultChange::Everything;
@@ -124,7 +126,7 @@ impl Source for QuerySource {
 
     fn whole(&self) -> Bytes {
         match &self.state {
-            Ok(state) => inner(&answer::json(state.result(), self.moment.ms)),
+            Ok(state) => inner(&result::json(state.result(), self.moment.ms)),
             Err(failure) => failed(&self.moment, failure),
         }
     }
@@ -173,14 +175,14 @@ fn message(changed: &ChangedValues, result: &QueryResult, moment: &Moment) -> Va
     let point = |(series, bucket): &(usize, usize)| {
         let series = &result.series[*series];
         let mut point = named(series);
-        point["time"] = answer::time(&result.times, *bucket).into();
-        point["value"] = answer::number(series.values[*bucket]);
+        point["time"] = result::time(&result.times, *bucket).into();
+        point["value"] = result::number(series.values[*bucket]);
         point
     };
     let total = |series: &usize| {
         let series = &result.series[*series];
         let mut total = named(series);
-        total["total"] = answer::number(series.total);
+        total["total"] = result::number(series.total);
         total
     };
     let points: Vec<Value> = changed.points.iter().map(point).collect();

@@ -5,44 +5,45 @@ use model::batch::Endpoint;
 use model::ports::counters::StoreError;
 use serde_json::{Value, json};
 
-use crate::accounting::{Account, Names, accounts};
+use super::{AccountingMetrics, EndpointAccounting, endpoint_accounting};
 use crate::catalog::Game;
 use crate::time::rfc3339;
 use crate::views::Views;
 
 const DAY_MINUTES: i64 = 24 * 60;
 
-/// The accounts of a game over a range of minutes.
+/// The accounting of a game over a range of minutes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Totals {
+pub struct AccountingTotals {
     since_ms: i64,
-    accounts: Vec<(Endpoint, Account)>,
+    endpoints: Vec<(Endpoint, EndpointAccounting)>,
 }
 
-impl Totals {
-    /// Since midnight UTC.
-    pub fn today(views: &Views, game: &Game, now_ms: i64) -> Result<Totals, StoreError> {
+impl AccountingTotals {
+    /// Reads the accounting since midnight UTC.
+    pub fn today(views: &Views, game: &Game, now_ms: i64) -> Result<AccountingTotals, StoreError> {
         let minute = now_ms / 60_000;
         let midnight = minute - minute % DAY_MINUTES;
-        Totals::of(views, game, midnight, midnight + DAY_MINUTES)
+        AccountingTotals::read(views, game, midnight, midnight + DAY_MINUTES)
     }
 
-    /// Over minutes since 1970.
-    pub fn of(views: &Views, game: &Game, from: i64, until: i64) -> Result<Totals, StoreError> {
+    /// Reads the accounting from one minute since 1970 up to another, exclusive.
+    pub fn read(views: &Views, game: &Game, from: i64, until: i64) -> Result<AccountingTotals, StoreError> {
         let minutes = from.max(0) as u32..until.max(0) as u32;
-        let accounts = accounts(&*views.counters, Names::get(), game.number, minutes)?;
-        Ok(Totals { since_ms: from * 60_000, accounts })
+        let metrics = AccountingMetrics::get();
+        let endpoints = endpoint_accounting(&*views.counters, metrics, game.number, minutes)?;
+        Ok(AccountingTotals { since_ms: from * 60_000, endpoints })
     }
 
-    /// `{since, totals, reasons, endpoints}`.
+    /// Returns `{since, totals, reasons, endpoints}`. Endpoints without events are omitted.
     pub fn json(&self) -> Value {
-        let mut all = Account::default();
-        self.accounts.iter().for_each(|(_, account)| all.add(account));
-        let used = self.accounts.iter().filter(|(_, account)| account.received() > 0);
-        let endpoint = |(endpoint, account): &(Endpoint, Account)| {
-            let mut row = outcomes(account);
+        let mut all = EndpointAccounting::default();
+        self.endpoints.iter().for_each(|(_, accounting)| all.add(accounting));
+        let used = self.endpoints.iter().filter(|(_, accounting)| accounting.received() > 0);
+        let endpoint = |(endpoint, accounting): &(Endpoint, EndpointAccounting)| {
+            let mut row = outcomes(accounting);
             row["endpoint"] = endpoint.label().into();
-            row["reasons"] = json!(account.reasons);
+            row["reasons"] = json!(accounting.reasons);
             row
         };
         json!({
@@ -54,10 +55,10 @@ impl Totals {
     }
 }
 
-fn outcomes(account: &Account) -> Value {
-    let mut row = json!({ "received": account.received() });
+fn outcomes(accounting: &EndpointAccounting) -> Value {
+    let mut row = json!({ "received": accounting.received() });
     for outcome in Outcome::ALL {
-        row[outcome.label()] = account.outcomes[outcome as usize].into();
+        row[outcome.label()] = accounting.outcomes[outcome as usize].into();
     }
     row
 }

@@ -1,4 +1,4 @@
-//! Events with links between ids, folded in one go and in pieces.
+//! Applying events with identity links, in one go and in pieces.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,10 +16,10 @@ const GAME: u32 = 3;
 const SEED: u64 = 7;
 const START_MS: i64 = 1_800_000_000_000;
 
-/// Who did something, who `$identify` says that is, and how long after the event before, in seconds.
-type Happened = (u8, Option<u8>, u32);
+/// The id of an event, the player that `$identify` links it to, and the seconds since the previous event.
+type TestEvent = (u8, Option<u8>, u32);
 
-fn happened() -> impl Strategy<Value = Vec<Happened>> {
+fn events() -> impl Strategy<Value = Vec<TestEvent>> {
     let link = prop_oneof![3 => Just(None), 1 => (0..8u8).prop_map(Some)];
     prop::collection::vec((0..8u8, link, 0..900u32), 0..40)
 }
@@ -28,10 +28,10 @@ fn name(id: u8) -> [u8; 1] {
     [b'a' + id]
 }
 
-/// One batch for each event.
-fn log(happened: &[Happened]) -> Vec<Vec<u8>> {
+/// Encodes one batch for each event.
+fn log(events: &[TestEvent]) -> Vec<Vec<u8>> {
     let mut at_ms = START_MS;
-    let batch = |(id, link, after_s): &Happened| {
+    let batch = |(id, link, after_s): &TestEvent| {
         at_ms += i64::from(*after_s) * 1000;
         let (id, link) = (name(*id), link.map(name));
         let event = match &link {
@@ -44,14 +44,14 @@ fn log(happened: &[Happened]) -> Vec<Vec<u8>> {
         batch.push(&StoredEvent { ts_ms: at_ms, ..event });
         batch.finish(&[]).0
     };
-    happened.iter().map(batch).collect()
+    events.iter().map(batch).collect()
 }
 
-/// Records without a disk.
+/// Records in memory.
 #[derive(Default)]
-struct Memory(BTreeMap<Vec<u8>, Vec<u8>>);
+struct MemoryRecords(BTreeMap<Vec<u8>, Vec<u8>>);
 
-impl Records for Memory {
+impl Records for MemoryRecords {
     fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         Ok(self.0.get(key).cloned())
     }
@@ -62,25 +62,26 @@ impl Records for Memory {
     }
 }
 
-/// What folding has come to.
+/// The views to which batches are applied.
 #[derive(Default)]
 struct World {
     sessions: Sessions,
     identities: Identities,
-    kept: Memory,
+    records: MemoryRecords,
     rows: BTreeMap<(String, Cut, String, u32), Aggregate>,
     offset: u64,
 }
 
 impl World {
-    /// Folds some batches into one set of additions.
-    fn fold(&mut self, batches: &[Vec<u8>]) {
+    /// Applies some batches as one set of deltas.
+    fn apply(&mut self, batches: &[Vec<u8>]) {
         let mut deltas = Deltas::default();
         for bytes in batches {
             let batch = EventBatch::read(bytes).expect("it was built a moment ago");
-            let people = People { sessions: &mut self.sessions, identities: &self.identities, seed: SEED };
+            let views =
+                PlayerViews { sessions: &mut self.sessions, identities: &self.identities, seed: SEED };
             deltas.set_offset(self.offset);
-            fold_events(people, self.offset, &batch, &mut deltas, |_, _| {});
+            apply_events(views, self.offset, &batch, &mut deltas, |_, _| {});
             self.offset += 1;
         }
         for row in deltas.rows() {
@@ -89,19 +90,19 @@ impl World {
         }
     }
 
-    /// Ends and starts again from what is kept with a checkpoint.
+    /// Restarts from a checkpoint.
     fn restart(&mut self) {
         for RecordWrite { key, value } in self.identities.changes() {
-            self.kept.0.insert(key, value.expect("links are never removed"));
+            self.records.0.insert(key, value.expect("links are never removed"));
         }
-        self.identities = Identities::restore(&self.kept).expect("it is whole");
+        self.identities = Identities::restore(&self.records).expect("it is whole");
         self.sessions = Sessions::restore(&self.sessions.snapshot()).expect("it is whole");
     }
 
-    /// Players of all time, as a question counts them.
+    /// Counts the players of all time as a query does.
     fn players(&self) -> u64 {
         let links = self.identities.game(GAME);
-        let who = |id: u64| links.as_ref().map_or(id, |links| links.player(id));
+        let player = |id: u64| links.as_ref().map_or(id, |links| links.player(id));
         let mut seen = Distinct::default();
         for id in (0..8).map(|id| hash_player(SEED, &name(id))) {
             let is_seen = self.rows.values().any(|cell| {
@@ -109,7 +110,7 @@ impl World {
                 with.insert(id);
                 with == cell.players
             });
-            seen.extend(is_seen.then(|| who(id)));
+            seen.extend(is_seen.then(|| player(id)));
         }
         seen.count()
     }
@@ -117,17 +118,17 @@ impl World {
 
 proptest! {
     #[test]
-    fn cutting_the_log_changes_nothing_for_ids_that_are_linked(
-        happened in happened(),
+    fn cutting_the_log_changes_nothing_for_linked_ids(
+        events in events(),
         cuts in prop::collection::vec(0..40usize, 0..4),
     ) {
-        let log = log(&happened);
+        let log = log(&events);
         let (mut whole, mut cut) = (World::default(), World::default());
-        whole.fold(&log);
+        whole.apply(&log);
         let mut cuts: Vec<usize> = cuts.into_iter().map(|at| at.min(log.len())).chain([log.len()]).collect();
         cuts.sort_unstable();
         for until in cuts {
-            cut.fold(&log[cut.offset as usize..until]);
+            cut.apply(&log[cut.offset as usize..until]);
             cut.restart();
         }
         prop_assert_eq!(&cut.rows, &whole.rows);
@@ -135,48 +136,48 @@ proptest! {
     }
 
     #[test]
-    fn an_order_in_which_the_same_links_come_first_or_last_counts_the_same_players(happened in happened()) {
-        let (links, hits): (Vec<Happened>, Vec<Happened>) = happened.iter().partition(|(_, link, _)| link.is_some());
-        let fold = |parts: [&[Happened]; 2]| {
+    fn links_before_or_after_the_events_count_the_same_players(events in events()) {
+        let (links, hits): (Vec<TestEvent>, Vec<TestEvent>) = events.iter().partition(|(_, link, _)| link.is_some());
+        let players = |parts: [&[TestEvent]; 2]| {
             let mut world = World::default();
-            world.fold(&log(&parts.concat()));
+            world.apply(&log(&parts.concat()));
             world.players()
         };
-        prop_assert_eq!(fold([&links, &hits]), fold([&hits, &links]));
+        prop_assert_eq!(players([&links, &hits]), players([&hits, &links]));
     }
 
     #[test]
-    fn a_log_whose_start_is_gone_is_folded_with_the_links_of_that_start(happened in happened(), first in 0..40usize) {
-        let log = log(&happened);
+    fn a_log_without_its_start_is_applied_with_the_links_of_that_start(events in events(), first in 0..40usize) {
+        let log = log(&events);
         let mut whole = World::default();
-        whole.fold(&log);
+        whole.apply(&log);
         let first = first.min(log.len());
         let identities = whole.identities.before(first as u64);
         let mut again = World { identities, offset: first as u64, ..World::default() };
-        again.fold(&log[first..]);
-        let who_is_who = |world: &World| {
+        again.apply(&log[first..]);
+        let players = |world: &World| {
             let links = world.identities.game(GAME);
             let player = |id| links.as_ref().map_or(id, |links| links.player(id));
             (0..8).map(|id| player(hash_player(SEED, &name(id)))).collect::<Vec<_>>()
         };
-        prop_assert_eq!(who_is_who(&again), who_is_who(&whole));
+        prop_assert_eq!(players(&again), players(&whole));
     }
 
     #[test]
-    fn a_log_that_has_forgotten_a_player_is_folded_as_before(happened in happened(), forgotten in 0..8u8) {
-        let mut ids = BTreeSet::from([forgotten]);
+    fn a_log_with_an_erased_player_gives_the_same_rollups(events in events(), erased_id in 0..8u8) {
+        let mut ids = BTreeSet::from([erased_id]);
         for _ in 0..8 {
-            let links = happened.iter().filter_map(|(id, link, _)| Some([*id, (*link)?]));
+            let links = events.iter().filter_map(|(id, link, _)| Some([*id, (*link)?]));
             ids.extend(links.filter(|link| link.iter().any(|id| ids.contains(id))).flatten().collect::<Vec<_>>());
         }
-        let is_forgotten = |event: &StoredEvent| ids.iter().any(|id| event.player == name(*id));
-        let gone = |event: &StoredEvent| if is_forgotten(event) { ErasureScope::Player } else { ErasureScope::None };
-        let log = log(&happened);
-        let erase = |bytes: &Vec<u8>| EventBatch::read(bytes).expect("a batch").erase(SEED, gone, |_| None);
+        let is_erased = |event: &StoredEvent| ids.iter().any(|id| event.player == name(*id));
+        let scope = |event: &StoredEvent| if is_erased(event) { ErasureScope::Player } else { ErasureScope::None };
+        let log = log(&events);
+        let erase = |bytes: &Vec<u8>| EventBatch::read(bytes).expect("a batch").erase(SEED, scope, |_| None);
         let erased: Vec<Vec<u8>> = log.iter().map(erase).collect();
         let (mut whole, mut again) = (World::default(), World::default());
-        whole.fold(&log);
-        again.fold(&erased);
+        whole.apply(&log);
+        again.apply(&erased);
         prop_assert_eq!(&again.rows, &whole.rows);
         prop_assert_eq!(again.sessions.snapshot(), whole.sessions.snapshot());
         prop_assert_eq!(again.players(), whole.players());

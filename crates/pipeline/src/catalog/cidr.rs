@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The addresses that begin with the same bits.
+/// A range of addresses with the same leading bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Cidr {
@@ -14,13 +14,13 @@ pub struct Cidr {
     bits: u32,
 }
 
-/// The text is no range.
+/// The text is not a range of addresses.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no range of addresses; write 203.0.113.0/24, 2001:db8::/32 or a single address")]
-pub struct BadCidr(String);
+#[error("`{0}` is not an address range; write for example 203.0.113.0/24, 2001:db8::/32 or a single address")]
+pub struct InvalidCidr(String);
 
 impl Cidr {
-    /// Whether the address lies in the range. An IPv4 address inside IPv6 is the IPv4 address.
+    /// Returns true if the range contains the address. An IPv4 address mapped to IPv6 counts as IPv4.
     pub fn contains(self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {
@@ -34,7 +34,7 @@ impl Cidr {
     }
 }
 
-/// Whether two addresses differ in the last bits alone.
+/// Returns true if two addresses differ in the last bits only.
 fn same_bits(one: u128, other: u128, last: u32) -> bool {
     (one ^ other).checked_shr(last).unwrap_or(0) == 0
 }
@@ -44,24 +44,24 @@ fn bits_max(address: IpAddr) -> u32 {
 }
 
 impl FromStr for Cidr {
-    type Err = BadCidr;
+    type Err = InvalidCidr;
 
-    fn from_str(text: &str) -> Result<Cidr, BadCidr> {
-        let bad = || BadCidr(text.chars().take(60).collect());
+    fn from_str(text: &str) -> Result<Cidr, InvalidCidr> {
+        let invalid = || InvalidCidr(text.chars().take(60).collect());
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
             None => (text, None),
         };
-        let address: IpAddr = address.parse().map_err(|_| bad())?;
-        let bits = bits.map_or(Ok(bits_max(address)), |bits| bits.parse().map_err(|_| bad()))?;
-        if bits > bits_max(address) { Err(bad()) } else { Ok(Cidr { address, bits }) }
+        let address: IpAddr = address.parse().map_err(|_| invalid())?;
+        let bits = bits.map_or(Ok(bits_max(address)), |bits| bits.parse().map_err(|_| invalid()))?;
+        if bits > bits_max(address) { Err(invalid()) } else { Ok(Cidr { address, bits }) }
     }
 }
 
 impl TryFrom<String> for Cidr {
-    type Error = BadCidr;
+    type Error = InvalidCidr;
 
-    fn try_from(text: String) -> Result<Cidr, BadCidr> {
+    fn try_from(text: String) -> Result<Cidr, InvalidCidr> {
         text.parse()
     }
 }
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     fn check(cidr: &str, inside: &[&str], outside: &[&str]) {
-        let range: Cidr = cidr.parse().expect("it is a range");
+        let range: Cidr = cidr.parse().expect("a range");
         let contains = |address: &&str| range.contains(address.parse().expect("an address"));
         assert!(inside.iter().all(contains), "{cidr}");
         assert!(!outside.iter().any(contains), "{cidr}");
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_holds_the_addresses_that_begin_alike() {
+    fn a_range_contains_the_addresses_with_its_leading_bits() {
         check(
             "203.0.113.0/24",
             &["203.0.113.0", "203.0.113.255", "::ffff:203.0.113.9"],
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_refused() {
+    fn invalid_ranges_are_rejected() {
         for text in [
             "",
             "/",

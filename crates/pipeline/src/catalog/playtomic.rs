@@ -1,26 +1,29 @@
-//! What a game that was built with Playtomic's SDKs knows itself by.
+//! The keys of games that were built with Playtomic's SDKs.
 //!
-//! Such a game has a public key (a GUID, in older SDKs) and a private one compiled in, and cannot be changed any more.
-//! Neither is a secret: both are in every client.
+//! Such a game has a public key (a GUID in older SDKs) and a private one compiled in and cannot be changed. Neither is
+//! a secret: both are in every client.
+
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Catalog, Game, Refused, invalid, keys, no_game};
+use super::error::invalid;
+use super::{Catalog, CatalogError, Game, key_format};
 
-/// Bytes of a key.
+/// The maximum length of a key in bytes.
 const KEY_BYTES_MAX: usize = 100;
 
 /// The keys that are compiled into a game.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Playtomic {
-    /// Names the game in requests, beside its own public key. Empty: none.
+    /// Identifies the game in requests, beside its own public key; empty if there is none.
     #[serde(default)]
     pub key: String,
-    /// Signs requests. Empty: one that was derived for the game.
+    /// Signs requests; empty if the derived key is used.
     #[serde(default)]
     pub private_key: String,
-    /// Clients may ask for totals of views, plays and metrics.
+    /// Clients may read totals of views, plays and metrics.
     #[serde(default)]
     pub data_api: bool,
 }
@@ -32,36 +35,36 @@ impl Playtomic {
 }
 
 impl Catalog {
-    /// The game that a request of these SDKs names. In the name of a host there is no upper case, so case is ignored.
-    pub fn playtomic_game(&self, key: &str) -> Option<std::sync::Arc<Game>> {
+    /// Returns the game with this key. Case is ignored, because the key may be part of a host name.
+    pub fn playtomic_game(&self, key: &str) -> Option<Arc<Game>> {
         self.current.load().playtomic.get(&key.to_ascii_lowercase()).cloned()
     }
 
-    /// What signs the game's requests: its own, or the one that was derived for it.
+    /// Returns the key that signs the game's requests: its own, or a derived one.
     pub fn playtomic_private_key(&self, game: &Game) -> String {
         if !game.playtomic.private_key.is_empty() {
             return game.playtomic.private_key.clone();
         }
-        let derived = keys::sha256_hex(&format!("{} playtomic {}", self.id_secret(), game.number));
+        let derived = key_format::sha256_hex(&format!("{} playtomic {}", self.id_secret(), game.number));
         derived[..32].to_owned()
     }
 
-    /// Takes the keys that are compiled into a game. What is `None` stays as it is.
+    /// Sets the keys that are compiled into a game. A value of `None` stays unchanged.
     pub fn set_playtomic(
         &self,
         id: &str,
         key: Option<String>,
         private_key: Option<String>,
         data_api: Option<bool>,
-    ) -> Result<Game, Refused> {
+    ) -> Result<Game, CatalogError> {
         check("key", key.as_deref())?;
         check("private_key", private_key.as_deref())?;
-        self.change(|document| {
-            let taken = |game: &Game| key.as_deref().is_some_and(|key| game.is_called(key));
-            if document.games.iter().any(|game| game.id != id && taken(game)) {
-                return Err(invalid("key", "another game has this key".to_owned()));
+        self.update(|file| {
+            let has_key = |game: &Game| key.as_deref().is_some_and(|key| game.has_playtomic_key(key));
+            if file.games.iter().any(|game| game.id != id && has_key(game)) {
+                return Err(invalid("key", "is used by another game".to_owned()));
             }
-            let game = document.games.iter_mut().find(|game| game.id == id).ok_or_else(|| no_game(id))?;
+            let game = file.game_mut(id)?;
             let keys = &mut game.playtomic;
             keys.key = key.unwrap_or_else(|| std::mem::take(&mut keys.key));
             keys.private_key = private_key.unwrap_or_else(|| std::mem::take(&mut keys.private_key));
@@ -72,23 +75,23 @@ impl Catalog {
 }
 
 impl Game {
-    /// By what requests of these SDKs name the game.
-    pub(super) fn playtomic_names(&self) -> impl Iterator<Item = &String> {
+    /// Returns the keys by which requests of these SDKs may identify the game.
+    pub(super) fn playtomic_keys(&self) -> impl Iterator<Item = &String> {
         let own = Some(&self.playtomic.key).filter(|key| !key.is_empty());
         std::iter::once(&self.public_key).chain(&self.old_public_keys).chain(own)
     }
 
-    fn is_called(&self, key: &str) -> bool {
-        !key.is_empty() && self.playtomic_names().any(|name| name.eq_ignore_ascii_case(key))
+    fn has_playtomic_key(&self, key: &str) -> bool {
+        !key.is_empty() && self.playtomic_keys().any(|own| own.eq_ignore_ascii_case(key))
     }
 }
 
-fn check(field: &'static str, key: Option<&str>) -> Result<(), Refused> {
+fn check(field: &'static str, key: Option<&str>) -> Result<(), CatalogError> {
     let visible = |key: &str| key.len() <= KEY_BYTES_MAX && key.bytes().all(|byte| byte.is_ascii_graphic());
     if key.is_none_or(visible) {
         return Ok(());
     }
-    Err(invalid(field, format!("up to {KEY_BYTES_MAX} visible characters")))
+    Err(invalid(field, format!("must be up to {KEY_BYTES_MAX} visible ASCII characters")))
 }
 
 #[cfg(test)]
@@ -98,12 +101,12 @@ mod tests {
     fn open() -> (tempfile::TempDir, Catalog) {
         let folder = tempfile::tempdir().expect("a folder");
         let (catalog, _) = Catalog::open(folder.path(), 100).expect("a new catalog");
-        catalog.keep().expect("it is written");
+        catalog.save().expect("it is written");
         (folder, catalog)
     }
 
     #[test]
-    fn a_game_is_found_by_its_old_key_and_by_its_new_one() {
+    fn a_game_is_found_by_its_playtomic_key_and_by_its_public_key() {
         let (folder, catalog) = open();
         let demo = catalog.set_playtomic("demo", Some("7BF0867af8".into()), Some("old".into()), None);
         let demo = demo.expect("a free key");
@@ -116,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_game_without_a_private_key_gets_one_that_stays() {
+    fn a_game_without_a_private_key_gets_a_stable_derived_one() {
         let (folder, catalog) = open();
         let game = catalog.create_game("two", "Two", "UTC").expect("a game");
         let key = catalog.playtomic_private_key(&game);
@@ -127,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_games_have_the_same_key() {
+    fn two_games_cannot_have_the_same_key() {
         let (_folder, catalog) = open();
         let two = catalog.create_game("two", "Two", "UTC").expect("a game");
         let set = |id: &str, key: &str| catalog.set_playtomic(id, Some(key.to_owned()), None, None);
@@ -135,6 +138,6 @@ mod tests {
         assert!(set("two", "A").is_err());
         assert!(set("demo", &two.public_key).is_err());
         assert!(set("demo", "").is_ok() && set("two", "").is_ok());
-        assert!(set("demo", "a b").is_err() && set("nobody", "a").is_err());
+        assert!(set("demo", "a b").is_err() && set("missing", "a").is_err());
     }
 }

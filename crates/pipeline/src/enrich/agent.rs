@@ -1,14 +1,13 @@
-//! What a user agent says about the device, and whether a machine sent it on its own.
+//! The platform in a user agent, and whether a bot sent it.
 //!
-//! One automaton finds every word of one list in a single pass; what it means follows from which
-//! words were there. A player's client sends the same text with every request, so each thread keeps
-//! the last answers in a table of fixed size, and the pass is made once for each text.
+//! One automaton finds all keywords in a single pass; the result follows from the set of keywords found. A player's
+//! client sends the same user agent with every request, so each thread caches the last results in a table of fixed
+//! size.
 //!
-//! Why not `ua-parser`, the public rule set: it answers with versions and models, which nothing here
-//! asks for, and knows no platform of consoles. Version 0.2.2 takes 75 ms and 34 MB to start whole, 12 ms
-//! and 9 MB with the rules for systems alone, then 1.2 us a text; the words below take 0.6 ms and
-//! 0.4 MB, then 0.3 us. Of the 456 texts of its tests that name a system the two agree on all but 18,
-//! most of those from before 2015.
+//! Why not `ua-parser`, the public rule set: it returns versions and models, which are not needed here, and does not
+//! know consoles as platforms. Version 0.2.2 takes 75 ms and 34 MB to load fully, 12 ms and 9 MB with the rules for
+//! systems only, then 1.2 us per text; the keywords below take 0.6 ms and 0.4 MB, then 0.3 us. Of the 456 texts of its
+//! tests that name a system, the two agree on all but 18, most of those from before 2015.
 
 use std::cell::RefCell;
 use std::hash::Hasher;
@@ -17,20 +16,20 @@ use std::sync::OnceLock;
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use rustc_hash::FxHasher;
 
-/// What a user agent says.
+/// The information in a user agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Device {
-    /// What it runs on. None when the text says nothing: it is empty, or an HTTP library's.
+    /// The platform; `None` if the text names none, such as the one of an HTTP library.
     pub platform: Option<Platform>,
-    /// A crawler, a monitor or a browser that nobody sits at. HTTP libraries are not bots: game
-    /// servers and engines use them.
+    /// A crawler, a monitor or an unattended browser. HTTP libraries are not bots, because game servers and engines use
+    /// them.
     pub bot: bool,
 }
 
-/// What a game runs on, as far as a user agent tells it.
+/// The platform of a game, as far as a user agent reveals it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Platform {
-    /// iPhone and iPad. An iPad that asks for desktop pages says it is a Mac and counts as one.
+    /// iPhone and iPad. An iPad that requests desktop pages identifies as a Mac and counts as one.
     Ios,
     /// Phones, tablets and headsets.
     Android,
@@ -48,14 +47,14 @@ pub enum Platform {
     Xbox,
     /// All Nintendo devices.
     Nintendo,
-    /// Television sets and boxes, whatever runs on them.
+    /// Television sets and boxes with any system.
     Tv,
     /// A browser on a system that is none of these.
     Other,
 }
 
 impl Platform {
-    /// The value of the dimension `platform`.
+    /// Returns the value of the dimension `platform`.
     pub fn label(self) -> &'static str {
         match self {
             Platform::Ios => "ios",
@@ -73,36 +72,35 @@ impl Platform {
     }
 }
 
-/// What of a text is looked at. Real ones are under 400 bytes.
+/// The bytes of a user agent that are read. Real ones are under 400 bytes.
 const AGENT_BYTES_MAX: usize = 1_024;
-/// Texts that one thread remembers: 128 of at most [`AGENT_BYTES_MAX`] are 128 KiB.
+/// Texts that one thread caches: 128 of at most [`AGENT_BYTES_MAX`] are 128 KiB.
 const CACHE_SLOTS: usize = 128;
 
-/// What the user agent says, remembered for the next time. About 10 ns when this thread saw the
-/// text lately, 0.3 us otherwise; allocates only while its table fills.
+/// Reads a user agent. Takes about 10 ns if the text is in this thread's cache, 0.3 us otherwise; allocates only while
+/// the cache fills.
 pub fn device(user_agent: &str) -> Device {
     let text = user_agent.as_bytes();
     let text = &text[..text.len().min(AGENT_BYTES_MAX)];
     thread_local! {
-        static CACHE: RefCell<Vec<Slot>> = const { RefCell::new(Vec::new()) };
+        static CACHE: RefCell<Vec<CacheSlot>> = const { RefCell::new(Vec::new()) };
     }
     CACHE.with_borrow_mut(|slots| {
         if slots.is_empty() {
-            slots.resize_with(CACHE_SLOTS, Slot::default);
+            slots.resize_with(CACHE_SLOTS, CacheSlot::default);
         }
         slots[slot_of(text)].device(text)
     })
 }
 
-/// The last text that fell on this place. The empty text's answer is the default one, so a new slot
-/// is right as it is.
+/// The last text that was hashed to this slot. The result of the empty text is the default, so a new slot is valid.
 #[derive(Default)]
-struct Slot {
+struct CacheSlot {
     text: Vec<u8>,
     device: Device,
 }
 
-impl Slot {
+impl CacheSlot {
     fn device(&mut self, text: &[u8]) -> Device {
         if self.text != text {
             self.device = read(text);
@@ -119,28 +117,28 @@ fn slot_of(text: &[u8]) -> usize {
     hasher.finish() as usize % CACHE_SLOTS
 }
 
-/// What the words of a text mean together.
+/// Derives the device from the keywords of a text.
 fn read(text: &[u8]) -> Device {
-    let found = words_in(text);
+    let found = keywords_in(text);
     let has = |mark: Mark| found & mark.bit() != 0;
     let platform = PRECEDENCE.iter().find(|(mark, _)| has(*mark)).map(|(_, platform)| *platform);
-    // Browsers name no address; a crawler does, so that one can complain.
-    let like_bots = has(Mark::BotWord) || (has(Mark::Browser) && has(Mark::Address));
-    // "SpiderSolitaire/3.2 CFNetwork" is a game: general words do not count in a client's text.
-    Device { platform, bot: has(Mark::Bot) || (like_bots && !has(Mark::Client)) }
+    // Browsers contain no URL; crawlers do, for complaints.
+    let resembles_bot = has(Mark::BotWord) || (has(Mark::Browser) && has(Mark::Address));
+    // "SpiderSolitaire/3.2 CFNetwork" is a game: general keywords do not count in a client's text.
+    Device { platform, bot: has(Mark::Bot) || (resembles_bot && !has(Mark::Client)) }
 }
 
-/// What a word in a user agent stands for.
+/// The meaning of a keyword in a user agent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Mark {
     /// The name of one crawler, monitor or unattended browser.
     Bot,
-    /// A word that crawlers use of themselves, and that a game's name may contain.
+    /// A general word for crawlers, which the name of a game may also contain.
     BotWord,
-    /// A page to read about the sender.
+    /// A URL, which crawlers give for information about them.
     Address,
-    /// A library or engine that players' clients and game servers are built with.
+    /// A library or an engine of game clients and game servers.
     Client,
     Browser,
     Xbox,
@@ -163,8 +161,8 @@ impl Mark {
     }
 }
 
-/// A device names what it resembles as well, so the special comes before the general: an Xbox also
-/// says Windows, a television Linux or Android, an iPhone Mac OS X, and Android Linux.
+/// User agents also name similar systems, so specific platforms come before general ones: an Xbox also names Windows, a
+/// television Linux or Android, an iPhone Mac OS X, and Android Linux.
 const PRECEDENCE: [(Mark, Platform); 13] = [
     (Mark::Xbox, Platform::Xbox),
     (Mark::Playstation, Platform::Playstation),
@@ -181,15 +179,15 @@ const PRECEDENCE: [(Mark, Platform); 13] = [
     (Mark::Browser, Platform::Other),
 ];
 
-/// The words, in lower case; a text's case does not matter.
-const WORDS: &[(Mark, &[&str])] = &[
+/// The keywords in lower case. The case of a text is ignored.
+const KEYWORDS: &[(Mark, &[&str])] = &[
     (Mark::Browser, &["mozilla/", "opera/", "opera mini"]),
     (Mark::Xbox, &["xbox"]),
     (Mark::Playstation, &["playstation"]),
     (Mark::Nintendo, &["nintendo"]),
     (Mark::Tv, TELEVISIONS),
     (Mark::OtherSystem, OTHER_SYSTEMS),
-    // Apple's library says only "Darwin" and the processor; without one it is an iPhone most of the time.
+    // Apple's library names only "Darwin" and the processor; without the latter it is mostly an iPhone.
     (Mark::IntelMac, &[".0 (x86_64)", ".0 (i386)"]),
     (Mark::Ios, IOS),
     (Mark::Android, &["android", "dalvik", "silk/", "oculusbrowser", "; adr "]),
@@ -228,7 +226,7 @@ const CLIENTS: &[&str] = &[
     "gamemaker", "cocos2d", "libcurl", "node-fetch", "sindresorhus/got", "valve/steam",
 ];
 
-/// `bot` is looked at once more, see [`is_bot_word`].
+/// `bot` is checked again by [`is_bot_word`].
 #[rustfmt::skip]
 const BOT_WORDS: &[&str] = &[
     "bot", "crawl", "spider", "scrape", "scraping", "+http", "archiver", "indexer", "validator", "linkcheck",
@@ -236,7 +234,7 @@ const BOT_WORDS: &[&str] = &[
     "preview", "unfurl", "scanner",
 ];
 
-/// Those that the words above do not find. A name that a game could have is not here.
+/// Bots that [`BOT_WORDS`] do not match. Names that a game could have are omitted.
 #[rustfmt::skip]
 const BOTS: &[&str] = &[
     // Search, archives, advertising.
@@ -248,13 +246,13 @@ const BOTS: &[&str] = &[
     "httrack", "teoma", "ahrefs", "semrush", "sistrix", "linkdex", "proximic", "grapeshot", "admantx",
     "adscanner", "ltx71", "bubing", "panscient", "turnitin", "ips-agent", "censysinspect", "internetmeasurement",
     "netcraft", "datanyze", "theoldreader", "xenu link",
-    // Readers for language models.
+    // Crawlers of language models.
     "chatgpt-user", "claude-web", "claude-user", "anthropic-ai", "perplexity-user", "cohere-ai",
     "mistralai-user", "meta-external", "meta-webindexer", "img2dataset", "firecrawlagent",
-    // Previews of links in social networks and messengers.
+    // Link previews of social networks and messengers.
     "facebookexternalhit", "facebookcatalog", "slack-imgproxy", "whatsapp/", "vkshare", "flipboardproxy",
     "embedly", "iframely", "outbrain", "feedly", "feedbin", "inoreader", "newsblur",
-    // Monitors and measurements.
+    // Monitoring and measurement.
     "pingdom", "statuscake", "site24x7", "nodeping", "hetrixtools", "updown.io", "checkly", "newrelicpinger",
     "datadog agent", "catchpoint", "thousandeyes", "dotcom-monitor", "logicmonitor", "prtg network", "alertsite",
     "appinsights", "gomezagent", "zabbix", "check_http", "blackbox exporter", "kube-probe", "googlehc",
@@ -262,27 +260,27 @@ const BOTS: &[&str] = &[
     "cloudflare-traffic-manager", "consul health check", "gtmetrix", "pagespeed", "chrome-lighthouse", "ptst/",
     "webpagetest", "dareboost", "speedcurve", "ghost inspector", "observepoint", "siteimprove", "w3c-checklink",
     "ssl labs",
-    // Browsers without a person, and scanners.
+    // Unattended browsers and scanners.
     "headlesschrome", "headless_shell", "headlessedg", "phantomjs", "slimerjs", "puppeteer", "playwright",
     "selenium", "webdriver", "cypress/", "prerender", "rendertron", "splash version", "htmlunit", "scrapy",
     "colly -", "mechanize", "nmap scripting", "nikto", "sqlmap", "zgrab", "masscan", "wpscan", "acunetix",
     "dirbuster", "openvas", "projectdiscovery", "qualys", "detectify", "l9explore", "zmeu", "virustotal",
 ];
 
-/// The marks of all words in the text.
-fn words_in(text: &[u8]) -> u32 {
-    let words = Words::get();
+/// Returns the marks of all keywords in the text as bits.
+fn keywords_in(text: &[u8]) -> u32 {
+    let keywords = Keywords::get();
     let mut found = 0;
-    for hit in words.automaton.find_overlapping_iter(text) {
-        let mark = words.marks[hit.pattern().as_usize()];
+    for hit in keywords.automaton.find_overlapping_iter(text) {
+        let mark = keywords.marks[hit.pattern().as_usize()];
         let counts = mark != Mark::BotWord || is_bot_word(text, hit.start(), hit.end());
         found |= if counts { mark.bit() } else { 0 };
     }
     found
 }
 
-/// `bot` counts where a word ends ("Twitterbot/1.0", "bot_2"), but not in "robot" and in the
-/// phones called Cubot. The other general words count wherever they stand.
+/// Returns true if a general word for crawlers counts. `bot` counts at the end of a word ("Twitterbot/1.0", "bot_2"),
+/// but not in "robot" and in the phone brand Cubot. The others count everywhere.
 fn is_bot_word(text: &[u8], start: usize, end: usize) -> bool {
     if !text[start..end].eq_ignore_ascii_case(b"bot") {
         return true;
@@ -292,28 +290,28 @@ fn is_bot_word(text: &[u8], start: usize, end: usize) -> bool {
     !part_of_a_name && !text.get(end).is_some_and(u8::is_ascii_alphanumeric)
 }
 
-/// The automaton and what each of its words stands for.
-struct Words {
+/// The automaton and the meaning of each of its keywords.
+struct Keywords {
     automaton: AhoCorasick,
     marks: Vec<Mark>,
 }
 
-impl Words {
-    /// Built when the first user agent is read.
-    fn get() -> &'static Words {
-        static WORDS: OnceLock<Words> = OnceLock::new();
-        WORDS.get_or_init(Words::new)
+impl Keywords {
+    /// Returns the automaton, which is built when the first user agent is read.
+    fn get() -> &'static Keywords {
+        static AUTOMATON: OnceLock<Keywords> = OnceLock::new();
+        AUTOMATON.get_or_init(Keywords::new)
     }
 
-    fn new() -> Words {
-        let words = || WORDS.iter().flat_map(|(mark, words)| words.iter().map(|word| (*mark, *word)));
+    fn new() -> Keywords {
+        let words = || KEYWORDS.iter().flat_map(|(mark, words)| words.iter().map(|word| (*mark, *word)));
         let automaton = AhoCorasick::builder()
             .ascii_case_insensitive(true)
             .match_kind(MatchKind::Standard)
             .kind(Some(AhoCorasickKind::ContiguousNFA))
             .build(words().map(|(_, word)| word))
-            .expect("a few hundred short words are far from the automaton's limits");
-        Words { automaton, marks: words().map(|(mark, _)| mark).collect() }
+            .expect("a few hundred short keywords are below the limits of the automaton");
+        Keywords { automaton, marks: words().map(|(mark, _)| mark).collect() }
     }
 }
 

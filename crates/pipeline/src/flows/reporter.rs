@@ -1,6 +1,6 @@
-//! Looks after the flows: ends the silent, tells ends and minutes as events, keeps what runs in the file.
+//! The reporter of flows: ends idle flows, reports ended flows and minutes as events, saves running flows in the file.
 //!
-//! One thread. It sleeps until the first flow; while there are some it looks once a second at what is due.
+//! It is one thread, which sleeps until the first flow opens. While there are flows it runs once a second.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -19,25 +19,25 @@ use tokio::sync::watch;
 use tracing::{error, warn};
 use wal::{Ack, Lane, Wal};
 
-use super::Flows;
-use super::minutes::Minute;
-use super::summary::describe;
-use crate::catalog::Access;
-use crate::catalog::Catalog;
+use super::minute_quality::MinuteQuality;
+use super::summary::flow_json;
+use super::{Flows, SHARDS};
+use crate::catalog::{Access, Catalog};
 use crate::ingest::{Claims, ClientInfo, Ingest, IngestError, IngestRequest};
 use crate::time::now_ms;
 
-/// How often what is due is looked at.
+/// The interval of the reporter's work.
 const STEP: Duration = Duration::from_secs(1);
-/// How often the file is written at most. It is also written so seldom that this takes a twentieth of the time.
-const FILE_EVERY: Duration = Duration::from_secs(5);
-const FILE_SHARE: u32 = 20;
-/// Ends of flows that wait for the log; of more, the oldest are given up and counted.
+/// The minimum interval between two writes of the file.
+const SAVE_INTERVAL: Duration = Duration::from_secs(5);
+/// The interval is at least this multiple of the time that the last write took.
+const SAVE_INTERVAL_FACTOR: u32 = 20;
+/// Ended flows that wait for the log. Above this, the oldest are dropped and counted.
 const WAITING_MAX: usize = 100_000;
-/// Ends that are told at a time.
+/// Ended flows that are submitted at a time.
 const BATCH: usize = 1_000;
 
-/// What the reporter of flows uses.
+/// The dependencies of the reporter.
 pub struct ReporterContext {
     /// Receives the events and samples about flows.
     pub ingest: Arc<Ingest>,
@@ -45,7 +45,7 @@ pub struct ReporterContext {
     pub flows: Arc<Flows>,
     /// The games whose flows they are.
     pub catalog: Arc<Catalog>,
-    /// Gives the thread its lane.
+    /// The log, for a lane of the reporter's own.
     pub wal: Wal<Claims>,
     /// The data folder, for the file of running flows.
     pub data: PathBuf,
@@ -53,9 +53,13 @@ pub struct ReporterContext {
     pub stopping: watch::Receiver<bool>,
 }
 
-/// Starts the thread. It ends when the server stops, after all ends have been submitted and the file is written.
-pub fn start(context: ReporterContext) -> anyhow::Result<JoinHandle<()>> {
-    let runtime = Builder::new_current_thread().enable_time().build().context("starting a runtime")?;
+/// Starts the reporter's thread. It ends when the server stops, after all ended flows were submitted and the file was
+/// written.
+pub fn start_reporter(context: ReporterContext) -> anyhow::Result<JoinHandle<()>> {
+    let runtime = Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .context("starting the runtime of the flow reporter")?;
     let work = move || {
         runtime.block_on(async {
             let lane = context.wal.lane();
@@ -63,154 +67,160 @@ pub fn start(context: ReporterContext) -> anyhow::Result<JoinHandle<()>> {
             Reporter::new(context, lane).run().await;
         });
     };
-    std::thread::Builder::new().name("flows".into()).spawn(work).context("starting a thread")
+    std::thread::Builder::new()
+        .name("flows".into())
+        .spawn(work)
+        .context("starting the thread of the flow reporter")
 }
 
 struct Reporter {
     context: ReporterContext,
     lane: Lane<Claims>,
     waiting: VecDeque<Flow>,
-    /// Minutes since 1970, of the one that is going on.
+    /// The current minute, in minutes since 1970.
     minute: i64,
-    file_due: Instant,
-    /// The file has flows in it.
-    is_kept: bool,
-    /// Counts the steps.
+    save_due: Instant,
+    /// The file contains flows.
+    has_saved_flows: bool,
+    /// The number of steps so far.
     steps: usize,
 }
 
 impl Reporter {
     fn new(context: ReporterContext, lane: Lane<Claims>) -> Reporter {
-        let (minute, file_due) = (now_ms() / 60_000, Instant::now() + FILE_EVERY);
-        Reporter { context, lane, waiting: VecDeque::new(), minute, file_due, is_kept: true, steps: 0 }
+        let (minute, save_due) = (now_ms() / 60_000, Instant::now() + SAVE_INTERVAL);
+        let waiting = VecDeque::new();
+        Reporter { context, lane, waiting, minute, save_due, has_saved_flows: true, steps: 0 }
     }
 
     async fn run(mut self) {
         let mut stopping = self.context.stopping.clone();
         while !*stopping.borrow() {
             tokio::select! {
-                () = tokio::time::sleep(STEP), if self.is_busy() => self.step().await,
-                () = self.context.flows.bell.notified() => {}
+                () = tokio::time::sleep(STEP), if self.is_awake() => self.step().await,
+                () = self.context.flows.reporter_wanted.notified() => {}
                 _ = stopping.changed() => {}
             }
         }
         self.sweep();
-        self.tell_ends().await;
-        self.write();
+        self.report_ended().await;
+        self.save();
     }
 
-    fn is_busy(&self) -> bool {
-        self.context.flows.is_watched.load(Ordering::Relaxed)
+    fn is_awake(&self) -> bool {
+        self.context.flows.is_reporter_awake.load(Ordering::Relaxed)
     }
 
     async fn step(&mut self) {
         self.sweep();
-        self.tell_ends().await;
-        self.tell_minute().await;
-        if Instant::now() >= self.file_due {
-            self.write();
+        self.report_ended().await;
+        self.report_minute().await;
+        if Instant::now() >= self.save_due {
+            self.save();
         }
-        let is_idle = self.waiting.is_empty() && !self.is_kept;
+        let is_idle = self.waiting.is_empty() && !self.has_saved_flows;
         if is_idle && self.context.flows.trackers.iter().all(|tracker| tracker.lock().flow_count() == 0) {
-            self.rest();
+            self.sleep();
         }
     }
 
-    /// From here on the bell is rung for the first flow. One that opened a moment ago has not rung it.
-    fn rest(&self) {
+    /// Sleeps until the next flow opens. A flow that opened a moment before did not notify, so this checks once more.
+    fn sleep(&self) {
         let flows = &self.context.flows;
-        flows.is_watched.store(false, Ordering::Relaxed);
+        flows.is_reporter_awake.store(false, Ordering::Relaxed);
         let is_empty = flows.trackers.iter().all(|tracker| tracker.lock().flow_count() == 0);
-        flows.wake(u64::from(!is_empty));
+        flows.wake_reporter(u64::from(!is_empty));
     }
 
+    /// Ends idle flows and moves ended ones to the waiting queue.
     fn sweep(&mut self) {
         let flows = &self.context.flows;
         for tracker in &flows.trackers {
             let mut tracker = tracker.lock();
             tracker.expire(flows.now());
             let ended = tracker.drain_ended();
-            // Under the tracker's lock, so that nobody finds a flow nowhere.
-            flows.recent.note(&ended);
+            // Under the tracker's lock, so that a flow can always be found in one of the two.
+            flows.recent.add(&ended);
             self.waiting.extend(ended);
         }
-        // Each shard once a minute: this looks at all sources.
+        // One shard per step, because this visits all of its sources.
         self.steps += 1;
-        flows.senders[self.steps % super::SHARDS].lock().evict_idle(flows.now());
-        let untold = self.waiting.len().saturating_sub(WAITING_MAX);
-        self.waiting.drain(..untold);
-        flows.untold.fetch_add(untold as u64, Ordering::Relaxed);
+        flows.senders[self.steps % SHARDS].lock().evict_idle(flows.now());
+        let dropped = self.waiting.len().saturating_sub(WAITING_MAX);
+        self.waiting.drain(..dropped);
+        flows.unreported.fetch_add(dropped as u64, Ordering::Relaxed);
     }
 
-    /// Tells the ends, game by game. What the log cannot take at the moment waits.
-    async fn tell_ends(&mut self) {
+    /// Submits the ended flows, game by game. They wait while the log cannot accept entries.
+    async fn report_ended(&mut self) {
         while let Some(first) = self.waiting.front() {
             let game = first.game;
             let length = self.waiting.iter().take(BATCH).take_while(|flow| flow.game == game).count();
             let batch: Vec<Flow> = self.waiting.drain(..length).collect();
-            let props: Vec<String> = batch.iter().map(|flow| describe(flow).to_string()).collect();
+            let props: Vec<String> = batch.iter().map(|flow| flow_json(flow).to_string()).collect();
             let events = batch.iter().zip(&props).map(|(flow, props)| end_event(flow, props)).collect();
-            if let Err(failure) = self.send(game, events).await {
-                warn!(%failure, "ends of flows wait for the log");
+            if let Err(failure) = self.submit(game, events).await {
+                warn!(%failure, "ended flows wait for the log to accept entries");
                 batch.into_iter().rev().for_each(|flow| self.waiting.push_front(flow));
                 return;
             }
         }
     }
 
-    /// When a minute is over, tells how well the flows did in it.
-    async fn tell_minute(&mut self) {
+    /// Submits the quality of the previous minute when it is over.
+    async fn report_minute(&mut self) {
         let minute = now_ms() / 60_000;
         if minute == self.minute {
             return;
         }
-        let over_ms = std::mem::replace(&mut self.minute, minute) * 60_000;
-        let mut figures = Minute::default();
+        let begin_ms = std::mem::replace(&mut self.minute, minute) * 60_000;
+        let mut quality_sums = MinuteQuality::default();
         for tracker in &self.context.flows.trackers {
-            tracker.lock().finish_minute(|flow, quality| figures.add(flow.game, quality));
+            tracker.lock().finish_minute(|flow, quality| quality_sums.add(flow.game, quality));
         }
-        for told in figures.told() {
-            if let Err(failure) = self.send(told.game, told.events(over_ms)).await {
-                error!(%failure, "a minute of flows could not be told");
+        for encoded in quality_sums.encode() {
+            if let Err(failure) = self.submit(encoded.game, encoded.events(begin_ms)).await {
+                error!(%failure, "the quality of flows in the last minute was not written to the log");
             }
         }
     }
 
-    /// A game that is gone needs no events; what is over a quota is counted as limited, and not sent again.
-    async fn send(&self, game: u32, events: Vec<RawEvent<'_>>) -> Result<(), IngestError> {
+    /// Submits events of a game, none if the game no longer exists. Events above a quota are counted as limited and not
+    /// submitted again.
+    async fn submit(&self, game: u32, events: Vec<RawEvent<'_>>) -> Result<(), IngestError> {
         let Some(game) = self.context.catalog.game_by_number(game) else { return Ok(()) };
-        let access = Access::own(game);
+        let access = Access::server(game);
         let (endpoint, received_ms) = (Endpoint::Flows, now_ms());
         let (ack, client) = (Ack::Disk, ClientInfo::default());
-        let request = IngestRequest { endpoint, received_ms, ack, refused: &[], client };
+        let request = IngestRequest { endpoint, received_ms, ack, rejected: &[], client };
         let count = events.len() as u64;
         let decoded = RawBatch { sent_at_ms: None, events: events.into_iter().map(Ok).collect() };
         match self.context.ingest.submit(&self.lane, &access, &request, &decoded).await {
             Ok(_) => Ok(()),
-            Err(IngestError::Limited(over)) => {
-                warn!(%over, "flows were not told");
-                self.context.flows.untold.fetch_add(count, Ordering::Relaxed);
+            Err(IngestError::Limited(exceeded)) => {
+                warn!(%exceeded, "flows were not reported because of a quota");
+                self.context.flows.unreported.fetch_add(count, Ordering::Relaxed);
                 Ok(())
             }
             Err(failure) => Err(failure),
         }
     }
 
-    /// Writes the file. While ends wait to be told, the old one has their flows and stays.
-    fn write(&mut self) {
+    /// Saves the running flows. While ended flows wait, the old file stays because it contains them.
+    fn save(&mut self) {
         if !self.waiting.is_empty() {
             return;
         }
         let begin = Instant::now();
-        match self.context.flows.keep(&self.context.data) {
-            Ok(count) => self.is_kept = count > 0,
-            Err(failure) => error!(%failure, "running flows would not survive a kill now"),
+        match self.context.flows.save(&self.context.data) {
+            Ok(count) => self.has_saved_flows = count > 0,
+            Err(failure) => error!(%failure, "running flows were not saved; a crash now would lose them"),
         }
-        self.file_due = Instant::now() + FILE_EVERY.max(begin.elapsed() * FILE_SHARE);
+        self.save_due = Instant::now() + SAVE_INTERVAL.max(begin.elapsed() * SAVE_INTERVAL_FACTOR);
     }
 }
 
-/// The end of a flow as an event. Its value is the estimated MOS, its id follows from the flow's.
+/// Returns the event of an ended flow. Its value is the estimated MOS; its id is derived from the flow's id.
 fn end_event<'a>(flow: &Flow, props: &'a str) -> RawEvent<'a> {
     const KIND: u128 = 0x666c_6f77 << 96;
     let ended_ms = flow.ended.map_or(flow.last_ms, |(_, ended_ms)| ended_ms);

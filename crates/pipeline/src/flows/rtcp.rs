@@ -1,4 +1,4 @@
-//! What RTCP says about flows whose packets do not pass here.
+//! RTCP reports about flows whose packets do not pass through this server.
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -8,36 +8,36 @@ use decode::rtcp::{
 };
 use model::flows::{FlowEnd, FlowTime, PacketOutcome, Pair, ReceptionReport, format_ssrc};
 
-use super::{Flows, Taken, shard_of};
+use super::{Flows, PacketCounts, shard_of};
 
-/// A datagram as it came.
+/// A received datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
-    /// All of it.
+    /// The whole payload.
     pub bytes: &'a [u8],
-    /// From where.
+    /// The address of the sender.
     pub from: SocketAddr,
-    /// When, microseconds since 1970.
+    /// The time of receipt, in microseconds since 1970.
     pub at_us: i64,
 }
 
-/// What became of datagrams.
+/// The number of datagrams by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reported {
-    /// What became of the reports and goodbyes in them.
-    pub taken: Taken,
-    /// Datagrams that were refused as a whole.
+pub struct RtcpCounts {
+    /// The reports and BYEs in the datagrams, by outcome.
+    pub packets: PacketCounts,
+    /// Datagrams that were rejected as a whole.
     pub malformed: u64,
-    /// Why the last of these was.
-    pub last: Option<MalformedDatagram>,
-    /// Datagrams of which a report would have opened a flow too many.
+    /// The reason why the last of them was rejected.
+    pub last_malformed: Option<MalformedDatagram>,
+    /// Datagrams with a report that would have opened a flow above the game's limit.
     pub full: u64,
-    /// Packets of types that are not known.
+    /// Packets of unknown types.
     pub unknown: u64,
 }
 
-/// Where a report comes from, and what its units mean.
-struct Context {
+/// The origin of a report and the unit of its timestamps.
+struct ReportContext {
     game: u32,
     clock_hz: u32,
     from: SocketAddr,
@@ -46,72 +46,78 @@ struct Context {
 }
 
 impl Flows {
-    /// Takes datagrams of RTCP for a game. `clock_hz` is the rate of the streams' timestamps, in which jitter is told:
-    /// 8,000 for G.711, 48,000 for Opus. It is not 0.
+    /// Applies RTCP datagrams of a game. `clock_hz` is the rate of the streams' timestamps, the unit of jitter: 8,000
+    /// for G.711, 48,000 for Opus. It is not 0.
     ///
-    /// A sender's report about nobody is remembered for the round trip, but makes no flow: only a report of one end
-    /// about another says who the two are.
-    pub fn rtcp(&self, game: u32, clock_hz: u32, datagrams: &[Datagram<'_>]) -> Reported {
-        let (now, mut reported) = (self.now(), Reported::default());
+    /// A sender report without blocks is kept to compute round trips, but opens no flow: only a report of one end about
+    /// another identifies both.
+    pub fn apply_rtcp(&self, game: u32, clock_hz: u32, datagrams: &[Datagram<'_>]) -> RtcpCounts {
+        let (now, mut counts) = (self.now(), RtcpCounts::default());
         for datagram in datagrams {
-            let context = Context { game, clock_hz, from: datagram.from, at_us: datagram.at_us, now };
+            let context = ReportContext { game, clock_hz, from: datagram.from, at_us: datagram.at_us, now };
             match Compound::read(datagram.bytes) {
                 Ok(compound) => {
-                    let refused = reported.taken.refused;
-                    self.compound(&context, compound, &mut reported);
-                    reported.full += u64::from(reported.taken.refused > refused);
+                    let rejected = counts.packets.rejected;
+                    self.compound(&context, compound, &mut counts);
+                    counts.full += u64::from(counts.packets.rejected > rejected);
                 }
                 Err(malformed) => {
-                    reported.malformed += 1;
-                    reported.last = Some(malformed);
+                    counts.malformed += 1;
+                    counts.last_malformed = Some(malformed);
                 }
             }
         }
-        self.malformed.fetch_add(reported.malformed, Ordering::Relaxed);
-        self.unknown.fetch_add(reported.unknown, Ordering::Relaxed);
-        self.wake(reported.taken.opened + reported.taken.ended);
-        reported
+        self.malformed.fetch_add(counts.malformed, Ordering::Relaxed);
+        self.unknown.fetch_add(counts.unknown, Ordering::Relaxed);
+        self.wake_reporter(counts.packets.opened + counts.packets.ended);
+        counts
     }
 
-    fn compound(&self, context: &Context, compound: Compound<'_>, reported: &mut Reported) {
+    fn compound(&self, context: &ReportContext, compound: Compound<'_>, counts: &mut RtcpCounts) {
         for packet in compound {
             match packet {
                 Packet::SenderReport(report) => {
                     self.sender_report(context, &report);
-                    self.blocks(context, report.ssrc, report.blocks, compound, &mut reported.taken);
+                    self.blocks(context, report.ssrc, report.blocks, compound, &mut counts.packets);
                 }
                 Packet::ReceiverReport(report) => {
-                    self.blocks(context, report.ssrc, report.blocks, compound, &mut reported.taken);
+                    self.blocks(context, report.ssrc, report.blocks, compound, &mut counts.packets);
                 }
-                Packet::Bye(bye) => self.bye(context, bye, &mut reported.taken),
+                Packet::Bye(bye) => self.bye(context, bye, &mut counts.packets),
                 Packet::Sdes(_) | Packet::App(_) | Packet::Xr(_) => {}
-                Packet::Unknown(_) => reported.unknown += 1,
+                Packet::Unknown(_) => counts.unknown += 1,
             }
         }
     }
 
-    fn sender_report(&self, context: &Context, report: &SenderReport<'_>) {
-        let Context { game, at_us, now, .. } = *context;
+    fn sender_report(&self, context: &ReportContext, report: &SenderReport<'_>) {
+        let ReportContext { game, at_us, now, .. } = *context;
         let mut senders = self.senders(game, report.ssrc);
         senders.apply_sender_report(game, report.ssrc, report.ntp, report.packets, at_us, now);
     }
 
     fn blocks(
         &self,
-        context: &Context,
+        context: &ReportContext,
         by: u32,
         blocks: ReportBlocks<'_>,
         all: Compound<'_>,
-        taken: &mut Taken,
+        counts: &mut PacketCounts,
     ) {
         for block in blocks {
             let extended = voip_round_trip_us(all, block.ssrc);
-            taken.note(self.block(context, by, &block, extended));
+            counts.add_outcome(self.block(context, by, &block, extended));
         }
     }
 
-    fn block(&self, context: &Context, by: u32, block: &ReportBlock, extended: Option<u32>) -> PacketOutcome {
-        let Context { game, clock_hz, from, at_us, now } = *context;
+    fn block(
+        &self,
+        context: &ReportContext,
+        by: u32,
+        block: &ReportBlock,
+        extended: Option<u32>,
+    ) -> PacketOutcome {
+        let ReportContext { game, clock_hz, from, at_us, now } = *context;
         let senders = self.senders(game, block.ssrc);
         let round_trip = senders.round_trip_us(game, block.ssrc, block.lsr, block.dlsr, at_us);
         let sent = senders.packets_sent(game, block.ssrc);
@@ -132,18 +138,18 @@ impl Flows {
             return PacketOutcome::Ignored;
         };
         let hash = self.hash(game, &pair);
-        let took = self.trackers[shard_of(hash)].lock().apply_report(hash, game, &report, now);
-        if matches!(took, PacketOutcome::Opened | PacketOutcome::Counted) {
+        let outcome = self.trackers[shard_of(hash)].lock().apply_report(hash, game, &report, now);
+        if matches!(outcome, PacketOutcome::Opened | PacketOutcome::Counted) {
             self.meet(game, by, block.ssrc, now);
         }
-        if took == PacketOutcome::Opened {
+        if outcome == PacketOutcome::Opened {
             self.meet(game, block.ssrc, by, now);
         }
-        took
+        outcome
     }
 
     /// Ends every flow of the sources that leave.
-    fn bye(&self, context: &Context, bye: Bye<'_>, taken: &mut Taken) {
+    fn bye(&self, context: &ReportContext, bye: Bye<'_>, counts: &mut PacketCounts) {
         for source in bye.sources {
             let peers = self.senders(context.game, source).remove(context.game, source);
             for peer in peers {
@@ -152,13 +158,13 @@ impl Flows {
                 let Some(pair) = Pair::of(one, other) else { continue };
                 let hash = self.hash(context.game, &pair);
                 let mut tracker = self.trackers[shard_of(hash)].lock();
-                taken.note(tracker.apply_bye(hash, context.game, &pair, context.now));
+                counts.add_outcome(tracker.apply_bye(hash, context.game, &pair, context.now));
             }
         }
     }
 }
 
-/// The round trip that an end measured itself, if the datagram has an extended report about the source.
+/// Returns the round trip that an end measured itself, if the datagram has an extended report about the source.
 fn voip_round_trip_us(compound: Compound<'_>, about: u32) -> Option<u32> {
     let reports = compound.filter_map(|packet| match packet {
         Packet::Xr(xr) => Some(xr.blocks),

@@ -1,14 +1,14 @@
-//! A flow as JSON: in the event of its end, and in answers.
+//! A flow as JSON, for the event of its end and for responses.
 
 use model::flows::{DirectionStats, Flow, FlowEnd, Quality};
 use serde_json::{Value, json};
 
 use crate::time::rfc3339;
 
-/// Everything about a flow. `id` is hexadecimal. Times are RFC 3339.
-pub fn describe(flow: &Flow) -> Value {
+/// Returns a flow as JSON. `id` is hexadecimal; times are RFC 3339.
+pub fn flow_json(flow: &Flow) -> Value {
     let (from, to, [there, back]) = (flow.from(), flow.to(), flow.stats());
-    let mut told = json!({
+    let mut json = json!({
         "id": format!("{:016x}", flow.id),
         "from": end(from),
         "to": end(to),
@@ -20,14 +20,14 @@ pub fn describe(flow: &Flow) -> Value {
         "quality": quality(&flow.quality()),
     });
     match flow.ended {
-        None => told["recent"] = quality(&flow.recent_quality()),
+        None => json["recent"] = quality(&flow.recent_quality()),
         Some((cause, ended_ms)) => {
-            told["ended"] = rfc3339(ended_ms).into();
-            told["ended_by"] = cause.label().into();
-            told["seconds"] = (((ended_ms - flow.opened_ms) as f64 / 1000.0).max(0.0)).into();
+            json["ended"] = rfc3339(ended_ms).into();
+            json["ended_by"] = cause.label().into();
+            json["seconds"] = (((ended_ms - flow.opened_ms) as f64 / 1000.0).max(0.0)).into();
         }
     }
-    told
+    json
 }
 
 fn end(end: FlowEnd<'_>) -> Value {
@@ -35,7 +35,7 @@ fn end(end: FlowEnd<'_>) -> Value {
     json!({ "id": end.id, "address": address })
 }
 
-/// What one end sent to the other.
+/// Returns the figures of the packets that one end sent to the other.
 fn direction(figures: &DirectionStats) -> Value {
     let DirectionStats { highest, received, lost, duplicated, reordered, strays, jitter_ms, is_reported } =
         *figures;
@@ -62,7 +62,7 @@ fn quality(quality: &Quality) -> Value {
     })
 }
 
-/// To a millionth: more digits say nothing.
+/// Rounds to a millionth; more digits are noise.
 pub(super) fn rounded(number: f64) -> f64 {
     (number * 1e6).round() / 1e6
 }

@@ -1,4 +1,5 @@
-//! Measures inside levels: the line stamps on `$level_metric` which measure of which level it is, so that each has rows.
+//! Measures inside levels: `$level_metric` events get a dimension that names the measure and its level, so that each
+//! has rows of its own.
 
 use decode::json::{Prop, props};
 use model::Dimension;
@@ -9,13 +10,13 @@ use model::series::{MEASURE, OTHER};
 /// The event of a measure.
 pub(super) const LEVEL_METRIC: &[u8] = b"$level_metric";
 
-/// How a measure of a level is called in the dimension `measure`.
-pub fn measure(name: &str, level: &str) -> String {
+/// Returns the value of the dimension `measure` for a measure of a level.
+pub fn level_measure_label(name: &str, level: &str) -> String {
     format!("{name}@{level}")
 }
 
-/// Adds the measure, and of a ranged one the measure with its value.
-pub(super) fn stamp(event: &StoredEvent<'_>, object: &str, list: &mut Vec<u8>) {
+/// Adds the measure to the list, and for a ranged one also the measure with its value.
+pub(super) fn annotate(event: &StoredEvent<'_>, object: &str, list: &mut Vec<u8>) {
     let (mut name, mut is_ranged) = (None, false);
     for (key, prop) in props(object) {
         match (&*key, prop) {
@@ -25,10 +26,11 @@ pub(super) fn stamp(event: &StoredEvent<'_>, object: &str, list: &mut Vec<u8>) {
         }
     }
     let Some(name) = name else { return };
-    let measure = measure(&name, &String::from_utf8_lossy(event.dimensions[Dimension::Level as usize]));
-    put(list, &measure);
+    let level = String::from_utf8_lossy(event.dimensions[Dimension::Level as usize]);
+    let label = level_measure_label(&name, &level);
+    put(list, &label);
     if let (true, Some(value)) = (is_ranged, event.value) {
-        put(list, &format!("{measure}={value}"));
+        put(list, &format!("{label}={value}"));
     }
 }
 
@@ -46,14 +48,14 @@ mod tests {
         dimensions[Dimension::Level as usize] = b"castle";
         let event = StoredEvent { name: LEVEL_METRIC, value, dimensions, ..StoredEvent::default() };
         let mut list = Vec::new();
-        stamp(&event, object, &mut list);
-        let told =
+        annotate(&event, object, &mut list);
+        let values =
             DeclaredValues::from_bytes(&list).map(|(_, value)| String::from_utf8_lossy(value).into_owned());
-        assert_eq!(told.collect::<Vec<_>>().join(" "), expected);
+        assert_eq!(values.collect::<Vec<_>>().join(" "), expected);
     }
 
     #[test]
-    fn a_measure_has_a_row_and_each_value_of_a_ranged_one_too() {
+    fn a_measure_and_each_value_of_a_ranged_measure_have_rows() {
         check(r#"{"name": "coins", "kind": "counter"}"#, None, "coins@castle");
         check(r#"{"name": "coins", "kind": "average"}"#, Some(7.5), "coins@castle");
         check(r#"{"name": "coins", "kind": "ranged"}"#, Some(7.0), "coins@castle coins@castle=7");

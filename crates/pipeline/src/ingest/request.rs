@@ -1,4 +1,4 @@
-//! What a source submits beside the events themselves.
+//! The circumstances of a batch, which a caller submits beside the events.
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use model::Reject;
 use model::batch::Endpoint;
 use wal::Ack;
 
-/// The circumstances of one batch: where it entered, when, and what it was sent by.
+/// The endpoint, the time and the client of one batch.
 #[derive(Clone, Copy, Debug)]
 pub struct IngestRequest<'a> {
     /// The endpoint under which the batch is accounted.
@@ -15,13 +15,13 @@ pub struct IngestRequest<'a> {
     pub received_ms: i64,
     /// The durability that the receipt waits for.
     pub ack: Ack,
-    /// What was rejected before it could be decoded, or lost, by reason.
-    pub refused: &'a [(Reject, u32)],
-    /// What is known of the sender; the default for sources that are not clients.
+    /// The number of events that were rejected before they could be decoded, or lost, by reason.
+    pub rejected: &'a [(Reject, u32)],
+    /// The client that sent the batch; the default for sources that are not clients.
     pub client: ClientInfo<'a>,
 }
 
-/// What a connection tells about the client that sent a batch.
+/// The address and the user agent of the client that sent a batch.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ClientInfo<'a> {
     /// The client's address, if the endpoint is one that players use directly.

@@ -1,4 +1,4 @@
-//! Submitting again while the log cannot accept entries.
+//! Retries while the log cannot accept entries.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use super::IngestError;
 /// The pause between two attempts.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Calls `submit` until it succeeds or fails for good. After each transient failure `give_up` is asked whether to
-/// return it instead of waiting for the next attempt. The first one is logged with `what` is waiting.
+/// Calls `submit` until it succeeds or fails permanently. After a transient failure, `give_up` decides whether to
+/// return the failure instead of waiting for the next attempt. The first transient failure is logged with `what`.
 pub async fn retry_transient<T, F: Future<Output = Result<T, IngestError>>>(
     what: &str,
     mut submit: impl FnMut() -> F,
@@ -39,7 +39,8 @@ mod tests {
 
     use super::*;
 
-    /// Runs with these failures of the first attempts; returns how many attempts there were and whether it succeeded.
+    /// `failures` returns the failure of the n-th attempt. Returns the number of attempts and whether the last
+    /// succeeded.
     async fn attempts(failures: fn(usize) -> Option<WalError>, give_up: bool) -> (usize, bool) {
         let mut attempts = 0;
         let submit = || {

@@ -1,5 +1,4 @@
-//! What the line stamps on events for the sake of charts: which version of the game variables was active, and which
-//! variant of each experiment the player had.
+//! Variants: events get the version of the game variables and the player's experiment variants as dimensions.
 
 use std::sync::Arc;
 
@@ -11,31 +10,32 @@ use model::limits::DIMENSION_BYTES_MAX;
 use model::series::{OTHER, VARIANT, VARS};
 use parking_lot::RwLock;
 
-/// The variables as they are while one request is admitted.
-pub(super) struct Variants {
+/// The game variables that are active while one batch is admitted.
+pub(super) struct VariantAnnotator {
     game: Arc<RwLock<Game>>,
     now_ms: i64,
     version: String,
     has_experiments: bool,
-    /// Whose variants were looked up last; events of a request are often one player's.
-    who: Who,
+    /// The viewer that `variants` belongs to. The events of a batch often belong to one player.
+    viewer: Who,
     variants: Option<String>,
 }
 
-impl Variants {
-    /// Those of a game; `None` if it never had a variable.
-    pub(super) fn of(liveops: &LiveOps, game: u32, now_ms: i64) -> Option<Variants> {
+impl VariantAnnotator {
+    /// Returns `None` if the game never had a variable.
+    pub(super) fn new(liveops: &LiveOps, game: u32, now_ms: i64) -> Option<VariantAnnotator> {
         let game = liveops.game(game);
         let (version, has_experiments) = {
             let vars = &game.read().vars;
             (vars.version(), vars.has_experiments())
         };
         let version = (version > 0).then(|| version.to_string())?;
-        Some(Variants { game, now_ms, version, has_experiments, who: Who::default(), variants: None })
+        let (viewer, variants) = (Who::default(), None);
+        Some(VariantAnnotator { game, now_ms, version, has_experiments, viewer, variants })
     }
 
-    /// Adds what is stamped on the event.
-    pub(super) fn stamp(&mut self, event: &StoredEvent<'_>, list: &mut Vec<u8>) {
+    /// Adds the version and the variants to the event's list of dimensions.
+    pub(super) fn annotate(&mut self, event: &StoredEvent<'_>, list: &mut Vec<u8>) {
         DeclaredValues::push(list, VARS, self.version.as_bytes());
         if self.has_experiments && !event.player.is_empty() {
             let each = self.variants_of(event).split(',').filter(|variant| !variant.is_empty());
@@ -49,16 +49,16 @@ impl Variants {
     fn variants_of(&mut self, event: &StoredEvent<'_>) -> &str {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let dimension = |dimension: Dimension| text(event.dimensions[dimension as usize]);
-        let who = Who {
+        let viewer = Who {
             player: text(event.player),
             country: dimension(Dimension::Country),
             platform: dimension(Dimension::Platform),
             version: dimension(Dimension::Version),
             segments: Vec::new(),
         };
-        if who != self.who {
-            (self.who, self.variants) = (who, None);
+        if viewer != self.viewer {
+            (self.viewer, self.variants) = (viewer, None);
         }
-        self.variants.get_or_insert_with(|| self.game.read().vars.variants(&self.who, self.now_ms))
+        self.variants.get_or_insert_with(|| self.game.read().vars.variants(&self.viewer, self.now_ms))
     }
 }

@@ -1,6 +1,6 @@
-//! A query as it is asked: as a JSON object, or as the parameters of a URL by the same names.
+//! A query as a JSON object, or as URL parameters with the same names.
 //!
-//! Every field there is stands in this file; another is refused by its name.
+//! This file lists every field; an unknown field is an error that names it.
 
 use model::limits::QUERY_BYTES_MAX;
 use model::query::{
@@ -11,21 +11,21 @@ use serde_json::{Map, Value, json};
 
 use crate::time::parse_time;
 
-/// The credential may stand beside the question; who answers has read it.
-const NOT_OF_THE_QUERY: [&str; 2] = ["key", "game"];
+/// URL parameters that are not part of the query: the handler has read the credential already.
+const IGNORED_PARAMETERS: [&str; 2] = ["key", "game"];
 
-/// Reads a JSON object, in a game that declared these dimensions.
+/// Parses a JSON object. `declared` are the declared dimensions of the game.
 pub fn from_json(body: &[u8], declared: &[NumberedDimension]) -> Result<Query, QueryError> {
     if body.len() > QUERY_BYTES_MAX {
-        return Err(QueryError::new("body", format!("a query may have {QUERY_BYTES_MAX} bytes")));
+        return Err(QueryError::new("body", format!("must not be larger than {QUERY_BYTES_MAX} bytes")));
     }
     let fields: Map<String, Value> = serde_json::from_slice(body)
-        .map_err(|error| QueryError::new("body", format!("is no JSON object: {error}")))?;
+        .map_err(|error| QueryError::new("body", format!("is not a JSON object: {error}")))?;
     query(&fields, declared)
 }
 
-/// Reads the decoded parameters of a URL. `by` is a list with commas, `where.platform=web` may be repeated, and
-/// `metrics` is JSON.
+/// Parses decoded URL parameters. `by` is a comma-separated list, `where.platform=web` may be repeated, and `metrics`
+/// is JSON.
 pub fn from_pairs<'a>(
     pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
     declared: &[NumberedDimension],
@@ -33,27 +33,27 @@ pub fn from_pairs<'a>(
     let mut fields = Map::new();
     let mut filter = Map::new();
     for (name, text) in pairs {
-        if NOT_OF_THE_QUERY.contains(&name) {
+        if IGNORED_PARAMETERS.contains(&name) {
             continue;
         }
         if let Some(by) = name.strip_prefix("where.") {
             let values = filter.entry(by).or_insert_with(|| Value::Array(Vec::new()));
             values.as_array_mut().expect("it was made an array").push(text.into());
         } else if fields.insert(name.to_owned(), parameter(name, text)?).is_some() {
-            return Err(QueryError::new(name, "is there twice"));
+            return Err(QueryError::new(name, "occurs more than once"));
         }
     }
     if !filter.is_empty() && fields.insert("where".to_owned(), Value::Object(filter)).is_some() {
-        return Err(QueryError::new("where", "is there twice"));
+        return Err(QueryError::new("where", "occurs more than once"));
     }
     query(&fields, declared)
 }
 
-/// A query as it would be asked for; what was left open is left out.
+/// Returns the query as a JSON object for [`from_json`]. Unset fields are omitted.
 pub fn to_json(query: &Query) -> Value {
     let metric = |metric: &MetricQuery| {
         let measure = metric.measure.map(Measure::label);
-        written([
+        without_nulls([
             ("as", json!(metric.as_name)),
             ("metric", json!(metric.metric)),
             ("measure", json!(measure)),
@@ -62,7 +62,7 @@ pub fn to_json(query: &Query) -> Value {
     let values = |(by, values): &(QueryDimension, Vec<String>)| (by.label().to_owned(), json!(values));
     let filter = (!query.filter.is_empty()).then(|| query.filter.iter().map(values).collect());
     let by: Vec<&str> = query.by.iter().map(QueryDimension::label).collect();
-    written([
+    without_nulls([
         ("metrics", query.metrics.iter().map(metric).collect()),
         ("formula", json!(query.formula)),
         ("from", json!(query.from_ms)),
@@ -77,19 +77,18 @@ pub fn to_json(query: &Query) -> Value {
     ])
 }
 
-fn written<const N: usize>(fields: [(&str, Value); N]) -> Value {
-    let given = fields.into_iter().filter(|(_, value)| !value.is_null());
-    Value::Object(given.map(|(name, value)| (name.to_owned(), value)).collect())
+fn without_nulls<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    let set = fields.into_iter().filter(|(_, value)| !value.is_null());
+    Value::Object(set.map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
 fn parameter(name: &str, text: &str) -> Result<Value, QueryError> {
     match name {
         "by" => Ok(text.split(',').filter(|by| !by.is_empty()).collect()),
-        "top" => text.parse::<u64>().map(Value::from).map_err(|_| wrong(name, "a whole number")),
-        "metrics" => {
-            serde_json::from_str(text).map_err(|error| QueryError::new(name, format!("is no JSON: {error}")))
-        }
-        // A plus sign that was not encoded has become a space.
+        "top" => text.parse::<u64>().map(Value::from).map_err(|_| invalid(name, "a non-negative integer")),
+        "metrics" => serde_json::from_str(text)
+            .map_err(|error| QueryError::new(name, format!("is not valid JSON: {error}"))),
+        // A plus sign that was not encoded is decoded as a space.
         "from" | "to" => Ok(text.replace(' ', "+").into()),
         _ => Ok(text.into()),
     }
@@ -107,12 +106,17 @@ fn query(fields: &Map<String, Value>, declared: &[NumberedDimension]) -> Result<
             "from" => query.from_ms = Some(time(name, value)?),
             "to" => query.until_ms = Some(time(name, value)?),
             "last" => {
-                query.last = Some(word(name, value, WindowLength::parse, "a time like 60m, 24h, 7d or 4w")?)
+                query.last =
+                    Some(choice(name, value, WindowLength::parse, "a duration such as 60m, 24h, 7d or 4w")?)
             }
             "step" if value == "auto" => query.step = None,
             "step" => {
-                query.step =
-                    Some(word(name, value, Step::from_label, "minute, hour, day, week, month, auto or all")?)
+                query.step = Some(choice(
+                    name,
+                    value,
+                    Step::from_label,
+                    "minute, hour, day, week, month, auto or all",
+                )?)
             }
             "by" => {
                 let by = |value| by(name, value, declared);
@@ -122,28 +126,26 @@ fn query(fields: &Map<String, Value>, declared: &[NumberedDimension]) -> Result<
             "top" => query.top = Some(top(name, value)?),
             "tz" => query.tz = Some(text(name, value)?.to_owned()),
             "compare" => {
-                query.compare = Some(word(name, value, CompareWith::from_label, "previous or year")?)
+                query.compare = Some(choice(name, value, CompareWith::from_label, "previous or year")?)
             }
             _ => return Err(unknown(name)),
         }
     }
     let has_single = !single.metric.is_empty() || single.measure.is_some();
     match (query.metrics.is_empty(), has_single) {
-        (false, true) => {
-            Err(QueryError::new("metrics", "stands instead of metric and measure, not beside them"))
-        }
+        (false, true) => Err(QueryError::new("metrics", "must not be combined with metric and measure")),
         (true, true) => Ok(Query { metrics: vec![single], ..query }),
         (_, false) => Ok(query),
     }
 }
 
 fn metrics(value: &Value) -> Result<Vec<MetricQuery>, QueryError> {
-    let metrics = value.as_array().ok_or_else(|| wrong("metrics", "a list of objects"))?;
+    let metrics = value.as_array().ok_or_else(|| invalid("metrics", "a list of objects"))?;
     metrics.iter().enumerate().map(|(index, value)| metric(&format!("metrics[{index}]"), value)).collect()
 }
 
 fn metric(field: &str, value: &Value) -> Result<MetricQuery, QueryError> {
-    let fields = value.as_object().ok_or_else(|| wrong(field, "an object with metric, measure and as"))?;
+    let fields = value.as_object().ok_or_else(|| invalid(field, "an object with metric, measure and as"))?;
     let mut metric = MetricQuery::default();
     for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
         let field = format!("{field}.{name}");
@@ -161,8 +163,9 @@ fn filter(
     value: &Value,
     declared: &[NumberedDimension],
 ) -> Result<Vec<(QueryDimension, Vec<String>)>, QueryError> {
-    let fields =
-        value.as_object().ok_or_else(|| wrong("where", "an object with a list of values for each name"))?;
+    let fields = value
+        .as_object()
+        .ok_or_else(|| invalid("where", "an object with a list of values for each dimension"))?;
     let one = |(name, value): (&String, &Value)| {
         let field = format!("where.{name}");
         let values = list(&field, value)?.into_iter().map(str::to_owned).collect();
@@ -176,43 +179,53 @@ fn by(field: &str, name: &str, declared: &[NumberedDimension]) -> Result<QueryDi
         let mut known =
             "one of event, country, source, platform, version, level, variant, vars, measure".to_owned();
         declared.iter().for_each(|declared| known.extend([", ", &declared.name]));
-        wrong(field, &known)
+        invalid(field, &known)
     })
 }
 
 fn measure(field: &str, value: &Value) -> Result<Measure, QueryError> {
-    word(field, value, Measure::from_label, "count, sum, min, max, avg, uniques, p10, p50, p90, p99 or last")
+    choice(
+        field,
+        value,
+        Measure::from_label,
+        "count, sum, min, max, avg, uniques, p10, p50, p90, p99 or last",
+    )
 }
 
 fn time(field: &str, value: &Value) -> Result<i64, QueryError> {
     let time = value.as_i64().or_else(|| value.as_str().and_then(parse_time));
-    time.ok_or_else(|| wrong(field, "a time like 2026-11-19T00:00:00Z, or milliseconds since 1970"))
+    time.ok_or_else(|| invalid(field, "a time such as 2026-11-19T00:00:00Z, or milliseconds since 1970"))
 }
 
 fn top(field: &str, value: &Value) -> Result<usize, QueryError> {
     let top = value.as_u64().and_then(|top| usize::try_from(top).ok());
-    top.ok_or_else(|| wrong(field, "a whole number"))
+    top.ok_or_else(|| invalid(field, "a non-negative integer"))
 }
 
-fn word<T>(field: &str, value: &Value, read: fn(&str) -> Option<T>, words: &str) -> Result<T, QueryError> {
-    read(text(field, value)?).ok_or_else(|| wrong(field, words))
+fn choice<T>(
+    field: &str,
+    value: &Value,
+    parse: fn(&str) -> Option<T>,
+    expected: &str,
+) -> Result<T, QueryError> {
+    parse(text(field, value)?).ok_or_else(|| invalid(field, expected))
 }
 
-/// One text stands for a list of it.
+/// Parses a list of strings. A single string stands for a list of one.
 fn list<'v>(field: &str, value: &'v Value) -> Result<Vec<&'v str>, QueryError> {
     match value {
         Value::String(text) => Ok(vec![text]),
         Value::Array(values) => values.iter().map(|value| text(field, value)).collect(),
-        _ => Err(wrong(field, "a list of texts")),
+        _ => Err(invalid(field, "a list of strings")),
     }
 }
 
 fn text<'v>(field: &str, value: &'v Value) -> Result<&'v str, QueryError> {
-    value.as_str().ok_or_else(|| wrong(field, "a text"))
+    value.as_str().ok_or_else(|| invalid(field, "a string"))
 }
 
-fn wrong(field: &str, expected: &str) -> QueryError {
-    QueryError::new(field, format!("has to be {expected}"))
+fn invalid(field: &str, expected: &str) -> QueryError {
+    QueryError::new(field, format!("must be {expected}"))
 }
 
 fn unknown(field: &str) -> QueryError {
@@ -223,9 +236,9 @@ fn unknown(field: &str) -> QueryError {
 mod tests {
     use super::*;
 
-    /// What is refused, as the field and the reason; what is read, as what it means.
-    fn check(read: Result<Query, QueryError>, expected: &str) {
-        let shown = match read {
+    /// Compares the parsed query, or the field and the reason of the error.
+    fn check(parsed: Result<Query, QueryError>, expected: &str) {
+        let shown = match parsed {
             Ok(query) => format!("{query:?}"),
             Err(error) => error.to_string(),
         };
@@ -241,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn queries_survive_a_round_trip() {
         for body in [
             r#"{"metric": "plays"}"#,
             r#"{"metrics": [{"metric": "a", "as": "x", "measure": "p90"}, {"metric": "b"}], "formula": "x / b"}"#,
@@ -255,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn declared_dimensions_are_asked_for_by_their_names() {
+    fn declared_dimensions_are_parsed_by_name() {
         let declared = [NumberedDimension { number: 3, name: "weapon".into() }];
         let body = br#"{"metric": "plays", "by": ["weapon"], "where": {"weapon": "bow"}}"#;
         let weapon = QueryDimension::Declared(declared[0].clone());
@@ -268,7 +281,7 @@ mod tests {
         assert_eq!(super::from_pairs(pairs, &declared), Ok(query));
         check(
             from_json(body, &[]),
-            "by: has to be one of event, country, source, platform, version, level, variant, vars, measure",
+            "by: must be one of event, country, source, platform, version, level, variant, vars, measure",
         );
         check(from_json(br#"{"by": ["hat"]}"#, &declared), "level, variant, vars, measure, weapon");
     }
@@ -278,7 +291,7 @@ mod tests {
         "tz": "Europe/Paris", "compare": "previous", "formula": null}"#;
 
     #[test]
-    fn parameters_and_json_ask_the_same() {
+    fn url_parameters_and_json_give_the_same_query() {
         let parameters = [
             ("metric", "plays"),
             ("measure", "count"),
@@ -303,45 +316,42 @@ mod tests {
     }
 
     #[test]
-    fn several_metrics_have_names() {
+    fn several_metrics_are_parsed_with_their_names() {
         let several = r#"[{"as": "A", "metric": "plays", "measure": "p90"}, {"metric": "views"}]"#;
         let query =
             json(&format!(r#"{{"metrics": {several}, "formula": "A / views"}}"#)).expect("it is well formed");
         assert_eq!(from_pairs([("metrics", several), ("formula", "A / views")]), Ok(query.clone()));
         assert_eq!(query.metrics[0].as_name.as_deref(), Some("A"));
         assert_eq!(query.metrics[0].measure, Some(Measure::P90));
-        check(json(&format!(r#"{{"metrics": {several}, "metric": "a"}}"#)), "metrics: stands instead");
+        check(json(&format!(r#"{{"metrics": {several}, "metric": "a"}}"#)), "metrics: must not be combined");
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
-        check(json("[]"), "body: is no JSON object");
-        check(json(&" ".repeat(QUERY_BYTES_MAX + 1)), "body: a query may have 65536 bytes");
-        check(json(r#"{"metric": 1}"#), "metric: has to be a text");
+    fn errors_name_the_field_and_the_expected_value() {
+        check(json("[]"), "body: is not a JSON object");
+        check(json(&" ".repeat(QUERY_BYTES_MAX + 1)), "body: must not be larger than 65536 bytes");
+        check(json(r#"{"metric": 1}"#), "metric: must be a string");
         check(json(r#"{"filter": {}}"#), "filter: is not a field of a query");
-        check(json(r#"{"measure": "mean"}"#), "measure: has to be count, sum,");
-        check(json(r#"{"metrics": {}}"#), "metrics: has to be a list");
-        check(
-            json(r#"{"metrics": [{"metric": "a", "measure": "x"}]}"#),
-            "metrics[0].measure: has to be count",
-        );
+        check(json(r#"{"measure": "mean"}"#), "measure: must be count, sum,");
+        check(json(r#"{"metrics": {}}"#), "metrics: must be a list");
+        check(json(r#"{"metrics": [{"metric": "a", "measure": "x"}]}"#), "metrics[0].measure: must be count");
         check(json(r#"{"metrics": [{"metric": "a"}, {"name": "a"}]}"#), "metrics[1].name: is not a field");
-        check(json(r#"{"from": "yesterday"}"#), "from: has to be a time like");
-        check(json(r#"{"last": "7"}"#), "last: has to be a time like");
-        check(json(r#"{"step": "second"}"#), "step: has to be minute,");
-        check(json(r#"{"by": ["city"]}"#), "by: has to be one of event, country,");
-        check(json(r#"{"where": {"city": ["x"]}}"#), "where.city: has to be one of");
-        check(json(r#"{"where": {"country": [1]}}"#), "where.country: has to be a text");
-        check(json(r#"{"top": -1}"#), "top: has to be a whole number");
-        check(json(r#"{"compare": "never"}"#), "compare: has to be previous or year");
-        check(from_pairs([("top", "x")]), "top: has to be a whole number");
-        check(from_pairs([("step", "hour"), ("step", "day")]), "step: is there twice");
+        check(json(r#"{"from": "yesterday"}"#), "from: must be a time such as");
+        check(json(r#"{"last": "7"}"#), "last: must be a duration such as");
+        check(json(r#"{"step": "second"}"#), "step: must be minute,");
+        check(json(r#"{"by": ["city"]}"#), "by: must be one of event, country,");
+        check(json(r#"{"where": {"city": ["x"]}}"#), "where.city: must be one of");
+        check(json(r#"{"where": {"country": [1]}}"#), "where.country: must be a string");
+        check(json(r#"{"top": -1}"#), "top: must be a non-negative integer");
+        check(json(r#"{"compare": "never"}"#), "compare: must be previous or year");
+        check(from_pairs([("top", "x")]), "top: must be a non-negative integer");
+        check(from_pairs([("step", "hour"), ("step", "day")]), "step: occurs more than once");
         check(from_pairs([("wher.country", "FR")]), "wher.country: is not a field");
-        check(from_pairs([("metrics", "[")]), "metrics: is no JSON");
+        check(from_pairs([("metrics", "[")]), "metrics: is not valid JSON");
     }
 
     #[test]
-    fn what_is_left_open_is_open() {
+    fn omitted_and_empty_fields_are_unset() {
         assert_eq!(json(r#"{"step": "auto", "where": {}, "by": [], "top": null}"#), Ok(Query::default()));
         assert_eq!(from_pairs([("by", ""), ("game", "letters")]), Ok(Query::default()));
     }

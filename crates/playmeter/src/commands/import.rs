@@ -241,7 +241,7 @@ impl Importer<'_> {
         let (mut batch, mut progress) = (EventBatch::default(), Progress::new(name, entry.received));
         loop {
             batch.clear();
-            let rows_max = self.pace.as_ref().map_or(UNPACED_ROWS, |pace| pace.pacer.events());
+            let rows_max = self.pace.as_ref().map_or(UNPACED_ROWS, |pace| pace.pacer.batch_size());
             let result = source.fill(rows_max, &mut batch);
             if batch.rows() > 0 {
                 self.send(file_id, &batch, entry)?;
@@ -263,7 +263,7 @@ impl Importer<'_> {
         let receipt = with_imported_count(self.sender.send(file_id, entry.sent, batch), entry)?;
         if let Some(pace) = &mut self.pace {
             let commit = receipt.commit_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1e3).ok());
-            pace.pacer.hear(pace.start.elapsed(), commit);
+            pace.pacer.update(pace.start.elapsed(), commit);
         }
         entry.add(batch, &receipt);
         Ok(())

@@ -33,7 +33,11 @@ fn a_key_that_sends_too_much_leaves_room_for_others() {
     assert_eq!(world.post(hits(100, "ann")).told(), "100 accepted");
     let refused = world.post(hits(50, "ann"));
     assert_eq!(refused.told(), "429 too_many (key_events_per_second)");
-    assert!(refused.text().contains("this key sends more than 10 events a second"), "{}", refused.text());
+    assert!(
+        refused.text().contains("this key exceeds the limit of 10 events per second"),
+        "{}",
+        refused.text()
+    );
     assert_eq!(world.post_as(&other, hits(100, "ann")).told(), "100 accepted");
     assert_eq!(limited(&world), (json!(50), Value::Null));
 }
@@ -158,7 +162,7 @@ fn a_key_for_some_addresses_works_from_there_alone() {
         assert_eq!((forged(event()), forged(query())), ("403 scope".into(), "403 scope".into()), "{address}");
     }
     let wrong = world.command(&["keys", "create", "--scopes", "query", "--cidr", "office"]);
-    assert!(wrong.code != 0 && wrong.err.contains("`office` is no range of addresses"), "{wrong:?}");
+    assert!(wrong.code != 0 && wrong.err.contains("`office` is not an address range"), "{wrong:?}");
 }
 
 #[test]

@@ -11,8 +11,8 @@ use model::sessions::Sessions;
 use serde_json::{Value, json};
 
 use super::Admin;
-use pipeline::accounting::{Meter, Names};
-use pipeline::applier::{People, fold_events};
+use pipeline::accounting::{AccountingMetrics, IngestAccounting};
+use pipeline::applier::{PlayerViews, apply_events};
 use pipeline::ingest::BATCH;
 
 /// The maximum size of one read of the log.
@@ -72,7 +72,7 @@ pub(super) fn rebuild(admin: &Admin<'_>, hours: Option<Range<u32>>) -> anyhow::R
 /// Applies the log from its start up to `until` to empty rollups, exactly as the applier does.
 fn derive(admin: &Admin<'_>, until: u64) -> anyhow::Result<Arc<dyn Counters>> {
     let derived = (admin.scratch)();
-    let (names, meter) = (Names::get(), Meter::default());
+    let (names, meter) = (AccountingMetrics::get(), IngestAccounting::default());
     let (mut sessions, mut deltas) = (Sessions::default(), Deltas::default());
     let mut at = admin.log.first();
     let identities = admin.views.identities.before(at);
@@ -88,8 +88,8 @@ fn derive(admin: &Admin<'_>, until: u64) -> anyhow::Result<Arc<dyn Counters>> {
                 deltas.set_offset(entry.offset);
                 meter.count(&batch, entry.events, &mut deltas, names);
                 let seed = admin.views.seeds.of(batch.game);
-                let people = People { sessions: &mut sessions, identities: &identities, seed };
-                fold_events(people, entry.offset, &batch, &mut deltas, |_, _| {});
+                let people = PlayerViews { sessions: &mut sessions, identities: &identities, seed };
+                apply_events(people, entry.offset, &batch, &mut deltas, |_, _| {});
             }
             at = read.next.min(until);
         }

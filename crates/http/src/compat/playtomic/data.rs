@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::asked::{Answered, Asked};
 use super::code::{Code, Reply};
 use super::words;
-use pipeline::ingest::measure;
+use pipeline::ingest::level_measure_label;
 
 /// Start and end, milliseconds since 1970.
 type Window = (i64, i64);
@@ -75,7 +75,7 @@ fn measure_of(totals: &Totals) -> Result<String, Reply> {
         let text = text.clone().filter(|text| !text.is_empty());
         text.ok_or_else(|| invalid(&format!("`{name}` is missing")))
     };
-    Ok(measure(&given(&totals.metric, "metric")?, &given(&totals.level, "level")?))
+    Ok(level_measure_label(&given(&totals.metric, "metric")?, &given(&totals.level, "level")?))
 }
 
 impl Asked<'_> {

@@ -58,7 +58,7 @@ async fn take(local: &Local, head: &Parts, peer: SocketAddr) -> Result<(), Probl
             user_agent: events::text(&head.headers, USER_AGENT),
         },
         ack: Ack::Disk,
-        refused: &[],
+        rejected: &[],
     };
     let taken = local.shared.ingest.submit(&local.lane, &access, &request, &tracked.decoded()).await;
     taken.map(|_| ()).map_err(events::refused)

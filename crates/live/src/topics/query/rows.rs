@@ -3,12 +3,12 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use model::query::{ChangedValues, BucketTimes, QueryResult, Series};
+use model::query::{BucketTimes, ChangedValues, QueryResult, Series};
 use serde_json::{Map, Value};
 
 use crate::docs::{Doc, Fields, Json, Name};
 use crate::topic::List;
-use pipeline::query::answer;
+use pipeline::query::result;
 
 /// The documents of the answer that was told last, in the order of its points: each series, and then its total.
 pub(super) struct Rows {
@@ -60,12 +60,12 @@ impl Rows {
 
     /// The documents of a window. Those of the window compared with say so.
     fn window(&mut self, times: &BucketTimes, series: &[Series], window: Option<&'static str>) {
-        let clock = |index| Json::of(&answer::time(times, index));
+        let clock = |index| Json::of(&result::time(times, index));
         let clock: Vec<Json> = (0..times.minutes.len()).map(clock).collect();
         for series in series {
             let (row, mut head) = (row_of(series, window), head_of(series));
             head.extend(window.map(|window| (Name::from("window"), Json::of(window))));
-            let value = |name: &'static str, value| (Name::from(name), Json::of(&answer::number(value)));
+            let value = |name: &'static str, value| (Name::from(name), Json::of(&result::number(value)));
             for (index, point) in series.values.iter().enumerate() {
                 let time = (Name::from("time"), clock[index].clone());
                 let fields: Fields = head.iter().cloned().chain([time, value("value", *point)]).collect();
@@ -80,7 +80,7 @@ impl Rows {
 /// The document with another value in this field.
 fn replace(doc: &mut Arc<Doc>, field: &'static str, value: Option<f64>) {
     let others = doc.fields.iter().filter(|(name, _)| name != field).cloned();
-    let value = (Name::from(field), Json::of(&answer::number(value)));
+    let value = (Name::from(field), Json::of(&result::number(value)));
     *doc = Arc::new(Doc { id: Arc::clone(&doc.id), fields: others.chain([value]).collect() });
 }
 

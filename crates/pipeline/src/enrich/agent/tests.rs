@@ -1,13 +1,13 @@
-//! User agents as clients send them, and bytes that nobody sends.
+//! User agents of real clients, and random bytes.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Each row: the platform or `-`, `bot` or nothing before `|`, then the text.
+/// Each row has the platform or `-`, optionally `bot`, then `|` and the user agent.
 fn check(rows: &str) {
     for row in rows.lines().map(str::trim).filter(|row| !row.is_empty()) {
-        let (expected, user_agent) = row.split_once('|').expect("answer | text");
+        let (expected, user_agent) = row.split_once('|').expect("expected result | text");
         let device = device(user_agent.trim());
         let platform = device.platform.map_or("-", Platform::label);
         let found = if device.bot { format!("{platform} bot") } else { platform.to_owned() };
@@ -16,7 +16,7 @@ fn check(rows: &str) {
 }
 
 #[test]
-fn a_browser_says_what_it_runs_on() {
+fn browsers_name_their_platform() {
     check(
         "windows    | Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0.0.0 Safari/537.36
          windows    | Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:127.0) Gecko/20100101 Firefox/127.0
@@ -40,7 +40,7 @@ fn a_browser_says_what_it_runs_on() {
 }
 
 #[test]
-fn a_console_and_a_television_are_not_the_system_they_resemble() {
+fn consoles_and_televisions_take_precedence_over_their_system() {
     check(
         "xbox        | Mozilla/5.0 (Windows NT 10.0; Win64; x64; Xbox; Xbox Series X) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/102.0.5005.63 Safari/537.36 Edge/44.18363.8131
          playstation | Mozilla/5.0 (PlayStation; PlayStation 5/6.50) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/13.0 Safari/605.1.15
@@ -56,7 +56,7 @@ fn a_console_and_a_television_are_not_the_system_they_resemble() {
 }
 
 #[test]
-fn engines_and_libraries_are_clients() {
+fn engines_and_libraries_are_not_bots() {
     check(
         "-       | UnityPlayer/2021.3.16f1 (UnityWebRequest/1.0, libcurl/7.84.0-DEV)
          windows | GodotEngine/4.2.2.stable.official (Windows)
@@ -81,7 +81,7 @@ fn engines_and_libraries_are_clients() {
 }
 
 #[test]
-fn machines_on_their_own_are_bots() {
+fn crawlers_monitors_and_unattended_browsers_are_bots() {
     check(
         "other bot   | Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)
          android bot | Mozilla/5.0 (Linux; Android 6.0.1; Nexus 5X Build/MMB29P) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0.0.0 Mobile Safari/537.36 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)
@@ -108,7 +108,7 @@ fn machines_on_their_own_are_bots() {
 }
 
 #[test]
-fn in_app_browsers_of_networks_are_people() {
+fn in_app_browsers_of_social_networks_are_not_bots() {
     check(
         "ios     | Mozilla/5.0 (iPhone; CPU iPhone OS 17_4 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Mobile/21E219 [FBAN/FBIOS;FBAV/461.0.0.33;FBDV/iPhone15,2]
          android | Mozilla/5.0 (Linux; Android 13; SM-A536B; wv) AppleWebKit/537.36 (KHTML, like Gecko) Version/4.0 Chrome/125.0.0.0 Mobile Safari/537.36 Instagram 334.0.0.42.95
@@ -117,7 +117,7 @@ fn in_app_browsers_of_networks_are_people() {
 }
 
 #[test]
-fn a_long_text_is_read_up_to_the_limit() {
+fn a_long_user_agent_is_read_up_to_the_limit() {
     let padded = |padding: usize| device(&format!("{}Windows", " ".repeat(padding))).platform;
     assert_eq!(padded(AGENT_BYTES_MAX - 7), Some(Platform::Windows));
     assert_eq!(padded(AGENT_BYTES_MAX - 6), None);
@@ -125,9 +125,9 @@ fn a_long_text_is_read_up_to_the_limit() {
 }
 
 #[test]
-fn the_words_are_in_lower_case_and_each_is_there_once() {
+fn keywords_are_lower_case_and_unique() {
     let mut words: Vec<_> =
-        WORDS.iter().flat_map(|(mark, words)| words.iter().map(|word| (word, *mark as u8))).collect();
+        KEYWORDS.iter().flat_map(|(mark, words)| words.iter().map(|word| (word, *mark as u8))).collect();
     assert!(words.iter().all(|(word, _)| **word == word.to_lowercase()));
     let count = words.len();
     words.sort_unstable();
@@ -137,12 +137,12 @@ fn the_words_are_in_lower_case_and_each_is_there_once() {
 
 proptest! {
     #[test]
-    fn any_bytes_get_an_answer(bytes in prop::collection::vec(any::<u8>(), 0..2_000)) {
+    fn any_bytes_are_accepted(bytes in prop::collection::vec(any::<u8>(), 0..2_000)) {
         device(&String::from_utf8_lossy(&bytes));
     }
 
     #[test]
-    fn a_remembered_answer_is_the_answer(picks in prop::collection::vec(0u32..2_000, 1..400)) {
+    fn a_cached_result_equals_the_computed_one(picks in prop::collection::vec(0u32..2_000, 1..400)) {
         for pick in picks {
             let names = ["Windows", "Android", "Googlebot/2.1", "PlayStation", ""];
             let text = format!("{}{}", names[pick as usize % names.len()], pick / 5);

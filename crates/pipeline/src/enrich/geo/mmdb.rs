@@ -1,4 +1,4 @@
-//! A country table out of an .mmdb file of any maker.
+//! Reading a country table from an .mmdb file of any vendor.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -7,22 +7,22 @@ use maxminddb::{LookupResult, MaxMindDbError, PathElement, Reader, WithinOptions
 
 use super::table::{Builder, Country, Table, TableError};
 
-/// Why a file is of no use.
+/// The reason why a file is not usable.
 #[derive(Debug, thiserror::Error)]
-pub enum MmdbError {
-    /// Not an .mmdb, or a damaged one.
+pub(super) enum MmdbError {
+    /// The file is not an .mmdb file, or it is damaged.
     #[error(transparent)]
     Format(#[from] MaxMindDbError),
-    /// Its networks do not make a table.
+    /// The networks of the file do not form a table.
     #[error(transparent)]
     Table(#[from] TableError),
-    /// Readable, but no record names a country.
-    #[error("no record of the file names a country")]
+    /// No record of the file contains a country.
+    #[error("no record of the file contains a country code")]
     NoCountries,
 }
 
-/// Where the code stands: flat as DB-IP and IPinfo write it, or nested as MaxMind does. MaxMind knows
-/// for some networks only where they are registered, which is better than nothing.
+/// The paths of the country code: flat in files of DB-IP and IPinfo, nested in those of MaxMind. For some networks
+/// MaxMind has only the country of registration, which is better than none.
 const PATHS: [&[PathElement<'static>]; 4] = [
     &[PathElement::Key("country_code")],
     &[PathElement::Key("country"), PathElement::Key("iso_code")],
@@ -30,12 +30,11 @@ const PATHS: [&[PathElement<'static>]; 4] = [
     &[PathElement::Key("registered_country"), PathElement::Key("iso_code")],
 ];
 
-/// Reads the networks of the file, IPv4 and IPv6. The IPv4 space is read once where it is; a file's
-/// aliases of it (6to4, Teredo) are left out.
-pub fn table_of(file: &[u8]) -> Result<Table, MmdbError> {
+/// Reads the networks of the file, IPv4 and IPv6. Aliases of the IPv4 space (6to4, Teredo) are ignored.
+pub(super) fn read_table(file: &[u8]) -> Result<Table, MmdbError> {
     let reader = Reader::from_source(file)?;
-    // A tree has one leaf more than nodes. In a damaged file nodes may point backwards, and such a
-    // walk would not end in years; that the empty leaves are walked too bounds it.
+    // A tree has one leaf more than nodes. In a damaged file nodes may point backwards, and the walk would not end in
+    // years. Counting all leaves, including the empty ones, bounds it.
     let leaves_max = reader.metadata().node_count as usize * 3 + 1;
     let mut countries = HashMap::new();
     let mut builder = Builder::default();
@@ -61,7 +60,7 @@ pub fn table_of(file: &[u8]) -> Result<Table, MmdbError> {
 
 fn country_of(found: &LookupResult<'_, &[u8]>) -> Result<Option<Country>, MaxMindDbError> {
     for path in PATHS {
-        // A value of another type under this name is some other maker's record: try the next path.
+        // A value of another type belongs to the record format of another vendor: try the next path.
         if let Ok(Some(code)) = found.decode_path::<&str>(path) {
             return Ok(Country::from_code(code));
         }
@@ -69,7 +68,7 @@ fn country_of(found: &LookupResult<'_, &[u8]>) -> Result<Option<Country>, MaxMin
     Ok(None)
 }
 
-/// The first and the last address of a network.
+/// Returns the first and the last address of a network.
 fn range_of(found: &LookupResult<'_, &[u8]>) -> Result<(IpAddr, IpAddr), MaxMindDbError> {
     let network = found.network()?;
     let host_bits = |width: u32| width - u32::from(network.prefix());

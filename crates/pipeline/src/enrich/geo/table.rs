@@ -1,21 +1,21 @@
-//! Which country an address belongs to: every address of the internet in about 3 MB.
+//! A table of the countries of all addresses, in about 3 MB.
 //!
-//! Nothing here reads a file or names a format of others, so the build script makes the embedded
-//! table with the same code that the server uses for an operator's file.
+//! Nothing here reads a file or knows a foreign format, so the build script creates the embedded table with the same
+//! code that the server uses for an operator's file.
 //!
 //! # Layout
-//! The address space is a sorted list of starts, each in force until the next one. It is cut into
-//! blocks so that a look-up touches two or three cache lines:
+//! The address space is a sorted list of starts, each valid until the next one. It is split into blocks, so that a
+//! lookup touches two or three cache lines:
 //!
-//! * IPv4: the high 16 bits are an index. A block is either one country or a *run*: the inner
-//!   starts as (low 16 bits, country), 3 bytes each.
-//! * IPv6: the high 24 bits are searched in a sorted list of blocks; a run holds (next 24 bits,
-//!   country), 4 bytes each. Networks longer than /48 are rare (one start in a hundred): their /48
-//!   says `DEEP` and they are in a list of whole addresses.
+//! * IPv4: the high 16 bits are an index. A block is either one country or a *run*: the inner starts as (low 16 bits,
+//!   country), 3 bytes each.
+//! * IPv6: the high 24 bits are searched in a sorted list of blocks. A run contains (next 24 bits, country), 4 bytes
+//!   each. Networks longer than /48 are rare (one start in a hundred): their /48 is marked `DEEP`, and they are in a list
+//!   of whole addresses.
 //!
-//! The first entry of a run stands for the start of its block, which needs no bound; the number of
-//! entries that follow is written in its place. As bytes everything is little-endian, and as entries
-//! are read byte by byte the table needs no alignment and no copy.
+//! The first entry of a run is the start of its block, which needs no bound; the number of following entries is stored
+//! in its place. All integers are little-endian. Entries are read byte by byte, so the table needs no alignment and no
+//! copy.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -26,7 +26,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub struct Country([u8; 2]);
 
 impl Country {
-    /// The country of a two-letter code. `ZZ` and `XX`, which mean "unknown", are none.
+    /// Parses a two-letter code. Returns `None` for `ZZ` and `XX`, which mean "unknown".
     pub fn from_code(code: &str) -> Option<Country> {
         let letters: [u8; 2] = code.as_bytes().try_into().ok()?;
         let letters = letters.map(|letter| letter.to_ascii_uppercase());
@@ -34,9 +34,9 @@ impl Country {
         is_code.then_some(Country(letters))
     }
 
-    /// The two letters.
+    /// Returns the two letters.
     pub fn as_str(&self) -> &str {
-        str::from_utf8(&self.0).expect("only upper-case ASCII letters get in")
+        str::from_utf8(&self.0).expect("a code consists of ASCII letters")
     }
 }
 
@@ -46,14 +46,14 @@ impl fmt::Debug for Country {
     }
 }
 
-/// Why a table could not be made.
+/// The reason why a table could not be built or read.
 #[derive(Debug, PartialEq, Eq)]
-pub enum TableError {
+pub(super) enum TableError {
     /// The bytes are not a table of this version.
     NotATable,
     /// A network begins before the end of the one before it.
     OutOfOrder(IpAddr),
-    /// A country is written in one byte; the world has about 250.
+    /// A country is stored in one byte; the world has about 250 countries.
     TooManyCountries,
 }
 
@@ -73,24 +73,24 @@ impl std::error::Error for TableError {}
 
 /// The country number of an address that belongs to none.
 const NONE: u8 = 0;
-/// The country number that sends a look-up to the list of whole addresses.
+/// The country number that refers to the list of whole addresses.
 const DEEP: u8 = 255;
-/// What remains for countries.
+/// The country numbers that remain.
 const COUNTRIES_MAX: usize = 254;
-/// Marks a block that is one country, which is then its lowest byte.
+/// Marks a block of one country. Its lowest byte is then the country number.
 const WHOLE: u32 = 1 << 31;
 
-/// Changes with the layout, so that a table of another build is refused rather than misread.
+/// Changes with the layout, so that a table of another build is rejected rather than misread.
 const MAGIC: [u8; 8] = *b"pmgeo\0\0\x01";
 const HEADER_BYTES: usize = 64;
 
-/// The address space with its countries. Look-ups neither wait nor allocate.
-pub struct Table {
-    /// By country number; number 0 is not used.
+/// The address space with its countries. Lookups neither block nor allocate.
+pub(super) struct Table {
+    /// Indexed by country number; number 0 is not used.
     countries: Cow<'static, [[u8; 2]]>,
     v4_blocks: Cow<'static, [[u8; 4]]>,
     v4_runs: Cow<'static, [[u8; 3]]>,
-    /// (high 24 bits, block); the block is in force until the next entry.
+    /// (high 24 bits, block); the block is valid until the next entry.
     v6_blocks: Cow<'static, [[u8; 8]]>,
     v6_runs: Cow<'static, [[u8; 4]]>,
     /// (whole address, country).
@@ -98,10 +98,10 @@ pub struct Table {
 }
 
 impl Table {
-    /// The country of an address; none for private, reserved and unknown ones. An IPv4 address
-    /// written as IPv6 (`::ffff:192.0.2.1`) counts as IPv4.
+    /// Returns the country of an address; `None` for private, reserved and unknown addresses. An IPv4 address mapped to
+    /// IPv6 (`::ffff:192.0.2.1`) counts as IPv4.
     #[inline]
-    pub fn country(&self, address: IpAddr) -> Option<Country> {
+    pub(super) fn country(&self, address: IpAddr) -> Option<Country> {
         let number = match address {
             IpAddr::V4(v4) => self.number_v4(v4.to_bits()),
             IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
@@ -112,8 +112,8 @@ impl Table {
         self.countries.get(number as usize).copied().filter(|_| number != NONE).map(Country)
     }
 
-    /// Whether it knows no country at all.
-    pub fn is_empty(&self) -> bool {
+    /// Returns true if the table has no countries.
+    pub(super) fn is_empty(&self) -> bool {
         self.countries.len() <= 1
     }
 
@@ -142,7 +142,7 @@ impl Table {
     }
 }
 
-/// The country at `low` inside of a block. A run that is not there is no country, not a panic.
+/// Returns the country number at `low` in a block. In a damaged table a missing run is no country, not a panic.
 #[inline]
 fn number_in_block<const N: usize>(block: u32, runs: &[[u8; N]], low: u32) -> u8 {
     if block & WHOLE != 0 {
@@ -158,7 +158,7 @@ fn number_in_block<const N: usize>(block: u32, runs: &[[u8; N]], low: u32) -> u8
     }
 }
 
-/// All of a run's entry but its country.
+/// Returns the part of a run's entry before its country.
 #[inline]
 fn bound<const N: usize>(entry: &[u8; N]) -> u32 {
     let mut wide = [0; 4];
@@ -177,8 +177,8 @@ fn deep_start(entry: &[u8; 17]) -> u128 {
     u128::from_le_bytes(start)
 }
 
-/// An address as it is written in a header or a log. The dotted form has its own reader, a
-/// third faster than the general one; both refuse the same texts.
+/// Parses an address in a header or a log. The dotted form has a parser of its own, a third faster than that of the
+/// standard library; both reject the same texts.
 #[inline]
 pub fn parse_address(text: &str) -> Option<IpAddr> {
     match parse_dotted(text.as_bytes()) {
@@ -187,31 +187,31 @@ pub fn parse_address(text: &str) -> Option<IpAddr> {
     }
 }
 
-/// The byte in all sixteen places.
-const fn everywhere(byte: u8) -> u128 {
+/// Repeats a byte sixteen times.
+const fn splat(byte: u8) -> u128 {
     u128::from_le_bytes([byte; 16])
 }
 
-const HIGH_BITS: u128 = everywhere(0x80);
+const HIGH_BITS: u128 = splat(0x80);
 
-/// `a.b.c.d` of 8 to 15 bytes. None: it is not of this form, or it is shorter.
+/// Parses `a.b.c.d` of 8 to 15 bytes. Returns `None` if the text has another form or is shorter.
 ///
-/// Looks at all bytes at once, because the lengths of the four numbers differ from address to address
-/// and a branch on them is guessed wrong.
+/// Processes all bytes at once, because the lengths of the four numbers differ between addresses and branches on them
+/// are mispredicted.
 #[inline]
 fn parse_dotted(text: &[u8]) -> Option<u32> {
     if text.len() > 15 {
         return None;
     }
-    // The two halves overlap where they are equal. One more dot ends the last number.
+    // The two halves overlap where they are equal. An additional dot ends the last number.
     let (first, last) = (text.first_chunk()?, text.last_chunk()?);
     let length = text.len() * 8;
     let halves =
         u128::from(u64::from_le_bytes(*first)) | (u128::from(u64::from_le_bytes(*last)) << (length - 64));
     let word = halves | (u128::from(b'.') << length);
-    let digits = word ^ everywhere(b'0');
-    let no_digit = (((digits & !HIGH_BITS) + everywhere(0x7f - 9)) | word) & (u128::MAX >> (120 - length));
-    let no_dot = (((word ^ everywhere(b'.')) & !HIGH_BITS) + everywhere(0x7f)) | word;
+    let digits = word ^ splat(b'0');
+    let no_digit = (((digits & !HIGH_BITS) + splat(0x7f - 9)) | word) & (u128::MAX >> (120 - length));
+    let no_dot = (((word ^ splat(b'.')) & !HIGH_BITS) + splat(0x7f)) | word;
     let dots = !no_dot & HIGH_BITS;
     if dots.count_ones() != 4 || no_digit & HIGH_BITS != dots {
         return None;
@@ -219,9 +219,9 @@ fn parse_dotted(text: &[u8]) -> Option<u32> {
     parse_numbers(digits, dots)
 }
 
-/// Four numbers of up to three digits. `dots` has the highest bit of the byte after each of them.
+/// Parses four numbers of up to three digits. `dots` has the highest bit of the byte after each of them.
 ///
-/// Leading zeros are refused: some systems read such a number as octal.
+/// Leading zeros are rejected, because some systems read such a number as octal.
 #[inline]
 fn parse_numbers(digits: u128, mut dots: u128) -> Option<u32> {
     let (mut address, mut wrong, mut start) = (0, false, 0);
@@ -229,7 +229,7 @@ fn parse_numbers(digits: u128, mut dots: u128) -> Option<u32> {
         let end = dots.trailing_zeros() - 7;
         dots &= dots - 1;
         let length = (end - start) / 8;
-        // The last digit to the third byte, zeros before the first.
+        // The last digit moves to the third byte; leading bytes are zero.
         let aligned = ((digits >> start) as u32).wrapping_shl(24u32.wrapping_sub(end - start));
         let [hundreds, tens, ones, _] = aligned.to_le_bytes().map(u32::from);
         let number = hundreds * 100 + tens * 10 + ones;
@@ -241,26 +241,27 @@ fn parse_numbers(digits: u128, mut dots: u128) -> Option<u32> {
     (!wrong).then_some(address)
 }
 
-// ---- the table as bytes ----
+// ---- encoding ----
 
 impl Table {
-    /// Reads what [`Table::to_bytes`] wrote, without copying it.
-    pub fn from_bytes(bytes: &'static [u8]) -> Result<Table, TableError> {
+    /// Reads the encoding of [`Table::to_bytes`] without copying it.
+    pub(super) fn from_bytes(bytes: &'static [u8]) -> Result<Table, TableError> {
         let mut reader = Sections::new(bytes)?;
         let table = Table {
-            countries: reader.take()?,
-            v4_blocks: reader.take()?,
-            v4_runs: reader.take()?,
-            v6_blocks: reader.take()?,
-            v6_runs: reader.take()?,
-            v6_deep: reader.take()?,
+            countries: reader.read()?,
+            v4_blocks: reader.read()?,
+            v4_runs: reader.read()?,
+            v6_blocks: reader.read()?,
+            v6_runs: reader.read()?,
+            v6_deep: reader.read()?,
         };
         reader.bytes.is_empty().then_some(table).ok_or(TableError::NotATable)
     }
 
-    /// Magic and version, the number of entries in each of the six sections as `u32`, zeros up to
-    /// 64 bytes, then the sections one after the other.
-    pub fn to_bytes(&self) -> Vec<u8> {
+    /// Encodes the table: magic and version, the number of entries of each of the six sections as `u32`, zeros up to 64
+    /// bytes, then the sections in order.
+    #[allow(dead_code, reason = "called by the build script and by tests")]
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
         let sections = [
             (self.countries.len(), self.countries.as_flattened()),
             (self.v4_blocks.len(), self.v4_blocks.as_flattened()),
@@ -277,7 +278,7 @@ impl Table {
     }
 }
 
-/// Hands out the sections in order.
+/// Reads the sections in order.
 struct Sections {
     counts: &'static [[u8; 4]],
     bytes: &'static [u8],
@@ -290,7 +291,7 @@ impl Sections {
         Ok(Sections { counts: counts.as_chunks().0, bytes })
     }
 
-    fn take<const N: usize>(&mut self) -> Result<Cow<'static, [[u8; N]]>, TableError> {
+    fn read<const N: usize>(&mut self) -> Result<Cow<'static, [[u8; N]]>, TableError> {
         let (count, counts) = self.counts.split_first().ok_or(TableError::NotATable)?;
         let length = u32::from_le_bytes(*count) as usize * N;
         let (section, bytes) = self.bytes.split_at_checked(length).ok_or(TableError::NotATable)?;
@@ -299,15 +300,15 @@ impl Sections {
     }
 }
 
-// ---- making a table ----
+// ---- building ----
 
-/// Addresses from here on have this country, until the next start.
+/// An address and the country number from there until the next start.
 type Start = (u128, u8);
 
-/// Collects networks in ascending order, IPv4 and IPv6 each for itself, and makes a table of them.
-pub struct Builder {
+/// Builds a table from networks in ascending order, separately for IPv4 and IPv6.
+pub(super) struct Builder {
     countries: Vec<[u8; 2]>,
-    /// The number of each pair of letters, zero as long as it has none.
+    /// The country number of each pair of letters; zero if not assigned.
     numbers: [u8; 26 * 26],
     v4: Ranges,
     v6: Ranges,
@@ -325,9 +326,9 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// The addresses from `first` to `last`, both included, belong to `country`. Neighbours of the
-    /// same country become one.
-    pub fn add(&mut self, first: IpAddr, last: IpAddr, country: Country) -> Result<(), TableError> {
+    /// Assigns the addresses from `first` to `last`, inclusive, to a country. Adjacent ranges of one country are
+    /// merged.
+    pub(super) fn add(&mut self, first: IpAddr, last: IpAddr, country: Country) -> Result<(), TableError> {
         let number = self.number(country)?;
         let added = match (first, last) {
             (IpAddr::V4(first), IpAddr::V4(last)) => {
@@ -352,8 +353,8 @@ impl Builder {
         Ok(*number)
     }
 
-    /// The table of what was added, without the addresses that no public network has.
-    pub fn finish(self) -> Table {
+    /// Builds the table, without the addresses that are not public.
+    pub(super) fn finish(self) -> Table {
         let v4 = self.v4.finish(u32::MAX.into(), &NOT_PUBLIC_V4.map(v4_range));
         let v6 = self.v6.finish(u128::MAX, &NOT_PUBLIC_V6.map(v6_range));
         let (v4_blocks, v4_runs) = blocks_and_runs(&v4, 16);
@@ -361,7 +362,7 @@ impl Builder {
         let (v6_blocks, v6_runs) = blocks_and_runs(&v6, 24);
         Table {
             countries: self.countries.into(),
-            v4_blocks: every_block(&v4_blocks).into(),
+            v4_blocks: expand_blocks(&v4_blocks).into(),
             v4_runs: v4_runs.into(),
             v6_blocks: v6_blocks.iter().map(keyed).collect(),
             v6_runs: v6_runs.into(),
@@ -370,8 +371,8 @@ impl Builder {
     }
 }
 
-/// Addresses that say nothing about a place, whatever a file claims: this host, private, shared by
-/// a carrier, link-local, multicast and reserved.
+/// Addresses without a location, whatever a file contains: this host, private, shared by a carrier, link-local,
+/// multicast and reserved.
 const NOT_PUBLIC_V4: [(Ipv4Addr, u32); 8] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),
@@ -383,7 +384,7 @@ const NOT_PUBLIC_V4: [(Ipv4Addr, u32); 8] = [
     (Ipv4Addr::new(224, 0, 0, 0), 3),
 ];
 
-/// The same for IPv6. The first is what is left of it when IPv4 addresses are taken out.
+/// The same for IPv6. The first range contains mapped IPv4 addresses, which are looked up before as IPv4.
 const NOT_PUBLIC_V6: [(Ipv6Addr, u32); 4] = [
     (Ipv6Addr::new(0, 0, 0, 0, 0, 0, 0, 0), 8),
     (Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7),
@@ -408,7 +409,7 @@ struct Ranges {
 }
 
 impl Ranges {
-    /// None when the range is not after everything before it.
+    /// Returns `None` if the range does not start after all earlier ones.
     fn add(&mut self, first: u128, last: u128, number: u8) -> Option<()> {
         let free_from = self.last.map_or(Some(0), |last| last.checked_add(1))?;
         if first < free_from || last < first {
@@ -428,7 +429,7 @@ impl Ranges {
         }
     }
 
-    /// The starts of the whole space up to `max`; the first is at zero.
+    /// Returns the starts of the whole space up to `max`; the first is at zero.
     fn finish(mut self, max: u128, not_public: &[(u128, u128)]) -> Vec<Start> {
         let free_from = self.last.map_or(0, |last| last.saturating_add(1));
         if self.last < Some(max) {
@@ -440,7 +441,7 @@ impl Ranges {
     }
 }
 
-/// Takes the country from the addresses between `first` and `last`.
+/// Clears the country of the addresses from `first` to `last`.
 fn blank(starts: &mut Vec<Start>, first: u128, last: u128, max: u128) {
     let from = starts.partition_point(|(at, _)| *at < first);
     let until = starts.partition_point(|(at, _)| *at <= last);
@@ -450,10 +451,10 @@ fn blank(starts: &mut Vec<Start>, first: u128, last: u128, max: u128) {
     starts.splice(from..until, replaced);
 }
 
-/// Cuts a list of starts at every multiple of `1 << low_bits`. The answer is again a list of starts,
-/// of block numbers: `whole` says what stands for a block of one country, `split` for a block
-/// that begins with a country and has further starts inside.
-fn cut<V>(
+/// Splits a list of starts at every multiple of `1 << low_bits`. Returns a list of block starts: `whole` returns the
+/// value of a block of one country, `split` the value of a block that begins with a country and has further starts
+/// inside.
+fn split_blocks<V>(
     starts: &[Start],
     low_bits: u32,
     whole: impl Fn(u8) -> V,
@@ -467,7 +468,7 @@ fn cut<V>(
         let inner = &group[usize::from(begins_here)..];
         let first = if begins_here { group[0].1 } else { country };
         country = group[group.len() - 1].1;
-        // What a split block leaves to its neighbour is void if the neighbour has starts of its own.
+        // The start that a split block leaves for its neighbour is replaced if the neighbour has starts of its own.
         blocks.pop_if(|(last, _)| *last == number);
         if inner.is_empty() {
             blocks.push((number, whole(first)));
@@ -479,10 +480,10 @@ fn cut<V>(
     blocks
 }
 
-/// Cuts into blocks, and puts the inner starts of each into a run.
+/// Splits into blocks and moves the inner starts of each into a run.
 fn blocks_and_runs<const N: usize>(starts: &[Start], low_bits: u32) -> (Vec<(u128, u32)>, Vec<[u8; N]>) {
     let mut runs = Vec::new();
-    let blocks = cut(
+    let blocks = split_blocks(
         starts,
         low_bits,
         |country| WHOLE | u32::from(country),
@@ -503,10 +504,10 @@ fn run_entry<const N: usize>(bound: u32, country: u8) -> [u8; N] {
     entry
 }
 
-/// Moves the starts inside of a /48 to a list of their own, and gives the rest by their 48 bits.
+/// Moves the starts inside a /48 to a list of their own. Returns the others by their high 48 bits.
 fn without_deep(starts: &[Start]) -> (Vec<Start>, Vec<[u8; 17]>) {
     let mut deep = Vec::new();
-    let shallow = cut(
+    let shallow = split_blocks(
         starts,
         80,
         |country| country,
@@ -525,8 +526,8 @@ fn deep_entry((at, country): &Start) -> [u8; 17] {
     entry
 }
 
-/// The 65,536 blocks of IPv4, each written out.
-fn every_block(blocks: &[(u128, u32)]) -> Vec<[u8; 4]> {
+/// Expands the blocks of IPv4 to all 65,536.
+fn expand_blocks(blocks: &[(u128, u32)]) -> Vec<[u8; 4]> {
     let ends = blocks.iter().skip(1).map(|(number, _)| *number).chain([1 << 16]);
     let counted = blocks.iter().zip(ends);
     counted.flat_map(|((number, block), end)| (*number..end).map(|_| block.to_le_bytes())).collect()

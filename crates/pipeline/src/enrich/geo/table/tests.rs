@@ -1,4 +1,4 @@
-//! Synthetic tables against a plain search through their ranges.
+//! Synthetic tables compared with a linear search through their ranges.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -20,7 +20,7 @@ fn table(ranges: &[Range]) -> Table {
     builder.finish()
 }
 
-/// Ranges as text: `first last code` in each line.
+/// Parses ranges: `first last code` in each line.
 fn ranges(text: &str) -> Vec<Range> {
     let fields = |line: &str| -> Vec<String> { line.split_whitespace().map(str::to_owned).collect() };
     let range = |fields: Vec<String>| {
@@ -30,9 +30,9 @@ fn ranges(text: &str) -> Vec<Range> {
     text.lines().map(str::trim).filter(|line| !line.is_empty()).map(fields).map(range).collect()
 }
 
-/// Each line: an address and its code, `-` for none.
-fn check(table: &Table, answers: &str) {
-    for line in answers.lines().map(str::trim).filter(|line| !line.is_empty()) {
+/// Each line has an address and its code, or `-` for none.
+fn check(table: &Table, expected: &str) {
+    for line in expected.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (address, code) = line.split_once(' ').expect("address and code");
         let found = parse_address(address).and_then(|address| table.country(address));
         assert_eq!(found.map_or("-".into(), |found| found.as_str().to_owned()), code, "{address}");
@@ -80,7 +80,7 @@ fn an_address_has_the_country_of_its_range() {
 }
 
 #[test]
-fn a_private_address_has_no_country_whatever_the_file_says() {
+fn private_addresses_have_no_country_even_if_the_file_has_one() {
     let everything = ranges(
         "0.0.0.0 255.255.255.255 US
          :: ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff SE",
@@ -115,14 +115,14 @@ fn a_private_address_has_no_country_whatever_the_file_says() {
 }
 
 #[test]
-fn a_table_without_networks_knows_nothing() {
+fn a_table_without_networks_is_empty() {
     let empty = Builder::default().finish();
     assert!(empty.is_empty());
     check(&empty, "8.8.8.8 -\n2001:4860:4860::8888 -");
 }
 
 #[test]
-fn networks_out_of_order_are_refused() {
+fn networks_out_of_order_are_rejected() {
     let mut builder = Builder::default();
     let mut add = |first: &str, last: &str| {
         builder.add(first.parse().expect("first"), last.parse().expect("last"), country("SE")).is_ok()
@@ -136,7 +136,7 @@ fn networks_out_of_order_are_refused() {
 }
 
 #[test]
-fn the_255th_country_is_refused() {
+fn the_255th_country_is_rejected() {
     let letters = || b'A'..=b'Z';
     let codes = letters().flat_map(|first| letters().map(move |second| [first, second]));
     let mut builder = Builder::default();
@@ -148,7 +148,7 @@ fn the_255th_country_is_refused() {
 }
 
 #[test]
-fn a_code_is_two_letters_that_mean_a_place() {
+fn codes_are_two_letters_and_not_unknown() {
     let code = |text| Country::from_code(text).map(|country| country.as_str().to_owned());
     assert_eq!(code("se").as_deref(), Some("SE"));
     for text in ["", "S", "SWE", "ZZ", "xx", "A1", "é", "\u{0}\u{0}"] {
@@ -157,7 +157,7 @@ fn a_code_is_two_letters_that_mean_a_place() {
 }
 
 #[test]
-fn bytes_of_another_kind_are_refused() {
+fn bytes_of_another_format_are_rejected() {
     let bytes = table(&ranges("1.0.0.0 1.0.0.255 AU")).to_bytes();
     for length in [0, 7, 63, 64, bytes.len() - 1] {
         assert!(Table::from_bytes(bytes[..length].to_vec().leak()).is_err(), "{length} bytes");
@@ -168,7 +168,7 @@ fn bytes_of_another_kind_are_refused() {
     assert!(Table::from_bytes([bytes, vec![0]].concat().leak()).is_err());
 }
 
-/// Ascending ranges between random points; of each pair of neighbours that touch, both kinds occur.
+/// Ascending ranges between random points, with and without gaps, and adjacent ones with equal and different countries.
 fn random_ranges(points: Vec<u128>, to_address: fn(u128) -> IpAddr) -> Vec<Range> {
     let mut points = points;
     points.sort_unstable();
@@ -193,17 +193,16 @@ fn bits(address: IpAddr) -> u128 {
     }
 }
 
-/// Asks on, before and after each end of each range and between them, of the table and of its copy as
-/// bytes.
+/// Checks addresses at, before and after both ends of each range and inside it, in the table and in a decoded copy.
 fn ranges_hold(ranges: &[Range], to_address: fn(u128) -> IpAddr) {
     let table = table(ranges);
     let copy = Table::from_bytes(table.to_bytes().leak()).expect("its own bytes");
-    let asked = ranges.iter().flat_map(|(first, last, _)| {
+    let addresses = ranges.iter().flat_map(|(first, last, _)| {
         let (first, last) = (bits(*first), bits(*last));
         let inside = [1, 3, 5, 7].map(|eighths| first + (last - first) / 8 * eighths);
         [first - 1, first, first + 1, last - 1, last, last + 1].into_iter().chain(inside)
     });
-    for address in asked.map(to_address) {
+    for address in addresses.map(to_address) {
         let plain = ranges.iter().find(|(first, last, _)| (*first..=*last).contains(&address));
         assert_eq!(table.country(address), plain.map(|range| range.2), "{address}");
         assert_eq!(copy.country(address), table.country(address), "{address}");
@@ -215,7 +214,7 @@ proptest! {
 
     #[test]
     fn every_ipv4_range_holds_from_its_first_address_to_its_last(
-        // Public space without a hole; close points make many starts in one block.
+        // Public space without gaps; close points give many starts in one block.
         near in prop::collection::vec(0u128..0x30000, 0..60),
         far in prop::collection::vec(0xb00_0000u128..0x63ff_ffff, 2..60),
     ) {
@@ -227,7 +226,7 @@ proptest! {
     fn every_ipv6_range_holds_from_its_first_address_to_its_last(
         networks in prop::collection::vec((0x2000u128..0x3fff, any::<u128>(), 16u32..=128), 2..80),
     ) {
-        // Few different values in each part, so that points share blocks on every level.
+        // Few different values in each part, so that points share blocks at every level.
         let point = |(top, rest, prefix): (u128, u128, u32)| {
             let sparse = rest & 0x0003_0000_0101_0003_0000_0000_0000_0301;
             ((top & 0x2003) << 112 | sparse & (u128::MAX >> 16)) & !(u128::MAX.checked_shr(prefix).unwrap_or(0))
@@ -236,7 +235,7 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_table_answers_something(
+    fn a_damaged_table_causes_no_panic(
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..200),
         addresses in prop::collection::vec(any::<u128>(), 50),
     ) {
@@ -255,7 +254,7 @@ proptest! {
     }
 
     #[test]
-    fn an_address_is_read_as_the_standard_library_reads_it(
+    fn addresses_are_parsed_as_by_the_standard_library(
         address in any::<[u8; 4]>(),
         text in "[0-9.]{0,16}|[0-9]{1,3}(\\.[0-9]{1,3}){2,4}|(0|1|25|99|100|255|256)(\\.(0|00|1|9|010|255|256)){3}",
         noise in ".{0,20}",
@@ -273,7 +272,7 @@ proptest! {
 }
 
 #[test]
-fn every_number_is_read_in_every_place() {
+fn every_number_is_parsed_in_every_position() {
     for place in 0..4 {
         for number in 0..1_100 {
             let mut numbers = ["0".to_owned(), "12".into(), "255".into(), "7".into()];

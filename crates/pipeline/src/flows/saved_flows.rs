@@ -1,13 +1,14 @@
-//! Running flows survive a restart: a file that is replaced as a whole every few seconds and at the stop.
+//! The file of running flows, from which they are restored after a restart. It is replaced as a whole every few seconds
+//! and at shutdown.
 //!
 //! ```text
 //! magic "PLAYFLOW" | version u32 = 1 | CRC-32C u32 of what follows | written ms i64 | flows u32 | the flows
 //! ```
-//! All numbers are little-endian. The form of a flow is `model::flows`' own; `docs/data_files.md` describes it.
+//! All numbers are little-endian. The format of a flow belongs to `model::flows`; `docs/data_files.md` describes it.
 //!
-//! A flow whose end has been told may still be in the file. At the next start it is told again, with the same event id,
-//! and the log takes an id once. So each end is told exactly once, whenever the power goes; a flow that is younger than
-//! the last file is not known after that, and its next packet opens it again.
+//! An ended flow that has been reported may still be in the file. The next start reports it again with the same event
+//! id, and the log removes the duplicate. So each end is reported exactly once, even after a power cut. A flow that is
+//! newer than the file is lost in a power cut, and its next packet opens it again.
 
 use std::path::Path;
 
@@ -16,7 +17,7 @@ use model::flows::{self, Flow};
 use tracing::{error, info};
 
 use super::Flows;
-use crate::catalog::{read_private, replace};
+use crate::catalog::{read_private, replace_private};
 
 const NAME: &str = "flows";
 const MAGIC: &[u8; 8] = b"PLAYFLOW";
@@ -25,33 +26,33 @@ const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 16;
 
 impl Flows {
-    /// Takes back what the folder has, if it has, be it more than a game may open now. What timed out meanwhile has ended. A damaged file is set aside: what
-    /// it knew is seconds old, and new packets open the flows again.
+    /// Restores the flows from the file in the folder, if there is one, even above the game's current limit. Flows that
+    /// timed out meanwhile have ended. A damaged file is renamed: its content is outdated within seconds, and new
+    /// packets open the flows again.
     pub fn open(folder: &Path, per_game_max: u32) -> anyhow::Result<Flows> {
         let flows = Flows::new(per_game_max);
         let path = folder.join(NAME);
         let Some(bytes) = read_private(&path)? else { return Ok(flows) };
-        let kept = match parse(&bytes) {
-            Ok(kept) => kept.with_context(|| format!("reading {}", path.display()))?,
+        let saved = match parse(&bytes) {
+            Ok(saved) => saved.with_context(|| format!("reading {}", path.display()))?,
             Err(Damaged) => {
-                error!(
-                    "the file of running flows is damaged; it is set aside, and flows open again as they go on"
-                );
-                std::fs::rename(&path, folder.join(format!("{NAME}.damaged"))).context("setting it aside")?;
+                let renamed = folder.join(format!("{NAME}.damaged"));
+                error!(renamed = %renamed.display(), "the file of running flows is damaged; starting without it");
+                std::fs::rename(&path, renamed).context("renaming the damaged file of flows")?;
                 return Ok(flows);
             }
         };
         let now = flows.now();
-        let restored = kept.into_iter().map(|flow| u64::from(flows.restore(flow, now))).sum();
-        info!(flows = restored, "running flows were taken back");
-        flows.wake(restored);
+        let restored = saved.into_iter().map(|flow| u64::from(flows.restore(flow, now))).sum();
+        info!(flows = restored, "running flows were restored");
+        flows.wake_reporter(restored);
         Ok(flows)
     }
 
-    /// Writes what runs. Returns how many flows that were.
-    pub fn keep(&self, folder: &Path) -> anyhow::Result<u32> {
+    /// Saves the running flows. Returns their number.
+    pub fn save(&self, folder: &Path) -> anyhow::Result<u32> {
         let (bytes, count) = self.encode();
-        replace(folder, NAME, &bytes).context("keeping the running flows")?;
+        replace_private(folder, NAME, &bytes).context("saving the running flows")?;
         Ok(count)
     }
 
@@ -71,11 +72,11 @@ impl Flows {
     }
 }
 
-/// The bytes are not those that were written.
+/// The bytes differ from those that were written.
 #[derive(Debug, PartialEq)]
 struct Damaged;
 
-/// The flows of a file; an error inside: it is whole, but of a version that is not known.
+/// Parses a file. The inner error means that the file is intact, but of an unknown version.
 fn parse(bytes: &[u8]) -> Result<anyhow::Result<Vec<Flow>>, Damaged> {
     let (magic, rest) = bytes.split_first_chunk::<8>().ok_or(Damaged)?;
     let (version, rest) = rest.split_first_chunk().ok_or(Damaged)?;
@@ -83,23 +84,27 @@ fn parse(bytes: &[u8]) -> Result<anyhow::Result<Vec<Flow>>, Damaged> {
     if magic != MAGIC || crc32c::crc32c(content) != u32::from_le_bytes(*checksum) {
         return Err(Damaged);
     }
-    Ok(content_of(u32::from_le_bytes(*version), content))
+    Ok(parse_content(u32::from_le_bytes(*version), content))
 }
 
-fn content_of(version: u32, content: &[u8]) -> anyhow::Result<Vec<Flow>> {
-    ensure!(version <= VERSION, "it has version {version}; this program knows up to {VERSION}");
+fn parse_content(version: u32, content: &[u8]) -> anyhow::Result<Vec<Flow>> {
+    ensure!(
+        version <= VERSION,
+        "the file has version {version}; this program reads versions up to {VERSION}"
+    );
     let counted = content.split_first_chunk::<8>().and_then(|(_, rest)| rest.split_first_chunk());
     let flows = counted.and_then(|(count, rest)| flows::read_flows(rest, u32::from_le_bytes(*count)));
     match flows {
         Some(flows) => Ok(flows),
-        None => bail!("its checksum is right, but it holds no flows"),
+        None => bail!("the file has a valid checksum, but its content is not a list of flows"),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use model::flows::{FlowEnd, FlowPacket, PacketKind};
+
+    use super::*;
 
     fn packet<'a>(from: &'a str, to: &'a str, seq: u32) -> FlowPacket<'a> {
         let end = |id| FlowEnd { id, address: None };
@@ -111,61 +116,64 @@ mod tests {
     }
 
     fn flows_of(flows: &Flows) -> Vec<(String, u64)> {
-        let mut told = Vec::new();
-        flows.visit(1, |flow| told.push((flow.from().id.to_owned(), flow.stats()[0].received)));
-        told.sort();
-        told
+        let mut found = Vec::new();
+        flows.visit(1, |flow| found.push((flow.from().id.to_owned(), flow.stats()[0].received)));
+        found.sort();
+        found
     }
 
     #[test]
-    fn running_flows_are_taken_back_and_go_on() {
+    fn running_flows_are_restored_and_continue() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let flows = Flows::open(folder.path(), 100).expect("an empty folder");
-        flows.packets(1, &[packet("ann", "bo", 1), packet("cy", "dee", 1), packet("bo", "ann", 7)]);
-        assert_eq!(flows.keep(folder.path()).expect("written"), 2);
-        let again = Flows::open(folder.path(), 100).expect("kept");
+        flows.apply_packets(1, &[packet("ann", "bo", 1), packet("cy", "dee", 1), packet("bo", "ann", 7)]);
+        assert_eq!(flows.save(folder.path()).expect("written"), 2);
+        let again = Flows::open(folder.path(), 100).expect("restored");
         assert_eq!(flows_of(&again), flows_of(&flows));
-        let taken = again.packets(1, &[packet("ann", "bo", 2), packet("cy", "dee", 1)]);
-        assert_eq!((taken.opened, taken.counted), (0, 2));
+        let counts = again.apply_packets(1, &[packet("ann", "bo", 2), packet("cy", "dee", 1)]);
+        assert_eq!((counts.opened, counts.counted), (0, 2));
     }
 
     #[test]
-    fn flows_above_a_limit_that_was_lowered_go_on_and_new_ones_wait_for_room() {
+    fn flows_above_a_lowered_limit_continue_and_new_ones_are_rejected() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let flows = Flows::new(3);
-        flows.packets(1, &[packet("a", "b", 1), packet("c", "d", 1), packet("e", "f", 1)]);
-        flows.keep(folder.path()).expect("written");
-        let again = Flows::open(folder.path(), 1).expect("kept");
+        flows.apply_packets(1, &[packet("a", "b", 1), packet("c", "d", 1), packet("e", "f", 1)]);
+        flows.save(folder.path()).expect("written");
+        let again = Flows::open(folder.path(), 1).expect("restored");
         assert_eq!(flows_of(&again), flows_of(&flows));
-        let taken = again.packets(1, &[packet("c", "d", 2), packet("g", "h", 1)]);
-        assert_eq!((taken.counted, taken.refused), (1, 1));
+        let counts = again.apply_packets(1, &[packet("c", "d", 2), packet("g", "h", 1)]);
+        assert_eq!((counts.counted, counts.rejected), (1, 1));
     }
 
     #[test]
-    fn a_damaged_file_is_set_aside_and_a_newer_one_is_refused() {
+    fn a_damaged_file_is_renamed_and_a_newer_version_is_rejected() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let flows = Flows::default();
-        flows.packets(1, &[packet("ann", "bo", 1)]);
-        flows.keep(folder.path()).expect("written");
+        flows.apply_packets(1, &[packet("ann", "bo", 1)]);
+        flows.save(folder.path()).expect("written");
         let path = folder.path().join(NAME);
         let bytes = std::fs::read(&path).expect("it is there");
         let with = |at: usize, value: u8| {
             let mut bytes = bytes.clone();
             bytes[at] = value;
-            replace(folder.path(), NAME, &bytes).expect("written");
+            replace_private(folder.path(), NAME, &bytes).expect("written");
             Flows::open(folder.path(), 100)
         };
-        let newer = with(8, 2).err().expect("refused");
-        assert!(format!("{newer:#}").contains("it has version 2; this program knows up to 1"), "{newer:#}");
+        let newer = with(8, 2).err().expect("rejected");
+        assert!(
+            format!("{newer:#}").contains("the file has version 2; this program reads versions up to 1"),
+            "{newer:#}"
+        );
         for at in [0, 12, 20, bytes.len() - 1] {
             assert!(flows_of(&with(at, bytes[at] ^ 1).expect("it starts")).is_empty());
             assert!(!path.exists() && folder.path().join("flows.damaged").exists());
         }
     }
 
-    /// Before the flows; what they look like is told where they are written.
+    /// Covers the header; the encoding of flows is tested in `model::flows`.
     #[test]
-    fn the_file_begins_as_it_always_did() {
+    fn the_header_of_the_file_is_stable() {
         let (mut bytes, count) = Flows::default().encode();
         assert_eq!((count, bytes.len()), (0, 28));
         bytes[16..24].copy_from_slice(&1_800_000_000_000i64.to_le_bytes());

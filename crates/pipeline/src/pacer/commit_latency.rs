@@ -1,4 +1,4 @@
-//! How long live commits take at the moment: the mean time from the append to the answer over the last second.
+//! The latency of live commits: the mean time from append to acknowledgement over the last second.
 
 use std::time::{Duration, Instant};
 
@@ -6,50 +6,50 @@ use parking_lot::Mutex;
 
 use super::WINDOW;
 
-/// The window moves by this part of itself.
+/// Slots of the sliding window.
 const SLOTS: usize = 4;
 
-/// What was committed lately.
+/// The latencies of recent live commits.
 #[derive(Debug)]
-pub struct Commits {
+pub struct CommitLatency {
     start: Instant,
-    slots: Mutex<[Slot; SLOTS]>,
+    slots: Mutex<[WindowSlot; SLOTS]>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Slot {
-    /// Which part of all time it is about.
+struct WindowSlot {
+    /// The number of the slot since the start; 0 means unused.
     number: u64,
-    sum: Sum,
+    sum: LatencySum,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Sum {
+struct LatencySum {
     count: u32,
     time: Duration,
 }
 
-impl Commits {
-    /// None yet.
-    pub fn new(start: Instant) -> Commits {
-        Commits { start, slots: Mutex::default() }
+impl CommitLatency {
+    /// Creates an empty window. No recorded time may be before `start`.
+    pub(crate) fn new(start: Instant) -> CommitLatency {
+        CommitLatency { start, slots: Mutex::default() }
     }
 
-    /// A live commit that somebody waited for.
-    pub fn took(&self, from: Instant, until: Instant) {
+    /// Records a commit that a live client waited for.
+    pub fn record(&self, from: Instant, until: Instant) {
         let number = self.number(until);
         let mut slots = self.slots.lock();
         let slot = &mut slots[number as usize % SLOTS];
         if slot.number != number {
-            *slot = Slot { number, sum: Sum::default() };
+            *slot = WindowSlot { number, sum: LatencySum::default() };
         }
-        slot.sum.add(Sum { count: 1, time: until.saturating_duration_since(from) });
+        slot.sum.add(LatencySum { count: 1, time: until.saturating_duration_since(from) });
     }
 
-    /// The mean time of the live commits of the last second; nothing if there were none.
+    /// Returns the mean latency of the live commits of the last second; `None` if there were none.
     pub fn mean(&self, now: Instant) -> Option<Duration> {
         let number = self.number(now);
-        let mut all = Sum::default();
+        let mut all = LatencySum::default();
         for slot in self.slots.lock().iter().filter(|slot| slot.number + SLOTS as u64 > number) {
             all.add(slot.sum);
         }
@@ -57,14 +57,14 @@ impl Commits {
     }
 
     fn number(&self, at: Instant) -> u64 {
-        // Slot 0 stands for none.
+        // Number 0 marks an unused slot.
         let since = at.saturating_duration_since(self.start);
         1 + (since.as_nanos() / (WINDOW.as_nanos() / SLOTS as u128)) as u64
     }
 }
 
-impl Sum {
-    fn add(&mut self, other: Sum) {
+impl LatencySum {
+    fn add(&mut self, other: LatencySum) {
         self.count = self.count.saturating_add(other.count);
         self.time = self.time.saturating_add(other.time);
     }
@@ -74,19 +74,23 @@ impl Sum {
 mod tests {
     use super::*;
 
-    /// Commits as (when, how long they took), in milliseconds; what is told at a time.
+    /// `commits` are (end, latency) in milliseconds.
     fn check(commits: &[(u64, u64)], now_ms: u64, expected_ms: Option<u64>) {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
-        let told = Commits::new(start);
+        let latency = CommitLatency::new(start);
         for (until_ms, took_ms) in commits {
-            told.took(at(until_ms - took_ms), at(*until_ms));
+            latency.record(at(until_ms - took_ms), at(*until_ms));
         }
-        assert_eq!(told.mean(at(now_ms)), expected_ms.map(Duration::from_millis), "{commits:?} at {now_ms}");
+        assert_eq!(
+            latency.mean(at(now_ms)),
+            expected_ms.map(Duration::from_millis),
+            "{commits:?} at {now_ms}"
+        );
     }
 
     #[test]
-    fn the_mean_is_that_of_the_last_second() {
+    fn the_mean_covers_the_last_second() {
         check(&[], 400, None);
         check(&[(100, 2), (200, 4)], 400, Some(3));
         let commits = [(100, 20), (900, 4)];

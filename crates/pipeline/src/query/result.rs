@@ -1,19 +1,19 @@
-//! An answer to a query as JSON and as CSV.
+//! The result of a query as JSON and as CSV.
 //!
-//! Written by hand: a chart of a day by the minute has 1,440 times and as many numbers, and most of what a general
-//! writer does for each of them is known beforehand.
+//! The encoding is written by hand: a chart of a day by the minute has 1,440 times and as many numbers, and most of the
+//! work of a general serializer for each of them can be done once in advance.
 
 use jiff::Timestamp;
 use model::query::{BucketTimes, ComparedWindow, QueryResult, Series};
 use serde_json::Value;
 
-/// A time with its quotes and the comma after it.
+/// The length of a time with its quotes and the comma after it.
 const TIME_BYTES: usize = r#""2026-11-19T00:00:00+01:00","#.len();
 const MINUTES_OF_DAY: i64 = 24 * 60;
-/// Floats hold whole numbers exactly up to here.
+/// The largest integer up to which `f64` represents all integers exactly.
 const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// The answer as JSON, computed at `now_ms`.
+/// Encodes a result, computed at `now_ms`, as JSON.
 pub fn json(answer: &QueryResult, now_ms: i64) -> Vec<u8> {
     let compared = answer.compare.as_ref().map_or(0, |compared| points(&compared.times, &compared.series));
     let mut out = Vec::with_capacity(512 + points(&answer.times, &answer.series) + compared);
@@ -36,8 +36,8 @@ pub fn json(answer: &QueryResult, now_ms: i64) -> Vec<u8> {
     out
 }
 
-/// The answer as CSV (RFC 4180): a line for each time of each series. What is missing is empty. With a comparison, the
-/// column `window` says `current` or `previous`.
+/// Encodes a result as CSV (RFC 4180): a line for each time of each series. Missing values are empty. With a
+/// comparison, the column `window` is `current` or `previous`.
 pub fn csv(answer: &QueryResult) -> Vec<u8> {
     let mut out = Vec::with_capacity(2 * points(&answer.times, &answer.series));
     out.extend_from_slice(b"time");
@@ -61,15 +61,15 @@ pub fn csv(answer: &QueryResult) -> Vec<u8> {
     out
 }
 
-/// One time of an answer, as it stands in JSON.
+/// Returns one time of a result, as [`json`] encodes it.
 pub fn time(times: &BucketTimes, index: usize) -> String {
     let offset = times.offsets.iter().rfind(|offset| offset.from <= index).map_or(0, |offset| offset.minutes);
-    let mut clock = Clock::new(offset, times.utc);
-    let text = clock.text(times.minutes[index]);
+    let mut formatter = TimeFormatter::new(offset, times.utc);
+    let text = formatter.text(times.minutes[index]);
     String::from_utf8_lossy(&text[1..text.len() - 2]).into_owned()
 }
 
-/// One value of an answer, as it stands in JSON.
+/// Returns one value of a result, as [`json`] encodes it.
 pub fn number(value: Option<f64>) -> Value {
     match value {
         Some(value) if is_whole(value) => Value::from(value as i64),
@@ -77,7 +77,7 @@ pub fn number(value: Option<f64>) -> Value {
     }
 }
 
-/// About how many bytes the times and values take.
+/// Estimates the size of the times and values in bytes.
 fn points(times: &BucketTimes, series: &[Series]) -> usize {
     times.minutes.len() * (TIME_BYTES + 8 * series.len()) + 128 * series.len()
 }
@@ -118,7 +118,7 @@ fn put_series(out: &mut Vec<u8>, series: &Series) {
     out.extend_from_slice(b"},");
 }
 
-/// Closes a list after each of whose parts there is a comma.
+/// Closes a list whose items each end with a comma.
 fn end_list(out: &mut Vec<u8>) {
     if out.last() == Some(&b',') {
         out.pop();
@@ -127,14 +127,14 @@ fn end_list(out: &mut Vec<u8>) {
 }
 
 fn put_text(out: &mut Vec<u8>, text: &str) {
-    serde_json::to_writer(out, text).expect("a text can be written to memory");
+    serde_json::to_writer(out, text).expect("writing a string to memory cannot fail");
 }
 
 fn is_whole(value: f64) -> bool {
     value.trunc() == value && value.abs() <= WHOLE_MAX
 }
 
-/// The shortest number that reads back the same.
+/// Writes the shortest number that parses to the same value.
 #[inline]
 fn put_number(out: &mut Vec<u8>, value: Option<f64>, missing: &[u8]) {
     match value {
@@ -152,10 +152,10 @@ fn put_number(out: &mut Vec<u8>, value: Option<f64>, missing: &[u8]) {
 fn put_lines(out: &mut Vec<u8>, times: &BucketTimes, series: &[Series], window: Option<&str>) {
     for series in series {
         let mut middle = Vec::new();
-        let words = window.into_iter().chain(series.name.as_deref());
-        for word in words.chain(series.key.iter().map(|(_, value)| &value[..])) {
+        let labels = window.into_iter().chain(series.name.as_deref());
+        for label in labels.chain(series.key.iter().map(|(_, value)| &value[..])) {
             middle.push(b',');
-            put_csv(&mut middle, word);
+            put_csv(&mut middle, label);
         }
         middle.push(b',');
         let mut values = series.values.iter();
@@ -168,35 +168,35 @@ fn put_lines(out: &mut Vec<u8>, times: &BucketTimes, series: &[Series], window: 
     }
 }
 
-fn put_csv(out: &mut Vec<u8>, word: &str) {
-    if !word.contains([',', '"', '\r', '\n']) {
-        return out.extend_from_slice(word.as_bytes());
+fn put_csv(out: &mut Vec<u8>, field: &str) {
+    if !field.contains([',', '"', '\r', '\n']) {
+        return out.extend_from_slice(field.as_bytes());
     }
     out.push(b'"');
-    out.extend_from_slice(word.replace('"', "\"\"").as_bytes());
+    out.extend_from_slice(field.replace('"', "\"\"").as_bytes());
     out.push(b'"');
 }
 
-/// Gives each time, quoted, with a comma.
+/// Calls `put` with each time, quoted, with a comma.
 fn each_time(times: &BucketTimes, mut put: impl FnMut(&[u8])) {
     for (index, offset) in times.offsets.iter().enumerate() {
         let until = times.offsets.get(index + 1).map_or(times.minutes.len(), |next| next.from);
-        let mut clock = Clock::new(offset.minutes, times.utc);
-        times.minutes[offset.from..until].iter().for_each(|minute| put(clock.text(*minute)));
+        let mut formatter = TimeFormatter::new(offset.minutes, times.utc);
+        times.minutes[offset.from..until].iter().for_each(|minute| put(formatter.text(*minute)));
     }
 }
 
-/// A time in text whose digits are turned. The calendar is asked once a day, not once a minute.
-struct Clock {
+/// Formats ascending times by replacing the digits that change. The date is computed once per day, not once per minute.
+struct TimeFormatter {
     offset: i64,
-    /// Minutes since 1970 by local clocks at which the day in the text began.
+    /// The start of the day in the text, in local minutes since 1970.
     day: i64,
     text: [u8; TIME_BYTES],
     len: usize,
 }
 
-impl Clock {
-    fn new(offset: i32, utc: bool) -> Clock {
+impl TimeFormatter {
+    fn new(offset: i32, utc: bool) -> TimeFormatter {
         let mut text = *br#""0000-00-00T00:00:00+00:00","#;
         let size = offset.unsigned_abs();
         text[20] = if offset < 0 { b'-' } else { b'+' };
@@ -205,14 +205,19 @@ impl Clock {
         if utc {
             text[20..23].copy_from_slice(b"Z\",");
         }
-        Clock { offset: offset.into(), day: i64::MIN / 2, text, len: if utc { 23 } else { TIME_BYTES } }
+        TimeFormatter {
+            offset: offset.into(),
+            day: i64::MIN / 2,
+            text,
+            len: if utc { 23 } else { TIME_BYTES },
+        }
     }
 
     #[inline]
     fn text(&mut self, minute: u32) -> &[u8] {
         let local = i64::from(minute) + self.offset;
         if !(0..MINUTES_OF_DAY).contains(&(local - self.day)) {
-            self.turn_day(local.div_euclid(MINUTES_OF_DAY));
+            self.set_day(local.div_euclid(MINUTES_OF_DAY));
         }
         let of_day = (local - self.day) as u32;
         put_two(&mut self.text[12..], of_day / 60);
@@ -221,9 +226,10 @@ impl Clock {
     }
 
     #[cold]
-    fn turn_day(&mut self, day: i64) {
+    fn set_day(&mut self, day: i64) {
         self.day = day * MINUTES_OF_DAY;
-        let noon = Timestamp::from_second(self.day * 60).expect("queries end before the calendar does");
+        let noon =
+            Timestamp::from_second(self.day * 60).expect("a query ends within the range of the calendar");
         let date = jiff::tz::TimeZone::UTC.to_datetime(noon).date();
         put_two(&mut self.text[1..], date.year() as u32 / 100);
         put_two(&mut self.text[3..], date.year() as u32 % 100);
@@ -250,7 +256,7 @@ mod tests {
         (text.parse::<Timestamp>().expect("a time").as_second() / 60) as u32
     }
 
-    /// Two hours in Paris between which clocks went forward.
+    /// Two hours in Paris around the start of daylight saving time.
     fn paris() -> BucketTimes {
         let offsets = vec![ZoneOffset { from: 0, minutes: 60 }, ZoneOffset { from: 1, minutes: 120 }];
         BucketTimes {
@@ -288,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_countries_across_a_clock_change() {
+    fn countries_across_a_daylight_saving_change() {
         let fr = series(None, "FR", [Some(3.0), Some(70_000.0)], Some(70_003.0));
         let quoted = series(None, "a \"b\", c", [Some(-1.5), None], None);
         check(
@@ -307,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_beside_the_window_before() {
+    fn metrics_with_a_comparison() {
         let now = series(Some("A"), "", [Some(0.1), Some(1e300)], Some(9_007_199_254_740_993.0));
         let before = series(Some("A"), "", [Some(0.0), Some(f64::NAN)], Some(-0.0));
         let compare = Some(ComparedWindow { times: utc(), series: vec![before] });
@@ -327,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_at_all() {
+    fn a_result_without_series() {
         check(
             &answer(utc(), Vec::new(), None),
             expect![[
@@ -340,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_behind_utc_and_between_hours() {
+    fn zones_behind_utc_and_with_fractional_hours() {
         let at = |text: &str, minutes: i32| {
             let offsets = vec![ZoneOffset { from: 0, minutes }];
             time(&BucketTimes { minutes: vec![minute(text)], offsets, utc: false }, 0)

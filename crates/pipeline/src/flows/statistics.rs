@@ -1,4 +1,4 @@
-//! How the flows of a game do at this moment, all of them together.
+//! Statistics of the running flows of a game.
 
 use model::flows::{Flow, Quality};
 use model::rollup::{Bucket, Quantiles};
@@ -6,19 +6,19 @@ use serde_json::{Value, json};
 
 use super::summary::rounded;
 
-/// Tenths from 1 to 4.5, which is the most there is.
+/// Tenths of a MOS from 1 to 4.5, the maximum.
 const MOS_TENTHS: usize = 36;
-/// Hundredths from 0 to 4.5.
+/// Hundredths of a MOS from 0 to 4.5.
 const MOS_HUNDREDTHS: usize = 451;
-/// What began within this time has begun a moment ago.
-const MOMENT_MS: i64 = 60_000;
+/// The age up to which a flow counts as just begun.
+const BEGAN_MS: i64 = 60_000;
 
-/// What is told of all running flows of a game. Quantiles of the MOS are to a hundredth, the others within one percent,
-/// as those of queries are.
+/// Statistics of the running flows of a game. Quantiles of the MOS are exact to a hundredth, the others within one
+/// percent, as those of queries.
 #[derive(Debug)]
-pub struct Census {
+pub struct FlowStatistics {
     now_ms: i64,
-    /// How many run.
+    /// The number of running flows.
     pub running: u64,
     began: u64,
     expected: u64,
@@ -29,10 +29,10 @@ pub struct Census {
     rtt_ms: Quantiles,
 }
 
-impl Census {
-    /// Of no flow yet. `now_ms`: milliseconds since 1970.
-    pub fn at(now_ms: i64) -> Census {
-        Census {
+impl FlowStatistics {
+    /// Creates statistics of no flows. `now_ms` is in milliseconds since 1970.
+    pub fn new(now_ms: i64) -> FlowStatistics {
+        FlowStatistics {
             now_ms,
             running: 0,
             began: 0,
@@ -45,10 +45,10 @@ impl Census {
         }
     }
 
-    /// Counts a flow. `recent` is its [`Flow::recent_quality`].
+    /// Adds a flow. `recent` is its [`Flow::recent_quality`].
     pub fn add(&mut self, flow: &Flow, recent: &Quality) {
         self.running += 1;
-        self.began += u64::from(self.now_ms - flow.opened_ms < MOMENT_MS);
+        self.began += u64::from(self.now_ms - flow.opened_ms < BEGAN_MS);
         self.expected += recent.expected;
         self.lost += recent.lost;
         self.mos_tenths[tenth_of(recent.mos)] += 1;
@@ -59,7 +59,8 @@ impl Census {
         }
     }
 
-    /// `mos_tenths` has how many flows have a MOS of 1.0 to 1.1, 1.1 to 1.2 and so on. What no flow knows is null.
+    /// Returns the statistics as JSON. `mos_tenths` contains the number of flows with a MOS of 1.0 to 1.1, 1.1 to 1.2
+    /// and so on. A statistic without values is null.
     pub fn json(&self) -> Value {
         let loss = if self.expected == 0 { 0.0 } else { self.lost as f64 / self.expected as f64 };
         json!({
@@ -81,7 +82,7 @@ impl Census {
         json!({ "p10": self.mos_quantile(0.1), "p50": self.mos_quantile(0.5) })
     }
 
-    /// The lowest score that this share of the flows is not above.
+    /// Returns the lowest MOS that this share of the flows does not exceed.
     fn mos_quantile(&self, share: f64) -> f64 {
         let rank = ((share * self.running as f64).ceil() as u64).max(1);
         let mut passed = 0;
@@ -107,11 +108,11 @@ fn observe(values: &mut Quantiles, value: f64) {
     }
 }
 
-fn quantiles(values: &Quantiles, asked: [(&str, f64); 2]) -> Value {
+fn quantiles(values: &Quantiles, shares: [(&str, f64); 2]) -> Value {
     if values.count() == 0 {
         return Value::Null;
     }
-    asked
+    shares
         .into_iter()
         .map(|(name, share)| (name.to_owned(), json!(values.quantile(share).map(rounded))))
         .collect()
@@ -122,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mos_belongs_to_the_tenth_below_it() {
+    fn a_mos_counts_in_the_tenth_below_it() {
         assert_eq!(
             [0.0, 1.0, 1.09, 3.1, 3.6, 4.0, 4.3, 4.5, 9.0].map(tenth_of),
             [0, 0, 0, 21, 26, 30, 33, 35, 35]
@@ -130,22 +131,22 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_of_the_mos_are_to_a_hundredth() {
-        let mut census = Census::at(0);
+    fn quantiles_of_the_mos_are_exact_to_a_hundredth() {
+        let mut statistics = FlowStatistics::new(0);
         for mos in [4.40, 3.914, 4.396, 1.0, 0.0, 9.0, f64::NAN, 4.1, 4.2, 4.3] {
-            census.running += 1;
-            census.mos_hundredths[hundredth_of(mos)] += 1;
+            statistics.running += 1;
+            statistics.mos_hundredths[hundredth_of(mos)] += 1;
         }
         assert_eq!(
-            [0.1, 0.3, 0.4, 0.5, 1.0].map(|share| census.mos_quantile(share)),
+            [0.1, 0.3, 0.4, 0.5, 1.0].map(|share| statistics.mos_quantile(share)),
             [0.0, 1.0, 3.91, 4.1, 4.5]
         );
     }
 
     #[test]
-    fn of_no_flow_nothing_is_known() {
-        let told = Census::at(0).json();
-        assert_eq!([&told["mos"], &told["jitter_ms"], &told["rtt_ms"]], [&Value::Null; 3]);
-        assert_eq!((&told["loss"], &told["began"]), (&json!(0.0), &json!(0)));
+    fn statistics_of_no_flows_are_null() {
+        let json = FlowStatistics::new(0).json();
+        assert_eq!([&json["mos"], &json["jitter_ms"], &json["rtt_ms"]], [&Value::Null; 3]);
+        assert_eq!((&json["loss"], &json["began"]), (&json!(0.0), &json!(0)));
     }
 }

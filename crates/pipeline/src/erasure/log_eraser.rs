@@ -1,4 +1,4 @@
-//! What of the log has to go, and what takes its place.
+//! Rewriting log entries without erased players.
 
 use hashbrown::HashMap;
 use liveops::players::{Found, Traces, game_of};
@@ -6,58 +6,59 @@ use model::batch::{ErasureScope, EventBatch, StoredEvent};
 use wal::{EntryRef, Replacement, Rewriter};
 
 use crate::ingest::{BATCH, COMMAND, ERASED, IdMasks};
-use crate::views::Seeds;
+use crate::views::PlayerSeeds;
 
-/// A player who is to be forgotten.
-pub(super) struct Asked {
+/// A request to erase a player.
+pub(super) struct ErasureRequest {
     pub(super) game: u32,
     pub(super) receipt: String,
-    /// What comes later in the log stays.
+    /// The log offset of the request. Later entries stay.
     pub(super) offset: u64,
     pub(super) ids: Vec<String>,
 }
 
-/// Finds these players in the log and takes them out.
-pub(super) struct Eraser<'a> {
-    asked: &'a [Asked],
+/// Finds the players of some requests in log entries and removes them.
+pub(super) struct LogEraser<'a> {
+    requests: &'a [ErasureRequest],
     found: Vec<Found>,
     games: HashMap<u32, Traces>,
-    seeds: &'a Seeds,
+    seeds: &'a PlayerSeeds,
     masks: &'a IdMasks,
-    /// The set of ids needs no log before this offset.
-    remembered: u64,
+    /// Event ids before this offset need no replay from the log.
+    registered_until: u64,
 }
 
-impl<'a> Eraser<'a> {
-    /// `asked` is in the order of the log.
+impl<'a> LogEraser<'a> {
+    /// `requests` are in log order.
     pub(super) fn new(
-        asked: &'a [Asked],
-        seeds: &'a Seeds,
+        requests: &'a [ErasureRequest],
+        seeds: &'a PlayerSeeds,
         masks: &'a IdMasks,
-        remembered: u64,
-    ) -> Eraser<'a> {
+        registered_until: u64,
+    ) -> LogEraser<'a> {
         let mut games: HashMap<u32, Traces> = HashMap::new();
-        for (number, asked) in asked.iter().enumerate() {
-            let traces = games.entry(asked.game).or_default();
-            asked.ids.iter().for_each(|id| traces.add(id, number));
+        for (number, request) in requests.iter().enumerate() {
+            let traces = games.entry(request.game).or_default();
+            request.ids.iter().for_each(|id| traces.add(id, number));
         }
-        let found = vec![Found::default(); asked.len()];
-        Eraser { asked, found, games, seeds, masks, remembered }
+        let found = vec![Found::default(); requests.len()];
+        LogEraser { requests, found, games, seeds, masks, registered_until }
     }
 
-    /// What was found of each.
+    /// Returns what was found of each player.
     pub(super) fn found(self) -> Vec<Found> {
         self.found
     }
 
-    /// Whom a command is about, of those who are to be forgotten.
+    /// Returns the number of the request whose player the command is about.
     fn in_command(&mut self, entry: &EntryRef<'_>) -> Option<usize> {
         let traces = self.games.get_mut(&game_of(entry.bytes).ok()?)?;
-        // One that cannot be read was passed over when it was to be decided.
+        // A command that cannot be read was skipped when it was applied.
         let number = traces.in_command(entry.bytes).ok()??;
-        (entry.offset <= self.asked[number].offset).then_some(number)
+        (entry.offset <= self.requests[number].offset).then_some(number)
     }
 
+    /// Returns the number of the request whose player the event names, and what to erase of the event.
     fn in_event(
         &self,
         traces: &Traces,
@@ -67,8 +68,8 @@ impl<'a> Eraser<'a> {
         if event.erased {
             return None;
         }
-        let is_asked = |number: &usize| offset <= self.asked[*number].offset;
-        let of = |id: &[u8]| traces.whose(id).filter(is_asked);
+        let is_before_request = |number: &usize| offset <= self.requests[*number].offset;
+        let of = |id: &[u8]| traces.whose(id).filter(is_before_request);
         of(event.player)
             .map(|number| (number, ErasureScope::Player))
             .or_else(|| of(event.anonymous).map(|number| (number, ErasureScope::Anonymous)))
@@ -77,31 +78,32 @@ impl<'a> Eraser<'a> {
     fn replace_batch(&mut self, entry: &EntryRef<'_>) -> Option<Vec<u8>> {
         let batch = EventBatch::read(entry.bytes).ok()?;
         let traces = self.games.get(&batch.game)?;
-        let gone: Vec<_> = batch.events().map(|event| self.in_event(traces, entry.offset, &event)).collect();
-        if gone.iter().all(Option::is_none) {
+        let scopes: Vec<_> =
+            batch.events().map(|event| self.in_event(traces, entry.offset, &event)).collect();
+        if scopes.iter().all(Option::is_none) {
             return None;
         }
         let mask = self.masks.of(batch.game, batch.class);
-        // What is not in the set of ids yet must be found in the log by the next start.
-        let masked = |id: u128| (entry.until() > self.remembered).then_some(id ^ mask.0);
-        let mut what = gone.iter().map(|gone| gone.map_or(ErasureScope::None, |(_, gone)| gone));
+        // The next start replays the ids that are not registered yet, so they stay in the log, masked.
+        let masked = |id: u128| (entry.until() > self.registered_until).then_some(id ^ mask.0);
+        let mut each = scopes.iter().map(|scope| scope.map_or(ErasureScope::None, |(_, scope)| scope));
         let bytes =
-            batch.erase(self.seeds.of(batch.game), |_| what.next().unwrap_or(ErasureScope::None), masked);
-        gone.iter().flatten().for_each(|(number, _)| self.found[*number].events += 1);
+            batch.erase(self.seeds.of(batch.game), |_| each.next().unwrap_or(ErasureScope::None), masked);
+        scopes.iter().flatten().for_each(|(number, _)| self.found[*number].events += 1);
         Some(bytes)
     }
 }
 
-impl Rewriter for Eraser<'_> {
+impl Rewriter for LogEraser<'_> {
     fn affects(&mut self, entry: &EntryRef<'_>) -> bool {
         match entry.kind {
             COMMAND => self.in_command(entry).is_some(),
             BATCH => EventBatch::read(entry.bytes).is_ok_and(|batch| {
                 let traces = self.games.get(&batch.game);
-                let is_gone = |traces| {
+                let names_player = |traces| {
                     batch.events().any(|event| self.in_event(traces, entry.offset, &event).is_some())
                 };
-                traces.is_some_and(is_gone)
+                traces.is_some_and(names_player)
             }),
             _ => false,
         }

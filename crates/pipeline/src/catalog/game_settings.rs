@@ -1,7 +1,7 @@
-//! What a game decides about its own events: how late they may come, which properties are dimensions, how many values
-//! of each are kept.
+//! The settings of a game: the lateness bound, declared dimensions and the number of values per dimension.
 //!
-//! All of it takes effect at the door and is stamped on the events, so that the log means the same when it is read again.
+//! They take effect when events are admitted and are stored with them, so that a replay of the log gives the same
+//! result.
 
 use model::limits::{
     DECLARED_MAX, DECLARED_NAME_BYTES_MAX, DECLARED_NUMBER_MAX, LATE_DAYS_MAX, VALUES_PER_DIMENSION,
@@ -10,45 +10,46 @@ use model::limits::{
 use model::query::{NumberedDimension, QueryDimension};
 use serde::{Deserialize, Serialize};
 
-use super::{Catalog, Game, Refused, invalid};
+use super::error::invalid;
+use super::{Catalog, CatalogError, Game};
 
 /// The settings of a game.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GameSettings {
-    /// Events older than so many days are late.
+    /// Events older than this number of days are late.
     pub late_days: u32,
-    /// Values of a dimension that are kept per metric and day.
+    /// The number of values of a dimension that have rows of their own, per metric and day.
     pub values_max: u32,
-    /// Properties that are dimensions.
+    /// The declared dimensions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub dimensions: Vec<DeclaredDimension>,
-    /// Those that once were. A name that is declared again gets its number back; no number has two names.
+    pub dimensions: Vec<DimensionDeclaration>,
+    /// Dimensions that were dropped. A name that is declared again gets its number back; a number never has two names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub former_dimensions: Vec<DeclaredDimension>,
+    pub former_dimensions: Vec<DimensionDeclaration>,
 }
 
-/// A property that is a dimension.
+/// The declaration of a property as a dimension.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct DeclaredDimension {
-    /// Its key in `props`.
+pub struct DimensionDeclaration {
+    /// The key in `props`.
     pub name: String,
-    /// Under which its rows are stored.
+    /// The number under which its rows are stored.
     pub number: u8,
 }
 
-/// What to change; what is left out stays.
+/// A change of settings. Omitted fields stay unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SettingsChange {
-    /// Events older than so many days are late.
+    /// Events older than this number of days are late.
     pub late_days: Option<u32>,
-    /// Values of a dimension that are kept per metric and day.
+    /// The number of values of a dimension that have rows of their own, per metric and day.
     pub values_max: Option<u32>,
-    /// Properties that become dimensions.
+    /// Properties to declare as dimensions.
     pub declare: Vec<String>,
-    /// Dimensions that are none any more. What was counted stays.
+    /// Dimensions to drop. Their existing rows stay.
     pub drop: Vec<String>,
 }
 
@@ -68,21 +69,21 @@ impl GameSettings {
         *self == GameSettings::default()
     }
 
-    /// The lateness bound in milliseconds.
+    /// Returns the lateness bound in milliseconds.
     pub fn late_ms(&self) -> i64 {
         i64::from(self.late_days) * 24 * 3_600_000
     }
 
-    /// The declared dimensions as queries name them.
+    /// Returns the declared dimensions for queries.
     pub fn declared(&self) -> Vec<NumberedDimension> {
-        let one = |dimension: &DeclaredDimension| NumberedDimension {
+        let one = |dimension: &DimensionDeclaration| NumberedDimension {
             number: dimension.number,
             name: dimension.name.as_str().into(),
         };
         self.dimensions.iter().map(one).collect()
     }
 
-    fn apply(&mut self, change: SettingsChange) -> Result<(), Refused> {
+    fn apply(&mut self, change: SettingsChange) -> Result<(), CatalogError> {
         if let Some(late_days) = change.late_days {
             self.late_days = within("late_days", late_days, 1, LATE_DAYS_MAX)?;
         }
@@ -93,64 +94,74 @@ impl GameSettings {
         change.declare.into_iter().try_for_each(|name| self.declare(name))
     }
 
-    fn drop_dimension(&mut self, name: &str) -> Result<(), Refused> {
+    fn drop_dimension(&mut self, name: &str) -> Result<(), CatalogError> {
         let place = self.dimensions.iter().position(|dimension| dimension.name == name);
         let place = place.ok_or_else(|| invalid("dimension", format!("`{name}` is not declared")))?;
         self.former_dimensions.push(self.dimensions.remove(place));
         Ok(())
     }
 
-    fn declare(&mut self, name: String) -> Result<(), Refused> {
+    fn declare(&mut self, name: String) -> Result<(), CatalogError> {
         check_name(&name)?;
         if self.dimensions.iter().any(|dimension| dimension.name == name) {
             return Ok(());
         }
         if self.dimensions.len() >= DECLARED_MAX {
-            return Err(invalid("dimension", format!("a game declares up to {DECLARED_MAX} dimensions")));
+            return Err(invalid(
+                "dimension",
+                format!("a game must not declare more than {DECLARED_MAX} dimensions at a time"),
+            ));
         }
         let former = self.former_dimensions.iter().position(|dimension| dimension.name == name);
         let dimension = match former {
             Some(place) => self.former_dimensions.remove(place),
-            None => DeclaredDimension { name, number: self.next_number()? },
+            None => DimensionDeclaration { name, number: self.next_number()? },
         };
         self.dimensions.push(dimension);
         Ok(())
     }
 
-    fn next_number(&self) -> Result<u8, Refused> {
+    fn next_number(&self) -> Result<u8, CatalogError> {
         let used = self.dimensions.iter().chain(&self.former_dimensions).map(|dimension| dimension.number);
         let last = used.max().unwrap_or(model::series::VARIANT);
-        let full = || invalid("dimension", format!("{DECLARED_NUMBER_MAX} names were declared already"));
+        let full = || {
+            invalid(
+                "dimension",
+                format!(
+                    "the game has used all {DECLARED_NUMBER_MAX} dimension names that it may ever declare"
+                ),
+            )
+        };
         (last < DECLARED_NUMBER_MAX).then_some(last + 1).ok_or_else(full)
     }
 }
 
 impl Catalog {
     /// Changes a game's settings, all or nothing.
-    pub fn set_game(&self, id: &str, change: SettingsChange) -> Result<Game, Refused> {
-        self.change(|document| {
-            let game = document.game_mut(id)?;
+    pub fn set_game(&self, id: &str, change: SettingsChange) -> Result<Game, CatalogError> {
+        self.update(|file| {
+            let game = file.game_mut(id)?;
             game.settings.apply(change)?;
             Ok(game.clone())
         })
     }
 }
 
-fn within(field: &'static str, value: u32, min: u32, max: u32) -> Result<u32, Refused> {
+fn within(field: &'static str, value: u32, min: u32, max: u32) -> Result<u32, CatalogError> {
     if (min..=max).contains(&value) {
         return Ok(value);
     }
-    Err(invalid(field, format!("{min} to {max}")))
+    Err(invalid(field, format!("must be between {min} and {max}")))
 }
 
-fn check_name(name: &str) -> Result<(), Refused> {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    if !(1..=DECLARED_NAME_BYTES_MAX).contains(&name.len()) || !name.bytes().all(fits) {
-        let message = format!("1 to {DECLARED_NAME_BYTES_MAX} letters, digits, `.`, `_` and `-`");
+fn check_name(name: &str) -> Result<(), CatalogError> {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    if !(1..=DECLARED_NAME_BYTES_MAX).contains(&name.len()) || !name.bytes().all(is_allowed) {
+        let message = format!("must be 1 to {DECLARED_NAME_BYTES_MAX} letters, digits, `.`, `_` and `-`");
         return Err(invalid("dimension", message));
     }
     if QueryDimension::from_label(name, &[]).is_some() {
-        return Err(invalid("dimension", format!("`{name}` is built in")));
+        return Err(invalid("dimension", format!("`{name}` is a built-in dimension; choose another name")));
     }
     Ok(())
 }
@@ -159,17 +170,17 @@ fn check_name(name: &str) -> Result<(), Refused> {
 mod tests {
     use super::*;
 
-    fn change(settings: &mut GameSettings, declare: &[&str], drop: &[&str]) -> Result<String, Refused> {
+    fn change(settings: &mut GameSettings, declare: &[&str], drop: &[&str]) -> Result<String, CatalogError> {
         let own = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let change = SettingsChange { declare: own(declare), drop: own(drop), ..SettingsChange::default() };
         settings.apply(change)?;
-        let told =
+        let dimensions =
             settings.dimensions.iter().map(|dimension| format!("{}={}", dimension.name, dimension.number));
-        Ok(told.collect::<Vec<_>>().join(" "))
+        Ok(dimensions.collect::<Vec<_>>().join(" "))
     }
 
     #[test]
-    fn a_number_has_one_name_for_ever() {
+    fn a_dimension_number_never_gets_a_second_name() {
         let mut settings = GameSettings::default();
         let mut check = |declare: &[&str], drop: &[&str], expected: &str| {
             assert_eq!(change(&mut settings, declare, drop).as_deref(), Ok(expected));
@@ -181,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_cannot_be_asked_for_are_refused() {
+    fn invalid_and_built_in_names_are_rejected() {
         let settings = GameSettings::default();
         let long = "x".repeat(65);
         for name in ["", "a b", "a,b", "é", "event", "country", "variant", "vars", "measure", "level", &long]
@@ -192,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_game_declares_up_to_16_at_a_time_and_200_in_its_life() {
+    fn a_game_declares_up_to_16_dimensions_at_a_time_and_200_in_total() {
         let mut settings = GameSettings::default();
         let names: Vec<String> = (0..201).map(|name| format!("n{name}")).collect();
         names[..16].iter().for_each(|name| drop(change(&mut settings, &[name], &[]).expect("there is room")));
@@ -204,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_bounds() {
+    fn settings_out_of_bounds_are_rejected() {
         let mut settings = GameSettings::default();
         let mut set = |late_days, values_max| {
             settings.apply(SettingsChange { late_days, values_max, ..SettingsChange::default() })

@@ -1,0 +1,123 @@
+//! The catalog's file: read as a whole, replaced as a whole.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use anyhow::{Context, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::error::no_game;
+use super::key_format::{self, SecretKey};
+use super::sign_ins::SignIn;
+use super::{CatalogError, Game, InitialKeys, KeyRecord, Scopes};
+
+const NAME: &str = "catalog.json";
+const FORMAT: u32 = 1;
+/// The permissions of users who are neither the owner nor in the group. (Volumes of containers are often given to a
+/// group.)
+const OTHERS: u32 = 0o007;
+
+/// The content of the file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CatalogFile {
+    format: u32,
+    /// Makes the stored form of event ids unguessable; hexadecimal.
+    pub(super) id_secret: String,
+    /// SHA-256 of the owner's sign-in token.
+    pub(super) sign_in_sha256: String,
+    pub(super) games: Vec<Game>,
+    pub(super) keys: Vec<KeyRecord>,
+    pub(super) sign_ins: Vec<SignIn>,
+}
+
+impl CatalogFile {
+    /// Creates the content of a first start.
+    pub(super) fn with_demo_game(now_s: u64) -> (CatalogFile, InitialKeys) {
+        let game = Game::new(1, "demo", "Demo game", "UTC");
+        let (secret, sign_in_token) = (SecretKey::random(), key_format::random_token());
+        let key = KeyRecord {
+            id: secret.id.clone(),
+            game: game.number,
+            label: "first start".into(),
+            scopes: Scopes::ALL,
+            sha256: key_format::sha256_hex(&secret.text),
+            created_s: now_s,
+            expires_s: None,
+            cidrs: Vec::new(),
+            revoked_s: None,
+        };
+        let file = CatalogFile {
+            format: FORMAT,
+            id_secret: key_format::sha256_hex(&key_format::random_token()),
+            sign_in_sha256: key_format::sha256_hex(&sign_in_token),
+            games: vec![game.clone()],
+            keys: vec![key],
+            sign_ins: Vec::new(),
+        };
+        (file, InitialKeys { game, secret_key: secret.text, sign_in_token })
+    }
+
+    pub(super) fn game_mut(&mut self, id: &str) -> Result<&mut Game, CatalogError> {
+        self.games.iter_mut().find(|game| game.id == id).ok_or_else(|| no_game(id))
+    }
+}
+
+pub(super) fn load(folder: &Path) -> anyhow::Result<Option<CatalogFile>> {
+    let path = folder.join(NAME);
+    let Some(text) = read_private(&path)? else { return Ok(None) };
+    let file: CatalogFile = serde_json::from_slice(&text)
+        .with_context(|| format!("{} is not a valid catalog", path.display()))?;
+    let format = file.format;
+    ensure!(
+        format <= FORMAT,
+        "{} has format {format}; this program reads formats up to {FORMAT}",
+        path.display()
+    );
+    Ok(Some(file))
+}
+
+pub(super) fn save(folder: &Path, file: &CatalogFile) -> anyhow::Result<()> {
+    let text = serde_json::to_vec_pretty(file).context("encoding the catalog")?;
+    replace_private(folder, NAME, &text)
+}
+
+/// Reads a private file, if it exists. Fails if the file is accessible to other users of the machine.
+pub fn read_private(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
+    let reading = || format!("reading {}", path.display());
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(reading),
+    };
+    let mode = file.metadata().with_context(reading)?.permissions().mode();
+    ensure!(
+        mode & OTHERS == 0,
+        "{0} is accessible to other users of this machine; run `chmod 600 {0}` and rotate the keys in it",
+        path.display()
+    );
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).with_context(reading)?;
+    Ok(Some(bytes))
+}
+
+/// Replaces a small private file atomically: after a crash it is either the old or the new one.
+pub fn replace_private(folder: &Path, name: &str, bytes: &[u8]) -> anyhow::Result<()> {
+    let (path, temporary) = (folder.join(name), folder.join(format!("{name}.new")));
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&temporary)
+        .with_context(|| format!("creating {}", temporary.display()))?;
+    file.write_all(bytes)
+        .and_then(|()| file.sync_all())
+        .with_context(|| format!("writing {}", temporary.display()))?;
+    fs::rename(&temporary, &path).with_context(|| format!("replacing {}", path.display()))?;
+    File::open(folder)
+        .and_then(|folder| folder.sync_all())
+        .with_context(|| format!("syncing {}", folder.display()))
+}

@@ -1,0 +1,114 @@
+//! Games: the tenants of an installation.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::error::invalid;
+use super::{Catalog, CatalogError, GameAnalytics, GameSettings, Playtomic, key_format};
+
+const GAMES_MAX: usize = 10_000;
+
+/// A tenant.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Game {
+    /// The number that the log stores; never reused.
+    pub number: u32,
+    /// The id in routes and commands: lower-case letters, digits and `-`.
+    pub id: String,
+    /// The display name.
+    pub name: String,
+    /// The IANA time zone of days, weeks and months.
+    pub tz: String,
+    /// The public key. It is in every client and not a secret.
+    pub public_key: String,
+    /// Public keys that were replaced and still work.
+    #[serde(default)]
+    pub(crate) old_public_keys: Vec<String>,
+    /// The keys of a game that uses Playtomic's SDKs.
+    #[serde(default, skip_serializing_if = "Playtomic::is_default")]
+    pub playtomic: Playtomic,
+    /// The keys of a game that uses GameAnalytics' SDKs.
+    #[serde(default, skip_serializing_if = "GameAnalytics::is_default")]
+    pub gameanalytics: GameAnalytics,
+    /// The settings of the game.
+    #[serde(default, skip_serializing_if = "GameSettings::is_default")]
+    pub settings: GameSettings,
+}
+
+impl Game {
+    pub(super) fn new(number: u32, id: &str, name: &str, tz: &str) -> Game {
+        Game {
+            number,
+            id: id.to_owned(),
+            name: name.to_owned(),
+            tz: tz.to_owned(),
+            public_key: key_format::random_public_key(),
+            old_public_keys: Vec::new(),
+            playtomic: Playtomic::default(),
+            gameanalytics: GameAnalytics::default(),
+            settings: GameSettings::default(),
+        }
+    }
+}
+
+impl Catalog {
+    /// Returns every game, oldest first.
+    pub fn games(&self) -> Vec<Game> {
+        self.current.load().file.games.clone()
+    }
+
+    /// Returns the game with this id.
+    pub fn game(&self, id: &str) -> Option<Arc<Game>> {
+        self.current.load().games.values().find(|game| game.id == id).cloned()
+    }
+
+    /// Returns the game with this stored number.
+    pub fn game_by_number(&self, number: u32) -> Option<Arc<Game>> {
+        self.current.load().games.get(&number).cloned()
+    }
+
+    /// Creates a game with a public key of its own.
+    pub fn create_game(&self, id: &str, name: &str, tz: &str) -> Result<Game, CatalogError> {
+        check_game_id(id)?;
+        check_time_zone(tz)?;
+        self.update(|file| {
+            if file.games.len() >= GAMES_MAX {
+                return Err(invalid("id", format!("the limit of {GAMES_MAX} games is reached")));
+            }
+            if file.games.iter().any(|game| game.id == id) {
+                return Err(invalid("id", format!("a game `{id}` exists already")));
+            }
+            let number = file.games.iter().map(|game| game.number).max().unwrap_or(0) + 1;
+            let game = Game::new(number, id, name, tz);
+            file.games.push(game.clone());
+            Ok(game)
+        })
+    }
+
+    /// Replaces the public key of a game. The old one works until [`Catalog::revoke_key`] revokes it.
+    pub fn rotate_public_key(&self, id: &str) -> Result<Game, CatalogError> {
+        self.update(|file| {
+            let game = file.game_mut(id)?;
+            let old = std::mem::replace(&mut game.public_key, key_format::random_public_key());
+            game.old_public_keys.insert(0, old);
+            game.old_public_keys.truncate(1);
+            Ok(game.clone())
+        })
+    }
+}
+
+fn check_game_id(id: &str) -> Result<(), CatalogError> {
+    let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if (1..=40).contains(&id.len()) && id.bytes().all(is_allowed) {
+        return Ok(());
+    }
+    Err(invalid("id", "must be 1 to 40 lower-case letters, digits and `-`".to_owned()))
+}
+
+/// Accepts the zones of the IANA database.
+fn check_time_zone(tz: &str) -> Result<(), CatalogError> {
+    let error = |error: jiff::Error| invalid("tz", format!("`{tz}` is not a time zone: {error}"));
+    jiff::tz::TimeZone::get(tz).map(|_| ()).map_err(error)
+}

@@ -1,0 +1,26 @@
+//! Errors that concern a whole batch.
+
+use wal::WalError;
+
+use super::QuotaExceeded;
+
+/// The reason why a whole batch was not appended. Nothing of it was stored.
+#[derive(Debug, thiserror::Error)]
+pub enum IngestError {
+    /// The log did not accept the entry.
+    #[error(transparent)]
+    Wal(#[from] WalError),
+    /// The event ids could not be looked up.
+    #[error("event ids cannot be looked up at the moment; send the batch again")]
+    Ids,
+    /// The batch exceeds a quota.
+    #[error(transparent)]
+    Limited(#[from] QuotaExceeded),
+}
+
+impl IngestError {
+    /// Returns true if the same batch may succeed when it is submitted again a moment later.
+    pub(super) fn is_transient(&self) -> bool {
+        matches!(self, IngestError::Ids | IngestError::Wal(WalError::Full | WalError::Overloaded { .. }))
+    }
+}
