@@ -1,5 +1,5 @@
 /** Numbers, times and names as a person reads them. */
-import { OTHER } from './live/answer'
+import { OTHER } from './stream/answer'
 
 const whole = new Intl.NumberFormat('en', { maximumFractionDigits: 0 })
 const tenths = new Intl.NumberFormat('en', { minimumFractionDigits: 1, maximumFractionDigits: 1 })

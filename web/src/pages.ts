@@ -21,21 +21,21 @@ export interface Page {
 
 /** All but the one that is read without signing in. */
 export const pages: Record<Exclude<PageId, 'api'>, Page> = {
-  live: { name: 'Live', icon: 'live', load: () => import('./pages/LivePage.svelte') },
-  vars: { name: 'Vars', icon: 'vars', load: () => import('./pages/VarsPage.svelte') },
-  boards: { name: 'Boards', icon: 'boards', load: () => import('./pages/BoardsPage.svelte') },
-  levels: { name: 'Levels', icon: 'levels', load: () => import('./pages/LevelsPage.svelte') },
-  flows: { name: 'Flows', icon: 'flows', load: () => import('./pages/FlowsPage.svelte') },
+  live: { name: 'Live', icon: 'live', load: () => import('./features/live/LivePage.svelte') },
+  vars: { name: 'Vars', icon: 'vars', load: () => import('./features/vars/VarsPage.svelte') },
+  boards: { name: 'Boards', icon: 'boards', load: () => import('./features/boards/BoardsPage.svelte') },
+  levels: { name: 'Levels', icon: 'levels', load: () => import('./features/levels/LevelsPage.svelte') },
+  flows: { name: 'Flows', icon: 'flows', load: () => import('./features/flows/FlowsPage.svelte') },
   collectors: {
     name: 'Collectors',
     icon: 'collectors',
-    load: () => import('./pages/CollectorsPage.svelte'),
+    load: () => import('./features/collectors/CollectorsPage.svelte'),
   },
-  hosts: { name: 'Hosts', icon: 'hosts', load: () => import('./pages/HostsPage.svelte') },
+  hosts: { name: 'Hosts', icon: 'hosts', load: () => import('./features/hosts/HostsPage.svelte') },
 }
 
 export const apiPage = {
   name: 'API',
   icon: 'api' as const,
-  load: () => import('./pages/ApiPage.svelte'),
+  load: () => import('./features/api-reference/ApiPage.svelte'),
 }

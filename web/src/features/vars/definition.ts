@@ -1,0 +1,58 @@
+/** Variables as the server gives and takes them. */
+import type { Json } from '../../json'
+
+export interface Percent {
+  from?: number
+  to: number
+  /** Whose order of the players; the variable's name if absent. */
+  salt?: string
+}
+
+export interface Condition {
+  name: string
+  value: Json
+  country?: string[]
+  platform?: string[]
+  version?: string[]
+  segment?: string[]
+  percent?: Percent
+  /** RFC 3339. */
+  starts_at?: string
+  ends_at?: string
+}
+
+export interface Definition {
+  value: Json
+  default?: Json
+  schema?: Json
+  conditions?: Condition[]
+  description?: string
+  /** RFC 3339. */
+  starts_at?: string
+  ends_at?: string
+}
+
+export interface Definitions {
+  /** Of all variables together: each change makes the next one. */
+  version: number
+  vars: Record<string, Definition>
+}
+
+export interface Changed {
+  before: Definition | null
+  after: Definition | null
+}
+
+export interface Change {
+  version: number
+  /** RFC 3339. */
+  at: string
+  by: string
+  rolled_back_to?: number
+  changed: Record<string, Changed>
+}
+
+export interface History {
+  /** Newest first. */
+  changes: Change[]
+}
