@@ -1,7 +1,7 @@
-/** Makes `dist/`: an ES module for bundlers and browsers, and a plain script with one global. */
+/** Builds `dist/`: an ES module for bundlers and browsers, and a classic script with one global. */
 import { build } from 'vite'
 
-const made = [
+const bundles = [
   { entry: 'src/index.ts', formats: ['es'], fileName: () => 'playmeter.js' },
   { entry: 'src/sha256.ts', formats: ['es'], fileName: () => 'sha256.js' },
   {
@@ -13,7 +13,7 @@ const made = [
   { entry: 'src/script.ts', formats: ['iife'], name: 'Playmeter', fileName: () => 'playmeter.iife.js' },
 ]
 
-for (const [i, lib] of made.entries()) {
+for (const [i, lib] of bundles.entries()) {
   await build({
     configFile: false,
     logLevel: 'warn',

@@ -1,4 +1,4 @@
-/** Says what a player has to fetch, and fails when it is over its budget. */
+/** Prints the gzipped sizes, and fails if one exceeds the budget. */
 import { readFileSync } from 'node:fs'
 import { gzipSync } from 'node:zlib'
 

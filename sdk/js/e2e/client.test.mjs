@@ -1,17 +1,17 @@
-/** The client in a real browser: what only a browser can show. */
+/** Tests of the client in a real browser. */
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { PARAMETERS, program } from '../test/readme.mjs'
-import { chooseServer, pause, startBrowser, startPages, until } from './world.mjs'
+import { chooseServer, pause, startBrowser, startPages, waitUntil } from './harness.mjs'
 
-/** From the write of a variable until a game has it. */
+/** From the write of a variable until a game receives it. */
 const SEEN_WITHIN_MS = 1_000
 const NEVER_MS = 1e9
 
 let browser
 let pages
 let server
-/** Event names and ids of this run alone. */
+/** Makes event names and ids unique to this run. */
 const run = Date.now().toString(36)
 
 before(async () => {
@@ -24,7 +24,7 @@ after(async () => {
   server?.close()
 })
 
-test('a tab that was offline and closed loses no event: the next one sends them', async () => {
+test('events of a tab that was offline and closed are sent by the next tab', async () => {
   const name = `offline_${run}`
   const context = await browser.newContext()
   const page = await open(context, { flush_interval_ms: 50 })
@@ -36,11 +36,11 @@ test('a tab that was offline and closed loses no event: the next one sends them'
   assert.equal(await server.counted(name), 0)
   await context.setOffline(false)
   await open(context)
-  await until(async () => (await server.counted(name)) === 40)
+  await waitUntil(async () => (await server.counted(name)) === 40)
   await context.close()
 })
 
-test('a tab that is closed at once has sent, or leaves behind, every event', async () => {
+test('a tab that is closed at once loses no event', async () => {
   const name = `closed_${run}`
   const context = await browser.newContext()
   for (let tab = 0; tab < 5; tab++) {
@@ -51,7 +51,7 @@ test('a tab that is closed at once has sent, or leaves behind, every event', asy
     await page.close()
   }
   await open(context)
-  await until(async () => (await server.counted(name)) === 100)
+  await waitUntil(async () => (await server.counted(name)) === 100)
   await pause(500)
   assert.equal(await server.counted(name), 100)
   await context.close()
@@ -77,19 +77,19 @@ test('two tabs do not send the same events twice', async () => {
   await context.close()
 })
 
-test('a page that is left hands its last events to a beacon, the end of its session among them', async () => {
+test('a page that is left sends its last events and its session end by beacon', async () => {
   const name = `left_${run}`
   const context = await browser.newContext()
   const page = await open(context, { flush_interval_ms: NEVER_MS })
   const ends = await server.counted('$session_end')
   await page.evaluate((name) => game.track(name), name)
   await page.goto('about:blank')
-  await until(async () => (await server.counted(name)) === 1)
-  await until(async () => (await server.counted('$session_end')) > ends)
+  await waitUntil(async () => (await server.counted(name)) === 1)
+  await waitUntil(async () => (await server.counted('$session_end')) > ends)
   await context.close()
 })
 
-test('a variable changed in one window is seen in the others within a second', async () => {
+test('a changed variable reaches all windows within a second', async () => {
   const name = `speed_${run}`
   await server.setVar(name, 1)
   const windows = await Promise.all([1, 2].map(async () => open(await browser.newContext())))
@@ -110,7 +110,7 @@ test('a variable changed in one window is seen in the others within a second', a
   await Promise.all(windows.map((page) => page.context().close()))
 })
 
-test('the last known variables are there offline, after the page was opened again', async () => {
+test('a reopened page has the last variables while offline', async () => {
   const name = `sky_${run}`
   await server.setVar(name, 'red')
   const context = await browser.newContext()
@@ -126,7 +126,7 @@ test('the last known variables are there offline, after the page was opened agai
 })
 
 for (const kind of ['secure', 'insecure']) {
-  test(`a score from a page in ${kind === 'secure' ? 'a secure' : 'an insecure'} context is signed and on the board`, async () => {
+  test(`a score from a page in ${kind === 'secure' ? 'a secure' : 'an insecure'} context is signed and accepted`, async () => {
     const table = `stars_${kind}_${run}`
     const context = await browser.newContext()
     const address = kind === 'secure' ? pages.url : pages.insecureUrl
@@ -144,28 +144,28 @@ for (const kind of ['secure', 'insecure']) {
   })
 }
 
-test('the examples of the README do what they say', async () => {
+test('the examples of the README work', async () => {
   await server.addAchievement('first-jump')
   const context = await browser.newContext()
   const page = await open(context, { sessions: false })
   const code = program({ url: server.url, key: server.key })
-  const said = await page.evaluate(
+  const logged = await page.evaluate(
     async ([parameters, code]) => {
-      const words = []
+      const calls = []
       const AsyncFunction = (async () => {}).constructor
       await new AsyncFunction(...parameters, code)(Playmeter, playmeterSha256, {
-        log: (...said) => words.push(said),
+        log: (...values) => calls.push(values),
       })
-      return words
+      return calls
     },
     [PARAMETERS, code],
   )
-  assert.deepEqual(said.filter(([word]) => word !== 'speed is').at(-1), ['not_found', 404])
-  assert.ok(said.some((words) => words.includes('Brave Otter') && words.includes(120)))
+  assert.deepEqual(logged.filter(([first]) => first !== 'speed is').at(-1), ['not_found', 404])
+  assert.ok(logged.some((values) => values.includes('Brave Otter') && values.includes(120)))
   await context.close()
 })
 
-/** Opens the game's page and makes its client, `game`. Whatever it complains of fails the test. */
+/** Opens the game's page and creates its client, `game`. An error in the page fails the test. */
 async function open(context, options = {}, address = pages.url) {
   const page = await context.newPage()
   page.on('pageerror', (error) => assert.fail(error))

@@ -1,16 +1,16 @@
-/** An invented game behind the mock: as much of live-ops as the client's own tests need. */
+/** The state of the mock game: the parts of live-ops that the client's tests need. */
 import { createHash, createHmac, randomBytes, randomUUID } from 'node:crypto'
 
-export class Refusal extends Error {
+export class ProblemError extends Error {
   constructor(status, code, field) {
     super(code)
     this.status = status
-    this.problem = { type: `/problems/${code}`, title: code, status, detail: `refused: ${code}`, field }
+    this.problem = { type: `/problems/${code}`, title: code, status, detail: `rejected: ${code}`, field }
   }
 }
 
 export class Game {
-  /** What was counted, in order, and how often anything came again. */
+  /** The accepted events in order, and the number of duplicates. */
   events = []
   duplicates = 0
   vars = {}
@@ -18,14 +18,14 @@ export class Game {
   #ids = new Set()
   #sessions = new Map()
   #nonces = new Set()
-  #answers = new Map()
+  #responses = new Map()
   #boards = new Map()
   #levels = new Map()
   #grants = new Map()
   #follows = new Map()
   #posts = []
 
-  take({ events }) {
+  submitEvents({ events }) {
     const results = []
     let accepted = 0
     let duplicate = 0
@@ -57,36 +57,36 @@ export class Game {
     return { session, player, name, key: key.toString('base64url'), expires_at }
   }
 
-  /** A server that was started anew knows no session. */
-  forgetSessions() {
+  /** Drops all sessions, like a restarted server. */
+  dropSessions() {
     this.#sessions.clear()
   }
 
-  /** The player that the request is signed for. */
+  /** Returns the player whose session signed the request. */
   signedBy(request, body) {
     const [version, session, at, nonce, proof] = (request.headers['x-playmeter-signature'] ?? '').split(';')
     const known = this.#sessions.get(session)
     const path = new URL(request.url, 'http://mock').pathname
     const hash = createHash('sha256').update(body).digest('hex')
-    const said = [at, nonce, request.method, path, hash].join('\n')
-    const right = known && createHmac('sha256', known.key).update(said).digest('hex') === proof
+    const message = [at, nonce, request.method, path, hash].join('\n')
+    const right = known && createHmac('sha256', known.key).update(message).digest('hex') === proof
     const timely = Math.abs(Date.now() / 1000 - at) <= 300 && !this.#nonces.has(nonce)
-    if (version !== 'v1' || !right || !timely) throw new Refusal(401, 'signature')
+    if (version !== 'v1' || !right || !timely) throw new ProblemError(401, 'signature')
     this.#nonces.add(nonce)
     return known.player
   }
 
-  /** The same request again gets the same answer. */
+  /** Repeats the response to a request with the same idempotency key. */
   once(key, body, decide) {
-    const before = this.#answers.get(key)
-    if (before && before.body !== body) throw new Refusal(409, 'idempotency')
-    const answer = before?.answer ?? decide()
-    if (key) this.#answers.set(key, { body, answer })
-    return answer
+    const before = this.#responses.get(key)
+    if (before && before.body !== body) throw new ProblemError(409, 'idempotency')
+    const response = before?.response ?? decide()
+    if (key) this.#responses.set(key, { body, response })
+    return response
   }
 
   submit(table, { player, name, score, fields, source }) {
-    if (typeof score !== 'number') throw new Refusal(400, 'invalid_field', 'score')
+    if (typeof score !== 'number') throw new ProblemError(400, 'invalid_field', 'score')
     const rows = this.#boards.get(table) ?? []
     const before = rows.find((row) => row.player === player)
     const saved = !before || score > before.score
@@ -145,7 +145,7 @@ export class Game {
 
   level(id, withData = true) {
     const level = this.#levels.get(id)
-    if (!level) throw new Refusal(404, 'not_found')
+    if (!level) throw new ProblemError(404, 'not_found')
     const { ratings, data, ...rest } = level
     const sum = [...ratings.values()].reduce((a, b) => a + b, 0)
     return {

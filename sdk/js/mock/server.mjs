@@ -1,12 +1,12 @@
 /**
- * Plays the server, so that the client and what is built on it can be worked on and tested alone:
- * `npm run mock` (PORT, 4174). Knows one game; a folder of files may be served beside it.
+ * A mock server with one game, for development and tests of the client without the real server:
+ * `npm run mock` (PORT, 4174). It can also serve folders of files.
  */
 import { createReadStream, existsSync, statSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { extname, join, normalize, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { Game, Refusal } from './game.mjs'
+import { Game, ProblemError } from './game.mjs'
 
 export const PUBLIC_KEY = 'pm_pk_mock0123456789'
 
@@ -18,7 +18,7 @@ const TYPES = {
   '.woff2': 'font/woff2',
   '.json': 'application/json',
 }
-const ALWAYS = {
+const HEADERS = {
   'Access-Control-Allow-Origin': '*',
   'Access-Control-Allow-Methods': 'GET, POST, PUT, PATCH, DELETE, OPTIONS',
   'Access-Control-Allow-Headers':
@@ -30,8 +30,8 @@ const ALWAYS = {
 }
 
 /**
- * Starts it. `folders` are served by the start of the path; the answer's `game` is the state behind it,
- * `requests` what was asked, `fail(status, headers)` answers the next request that is not a read.
+ * Starts the mock. `folders` maps path prefixes to folders. The result has the state (`game`), the received
+ * `requests`, and `fail(status, headers)`, which fails the next write.
  */
 export async function startMock({ port = 0, folders = {} } = {}) {
   const game = new Game()
@@ -40,7 +40,7 @@ export async function startMock({ port = 0, folders = {} } = {}) {
   const failures = []
   const server = createServer(async (request, response) => {
     const url = new URL(request.url, 'http://mock')
-    for (const [name, value] of Object.entries(ALWAYS)) response.setHeader(name, value)
+    for (const [name, value] of Object.entries(HEADERS)) response.setHeader(name, value)
     if (request.method === 'OPTIONS') return response.writeHead(204).end()
     const body = await read(request)
     requests.push({
@@ -52,10 +52,10 @@ export async function startMock({ port = 0, folders = {} } = {}) {
     })
     try {
       if (request.method !== 'GET' && failures.length) return failures.shift()(response)
-      answer({ game, watchers, folders, request, response, url, body })
-    } catch (refusal) {
+      handle({ game, watchers, folders, request, response, url, body })
+    } catch (error) {
       const { status, problem } =
-        refusal instanceof Refusal ? refusal : { status: 500, problem: { title: String(refusal) } }
+        error instanceof ProblemError ? error : { status: 500, problem: { title: String(error) } }
       json(response, problem, status)
     }
   })
@@ -71,7 +71,7 @@ export async function startMock({ port = 0, folders = {} } = {}) {
     },
     setVars(vars) {
       game.setVars(vars)
-      watchers.forEach((out) => tell(out, 'change', game))
+      watchers.forEach((out) => send(out, 'change', game))
     },
     close() {
       server.closeAllConnections()
@@ -81,7 +81,7 @@ export async function startMock({ port = 0, folders = {} } = {}) {
 }
 
 const ROUTES = [
-  ['POST', /^\/v1\/events$/, ({ game, body }) => [202, game.take(JSON.parse(body))]],
+  ['POST', /^\/v1\/events$/, ({ game, body }) => [202, game.submitEvents(JSON.parse(body))]],
   ['POST', /^\/v1\/session$/, ({ game, body }) => [201, game.session(JSON.parse(body))]],
   [
     'POST',
@@ -127,25 +127,25 @@ const ROUTES = [
   ['DELETE', /^\/v1\/players\/([^/]+)\/follows\/([^/]+)$/, follow('delete')],
 ]
 
-function answer(asked) {
-  const { game, watchers, request, response, url } = asked
+function handle(context) {
+  const { game, watchers, request, response, url } = context
   if (url.pathname === '/v1/vars') return vars(game, request, response)
   if (url.pathname === '/v1/watch') return watch(game, watchers, request, response)
   for (const [method, path, decide] of ROUTES) {
     const found = method === request.method && path.exec(url.pathname)
     if (!found) continue
-    const [status, value] = decide(asked, ...found.slice(1).map(decodeURIComponent))
+    const [status, value] = decide(context, ...found.slice(1).map(decodeURIComponent))
     return status === 204 ? response.writeHead(204).end() : json(response, value, status)
   }
-  file(asked)
+  serveFile(context)
 }
 
-/** A write in a player's name: signed by the session of that player, done once. */
+/** Handles a write in a player's name: signed by the session of that player, applied once. */
 function signed(decide) {
   return ({ game, request, url, body }, ...found) => {
     const value = JSON.parse(body)
     const player = game.signedBy(request, body)
-    if (value.player !== player) throw new Refusal(403, 'not_yours', 'player')
+    if (value.player !== player) throw new ProblemError(403, 'not_yours', 'player')
     return game.once(request.headers['idempotency-key'], body, () =>
       decide(game, value, found[0], url.searchParams),
     )
@@ -154,7 +154,7 @@ function signed(decide) {
 
 function follow(change) {
   return ({ game, request, body }, player, other) => {
-    if (game.signedBy(request, body) !== player) throw new Refusal(403, 'not_yours', 'player')
+    if (game.signedBy(request, body) !== player) throw new ProblemError(403, 'not_yours', 'player')
     game.follows(player)[change](other)
     return [204]
   }
@@ -169,16 +169,16 @@ function vars(game, request, response) {
 
 function watch(game, watchers, request, response) {
   response.writeHead(200, { 'Content-Type': 'text/event-stream' })
-  tell(response, 'snapshot', game)
+  send(response, 'snapshot', game)
   watchers.add(response)
   request.on('close', () => watchers.delete(response))
 }
 
-function tell(out, kind, { version, vars }) {
+function send(out, kind, { version, vars }) {
   out.write(`event: ${kind}\ndata: ${JSON.stringify({ topic: 'vars', version, vars })}\n\n`)
 }
 
-function file({ folders, response, url }) {
+function serveFile({ folders, response, url }) {
   for (const [start, folder] of Object.entries(folders)) {
     if (!url.pathname.startsWith(start)) continue
     if (typeof folder === 'object') return json(response, folder)
@@ -190,7 +190,7 @@ function file({ folders, response, url }) {
         response.setHeader('Content-Type', TYPES[extname(found)] ?? 'text/plain'),
       )
   }
-  throw new Refusal(404, 'not_found')
+  throw new ProblemError(404, 'not_found')
 }
 
 function json(response, value, status = 200, headers = {}) {

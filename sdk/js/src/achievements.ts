@@ -1,4 +1,4 @@
-/** Achievements of the player, beside those of friends. */
+/** Achievements of the player and of friends. */
 import type { Api } from './api.js'
 import type { Achievement } from './types.js'
 
@@ -9,18 +9,18 @@ export class Achievements {
     this.#api = api
   }
 
-  /** `granted` is false when the player had it already. */
+  /** Grants an achievement. `granted` is false if the player already had it. */
   grant(key: string): Promise<{ granted: boolean; at: string }> {
-    return this.#api.write('POST', `/v1/achievements/${encodeURIComponent(key)}/grants`, this.#api.who)
+    return this.#api.write('POST', `/v1/achievements/${encodeURIComponent(key)}/grants`, this.#api.identity)
   }
 
-  /** The whole catalogue; what the player has carries `granted_at`. */
+  /** Lists all achievements of the game; those of the player have `granted_at`. */
   async list(query: { friends?: string[] | 'follows' } = {}): Promise<Achievement[]> {
-    const { player } = this.#api.who
-    const answer = await this.#api.get<{ achievements: Achievement[] }>('/v1/achievements', {
+    const { player } = this.#api.identity
+    const response = await this.#api.get<{ achievements: Achievement[] }>('/v1/achievements', {
       player,
       ...query,
     })
-    return answer.achievements
+    return response.achievements
   }
 }

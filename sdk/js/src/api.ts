@@ -1,11 +1,11 @@
-/** Reads and writes of live-ops: a write is signed, tried again, and done once. */
-import { backOffMs, mayRetry, Refused } from './errors.js'
+/** Reads and writes of live-ops. A write is signed, retried and applied once. */
+import { backoffMs, isRetryable, Refused } from './errors.js'
 import type { Http, Query } from './http.js'
-import type { Signer, Who } from './signer.js'
+import type { Identity, Signer } from './signer.js'
 import { uuid } from './uuid.js'
 
 const TRIES = 3
-/** A call does not hang for longer than a player waits; a later one may find the server again. */
+/** A retry that would be delayed longer than this is not made: no player waits that long. */
 const WAIT_MS_MAX = 5_000
 
 export class Api {
@@ -17,48 +17,48 @@ export class Api {
     this.#signer = signer
   }
 
-  get who(): Who {
-    return this.#signer.who
+  get identity(): Identity {
+    return this.#signer.identity
   }
 
   async get<T>(path: string, query: Query = {}): Promise<T> {
-    return (await again(() => this.#http.send('GET', path, { query }))).data
+    return (await withRetries(() => this.#http.send('GET', path, { query }))).data
   }
 
-  /** The same key at every try: the server does it once, and answers the same. */
+  /** Every try has the same idempotency key: the server applies the write once and repeats its response. */
   async write<T>(method: string, path: string, value?: object, query: Query = {}): Promise<T> {
     const body = value && JSON.stringify(value)
-    const once = { 'Idempotency-Key': uuid() }
-    let renewed = false
+    const idempotency = { 'Idempotency-Key': uuid() }
+    let isRenewed = false
     const attempt = async (): Promise<T> => {
-      const proof = this.#http.secret ? {} : await this.#signer.sign(method, path, body)
+      const signature = this.#http.secret ? {} : await this.#signer.sign(method, path, body)
       try {
-        return (await this.#http.send(method, path, { query, body, headers: { ...once, ...proof } })).data
-      } catch (failure) {
-        // The session ended, or the server lost it: a new one, once.
-        if (renewed || (failure as Refused).code !== 'signature') throw failure
-        renewed = true
-        this.#signer.forget()
+        return (await this.#http.send(method, path, { query, body, headers: { ...idempotency, ...signature } })).data
+      } catch (error) {
+        // The session has expired, or the server no longer knows it: retry once with a new one.
+        if (isRenewed || (error as Refused).code !== 'signature') throw error
+        isRenewed = true
+        this.#signer.reset()
         return attempt()
       }
     }
-    return again(attempt)
+    return withRetries(attempt)
   }
 
-  /** `friends: 'follows'` means those the player follows. */
+  /** Resolves `friends: 'follows'` to the players that the player follows. */
   friends<T extends { friends?: string[] | 'follows' }>(query: T): object {
-    return query.friends === 'follows' ? { ...query, friends: 'follows:' + this.who.player } : query
+    return query.friends === 'follows' ? { ...query, friends: 'follows:' + this.identity.player } : query
   }
 }
 
-async function again<T>(attempt: () => Promise<T>): Promise<T> {
+async function withRetries<T>(attempt: () => Promise<T>): Promise<T> {
   for (let tries = 1; ; tries++) {
     try {
       return await attempt()
-    } catch (failure) {
-      const ms = backOffMs(tries, failure)
-      if (tries >= TRIES || ms > WAIT_MS_MAX || !mayRetry(failure)) throw failure
-      await new Promise((done) => setTimeout(done, ms))
+    } catch (error) {
+      const delayMs = backoffMs(tries, error)
+      if (tries >= TRIES || delayMs > WAIT_MS_MAX || !isRetryable(error)) throw error
+      await new Promise((done) => setTimeout(done, delayMs))
     }
   }
 }

@@ -11,18 +11,19 @@ export class Board {
     this.#path = `/v1/boards/${encodeURIComponent(table)}/scores`
   }
 
-  /** Saves a score under the player's signature: one call fills every window. */
+  /** Submits a score, signed by the player's session. It enters every window of the leaderboard. */
   submit(score: number, details?: ScoreDetails): Promise<Saved> {
-    return this.#api.write('POST', this.#path, { ...this.#api.who, ...details, score })
+    return this.#api.write('POST', this.#path, { ...this.#api.identity, ...details, score })
   }
 
+  /** Returns a page of the leaderboard. */
   list(query: ScoreQuery = {}): Promise<ScorePage> {
     return this.#api.get(this.#path, this.#api.friends(query))
   }
 
-  /** Saves, and answers with the page that the score is on; its row is marked `submitted`. */
+  /** Submits a score and returns the page that contains it; its row is marked `submitted`. */
   saveAndList(score: number, details?: ScoreDetails, query: ScoreQuery = {}): Promise<Saved & ScorePage> {
-    const value = { ...this.#api.who, ...details, score }
+    const value = { ...this.#api.identity, ...details, score }
     return this.#api.write('POST', this.#path + ':saveAndList', value, this.#api.friends(query))
   }
 }

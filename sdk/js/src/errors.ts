@@ -1,8 +1,8 @@
-/** What can go wrong. Each is a class, and each has a `code` for those who do not import the classes. */
+/** The errors of the client. Each has a `code`, so that checking one does not require importing its class. */
 
-/** Everything this library throws or reports. */
+/** The base class of all errors that the client throws or reports. */
 export class PlaymeterError extends Error {
-  /** A word for programs: `unreachable`, `signature`, `queue_full`... */
+  /** Machine-readable code, such as `unreachable`, `signature` or `queue_full`. */
   readonly code: string
 
   constructor(code: string, message: string, cause?: unknown) {
@@ -11,64 +11,64 @@ export class PlaymeterError extends Error {
   }
 }
 
-/** No answer came: offline, a wrong address, or a time-out. The same request may be sent again. */
+/** No response: offline, a wrong URL, or a timeout. The same request may be sent again. */
 export class Unreachable extends PlaymeterError {
   constructor(cause: unknown) {
     super('unreachable', 'the server did not answer', cause)
   }
 }
 
-/** The server answered, and the answer was no. `code` is the last word of the problem's type. */
+/** The server rejected the request. `code` is the last segment of the problem type. */
 export class Refused extends PlaymeterError {
   /** The HTTP status. */
   readonly status: number
-  /** The field the server complains of, where it names one. */
+  /** The field that caused the rejection, if the server names one. */
   readonly field: string | undefined
-  /** How long the server asks to be left alone, in milliseconds; 0 when it does not say. */
+  /** The server's `Retry-After` in milliseconds; 0 if absent. */
   readonly retryAfterMs: number
 
-  constructor(answer: Response, problem: { type?: string; title?: string; detail?: string; field?: string }) {
-    const { status } = answer
+  constructor(response: Response, problem: { type?: string; title?: string; detail?: string; field?: string }) {
+    const { status } = response
     super(
       problem.type?.split('/').pop() || `http_${status}`,
       problem.detail ?? problem.title ?? `status ${status}`,
     )
     this.status = status
     this.field = problem.field
-    const after = answer.headers.get('retry-after')
+    const after = response.headers.get('retry-after')
     this.retryAfterMs = Math.max(0, (after ? Number(after) * 1000 || Date.parse(after) - Date.now() : 0) || 0)
   }
 
-  /** Whether the same request may succeed later. */
+  /** True if the same request may succeed later. */
   get temporary(): boolean {
     return this.status === 408 || this.status === 429 || this.status >= 500
   }
 }
 
 /**
- * `queue_full`: the oldest gave way to newer ones; `refused`: the server refused their batch (the cause
- * says why); `invalid`: these events only (the cause is the server's list).
+ * `queue_full`: the oldest events were dropped for newer ones. `refused`: the server rejected the whole batch; the
+ * cause is its error. `invalid`: the server rejected single events; the cause is its list of results.
  */
-export type Loss = 'queue_full' | 'refused' | 'invalid'
+export type LossCode = 'queue_full' | 'refused' | 'invalid'
 
-/** Events that will never arrive. Given to `onError`, never thrown. */
+/** Events that were lost. Reported to `onError`, never thrown. */
 export class EventsLost extends PlaymeterError {
-  /** How many. */
+  /** The number of events. */
   readonly count: number
 
-  constructor(code: Loss, count: number, cause?: unknown) {
+  constructor(code: LossCode, count: number, cause?: unknown) {
     super(code, `${count} events lost`, cause)
     this.count = count
   }
 }
 
-/** Whether trying again may help. */
-export function mayRetry(failure: unknown): boolean {
-  return failure instanceof Refused ? failure.temporary : failure instanceof Unreachable
+/** Returns true if a retry may succeed. */
+export function isRetryable(error: unknown): boolean {
+  return error instanceof Refused ? error.temporary : error instanceof Unreachable
 }
 
-/** How long to wait after the n-th failure in a row, in milliseconds: grows, is jittered, and honours the server's wish. */
-export function backOffMs(failures: number, failure?: unknown): number {
-  const asked = failure instanceof Refused ? failure.retryAfterMs : 0
-  return asked + Math.min(300_000, 500 * 2 ** failures) * (0.5 + Math.random() / 2)
+/** Returns the delay after the n-th consecutive failure in milliseconds: exponential, with jitter, after any `Retry-After`. */
+export function backoffMs(failures: number, error?: unknown): number {
+  const retryAfterMs = error instanceof Refused ? error.retryAfterMs : 0
+  return retryAfterMs + Math.min(300_000, 500 * 2 ** failures) * (0.5 + Math.random() / 2)
 }

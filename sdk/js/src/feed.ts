@@ -1,4 +1,4 @@
-/** What those the player follows have done. */
+/** The activities of the players that the player follows. */
 import type { Api } from './api.js'
 import type { FeedPage, Json } from './types.js'
 
@@ -9,14 +9,14 @@ export class Feed {
     this.#api = api
   }
 
-  /** `fair`: the last of each, so that a rare poster is not buried by a busy one. */
+  /** Returns a page of the feed. `fair` returns the latest activity of each player, so that active players do not crowd out others. */
   list(query: { mode?: 'latest' | 'fair'; n?: number; before?: string } = {}): Promise<FeedPage> {
-    return this.#api.get('/v1/feed/' + encodeURIComponent(this.#api.who.player), query)
+    return this.#api.get('/v1/feed/' + encodeURIComponent(this.#api.identity.player), query)
   }
 
-  /** Tells the followers something. */
+  /** Posts an activity to the followers. */
   post(text: string, props?: Record<string, Json>): Promise<{ id: string }> {
-    return this.#api.write('POST', '/v1/feed', { ...this.#api.who, text, props })
+    return this.#api.write('POST', '/v1/feed', { ...this.#api.identity, text, props })
   }
 
   follow(player: string): Promise<void> {
@@ -27,11 +27,12 @@ export class Feed {
     return this.#api.write('DELETE', this.#follows('/' + encodeURIComponent(player)))
   }
 
+  /** Returns the ids of the followed players. */
   follows(): Promise<{ follows: string[]; count: number }> {
     return this.#api.get(this.#follows(''))
   }
 
   #follows(rest: string): string {
-    return `/v1/players/${encodeURIComponent(this.#api.who.player)}/follows${rest}`
+    return `/v1/players/${encodeURIComponent(this.#api.identity.player)}/follows${rest}`
   }
 }

@@ -1,17 +1,17 @@
-/** One request: what is asked, what came back, or why not. */
+/** Requests to the server. */
 import { Refused, Unreachable } from './errors.js'
 
-/** Absent ones are left out, lists are joined by commas, an object becomes `name.key=value`. */
+/** Query parameters. Undefined values are omitted, lists are joined by commas, an object becomes `name.key=value`. */
 export type Query = object
 
-export interface Call {
+export interface RequestOptions {
   query?: Query | undefined
   body?: string | undefined
   headers?: Record<string, string>
   keepalive?: boolean
 }
 
-export interface Answer {
+export interface ApiResponse {
   status: number
   data: any
   etag: string | null
@@ -22,7 +22,7 @@ const TIMEOUT_MS = 60_000
 export class Http {
   readonly #base: string
   readonly #key: string
-  /** Secret keys are refused in an address. Public ones stand there: a plain request needs no preflight. */
+  /** The server rejects secret keys in a URL. Public keys are sent there, so that requests need no CORS preflight. */
   readonly secret: boolean
 
   constructor(url: string, key: string) {
@@ -31,7 +31,7 @@ export class Http {
     this.secret = key.startsWith('pm_sk')
   }
 
-  /** The whole address of a path. */
+  /** Returns the URL of a path. */
   url(path: string, query: Query = {}): string {
     const pairs = new URLSearchParams()
     for (const [name, value] of Object.entries(query)) {
@@ -44,29 +44,29 @@ export class Http {
     return this.#base + path + '?' + pairs
   }
 
-  /** Throws `Unreachable` or `Refused`. */
-  async send(method: string, path: string, { query, headers, ...rest }: Call): Promise<Answer> {
-    let answer: Response
+  /** Sends a request. Throws `Unreachable` or `Refused`. */
+  async send(method: string, path: string, { query, headers, ...rest }: RequestOptions): Promise<ApiResponse> {
+    let response: Response
     let text: string
     try {
-      answer = await fetch(this.url(path, query), {
+      response = await fetch(this.url(path, query), {
         method,
         headers: { ...headers, ...(this.secret && { Authorization: 'Bearer ' + this.#key }) },
         signal: AbortSignal.timeout(TIMEOUT_MS),
         ...rest,
       } as RequestInit)
-      text = await answer.text()
+      text = await response.text()
     } catch (cause) {
       throw new Unreachable(cause)
     }
-    const { status } = answer
+    const { status } = response
     const data = parse(text)
-    if (!answer.ok && status !== 304) throw new Refused(answer, data ?? {})
-    return { status, data, etag: answer.headers.get('etag') }
+    if (!response.ok && status !== 304) throw new Refused(response, data ?? {})
+    return { status, data, etag: response.headers.get('etag') }
   }
 }
 
-/** JSON, or nothing where it is something else: a proxy's page, say. */
+/** Parses JSON; returns undefined for anything else, such as an error page of a proxy. */
 export function parse(text: string | null): any {
   try {
     return JSON.parse(text!)

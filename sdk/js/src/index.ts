@@ -1,4 +1,4 @@
-/** The Playmeter client: everything a game imports. */
+/** The public API of the Playmeter client. */
 export { Playmeter } from './playmeter.js'
 export { EventsLost, PlaymeterError, Refused, Unreachable } from './errors.js'
 export type { Board } from './boards.js'

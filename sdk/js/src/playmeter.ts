@@ -1,8 +1,8 @@
 /**
- * A game's line to its Playmeter server.
+ * The client of a game.
  *
- * `track` never waits and never throws; what it is given is on disk before it is sent, and is sent until
- * the server has it.
+ * `track` never blocks and never throws. An event is stored before it is sent, and is sent until the server has
+ * received it.
  */
 import { Achievements } from './achievements.js'
 import { Api } from './api.js'
@@ -11,17 +11,17 @@ import { Feed } from './feed.js'
 import { Http } from './http.js'
 import { Levels } from './levels.js'
 import { Queue } from './queue.js'
-import { recall, remember } from './remember.js'
 import { Signer } from './signer.js'
-import { hear } from './stream.js'
+import { readStorage, writeStorage } from './storage.js'
+import { subscribe } from './stream.js'
 import type { Details, Options, Variables, Watched } from './types.js'
 import { uuid } from './uuid.js'
 import { GameVars } from './vars.js'
 
 const FIRST_PING_MS = 60_000
 const PING_MS = 30_000
-/** The server's own rule: after so long a silence it is another session. */
-const SILENCE_MS = 30 * 60_000
+/** The server's limit: an event after a longer pause starts a new session. */
+const SESSION_TIMEOUT_MS = 30 * 60_000
 
 export class Playmeter<V extends Variables = Variables> {
   readonly vars: GameVars<V>
@@ -33,44 +33,44 @@ export class Playmeter<V extends Variables = Variables> {
   readonly #api: Api
   readonly #queue: Queue
   readonly #signer: Signer
-  /** Ends everything that listens to the page. */
+  /** Removes all event listeners of the page. */
   readonly #closing = new AbortController()
   readonly #sessions: boolean
   #session = ''
-  #seenMs = 0
+  #lastEventMs = 0
   #ping: ReturnType<typeof setTimeout> | undefined
 
   constructor(options: Options<V>) {
     const { url, key, name, player, defaults, sha256 } = options
     const page = globalThis.document
-    const place = 'playmeter:' + url + ':' + key
+    const storageKey = 'playmeter:' + url + ':' + key
     this.#options = options
     this.#sessions = options.sessions ?? !!page
     this.#http = new Http(url, key)
-    const who = { player: player ?? remembered(place + ':player'), name }
-    this.#signer = new Signer(this.#http, who, sha256)
-    this.#queue = new Queue(this.#http, place, options)
+    const identity = { player: player ?? storedPlayer(storageKey + ':player'), name }
+    this.#signer = new Signer(this.#http, identity, sha256)
+    this.#queue = new Queue(this.#http, storageKey, options)
     this.#api = new Api(this.#http, this.#signer)
-    this.vars = new GameVars(this.#http, place + ':vars', () => this.#about(), defaults ?? ({} as V))
+    this.vars = new GameVars(this.#http, storageKey + ':vars', () => this.#viewer(), defaults ?? ({} as V))
     this.levels = new Levels(this.#api)
     this.achievements = new Achievements(this.#api)
     this.feed = new Feed(this.#api)
-    if (page) this.#follow(page)
-    // What an earlier page left behind goes first.
-    this.#queue.later(0)
+    if (page) this.#listen(page)
+    // Events that an earlier page left in the queue are sent at once.
+    this.#queue.schedule(0)
     if (this.#sessions) this.#start()
   }
 
   get player(): string {
-    return this.#signer.who.player
+    return this.#signer.identity.player
   }
 
-  /** Takes an event. It has an id from here on, so the server counts it once however often it is sent. */
+  /** Queues an event. Its id is assigned here, so the server counts it once however often it is sent. */
   track(name: string, details: Details = {}): void {
     const { version, platform, source, country } = this.#options
     const now = Date.now()
-    if (this.#sessions && now - this.#seenMs > SILENCE_MS) this.#start()
-    this.#seenMs = now
+    if (this.#sessions && now - this.#lastEventMs > SESSION_TIMEOUT_MS) this.#start()
+    this.#lastEventMs = now
     const id = uuid(now)
     const session = this.#session || undefined
     const event = {
@@ -88,33 +88,33 @@ export class Playmeter<V extends Variables = Variables> {
     this.#queue.add(id, event)
   }
 
-  /** The player is known now: the name on boards, the player of all later events. */
-  identify(player: string, name = this.#signer.who.name): void {
+  /** Sets the player of all later events and the name shown on leaderboards. Earlier events are linked to the player. */
+  identify(player: string, name = this.#signer.identity.name): void {
     const before = this.player
-    this.#signer.who = { player, name }
-    this.#signer.forget()
+    this.#signer.identity = { player, name }
+    this.#signer.reset()
     if (player !== before) {
       this.track('$identify', { props: { anonymous: before } })
-      this.vars.renew()
+      this.vars.resubscribe()
     }
   }
 
-  /** Sends what is waiting. Throws when it could not; what waits is still sent later. */
+  /** Sends the queued events. Throws if that fails; the events stay queued and are sent later. */
   flush(): Promise<void> {
     return this.#queue.flush()
   }
 
-  /** A leaderboard; it exists from the first score on. */
+  /** Returns a leaderboard. It is created by its first score. */
   board(table: string): Board {
     return new Board(this.#api, table)
   }
 
-  /** Hears of every change of what is watched, in pages; the function it gives back ends that. */
-  watch(what: Watched, heard: (kind: string, data: any) => void): () => void {
-    return hear(() => this.#http.url('/v1/watch', what), heard)
+  /** Subscribes to changes, in pages only. Returns a function that unsubscribes. */
+  watch(what: Watched, onMessage: (kind: string, data: any) => void): () => void {
+    return subscribe(() => this.#http.url('/v1/watch', what), onMessage)
   }
 
-  /** The end of the game: ends the session, stops all timers, and sends what is waiting. */
+  /** Ends the session, stops all timers and sends the queued events. */
   close(): Promise<void> {
     this.#end()
     this.#closing.abort()
@@ -122,10 +122,10 @@ export class Playmeter<V extends Variables = Variables> {
     return this.flush()
   }
 
-  /** What chooses the values of variables. */
-  #about(): object {
+  /** The properties by which the server evaluates variables. */
+  #viewer(): object {
     const { platform, version, segment, country } = this.#options
-    // A public key's country is looked up by the server and not taken from the client.
+    // For a public key the server determines the country itself and ignores this one.
     return {
       player: this.player,
       platform,
@@ -137,16 +137,16 @@ export class Playmeter<V extends Variables = Variables> {
 
   #start(): void {
     this.#session = uuid()
-    this.#seenMs = Date.now()
+    this.#lastEventMs = Date.now()
     this.track('$session_start')
-    this.#beat(FIRST_PING_MS)
+    this.#schedulePing(FIRST_PING_MS)
   }
 
-  #beat(ms: number): void {
+  #schedulePing(ms: number): void {
     clearTimeout(this.#ping)
     this.#ping = setTimeout(() => {
       if (!globalThis.document?.hidden) this.track('$ping')
-      this.#beat(PING_MS)
+      this.#schedulePing(PING_MS)
     }, ms)
     ;(this.#ping as { unref?: () => void }).unref?.()
   }
@@ -155,29 +155,29 @@ export class Playmeter<V extends Variables = Variables> {
     clearTimeout(this.#ping)
     if (this.#session) this.track('$session_end')
     this.#session = ''
-    // Whatever comes after this is another session.
-    this.#seenMs = 0
+    // The next event starts a new session.
+    this.#lastEventMs = 0
   }
 
-  #follow(page: Document): void {
+  #listen(page: Document): void {
     const { signal } = this.#closing
-    const seen = () => (page.hidden ? this.#queue.leave() : this.#queue.wake())
-    page.addEventListener('visibilitychange', seen, { signal })
+    const onVisibilityChange = () => (page.hidden ? this.#queue.sendBeacons() : this.#queue.wake())
+    page.addEventListener('visibilitychange', onVisibilityChange, { signal })
     addEventListener('online', () => this.#queue.wake(), { signal })
     addEventListener(
       'pagehide',
       ({ persisted }) => {
-        // A page that is kept may come back as if nothing had been.
+        // A persisted page may be restored later: its session continues.
         if (!persisted) this.#end()
-        this.#queue.leave()
+        this.#queue.sendBeacons()
       },
       { signal },
     )
   }
 }
 
-function remembered(place: string): string {
-  const player = recall(place) ?? uuid()
-  remember(place, player)
+function storedPlayer(storageKey: string): string {
+  const player = readStorage(storageKey) ?? uuid()
+  writeStorage(storageKey, player)
   return player
 }

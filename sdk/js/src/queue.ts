@@ -1,32 +1,32 @@
 /**
- * Keeps events until the server has them.
+ * Keeps events until the server has received them.
  *
- * The queue is bounded: a game that stays offline loses its oldest events, never its memory.
+ * The queue is bounded: a game that stays offline loses its oldest events instead of filling the memory.
  */
-import { backOffMs, EventsLost, type Loss, mayRetry, PlaymeterError } from './errors.js'
+import { backoffMs, EventsLost, isRetryable, type LossCode, PlaymeterError } from './errors.js'
 import type { Http } from './http.js'
-import { recall, remember } from './remember.js'
+import { readStorage, writeStorage } from './storage.js'
 import { IndexedStore, MemoryStore, type Row, type Store } from './store.js'
 import type { Options } from './types.js'
 
 const PATH = '/v1/events'
-/** At most three bytes each: a batch stays below the 64 KiB that a browser sends for a page that is gone. */
+/** At most three bytes per character: a batch stays below the browser's limit of 64 KiB for beacons. */
 const BATCH_CHARS = 20_000
 const BATCH_EVENTS = 200
-/** The server's own limit of an event. */
+/** The server's limit for one event. */
 const EVENT_CHARS_MAX = 65_536
 
 export class Queue {
   readonly #http: Http
-  /** Of the store and of the lock: the same in all tabs. */
+  /** Name of the store and of the lock, the same in all tabs. */
   readonly #name: string
   readonly #max: number
   readonly #interval_ms: number
   readonly #onError: (error: Error) => void
   #store: Promise<Store>
-  /** Events of this tab that no request carries yet: a beacon takes them when the page is hidden. */
-  readonly #fresh = new Map<string, string>()
-  /** Events that the store has not confirmed: a tab that closes now would take them with it. */
+  /** Events of this tab that are in no request yet: beacons send them when the page is hidden. */
+  readonly #unsent = new Map<string, string>()
+  /** Events that the store has not confirmed: they would be lost if the tab closes now. */
   readonly #unwritten = new Map<string, string>()
   #writing: Promise<unknown> = Promise.resolve()
   #sending: Promise<void> | undefined
@@ -46,23 +46,23 @@ export class Queue {
     this.#interval_ms = flush_interval_ms
     this.#onError = onError ?? console.warn
     this.#store = IndexedStore.open(name, this.#max).catch(() => new MemoryStore(this.#max))
-    const left: Row[] = recall(name) ?? []
-    remember(name, [])
+    const left: Row[] = readStorage(name) ?? []
+    writeStorage(name, [])
     left.forEach(([id, text]) => this.#write(id, text))
   }
 
-  /** Takes an event; what is not JSON or too large is reported as lost. */
+  /** Queues an event. An event that cannot be serialized or is too large is reported as lost. */
   add(id: string, event: object): void {
     let text = ''
     try {
       text = JSON.stringify(event)
-      if (text.length > EVENT_CHARS_MAX) throw new RangeError('too large')
+      if (text.length > EVENT_CHARS_MAX) throw new RangeError('event too large')
     } catch (cause) {
       return this.#lost('invalid', 1, cause)
     }
-    this.#fresh.set(id, text)
+    this.#unsent.set(id, text)
     this.#write(id, text)
-    this.later(this.#interval_ms)
+    this.schedule(this.#interval_ms)
   }
 
   #write(id: string, text: string): void {
@@ -74,20 +74,20 @@ export class Queue {
     this.#writing = Promise.all([this.#writing, written])
   }
 
-  /** Sends soon; an earlier appointment stands. */
-  later(ms: number): void {
+  /** Schedules a flush. An earlier schedule is kept. */
+  schedule(ms: number): void {
     this.#timer ??= setTimeout(() => this.flush().catch(() => {}), Math.max(ms, this.#notBefore - Date.now()))
-    // In Node a waiting event does not keep a finished program alive: `close` sends it.
+    // In Node the timer does not keep a finished program running: `close` sends the queued events.
     ;(this.#timer as { unref?: () => void }).unref?.()
   }
 
-  /** The network is back, or the page is seen again: no reason to wait for the end of a back-off. */
+  /** Ends a backoff early, when the network is back or the page is visible again. */
   wake(): void {
     this.#stop()
-    this.later(Math.random() * 500)
+    this.schedule(Math.random() * 500)
   }
 
-  /** Sends what is waiting, of all tabs. Calls that overlap share one run. Throws why it could not. */
+  /** Sends the queued events of all tabs. Overlapping calls share one run. Throws if the run fails. */
   flush(): Promise<void> {
     this.#stop()
     this.#again = true
@@ -95,15 +95,15 @@ export class Queue {
   }
 
   /**
-   * The page may be gone in a moment: hands this tab's unsent events to the browser, synchronously. They
-   * stay in the queue, in `localStorage` where the store is too slow: ids make the second time harmless.
+   * Passes this tab's unsent events to the browser, synchronously, because the page may be closed at any moment. They
+   * also stay queued, in `localStorage` if the store has not confirmed them: the server deduplicates by id.
    */
-  leave(): void {
-    if (this.#unwritten.size) remember(this.#name, [...(recall(this.#name) ?? []), ...this.#unwritten])
-    while (this.#fresh.size) {
-      const rows = batch([...this.#fresh])
+  sendBeacons(): void {
+    if (this.#unwritten.size) writeStorage(this.#name, [...(readStorage(this.#name) ?? []), ...this.#unwritten])
+    while (this.#unsent.size) {
+      const rows = batch([...this.#unsent])
       if (!navigator.sendBeacon?.(this.#http.url(PATH), body(rows))) return
-      rows.forEach(([id]) => this.#fresh.delete(id))
+      rows.forEach(([id]) => this.#unsent.delete(id))
     }
   }
 
@@ -111,13 +111,13 @@ export class Queue {
     try {
       while (this.#again) {
         this.#again = false
-        await alone(this.#name, () => this.#drain())
+        await withLock(this.#name, () => this.#drain())
       }
-    } catch (failure) {
-      const ms = backOffMs(++this.#failures, failure)
-      this.#notBefore = (failure as { retryAfterMs?: number }).retryAfterMs ? Date.now() + ms : 0
-      this.later(ms)
-      throw failure
+    } catch (error) {
+      const ms = backoffMs(++this.#failures, error)
+      this.#notBefore = (error as { retryAfterMs?: number }).retryAfterMs ? Date.now() + ms : 0
+      this.schedule(ms)
+      throw error
     }
     this.#failures = 0
   }
@@ -134,37 +134,37 @@ export class Queue {
     }
   }
 
-  /** Returns when the rows are settled: taken, or lost and reported. */
+  /** Sends a batch. Returns when it was received, or rejected and reported as lost. Throws if it can be retried. */
   async #send(rows: Row[]): Promise<void> {
-    const own = rows.filter(([id]) => this.#fresh.delete(id))
+    const own = rows.filter(([id]) => this.#unsent.delete(id))
     const text = body(rows)
     try {
-      // Beacons and other requests share what the browser allows; a second try does without.
+      // The browser's limit for keepalive requests is shared with beacons: a retry does without.
       const keepalive = !this.#failures && text.length < 3 * BATCH_CHARS
       const { data } = await this.#http.send('POST', PATH, { body: text, keepalive })
       const lost = data ? data.invalid + data.late + data.limited : 0
       this.#lost('invalid', lost, data?.results)
-    } catch (failure) {
-      if (mayRetry(failure)) {
-        own.forEach(([id, event]) => this.#fresh.set(id, event))
-        throw failure
+    } catch (error) {
+      if (isRetryable(error)) {
+        own.forEach(([id, event]) => this.#unsent.set(id, event))
+        throw error
       }
-      this.#lost('refused', rows.length, failure)
+      this.#lost('refused', rows.length, error)
     }
   }
 
-  /** A store that fails, or that the browser took away, is replaced by memory. */
+  /** Uses the store. A store that fails, or that the browser deleted, is replaced by one in memory. */
   async #use<T>(use: (store: Store) => Promise<T>): Promise<T> {
     const store = this.#store
     try {
       return await use(await store)
     } catch {
-      if (this.#store === store) this.#store = Promise.resolve(new MemoryStore(this.#max, this.#fresh))
+      if (this.#store === store) this.#store = Promise.resolve(new MemoryStore(this.#max, this.#unsent))
       return use(await this.#store)
     }
   }
 
-  #lost(code: Loss, count: number, cause?: unknown): void {
+  #lost(code: LossCode, count: number, cause?: unknown): void {
     if (count) this.#onError(new EventsLost(code, count, cause))
   }
 
@@ -174,7 +174,7 @@ export class Queue {
   }
 }
 
-/** As many of the first rows as one request carries; one at least. */
+/** Returns as many of the first rows as fit in one request, but at least one. */
 function batch(rows: Row[]): Row[] {
   let chars = 0
   return rows.filter(([, text], i) => (chars += text.length) < BATCH_CHARS || !i)
@@ -184,12 +184,12 @@ function body(rows: Row[]): string {
   return `{"sent_at":${JSON.stringify(new Date())},"events":[${rows.map(([, text]) => text)}]}`
 }
 
-/** One tab at a time. Where locks are missing (plain http) or forbidden (a sandbox), the server tells by the ids. */
-function alone(name: string, run: () => Promise<void>): Promise<void> {
+/** Runs in one tab at a time. Without locks (plain HTTP, a sandbox) tabs may overlap: the server deduplicates by id. */
+function withLock(name: string, run: () => Promise<void>): Promise<void> {
   const { locks } = globalThis.navigator ?? {}
   if (!locks) return run()
-  return locks.request(name, run).then(undefined, (failure: Error) => {
-    if (failure.name === 'SecurityError') return run()
-    throw failure
+  return locks.request(name, run).then(undefined, (error: Error) => {
+    if (error.name === 'SecurityError') return run()
+    throw error
   })
 }

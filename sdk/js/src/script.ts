@@ -1,2 +1,2 @@
-/** The same for `<script src>`: one global, the class. Errors are told apart by their `code`. */
+/** Entry point for `<script src>`: the class is the only global. Errors are distinguished by their `code`. */
 export { Playmeter as default } from './playmeter.js'

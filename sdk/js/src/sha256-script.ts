@@ -1,2 +1,2 @@
-/** The same for `<script src>`: one global, the function. */
+/** Entry point for `<script src>`: the function is the only global. */
 export { sha256 as default } from './sha256.js'

@@ -1,7 +1,6 @@
 /**
- * SHA-256 (FIPS 180-4) in plain script, for pages over plain http, where browsers hide WebCrypto: a game
- * in a classroom's network signs its scores with it. `import { sha256 } from 'playmeter/sha256'`, then
- * give it as the option `sha256`.
+ * SHA-256 (FIPS 180-4) in JavaScript, for pages over plain HTTP, where browsers disable WebCrypto, such as a
+ * game in a classroom network. `import { sha256 } from 'playmeter/sha256'` and pass it as the option `sha256`.
  */
 
 const ROUNDS: number[] = []
@@ -10,7 +9,7 @@ for (let n = 2; ROUNDS.length < 64; n++) {
   let prime = true
   for (let d = 2; d * d <= n; d++) prime &&= n % d > 0
   if (!prime) continue
-  // The first 32 bits of the fractions of the square roots of 8 and the cube roots of 64 primes.
+  // The first 32 bits of the fractional parts of the square roots of 8 primes and the cube roots of 64 primes.
   if (n < 20) START.push((n ** (1 / 2) * 2 ** 32) | 0)
   ROUNDS.push((n ** (1 / 3) * 2 ** 32) | 0)
 }

@@ -1,4 +1,4 @@
-/** Who plays, and the session with the server that signs for it: nobody else can write in the player's name. */
+/** Signs writes with a key of the player's session, so that no other client can write in the player's name. */
 import { PlaymeterError } from './errors.js'
 import type { Http } from './http.js'
 import type { Sha256 } from './types.js'
@@ -11,61 +11,61 @@ const RENEW_BEFORE_MS = 60_000
 interface Session {
   id: string
   key: Uint8Array
-  /** What the server's clock is ahead of ours: phones have wrong clocks, signatures must not. */
+  /** How far the server's clock is ahead. Signatures carry the server's time, because the clocks of phones are often wrong. */
   skewMs: number
-  madeMs: number
+  createdMs: number
 }
 
-export interface Who {
+export interface Identity {
   player: string
   name?: string | undefined
 }
 
 export class Signer {
   readonly #http: Http
-  who: Who
+  identity: Identity
   readonly #sha256: Sha256
   #session: Promise<Session> | undefined
 
-  constructor(http: Http, who: Who, sha256: Sha256 = byWebCrypto) {
+  constructor(http: Http, identity: Identity, sha256: Sha256 = byWebCrypto) {
     this.#http = http
-    this.who = who
+    this.identity = identity
     this.#sha256 = sha256
   }
 
-  /** The session is no longer this player's, or not one that the server knows. */
-  forget(): void {
+  /** Discards the session, after the player changed or the server rejected it. */
+  reset(): void {
     this.#session = undefined
   }
 
-  /** The header that signs this request. */
+  /** Returns the header that signs a request. */
   async sign(method: string, path: string, body = ''): Promise<Record<string, string>> {
     const { id, key, skewMs } = await this.#current()
     const utf8 = new TextEncoder()
     const at = Math.floor((Date.now() + skewMs) / 1000)
     const nonce = uuid()
-    const said = [at, nonce, method, path, hex(await this.#sha256(utf8.encode(body)))].join('\n')
-    const proof = hex(await this.#hmac(key, utf8.encode(said)))
-    return { 'X-Playmeter-Signature': ['v1', id, at, nonce, proof].join(';') }
+    const message = [at, nonce, method, path, hex(await this.#sha256(utf8.encode(body)))].join('\n')
+    const mac = hex(await this.#hmac(key, utf8.encode(message)))
+    return { 'X-Playmeter-Signature': ['v1', id, at, nonce, mac].join(';') }
   }
 
   async #current(): Promise<Session> {
-    const asked = (this.#session ??= this.#ask())
-    asked.catch(() => this.forget())
-    const session = await asked
-    if (Date.now() - session.madeMs < LIFE_MS - RENEW_BEFORE_MS) return session
-    if (this.#session === asked) this.forget()
+    const pending = (this.#session ??= this.#create())
+    pending.catch(() => this.reset())
+    const session = await pending
+    if (Date.now() - session.createdMs < LIFE_MS - RENEW_BEFORE_MS) return session
+    if (this.#session === pending) this.reset()
     return this.#current()
   }
 
-  async #ask(): Promise<Session> {
-    const { data } = await this.#http.send('POST', '/v1/session', { body: JSON.stringify(this.who) })
-    const madeMs = Date.now()
+  async #create(): Promise<Session> {
+    const { data } = await this.#http.send('POST', '/v1/session', { body: JSON.stringify(this.identity) })
+    const createdMs = Date.now()
     const key = Uint8Array.from(atob(data.key.replace(/-/g, '+').replace(/_/g, '/')), (c) => c.charCodeAt(0))
-    return { id: data.session, key, skewMs: Date.parse(data.expires_at) - LIFE_MS - madeMs, madeMs }
+    return { id: data.session, key, skewMs: Date.parse(data.expires_at) - LIFE_MS - createdMs, createdMs }
   }
 
-  /** RFC 2104; the key is no longer than a block. */
+  /** HMAC (RFC 2104) for keys that are not longer than a block. */
   async #hmac(key: Uint8Array, message: Uint8Array): Promise<Uint8Array> {
     const inner = await this.#sha256(padded(key, 0x36, message))
     return this.#sha256(padded(key, 0x5c, inner))
@@ -81,6 +81,6 @@ function padded(key: Uint8Array, byte: number, text: Uint8Array): Uint8Array<Arr
 
 async function byWebCrypto(message: Uint8Array<ArrayBuffer>): Promise<Uint8Array> {
   const { subtle } = crypto
-  if (!subtle) throw new PlaymeterError('insecure', 'a page over plain http signs with the option `sha256`')
+  if (!subtle) throw new PlaymeterError('insecure', 'pages over plain HTTP need the option `sha256`')
   return new Uint8Array(await subtle.digest('SHA-256', message))
 }

@@ -1,12 +1,12 @@
-/** Where waiting events are kept: in IndexedDB, which outlives the page, or in memory where there is none. */
+/** Stores of queued events: IndexedDB, which outlives the page, or memory if IndexedDB is unavailable. */
 
-/** An event's id, and the event as JSON. */
+/** An event's id and its JSON. */
 export type Row = [id: string, text: string]
 
 export interface Store {
-  /** Keeps the event and says how many of the oldest had to go. The same id again changes nothing. */
+  /** Adds an event and returns the number of oldest events that were dropped for it. A known id changes nothing. */
   add(row: Row): Promise<number>
-  /** The oldest, at most so many. */
+  /** Returns at most `limit` of the oldest events. */
   read(limit: number): Promise<Row[]>
   remove(ids: string[]): Promise<void>
 }
@@ -38,7 +38,7 @@ export class MemoryStore implements Store {
 
 const TABLE = 'events'
 
-/** All tabs of one origin share it. Ids begin with the time, so the order of the keys is that of the events. */
+/** A store shared by all tabs of an origin. Ids begin with the time, so the keys are in the order of the events. */
 export class IndexedStore implements Store {
   readonly #db: IDBDatabase
   readonly #max: number
@@ -58,7 +58,7 @@ export class IndexedStore implements Store {
     const table = this.#table()
     table.put(text, id)
     const counting = table.count()
-    // Without the explicit commit a tab that closes now would take the event with it.
+    // Without the explicit commit, the event would be lost if the tab closes now.
     table.transaction.commit()
     const excess = (await done(counting)) - this.#max
     if (excess <= 0) return 0

@@ -1,16 +1,16 @@
-/** Server-sent events that come back after every error. */
-import { backOffMs } from './errors.js'
+/** Server-sent events with automatic reconnects. */
+import { backoffMs } from './errors.js'
 import { parse } from './http.js'
 
 const KINDS = ['snapshot', 'change', 'reset']
 const CLOSED = 2
 
 /**
- * Hears until the function that it gives back is called. `url` is asked at each connection.
+ * Subscribes to the messages of a stream until the returned function is called. `url` is evaluated for each connection.
  *
- * A page that nobody sees holds no connection: a browser opens six to a server, for all of its tabs.
+ * A hidden page closes its connection: a browser opens at most six to a server, for all tabs together.
  */
-export function hear(url: () => string, heard: (kind: string, data: any) => void): () => void {
+export function subscribe(url: () => string, onMessage: (kind: string, data: any) => void): () => void {
   const page = globalThis.document
   let source: EventSource | undefined
   let timer: ReturnType<typeof setTimeout>
@@ -22,16 +22,16 @@ export function hear(url: () => string, heard: (kind: string, data: any) => void
   const open = () => {
     close()
     if (page?.hidden) return
-    const opened = (source = new EventSource(url()))
+    const current = (source = new EventSource(url()))
     for (const kind of KINDS) {
-      opened.addEventListener(kind, ({ data }) => {
+      current.addEventListener(kind, ({ data }) => {
         failures = 0
-        heard(kind, parse(data))
+        onMessage(kind, parse(data))
       })
     }
-    // A broken connection is the browser's to repair; after an answer that was no stream it gives up.
-    opened.onerror = () => {
-      if (opened.readyState === CLOSED) timer = setTimeout(open, backOffMs(++failures))
+    // The browser reconnects after a network error, but gives up after a response that is not a stream.
+    current.onerror = () => {
+      if (current.readyState === CLOSED) timer = setTimeout(open, backoffMs(++failures))
     }
   }
   page?.addEventListener('visibilitychange', open)

@@ -1,36 +1,36 @@
-/** The words of the API as types. Names are those of the wire. */
+/** The types of the API. Names are those of the wire format. */
 
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json }
 
 export interface Options<V extends Variables = Variables> {
-  /** Where the server is, `https://play.example.org`. Empty in a page that the server itself serves. */
+  /** URL of the server, such as `https://play.example.org`. Empty for a page that the server itself serves. */
   url: string
-  /** The game's public key. A secret key works in Node only; its calls are not signed. */
+  /** The game's public key. A secret key works in Node only; its requests are not signed. */
   key: string
-  /** Who plays. Without it a random id is made and remembered in this browser. */
+  /** Player id. Default: a random id that is stored in the browser. */
   player?: string
-  /** What others see on boards. */
+  /** Name shown on leaderboards. */
   name?: string
-  /** The game's version; like the next four it stands on every event and chooses values of variables. */
+  /** Version of the game. This and the next four options are sent with every event and select values of variables. */
   version?: string
   platform?: string
-  /** Where the player came from. */
+  /** Acquisition source of the player. */
   source?: string
-  /** ISO 3166-1 alpha-2. Left out, the server looks it up. */
+  /** ISO 3166-1 alpha-2. Default: determined by the server from the IP address. */
   country?: string
   /** Segments of the player, for variables. */
   segment?: string[]
-  /** Variables and what they are until the server has been heard once. */
+  /** Variables with their values until the server's values are known. */
   defaults?: V
-  /** Sends `$session_start`, `$ping` and `$session_end`. Default: only in a page. */
+  /** Sends `$session_start`, `$ping` and `$session_end`. Default: true in a page, false in Node. */
   sessions?: boolean
-  /** How long events are gathered before they are sent, in milliseconds. Default 5,000. */
+  /** How long events are collected before they are sent, in milliseconds. Default: 5,000. */
   flush_interval_ms?: number
-  /** Events that are kept while the server is away; then the oldest are lost. Default 2,000. */
+  /** Maximum number of queued events; beyond it the oldest are lost. Default: 2,000. */
   queue_events_max?: number
-  /** Signs in pages over plain http, where browsers hide theirs: the one of `playmeter/sha256`. */
+  /** SHA-256 for pages over plain HTTP, where browsers disable WebCrypto: import it from `playmeter/sha256`. */
   sha256?: Sha256
-  /** Told of everything that no call can throw: lost events, above all. Must not throw. */
+  /** Called with errors that no call can throw, such as lost events. Must not throw. */
   onError?: (error: Error) => void
 }
 
@@ -38,14 +38,14 @@ export type Sha256 = (message: Uint8Array<ArrayBuffer>) => Uint8Array | Promise<
 
 export type Variables = Record<string, Json>
 
-/** What an event may carry besides its name. */
+/** Optional properties of an event. */
 export interface Details {
-  /** What sums, averages and quantiles are made of. */
+  /** Numeric value, for sums, averages and quantiles. */
   value?: number
   level?: string
   /** At most 64 keys, three levels deep. */
   props?: Record<string, Json>
-  /** Milliseconds since 1970. Default: now. */
+  /** Time of the event, milliseconds since 1970. Default: now. */
   ts?: number
   source?: string
   platform?: string
@@ -56,14 +56,14 @@ export interface Details {
 export type Window = 'day' | 'week' | 'month' | 'season' | 'all' | '24h' | '7d' | '30d'
 
 export interface ScoreDetails {
-  /** Default: the player and the name that the client was made with. */
+  /** Default: the player and name of the client. */
   player?: string
   name?: string
-  /** Decides between equal scores. */
+  /** Breaks ties between equal scores. */
   subscore?: number
   fields?: Record<string, string>
   source?: string
-  /** Of a private board. */
+  /** Access code of a private leaderboard. */
   code?: string
 }
 
@@ -72,18 +72,18 @@ export interface ScoreQuery {
   page?: number
   per_page?: number
   by?: 'score' | 'newest'
-  /** Only rows with these values in fields that the board declares. */
+  /** Only rows with these values in the filter fields of the leaderboard. */
   filter?: Record<string, string>
   source?: string
-  /** Only these players, or those the player follows. */
+  /** Only these players, or `follows`: those the player follows. */
   friends?: string[] | 'follows'
-  /** The page with this player on it. */
+  /** The page that contains this player. */
   around?: string
   highest?: boolean
   season?: number
   /** RFC 3339: an earlier day, week or month. */
   at?: string
-  /** Of a private board. */
+  /** Access code of a private leaderboard. */
   code?: string
   player?: string
 }
@@ -111,17 +111,17 @@ export interface ScorePage {
   rows: ScoreRow[]
 }
 
-/** Of a score that waits for a moderator, the numbers may be null. */
+/** The result of a submitted score. The numbers may be null if the score is quarantined. */
 export interface Saved {
-  /** It is the player's row in some window: it was better there, or every run is kept. */
+  /** True if the score is on the leaderboard in some window: it improved the player's score, or every score is kept. */
   saved: boolean
-  /** The player's score in the longest window, its rank, and how much better it is than before. */
+  /** The player's score in the longest window, its rank, and the improvement over the previous score. */
   best: number | null
   rank: number | null
   improved_by: number | null
   /** The rank in each window. */
   ranks: Partial<Record<Window, number>>
-  /** The board's checks doubt it: until somebody decides, only its player sees it. */
+  /** True if the score failed a check. Until a moderator accepts it, it is visible only to its player. */
   quarantined?: boolean
 }
 
@@ -146,9 +146,9 @@ export interface Level {
   source?: string
   created_at: string
   votes: number
-  /** The mean of its votes, 1 to 10; none yet: null. */
+  /** The average of the votes, 1 to 10; null without votes. */
   rating: number | null
-  /** What `popular` is ordered by: the mean, drawn to the middle as long as votes are few. */
+  /** The weighted rating that `popular` is sorted by: with few votes it stays close to the middle. */
   score: number
   starts: number
   wins: number
@@ -167,7 +167,7 @@ export interface LevelQuery {
   source?: string
   from?: string
   to?: string
-  /** With the levels themselves. */
+  /** Includes the data of the levels. */
   data?: boolean
   page?: number
   per_page?: number
@@ -185,16 +185,16 @@ export interface Achievement {
   name: string
   description?: string
   points?: number
-  /** When the player got it; absent: not yet. */
+  /** The time of the grant, RFC 3339; absent if the player does not have it. */
   granted_at?: string
   friends?: { player: string; name: string; at: string }[]
 }
 
 export interface FeedItem {
-  /** `score`, `level`, `achievement`, `post`, or what the game calls its own. */
+  /** `score`, `level`, `achievement`, `post`, or a kind of the game's own. */
   kind: string
   at: string
-  /** Everybody who did the same. */
+  /** All players with the same activity. */
   players: { player: string; name: string }[]
   table?: string
   score?: number
@@ -206,11 +206,11 @@ export interface FeedItem {
 
 export interface FeedPage {
   items: FeedItem[]
-  /** Give it as `before` for what is older. */
+  /** Pass it as `before` to get older items. */
   next?: string
 }
 
-/** What to watch: the parameters of `/v1/watch`. */
+/** The parameters of `/v1/watch`. */
 export interface Watched {
   vars?: 1
   board?: string

@@ -1,20 +1,20 @@
-/** UUIDs of version 7 (RFC 9562): they begin with the time, so the server remembers them at least cost. */
+/** UUIDs of version 7 (RFC 9562). They begin with the time, which makes deduplication on the server cheapest. */
 
 let ms = 0
-/** The 12 bits after the time: ids of one millisecond keep their order. */
-let step = 0
+/** The 12 bits after the time: a counter that keeps the ids of a millisecond in order. */
+let counter = 0
 
 export function uuid(now = Date.now()): string {
   if (now > ms) {
     ms = now
-    step = 0
-  } else if (++step > 0xfff) {
+    counter = 0
+  } else if (++counter > 0xfff) {
     ms++
-    step = 0
+    counter = 0
   }
   const random = crypto.getRandomValues(new Uint8Array(8))
   random[0] = (random[0]! & 0x3f) | 0x80
-  const text = ms.toString(16).padStart(12, '0') + '7' + step.toString(16).padStart(3, '0') + hex(random)
+  const text = ms.toString(16).padStart(12, '0') + '7' + counter.toString(16).padStart(3, '0') + hex(random)
   return text.replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-')
 }
 

@@ -1,14 +1,15 @@
-/** The game's variables: the defaults, then what the server said last, then every change within a second. */
+/** The game's variables: the defaults, then the last values from the server, updated within a second of a change. */
 import type { Http, Query } from './http.js'
-import { recall, remember } from './remember.js'
-import { hear } from './stream.js'
+import { readStorage, writeStorage } from './storage.js'
+import { subscribe } from './stream.js'
 import type { Variables } from './types.js'
 
-/** How often Node, which has no stream, asks. */
+/** The poll interval in Node, which has no `EventSource`. */
 const POLL_MS = 30_000
 
-interface Known {
-  /** The question it answers: another player may get other values. */
+/** Stored in `localStorage`: the fields keep their names. */
+interface CachedVars {
+  /** The URL of the request; another player may have other values. */
   asked?: string
   etag?: string | null
   vars?: Variables
@@ -16,66 +17,66 @@ interface Known {
 
 export class GameVars<V extends Variables> {
   readonly #http: Http
-  readonly #place: string
+  readonly #storageKey: string
   readonly #query: () => Query
   readonly #defaults: V
-  #known: Known
-  readonly #seers = new Set<() => void>()
+  #cached: CachedVars
+  readonly #listeners = new Set<() => void>()
   #stop: (() => void) | undefined
 
   /** @internal */
-  constructor(http: Http, place: string, query: () => Query, defaults: V) {
+  constructor(http: Http, storageKey: string, query: () => Query, defaults: V) {
     this.#http = http
-    this.#place = place
+    this.#storageKey = storageKey
     this.#query = query
     this.#defaults = defaults
-    this.#known = recall(place) ?? {}
+    this.#cached = readStorage(storageKey) ?? {}
   }
 
-  /** The value now: the server's, or the one known last, or the default. */
+  /** Returns the current value: the last one from the server, or the default. */
   get<K extends keyof V & string>(name: K): V[K] {
     return this.all()[name]
   }
 
   all(): V {
-    return { ...this.#defaults, ...(this.#known.vars as V) }
+    return { ...this.#defaults, ...(this.#cached.vars as V) }
   }
 
-  /** Asks the server once. False when it could not be asked: then everything stays as it is known. */
+  /** Loads the variables once. Returns false if that fails; the current values then stay. */
   async load(): Promise<boolean> {
-    const asked = this.#asked()
-    const etag = asked === this.#known.asked && this.#known.etag
+    const asked = this.#requestKey()
+    const etag = asked === this.#cached.asked && this.#cached.etag
     try {
       const headers = etag ? { 'If-None-Match': etag } : {}
-      const answer = await this.#http.send('GET', '/v1/vars', { query: this.#query(), headers })
-      if (answer.status === 200) this.#learn({ asked, etag: answer.etag, vars: answer.data })
+      const response = await this.#http.send('GET', '/v1/vars', { query: this.#query(), headers })
+      if (response.status === 200) this.#update({ asked, etag: response.etag, vars: response.data })
       return true
     } catch {
       return false
     }
   }
 
-  /** Shows the value now and whenever it changes; the function it gives back ends that. */
-  watch<K extends keyof V & string>(name: K, see: (value: V[K]) => void): () => void {
-    let shown: string | undefined
-    const seer = () => {
+  /** Calls `onChange` with the current value and after every change. Returns a function that stops watching. */
+  watch<K extends keyof V & string>(name: K, onChange: (value: V[K]) => void): () => void {
+    let last: string | undefined
+    const listener = () => {
       const value = this.get(name)
       const text = JSON.stringify(value) + ''
-      if (text === shown) return
-      shown = text
-      see(value)
+      if (text === last) return
+      last = text
+      onChange(value)
     }
-    this.#seers.add(seer)
+    this.#listeners.add(listener)
     this.#stop ??= this.#listen()
-    seer()
+    listener()
     return () => {
-      this.#seers.delete(seer)
-      if (!this.#seers.size) this.#close()
+      this.#listeners.delete(listener)
+      if (!this.#listeners.size) this.#close()
     }
   }
 
-  /** @internal The player is another one: other values may apply. */
-  renew(): void {
+  /** @internal Reconnects after the player changed, for whom the values may differ. */
+  resubscribe(): void {
     if (!this.#stop) return
     this.#close()
     this.#stop = this.#listen()
@@ -83,7 +84,7 @@ export class GameVars<V extends Variables> {
 
   /** @internal */
   close(): void {
-    this.#seers.clear()
+    this.#listeners.clear()
     this.#close()
   }
 
@@ -92,14 +93,14 @@ export class GameVars<V extends Variables> {
     this.#stop = undefined
   }
 
-  #asked(): string {
+  #requestKey(): string {
     return this.#http.url('', this.#query())
   }
 
   #listen(): () => void {
     if (globalThis.EventSource) {
       const url = () => this.#http.url('/v1/watch', { vars: 1, ...this.#query() })
-      return hear(url, (_, data) => data?.vars && this.#learn({ asked: this.#asked(), vars: data.vars }))
+      return subscribe(url, (_, data) => data?.vars && this.#update({ asked: this.#requestKey(), vars: data.vars }))
     }
     void this.load()
     const timer = setInterval(() => this.load(), POLL_MS)
@@ -107,9 +108,9 @@ export class GameVars<V extends Variables> {
     return () => clearInterval(timer)
   }
 
-  #learn(known: Known): void {
-    this.#known = known
-    remember(this.#place, known)
-    this.#seers.forEach((seer) => seer())
+  #update(cached: CachedVars): void {
+    this.#cached = cached
+    writeStorage(this.#storageKey, cached)
+    this.#listeners.forEach((listener) => listener())
   }
 }

@@ -1,18 +1,18 @@
 import { expect, test, vi } from 'vitest'
 import { EventsLost, Refused, Unreachable } from '../src/index.js'
-import { backOffMs } from '../src/errors.js'
-import { client, pause, server, until } from './game.js'
+import { backoffMs } from '../src/errors.js'
+import { client, pause, server, waitUntil } from './game.js'
 
 const posts = (mock: Awaited<ReturnType<typeof server>>) =>
   mock.requests.filter(({ path }) => path === '/v1/events')
 const names = (mock: Awaited<ReturnType<typeof server>>) =>
   mock.game.events.map(({ event }: { event: string }) => event)
 
-test('an event arrives with its id, time, player and everything it was given', async () => {
+test('an event is sent with its id, time, player and properties', async () => {
   const mock = await server()
   const game = client(mock.url, { player: 'ann', version: '1.2', source: 'friends' })
   game.track('jump', { value: 3, level: 'a1', props: { from: 'tree' } })
-  await until(() => mock.game.events.length)
+  await waitUntil(() => mock.game.events.length)
   expect(mock.game.events[0]).toEqual({
     event: 'jump',
     id: expect.stringMatching(/^[0-9a-f-]{36}$/),
@@ -26,7 +26,7 @@ test('an event arrives with its id, time, player and everything it was given', a
   })
 })
 
-test('events are gathered into one request, which a browser sends without asking first', async () => {
+test('events are sent in one request that needs no CORS preflight', async () => {
   const mock = await server()
   const game = client(mock.url)
   for (let n = 0; n < 50; n++) game.track('jump', { value: n })
@@ -44,7 +44,7 @@ test('events are gathered into one request, which a browser sends without asking
   )
 })
 
-test('no request is larger than a browser sends for a page that is gone', async () => {
+test('every request is below the size limit of beacons', async () => {
   const mock = await server()
   const game = client(mock.url)
   for (let n = 0; n < 60; n++) game.track('said', { props: { text: '語'.repeat(1_000) } })
@@ -53,7 +53,7 @@ test('no request is larger than a browser sends for a page that is gone', async 
   expect(Math.max(...posts(mock).map(({ body }) => Buffer.byteLength(body)))).toBeLessThan(64 << 10)
 })
 
-test('a secret key never stands in an address', async () => {
+test('a secret key is never part of a URL', async () => {
   const mock = await server()
   const game = client(mock.url, { key: 'pm_sk_test' })
   game.track('jump')
@@ -62,27 +62,27 @@ test('a secret key never stands in an address', async () => {
   expect([query.get('key'), headers.authorization]).toEqual([null, 'Bearer pm_sk_test'])
 })
 
-test('what the server could not take is sent again with the same ids, and counted once', async () => {
+test('events are sent again with the same ids after a server error and count once', async () => {
   const mock = await server()
   const game = client(mock.url)
   mock.fail(503)
   game.track('jump')
   await expect(game.flush()).rejects.toMatchObject({ code: 'planned', status: 503 })
   game.track('fall')
-  await until(() => mock.game.events.length === 2)
+  await waitUntil(() => mock.game.events.length === 2)
   const [first, second] = posts(mock).map(({ body }) => JSON.parse(body).events[0].id)
   expect(first).toBe(second)
   expect(game.reported).toEqual([])
 })
 
-test('an answer that was lost on its way costs a duplicate, not an event', async () => {
+test('a lost response causes a duplicate, not a lost event', async () => {
   const mock = await server()
   const real = globalThis.fetch
   let lose = true
-  vi.stubGlobal('fetch', async (...asked: Parameters<typeof fetch>) => {
-    const answer = await real(...asked)
+  vi.stubGlobal('fetch', async (...args: Parameters<typeof fetch>) => {
+    const response = await real(...args)
     if (lose) throw new TypeError('network')
-    return answer
+    return response
   })
   const game = client(mock.url)
   game.track('jump')
@@ -93,7 +93,7 @@ test('an answer that was lost on its way costs a duplicate, not an event', async
   expect([names(mock), mock.game.duplicates]).toEqual([['jump'], 1])
 })
 
-test('a server that asks for patience gets it', async () => {
+test('Retry-After is respected', async () => {
   const mock = await server()
   const game = client(mock.url)
   mock.fail(429, { 'Retry-After': '1' })
@@ -102,24 +102,24 @@ test('a server that asks for patience gets it', async () => {
   await expect(game.flush()).rejects.toMatchObject({ code: 'waiting' })
   await pause(500)
   expect(posts(mock)).toHaveLength(1)
-  await until(() => names(mock).includes('jump'))
+  await waitUntil(() => names(mock).includes('jump'))
 })
 
-test('the wait grows with every failure, is never the same, and honours the server', () => {
+test('the backoff is exponential with jitter and starts after Retry-After', () => {
   for (let failures = 1; failures < 20; failures++) {
     const most = Math.min(300_000, 500 * 2 ** failures)
-    const ms = backOffMs(failures)
+    const ms = backoffMs(failures)
     expect(ms).toBeGreaterThanOrEqual(most / 2)
     expect(ms).toBeLessThanOrEqual(most)
   }
   const at = (after: string) =>
     new Refused(new Response(null, { status: 503, headers: { 'Retry-After': after } }), {})
-  expect(backOffMs(1, at('120'))).toBeGreaterThan(120_000)
+  expect(backoffMs(1, at('120'))).toBeGreaterThan(120_000)
   expect(at(new Date(Date.now() + 60_000).toUTCString()).retryAfterMs).toBeGreaterThan(50_000)
   expect(at('soon').retryAfterMs).toBe(0)
 })
 
-test('a batch that the server refuses is dropped and reported, and the next goes on', async () => {
+test('a rejected batch is dropped and reported, and the next one is sent', async () => {
   const mock = await server()
   const game = client(mock.url)
   mock.fail(403)
@@ -137,7 +137,7 @@ test('a batch that the server refuses is dropped and reported, and the next goes
   expect(names(mock)).toEqual(['stand'])
 })
 
-test('an event that the server finds invalid is reported by itself', async () => {
+test('an invalid event is reported on its own', async () => {
   const mock = await server()
   const game = client(mock.url)
   game.track('')
@@ -151,7 +151,7 @@ test('an event that the server finds invalid is reported by itself', async () =>
   expect(names(mock)).toEqual(['jump'])
 })
 
-test('a game that stays offline loses its oldest events, and is told how many', async () => {
+test('an offline game loses its oldest events and reports how many', async () => {
   const mock = await server()
   const { port } = new URL(mock.url)
   mock.close()
@@ -168,12 +168,12 @@ test('a game that stays offline loses its oldest events, and is told how many', 
   expect(again.game.events.map(({ value }: { value: number }) => value)).toEqual([3, 4, 5, 6, 7])
 })
 
-test('what is no JSON, or too large, is reported and stops nothing', async () => {
+test('an event that is not JSON or too large is reported and the others are sent', async () => {
   const mock = await server()
   const game = client(mock.url)
-  const knot: Record<string, any> = {}
-  knot.knot = knot
-  game.track('knot', { props: knot })
+  const cycle: Record<string, any> = {}
+  cycle.cycle = cycle
+  game.track('cycle', { props: cycle })
   game.track('large', { props: { text: 'x'.repeat(70_000) } })
   game.track('jump')
   await game.flush()
@@ -181,7 +181,7 @@ test('what is no JSON, or too large, is reported and stops nothing', async () =>
   expect(names(mock)).toEqual(['jump'])
 })
 
-test('sessions begin, ping after a minute and then every half, end, and do not outlast half an hour of silence', async () => {
+test('a session starts, pings after 60 s and then every 30 s, ends, and is replaced after 30 minutes without events', async () => {
   const mock = await server()
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'] })
   const game = client(mock.url, { sessions: true, flush_interval_ms: 1e9 })
@@ -205,7 +205,7 @@ test('sessions begin, ping after a minute and then every half, end, and do not o
   expect(sessions[4]).not.toBe(sessions[0])
 })
 
-test('a player who says who he is keeps what he did before', async () => {
+test('identify links earlier events to the player', async () => {
   const mock = await server()
   const game = client(mock.url)
   const before = game.player
@@ -213,15 +213,15 @@ test('a player who says who he is keeps what he did before', async () => {
   game.identify('ann')
   game.track('fall')
   await game.flush()
-  const said = mock.game.events.map(({ event, player, props }: any) => [event, player, props])
-  expect(said).toEqual([
+  const events = mock.game.events.map(({ event, player, props }: any) => [event, player, props])
+  expect(events).toEqual([
     ['jump', before, undefined],
     ['$identify', 'ann', { anonymous: before }],
     ['fall', 'ann', undefined],
   ])
 })
 
-test('what a page left in a hurry is sent by the next one, once', async () => {
+test('events that a page left in localStorage are sent once by the next page', async () => {
   const mock = await server()
   const left = [
     ['id-1', '{"event":"jump","id":"id-1"}'],
@@ -234,22 +234,22 @@ test('what a page left in a hurry is sent by the next one, once', async () => {
     setItem: (name: string, value: string) => values.set(name, value),
   })
   client(mock.url)
-  await until(() => mock.game.events.length === 2)
+  await waitUntil(() => mock.game.events.length === 2)
   await client(mock.url).flush()
   vi.unstubAllGlobals()
   expect([names(mock), mock.game.duplicates]).toEqual([['jump', 'fall'], 0])
 })
 
-test('an event that comes while a slow request is under way does not wait for another reason to be sent', async () => {
+test('an event tracked during a slow request is sent after it', async () => {
   const mock = await server()
   const real = globalThis.fetch
-  vi.stubGlobal('fetch', async (...asked: Parameters<typeof fetch>) => (await pause(150), real(...asked)))
+  vi.stubGlobal('fetch', async (...args: Parameters<typeof fetch>) => (await pause(150), real(...args)))
   const game = client(mock.url)
   game.track('first')
   await pause(60)
   game.track('second')
-  await until(() => mock.game.events.length === 2)
+  await waitUntil(() => mock.game.events.length === 2)
   game.track('third')
-  await until(() => mock.game.events.length === 3)
+  await waitUntil(() => mock.game.events.length === 3)
   vi.unstubAllGlobals()
 })

@@ -3,7 +3,7 @@ import { Refused } from '../src/index.js'
 import { sha256 } from '../src/sha256.js'
 import { client, server } from './game.js'
 
-test('a score is signed for its player, once', async () => {
+test('a score is signed by a session, which is created once', async () => {
   const mock = await server()
   const game = client(mock.url, { player: 'ann', name: 'Ann' })
   const saved = await game.board('stars').submit(7, { fields: { car: 'red' } })
@@ -19,7 +19,7 @@ test('a score is signed for its player, once', async () => {
   ])
 })
 
-test('without WebCrypto a score is signed by plain script, or refused with a word', async () => {
+test('without WebCrypto a score is signed by the sha256 option, or fails with the code insecure', async () => {
   const mock = await server()
   const { getRandomValues } = crypto
   vi.stubGlobal('crypto', { getRandomValues: getRandomValues.bind(crypto) })
@@ -29,7 +29,7 @@ test('without WebCrypto a score is signed by plain script, or refused with a wor
   expect((await client(mock.url).board('stars').list()).rows).toHaveLength(1)
 })
 
-test('a phone whose clock is wrong by a day signs with the server’s time', async () => {
+test('a client whose clock is off by a day signs with the time of the server', async () => {
   const mock = await server()
   const game = client(mock.url, { name: 'Ann' })
   const now = Date.now
@@ -44,15 +44,15 @@ test('a phone whose clock is wrong by a day signs with the server’s time', asy
   expect(Math.abs(Date.now() / 1000 - at)).toBeLessThan(5)
 })
 
-test('a session that the server no longer knows is made anew', async () => {
+test('a session that the server no longer knows is replaced', async () => {
   const mock = await server()
   const game = client(mock.url, { name: 'Ann' })
   await game.board('stars').submit(7)
-  mock.game.forgetSessions()
+  mock.game.dropSessions()
   expect(await game.board('stars').submit(8)).toMatchObject({ best: 8 })
 })
 
-test('writes at the same time share one session, which is renewed before it ends', async () => {
+test('concurrent writes share one session, which is renewed before it expires', async () => {
   const mock = await server()
   const game = client(mock.url, { name: 'Ann' })
   await Promise.all([1, 2, 3].map((score) => game.board('stars').submit(score)))
@@ -65,18 +65,18 @@ test('writes at the same time share one session, which is renewed before it ends
   expect(sessions()).toBe(2)
 })
 
-test('a write that was not answered is tried again, and done once', async () => {
+test('a failed write is retried with the same idempotency key', async () => {
   const mock = await server()
   const game = client(mock.url, { name: 'Ann' })
   await game.board('stars').submit(1)
   mock.fail(503)
   await game.board('stars').submit(7)
-  const [, , refused, repeated] = mock.requests
-  expect(repeated!.headers['idempotency-key']).toBe(refused!.headers['idempotency-key'])
-  expect(repeated!.headers['x-playmeter-signature']).not.toBe(refused!.headers['x-playmeter-signature'])
+  const [, , failed, retried] = mock.requests
+  expect(retried!.headers['idempotency-key']).toBe(failed!.headers['idempotency-key'])
+  expect(retried!.headers['x-playmeter-signature']).not.toBe(failed!.headers['x-playmeter-signature'])
 })
 
-test('a refusal is an error with a code and the field', async () => {
+test('a rejected request throws an error with a code and the field', async () => {
   const mock = await server()
   const failure = await client(mock.url, { name: 'Ann' })
     .board('stars')
@@ -86,7 +86,7 @@ test('a refusal is an error with a code and the field', async () => {
   expect(failure).toMatchObject({ code: 'invalid_field', field: 'score', status: 400 })
 })
 
-test('a board is listed by window, filters and friends', async () => {
+test('a leaderboard is listed by window, filter and friends', async () => {
   const mock = await server()
   const ann = client(mock.url, { player: 'ann', name: 'Ann' })
   const bo = client(mock.url, { player: 'bo', name: 'Bo' })
@@ -134,7 +134,7 @@ test('an achievement is granted once', async () => {
   expect(await achievements.list()).toMatchObject([{ key: 'first', granted_at: expect.any(String) }])
 })
 
-test('who is followed is heard in the feed', async () => {
+test('the feed contains the activities of followed players', async () => {
   const mock = await server()
   const ann = client(mock.url, { player: 'ann', name: 'Ann' })
   const bo = client(mock.url, { player: 'bo/2', name: 'Bo' })

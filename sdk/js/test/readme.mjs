@@ -1,9 +1,9 @@
-/** The examples of the README as one program, so that a test can run what a reader copies. */
+/** Combines the examples of the README into one program, so that tests can run them. */
 import { readFileSync } from 'node:fs'
 
 const README = new URL('../README.md', import.meta.url)
 
-/** In order, without their imports; what they name is given to the program, which answers with its `game`. */
+/** Returns the examples in order, without imports. The names that they import are the parameters of the program. */
 export function program({ url, key }) {
   const text = readFileSync(README, 'utf8')
   const blocks = [...text.matchAll(/^```js\n([\s\S]*?)^```/gm)].map(([, code]) => code)
@@ -16,5 +16,5 @@ export function program({ url, key }) {
     .replace(/'pm_pk_\.\.\.'/g, JSON.stringify(key))
 }
 
-/** The same, ready to be called with the class, the function and a console. */
+/** The parameters of the program. */
 export const PARAMETERS = ['Playmeter', 'sha256', 'console']

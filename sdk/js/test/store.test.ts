@@ -9,7 +9,7 @@ const STORES: [string, (max: number) => Promise<Store>][] = [
 ]
 
 for (const [kind, open] of STORES) {
-  test(`${kind} gives back what it was given, oldest first`, async () => {
+  test(`${kind} returns events oldest first`, async () => {
     const store = await open(10)
     for (const id of ['a', 'b', 'c']) expect(await store.add([id, `text of ${id}`])).toBe(0)
     expect(await store.read(2)).toEqual([
@@ -20,14 +20,14 @@ for (const [kind, open] of STORES) {
     expect(await store.read(2)).toEqual([['c', 'text of c']])
   })
 
-  test(`${kind} keeps an event once`, async () => {
+  test(`${kind} stores an event with the same id once`, async () => {
     const store = await open(10)
     await store.add(['a', 'text'])
     await store.add(['a', 'text'])
     expect(await store.read(9)).toHaveLength(1)
   })
 
-  test(`${kind} loses its oldest when it is full, and says how many`, async () => {
+  test(`${kind} drops the oldest events when full and returns how many`, async () => {
     const store = await open(3)
     const lost = []
     for (const id of ['a', 'b', 'c', 'd', 'e']) lost.push(await store.add([id, id]))
@@ -36,7 +36,7 @@ for (const [kind, open] of STORES) {
   })
 }
 
-test('IndexedDB still has everything when it is opened again', async () => {
+test('IndexedDB keeps events after it is reopened', async () => {
   const store = await IndexedStore.open('again', 10)
   await store.add(['a', 'text'])
   expect(await (await IndexedStore.open('again', 10)).read(9)).toEqual([['a', 'text']])

@@ -1,22 +1,22 @@
 import { expect, test, vi } from 'vitest'
 import { client, server } from './game.js'
 
-const asked = (mock: Awaited<ReturnType<typeof server>>) =>
+const varsRequests = (mock: Awaited<ReturnType<typeof server>>) =>
   mock.requests.filter(({ path }) => path === '/v1/vars')
 
-/** A browser's storage, or one that refuses. */
+/** Stubs `localStorage`; without values it denies access. */
 function storage(values: Map<string, string> | undefined) {
   vi.stubGlobal('localStorage', {
-    getItem: (name: string) => (values ? (values.get(name) ?? null) : refuse()),
-    setItem: (name: string, value: string) => (values ? values.set(name, value) : refuse()),
+    getItem: (name: string) => (values ? (values.get(name) ?? null) : deny()),
+    setItem: (name: string, value: string) => (values ? values.set(name, value) : deny()),
   })
 }
 
-function refuse(): never {
-  throw new DOMException('not here', 'SecurityError')
+function deny(): never {
+  throw new DOMException('access denied', 'SecurityError')
 }
 
-test('a variable is its default until the server has been heard', async () => {
+test('a variable has its default until it is loaded', async () => {
   const mock = await server()
   const game = client(mock.url, { defaults: { speed: 1, sky: 'blue' } })
   expect(game.vars.get('speed')).toBe(1)
@@ -25,13 +25,13 @@ test('a variable is its default until the server has been heard', async () => {
   expect(game.vars.all()).toEqual({ speed: 2, sky: 'blue' })
 })
 
-test('offline the defaults stay, and nothing throws', async () => {
+test('offline the defaults apply and load returns false', async () => {
   const game = client('http://127.0.0.1:1', { defaults: { speed: 1 } })
   expect(await game.vars.load()).toBe(false)
   expect(game.vars.get('speed')).toBe(1)
 })
 
-test('the last known values outlive the page', async () => {
+test('the last values are kept across pages', async () => {
   storage(new Map())
   const mock = await server()
   mock.setVars({ speed: 2 })
@@ -41,7 +41,7 @@ test('the last known values outlive the page', async () => {
   vi.unstubAllGlobals()
 })
 
-test('a browser that forbids storage takes nothing away but the memory', async () => {
+test('without storage variables and events still work', async () => {
   storage(undefined)
   const mock = await server()
   mock.setVars({ speed: 2 })
@@ -53,24 +53,24 @@ test('a browser that forbids storage takes nothing away but the memory', async (
   vi.unstubAllGlobals()
 })
 
-test('what has not changed is not sent again', async () => {
+test('unchanged variables are not transferred again', async () => {
   const mock = await server()
   mock.setVars({ speed: 2 })
   const game = client(mock.url, { player: 'ann', defaults: { speed: 1 } })
   await game.vars.load()
   await game.vars.load()
-  expect(asked(mock).map(({ headers }) => headers['if-none-match'])).toEqual([undefined, '"2"'])
+  expect(varsRequests(mock).map(({ headers }) => headers['if-none-match'])).toEqual([undefined, '"2"'])
   expect(game.vars.get('speed')).toBe(2)
   game.identify('bo')
   await game.vars.load()
-  expect(asked(mock)[2]!.headers['if-none-match']).toBeUndefined()
+  expect(varsRequests(mock)[2]!.headers['if-none-match']).toBeUndefined()
 })
 
-test('the question says who asks, so that conditions can choose', async () => {
+test('the request contains the properties that conditions match', async () => {
   const mock = await server()
   const game = client(mock.url, { player: 'ann', platform: 'web', version: '1.2', segment: ['new', 'fr'] })
   await game.vars.load()
-  const { query } = asked(mock)[0]!
+  const { query } = varsRequests(mock)[0]!
   expect(Object.fromEntries(query)).toEqual({
     player: 'ann',
     platform: 'web',
@@ -80,7 +80,7 @@ test('the question says who asks, so that conditions can choose', async () => {
   })
 })
 
-test('who watches a variable sees it at once, and then only when it changes', async () => {
+test('watch calls back at once and then only on changes', async () => {
   const mock = await server()
   const game = client(mock.url, { defaults: { speed: 1, sky: 'blue' } })
   const seen: number[] = []

@@ -1,8 +1,8 @@
 /**
- * A browser, a server and a page of a game: what the tests in Chromium stand on.
+ * The test harness: a browser, a server and the page of a game.
  *
- * PLAYMETER_URL, PLAYMETER_PUBLIC_KEY and PLAYMETER_SECRET_KEY say which server; without them the mock is
- * started. CHROMIUM names the browser. `npm run build` comes first.
+ * PLAYMETER_URL, PLAYMETER_PUBLIC_KEY and PLAYMETER_SECRET_KEY select a server; by default the mock is
+ * started. CHROMIUM is the path of the browser. Run `npm run build` first.
  */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
@@ -13,7 +13,7 @@ import { startMock } from '../mock/server.mjs'
 const DIST = new URL('../dist/', import.meta.url)
 const PAGE =
   '<!doctype html><title>A game</title><script src="/playmeter.iife.js"></script><script src="/sha256.iife.js"></script>'
-/** A name that browsers do not count as secure, though it is this machine. */
+/** A host name of this machine that browsers treat as insecure. */
 const LAN = 'game.lan.test'
 
 export async function startBrowser() {
@@ -31,7 +31,7 @@ export async function startBrowser() {
   })
 }
 
-/** Serves the page of the game from an origin of its own, as most games are. */
+/** Serves the page of the game from another origin than the server's. */
 export async function startPages() {
   const server = createServer(({ url }, response) => {
     const script = url.endsWith('.js')
@@ -50,7 +50,7 @@ export async function startPages() {
   }
 }
 
-/** The mock or the real one, with the same words for both. */
+/** Starts the mock or connects to a real server; both have the same methods. */
 export async function chooseServer() {
   const { PLAYMETER_URL: url, PLAYMETER_PUBLIC_KEY: key, PLAYMETER_SECRET_KEY: secret } = process.env
   return url ? real(url.replace(/\/$/, ''), key, secret) : mock()
@@ -69,30 +69,30 @@ async function mock() {
 }
 
 function real(url, key, secret) {
-  const ask = async (method, path, value) => {
+  const request = async (method, path, value) => {
     const headers = { Authorization: `Bearer ${secret}`, 'Content-Type': 'application/json' }
-    const answer = await fetch(url + path, { method, headers, body: value && JSON.stringify(value) })
-    assert.ok(answer.ok, `${method} ${path}: ${answer.status} ${answer.ok ? '' : await answer.text()}`)
-    return answer.json()
+    const response = await fetch(url + path, { method, headers, body: value && JSON.stringify(value) })
+    assert.ok(response.ok, `${method} ${path}: ${response.status} ${response.ok ? '' : await response.text()}`)
+    return response.json()
   }
   return {
     url,
     key,
     close() {},
     counted: async (name) => {
-      const { series } = await ask('GET', `/v1/query?metric=${encodeURIComponent(name)}&step=all`)
+      const { series } = await request('GET', `/v1/query?metric=${encodeURIComponent(name)}&step=all`)
       return series[0]?.total ?? 0
     },
-    duplicates: async () => (await ask('GET', '/v1/load')).totals?.duplicate ?? 0,
-    setVar: (name, value) => ask('PUT', `/v1/vars/${name}`, { value }),
-    addAchievement: (name) => ask('PUT', `/v1/achievements/${name}`, { name }),
+    duplicates: async () => (await request('GET', '/v1/load')).totals?.duplicate ?? 0,
+    setVar: (name, value) => request('PUT', `/v1/vars/${name}`, { value }),
+    addAchievement: (name) => request('PUT', `/v1/achievements/${name}`, { name }),
   }
 }
 
-/** Waits for what happens elsewhere. */
-export async function until(holds, withinMs = 8_000) {
+/** Waits until a condition is met. */
+export async function waitUntil(holds, withinMs = 8_000) {
   for (const end = Date.now() + withinMs; Date.now() < end; await pause(25)) if (await holds()) return
-  assert.fail(`not within ${withinMs} ms: ${holds}`)
+  assert.fail(`condition not met within ${withinMs} ms: ${holds}`)
 }
 
 export const pause = (ms) => new Promise((done) => setTimeout(done, ms))
