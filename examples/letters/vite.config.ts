@@ -1,4 +1,4 @@
-/** One page with relative addresses, so that it runs wherever it is put; nothing inline, for `default-src 'self'`. */
+/** Builds a page with relative URLs, so that it runs under any path, and nothing inline, for `default-src 'self'`. */
 import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import type { Plugin } from 'vite'
@@ -6,10 +6,10 @@ import { defineConfig } from 'vitest/config'
 
 const SDK = (name: string) => fileURLToPath(new URL(`../../sdk/js/src/${name}.ts`, import.meta.url))
 
-/** The typeface's licence asks to be handed on with it. */
-function licences(): Plugin {
+/** The licence of the font must be distributed with it. */
+function licenses(): Plugin {
   return {
-    name: 'licences',
+    name: 'licenses',
     apply: 'build',
     buildStart() {
       const source = readFileSync('node_modules/@fontsource-variable/fredoka/LICENSE', 'utf8')
@@ -20,10 +20,10 @@ function licences(): Plugin {
 
 export default defineConfig({
   base: './',
-  plugins: [licences()],
+  plugins: [licenses()],
   resolve: { alias: { 'playmeter/sha256': SDK('sha256'), playmeter: SDK('index') } },
   build: {
-    // The oldest browsers that know `light-dark()`, which the colours are written with.
+    // The oldest browsers that support `light-dark()`, which the colours use.
     target: ['chrome123', 'firefox120', 'safari17.5'],
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },

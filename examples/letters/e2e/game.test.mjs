@@ -1,20 +1,20 @@
-/** The game as a child meets it. */
+/** Tests of the game in a browser. */
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import {
   chooseServer,
-  nothingIsHardToUse,
-  playing,
+  assertAccessible,
+  withGame,
   playRun,
-  puzzle,
-  question,
-  shoot,
+  readPuzzle,
+  waitForPuzzle,
+  screenshot,
   startBrowser,
-} from './world.mjs'
+} from './harness.mjs'
 
 const SIZES = {
   phone: { width: 390, height: 844 },
-  lying: { width: 844, height: 390 },
+  landscape: { width: 844, height: 390 },
   desktop: { width: 1440, height: 900 },
 }
 
@@ -33,73 +33,73 @@ after(async () => {
 
 for (const theme of ['light', 'dark']) {
   for (const [device, viewport] of Object.entries(SIZES)) {
-    test(`every screen is whole and easy to use: ${theme}, ${device}`, async () => {
-      await playing(browser, server, { theme, viewport, calm: true }, async (page) => {
-        const look = async (name) => {
-          await fits(page, viewport, name)
-          await shoot(page, `letters-${theme}-${device}-${name}`)
-          await nothingIsHardToUse(page)
+    test(`every screen fits and is accessible: ${theme}, ${device}`, async () => {
+      await withGame(browser, server, { theme, viewport, reducedMotion: true }, async (page) => {
+        const check = async (name) => {
+          await assertFits(page, viewport, name)
+          await screenshot(page, `letters-${theme}-${device}-${name}`)
+          await assertAccessible(page)
         }
-        await look('home')
+        await check('home')
         await page.locator('.friend').click()
-        await look('friends')
+        await check('friends')
         await page.getByRole('button', { name: 'Done' }).click()
         await page.getByRole('button', { name: 'Play', exact: true }).click()
-        const asked = await question(page)
-        await look('question')
-        await page.keyboard.press(asked.choices.find((letter) => letter !== asked.missing))
-        await look('wrong')
-        await page.keyboard.press(asked.missing)
-        await look('right')
+        const puzzle = await waitForPuzzle(page)
+        await check('question')
+        await page.keyboard.press(puzzle.choices.find((letter) => letter !== puzzle.missing))
+        await check('wrong')
+        await page.keyboard.press(puzzle.missing)
+        await check('right')
         await playRun(page)
         await page.locator('.board .own').waitFor()
-        await look('end')
+        await check('end')
         await page.getByRole('button', { name: 'Home' }).click()
-        await page.getByRole('button', { name: 'The best players' }).click()
+        await page.getByRole('button', { name: 'Best players' }).click()
         await page.locator('.board .own').waitFor()
-        await look('best')
+        await check('best')
       })
     })
   }
 }
 
-test('a run by touch: three stars each, and a place on the board', async () => {
-  await playing(browser, server, {}, async (page) => {
+test('a run with touch input earns three stars per puzzle and a place in the top scores', async () => {
+  await withGame(browser, server, {}, async (page) => {
     await page.getByRole('button', { name: 'Play', exact: true }).click()
-    let asked
+    let puzzle
     for (let n = 0; n < 2; n++) {
-      asked = await question(page, asked)
-      await page.getByRole('button', { name: asked.missing, exact: true }).click()
+      puzzle = await waitForPuzzle(page, puzzle)
+      await page.getByRole('button', { name: puzzle.missing, exact: true }).click()
     }
     await page.getByRole('heading', { name: '6 stars. Well done, Brave Fox!' }).waitFor()
     const own = page.locator('.board .own')
     await own.waitFor()
     assert.match(await own.innerText(), /Brave Fox\s*6/)
     assert.deepEqual(await page.locator('.medals li').allInnerTexts(), [
-      'The first run',
-      'Every star of a run',
+      'First run',
+      'All stars in a run',
     ])
   })
 })
 
-test('a wrong letter costs a star and nothing else, and the right one begins to wink', async () => {
-  await playing(browser, server, {}, async (page) => {
+test('a wrong letter costs a star and after two the right one is highlighted', async () => {
+  await withGame(browser, server, {}, async (page) => {
     await page.getByRole('button', { name: 'Play', exact: true }).click()
-    const asked = await question(page)
-    const wrong = asked.choices.filter((letter) => letter !== asked.missing)
+    const puzzle = await waitForPuzzle(page)
+    const wrong = puzzle.choices.filter((letter) => letter !== puzzle.missing)
     for (const letter of wrong) await page.keyboard.press(letter)
     for (const letter of wrong) await page.keyboard.press(letter)
-    assert.equal(await page.locator('.choice.wink').innerText(), asked.missing)
-    assert.deepEqual(await puzzle(page), asked)
-    await page.keyboard.press(asked.missing)
+    assert.equal(await page.locator('.choice.wink').innerText(), puzzle.missing)
+    assert.deepEqual(await readPuzzle(page), puzzle)
+    await page.keyboard.press(puzzle.missing)
     await page.locator('.progress .stars-of > :only-child').waitFor()
   })
 })
 
-test('the voice reads the row, and is silent when it is told to be', async () => {
-  await playing(browser, server, {}, async (page) => {
+test('the voice reads the row and can be switched off', async () => {
+  await withGame(browser, server, {}, async (page) => {
     await page.getByRole('button', { name: 'Play', exact: true }).click()
-    const { row } = await question(page)
+    const { row } = await waitForPuzzle(page)
     const words = row.map((letter) => (letter === '?' ? 'hmm?' : letter.toLowerCase()))
     assert.deepEqual(await page.evaluate(() => spoken), [...words, 'Which letter is missing?'])
     await page.getByRole('button', { name: 'Sound and voice' }).click()
@@ -113,10 +113,10 @@ test('the voice reads the row, and is silent when it is told to be', async () =>
   })
 })
 
-test('the keyboard is enough: arrows, Enter and Escape', async () => {
-  await playing(browser, server, {}, async (page) => {
+test('the game can be played by keyboard', async () => {
+  await withGame(browser, server, {}, async (page) => {
     await page.keyboard.press('Enter')
-    const { choices } = await question(page)
+    const { choices } = await waitForPuzzle(page)
     const focused = () => page.evaluate(() => document.activeElement.textContent)
     await page.keyboard.press('ArrowRight')
     assert.equal(await focused(), choices[0])
@@ -129,21 +129,21 @@ test('the keyboard is enough: arrows, Enter and Escape', async () => {
   })
 })
 
-test('a friend is chosen by a face, gets a name, and is remembered', async () => {
-  await playing(browser, server, {}, async (page) => {
+test('a chosen friend gets a name and is kept after a reload', async () => {
+  await withGame(browser, server, {}, async (page) => {
     await page.locator('.friend').click()
     await page.getByRole('button', { name: 'Owl', exact: true }).click()
     const name = await page.locator('.name.big').innerText()
     assert.match(name, /^\w+ Owl$/)
-    await page.getByRole('button', { name: 'Another name' }).click()
+    await page.getByRole('button', { name: 'Change name' }).click()
     assert.notEqual(await page.locator('.name.big').innerText(), name)
     await page.reload()
     assert.match(await page.locator('.friend').innerText(), /Owl/)
   })
 })
 
-test('a variable changes the sky of an open game at once, and the next question', async () => {
-  await playing(browser, server, {}, async (page) => {
+test('a changed variable applies to the sky at once and to the next puzzle', async () => {
+  await withGame(browser, server, {}, async (page) => {
     const hue = () => page.evaluate(() => document.documentElement.style.getPropertyValue('--hue'))
     await server.setVar('hue', 300)
     await page.waitForFunction(
@@ -165,28 +165,28 @@ test('a variable changes the sky of an open game at once, and the next question'
       { timeout: 2_000 },
     )
     await page.getByRole('button', { name: 'Play', exact: true }).click()
-    assert.equal((await question(page)).choices.length, 5)
+    assert.equal((await waitForPuzzle(page)).choices.length, 5)
     await server.setVar('choices', 3)
     assert.equal(await hue(), '225')
   })
 })
 
-test('without a server it is the same game', async () => {
-  await playing(browser, server, { alone: true, calm: true }, async (page) => {
+test('the game works without a server', async () => {
+  await withGame(browser, server, { offline: true, reducedMotion: true }, async (page) => {
     await page.getByRole('button', { name: 'Play', exact: true }).click()
     assert.equal(await playRun(page), 6)
     await page.getByRole('heading', { name: '18 stars. Well done, Brave Fox!' }).waitFor()
   })
 })
 
-test('for those who asked for less motion nothing moves', async () => {
-  await playing(browser, server, { calm: true }, async (page) => {
+test('with reduced motion nothing is animated', async () => {
+  await withGame(browser, server, { reducedMotion: true }, async (page) => {
     await page.getByRole('button', { name: 'Play', exact: true }).click()
-    const { missing } = await question(page)
+    const { missing } = await waitForPuzzle(page)
     await page.keyboard.press(missing)
     await page.locator('.found').waitFor()
     assert.equal(await page.evaluate(() => document.getAnimations().length), 0)
-    const papers = await page
+    const isEmpty = await page
       .locator('canvas')
       .evaluate(
         (canvas) =>
@@ -196,13 +196,13 @@ test('for those who asked for less motion nothing moves', async () => {
             height: canvas.height,
           }).toDataURL(),
       )
-    assert.ok(papers, 'paper is in the air')
+    assert.ok(isEmpty, 'confetti is visible')
   })
 })
 
-test('what is played is told, in order', async (t) => {
-  if (!server.events) return t.skip('only the mock shows the events of one player')
-  await playing(browser, server, {}, async (page) => {
+test('the events of a game are tracked in order', async (t) => {
+  if (!server.events) return t.skip('only the mock can list the events of a player')
+  await withGame(browser, server, {}, async (page) => {
     const player = await page.evaluate(() =>
       JSON.parse(Object.entries(localStorage).find(([name]) => name.endsWith(':player'))[1]),
     )
@@ -219,8 +219,8 @@ test('what is played is told, in order', async (t) => {
   })
 })
 
-/** Nothing has to be scrolled for, and nothing is cut off. */
-async function fits(page, { width, height }, name) {
+/** Asserts that a screen needs no scrolling, that nothing is cut off and that targets are large enough. */
+async function assertFits(page, { width, height }, name) {
   const size = await page.evaluate(() => [
     document.documentElement.scrollWidth,
     document.documentElement.scrollHeight,

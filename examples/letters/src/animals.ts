@@ -1,13 +1,13 @@
-/** The faces of the animals, drawn by hand in a square of 100. */
+/** The faces of the animals, SVG drawings of 100 by 100 units. */
 import { picture } from './dom'
 import type { Animal } from './names'
 
 const DARK = '#33263b'
 
 function eyes(y: number, apart: number): string {
-  const one = (x: number) =>
+  const eye = (x: number) =>
     `<ellipse cx="${x}" cy="${y}" rx="5" ry="6" fill="${DARK}"/><circle cx="${x + 1.8}" cy="${y - 2.2}" r="1.9" fill="#fff"/>`
-  return one(50 - apart) + one(50 + apart)
+  return eye(50 - apart) + eye(50 + apart)
 }
 
 function cheeks(y: number, apart: number, colour = '#ff8f8f'): string {

@@ -1,16 +1,17 @@
-/** What the screens share: who plays, what is heard and seen, and the way from one screen to the next. */
+/** The state that the screens share: player, sound, server, and navigation between screens. */
 import { Confetti } from './confetti'
-import { Line } from './line'
-import { recall, remember } from './memory'
-import { anyFriend, type Friend, friendFrom, nameOf } from './names'
+import { Backend } from './backend'
+import { readStorage, writeStorage } from './storage'
+import { randomFriend, type Friend, parseFriend, nameOf } from './names'
 import { Sound } from './sound'
 import { Voice } from './voice'
 
-/** A screen: what it shows, the keys it knows, and what it does when it is left. */
+/** A screen: its content, key handler and cleanup. */
 export interface Screen {
   root: HTMLElement
-  /** Where the keyboard and the screen reader begin. */
+  /** The element that is focused first. */
   focus: HTMLElement
+  /** Handles a key; returns true if it did. */
   key?: (key: string) => boolean
   leave?: () => void
 }
@@ -19,7 +20,7 @@ export class App {
   readonly voice = new Voice()
   readonly sound = new Sound()
   readonly confetti: Confetti
-  readonly line: Line
+  readonly backend: Backend
   readonly #main: HTMLElement
   readonly #status: HTMLElement
   #friend: Friend
@@ -29,10 +30,10 @@ export class App {
     this.#main = page.querySelector('main')!
     this.#status = page.querySelector('[role=status]')!
     this.confetti = new Confetti(page.querySelector('canvas')!)
-    this.#friend = friendFrom(recall('friend')) ?? anyFriend(Math.random)
-    this.line = new Line(nameOf(this.#friend))
-    this.loud = recall('silent') !== true
-    page.addEventListener('keydown', (event) => this.#typed(event))
+    this.#friend = parseFriend(readStorage('friend')) ?? randomFriend(Math.random)
+    this.backend = new Backend(nameOf(this.#friend))
+    this.soundOn = readStorage('silent') !== true
+    page.addEventListener('keydown', (event) => this.#onKeyDown(event))
   }
 
   get friend(): Friend {
@@ -41,18 +42,18 @@ export class App {
 
   set friend(friend: Friend) {
     this.#friend = friend
-    remember('friend', friend)
-    this.line.rename(nameOf(friend))
+    writeStorage('friend', friend)
+    this.backend.rename(nameOf(friend))
   }
 
-  get loud(): boolean {
+  get soundOn(): boolean {
     return this.sound.on
   }
 
-  set loud(loud: boolean) {
-    this.sound.on = this.voice.on = loud
-    if (!loud) this.voice.hush()
-    remember('silent', !loud)
+  set soundOn(soundOn: boolean) {
+    this.sound.on = this.voice.on = soundOn
+    if (!soundOn) this.voice.stop()
+    writeStorage('silent', !soundOn)
   }
 
   show(screen: Screen): void {
@@ -62,12 +63,12 @@ export class App {
     screen.focus.focus({ preventScroll: true })
   }
 
-  /** For those who cannot see the screen. */
-  tell(text: string): void {
+  /** Announces a text to screen readers. */
+  announce(text: string): void {
     this.#status.textContent = text
   }
 
-  #typed(event: KeyboardEvent): void {
+  #onKeyDown(event: KeyboardEvent): void {
     if (event.ctrlKey || event.metaKey || event.altKey) return
     if (this.#screen?.key?.(event.key)) event.preventDefault()
   }

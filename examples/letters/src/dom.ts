@@ -1,10 +1,10 @@
-/** Elements in a line of code. Pictures come from this program's own constants, never from outside. */
+/** Helpers to create elements. SVG drawings are constants of this program, never input. */
 
 interface Properties {
   class?: string
-  /** What a screen reader says. */
+  /** Accessible name. */
   label?: string
-  /** Says nothing to a screen reader: something else does. */
+  /** Hides the element from screen readers. */
   mute?: boolean
   press?: () => void
   [attribute: string]: unknown
@@ -35,11 +35,11 @@ export function picture(drawing: string, names: string, size = 100): SVGElement 
   return svg
 }
 
-/** Starts an animation of this class anew. */
-export function animate(element: Element, name: string): void {
+/** Restarts the animation of a class. */
+export function restartAnimation(element: Element, name: string): void {
   element.classList.remove(name)
   void (element as HTMLElement).offsetWidth
   element.classList.add(name)
 }
 
-export const calm = matchMedia('(prefers-reduced-motion: reduce)')
+export const reducedMotion = matchMedia('(prefers-reduced-motion: reduce)')

@@ -1,11 +1,11 @@
-/** The signs on the buttons, in a square of 24, in the colour of the text. */
+/** The icons of the buttons, SVG drawings of 24 by 24 units in the colour of the text. */
 import { picture } from './dom'
 
 const line = (path: string) =>
   `<path d="${path}" fill="none" stroke="currentColor" stroke-width="2.4" stroke-linecap="round" stroke-linejoin="round"/>`
 const STAR = 'M12 2.6l2.9 5.9 6.5.9-4.7 4.6 1.1 6.5-5.8-3.1-5.8 3.1 1.1-6.5L2.6 9.4l6.5-.9z'
 
-const SIGNS = {
+const ICONS = {
   play: '<path d="M8 5.2v13.6a1.2 1.2 0 0 0 1.8 1l11-6.8a1.2 1.2 0 0 0 0-2l-11-6.8a1.2 1.2 0 0 0-1.8 1z" fill="currentColor"/>',
   home: line('M4 11.5 12 4.5l8 7M6.5 10v9h11v-9M10.5 19v-4.5h3V19'),
   again: line('M19.5 12a7.5 7.5 0 1 1-2.4-5.5M19.5 4v4.5H15'),
@@ -31,8 +31,8 @@ const SIGNS = {
     '<path d="M3 17.5 7 6.5l4 11M4.5 14h5M14.5 6.5v11h3a3 3 0 0 0 0-6h-3M17 11.5a2.5 2.5 0 0 0 0-5h-2.5" fill="none" stroke="currentColor" stroke-width="2.2" stroke-linecap="round" stroke-linejoin="round"/>',
 } as const
 
-export type Sign = keyof typeof SIGNS
+export type IconName = keyof typeof ICONS
 
-export function icon(sign: Sign, names = ''): SVGElement {
-  return picture(SIGNS[sign], `icon ${names}`, 24)
+export function icon(name: IconName, names = ''): SVGElement {
+  return picture(ICONS[name], `icon ${names}`, 24)
 }

@@ -1,5 +1,5 @@
-/** Names that say nothing about the child who plays: a word and an animal. */
-import { one, type Random } from './puzzle'
+/** Invented names that reveal nothing about the child: an adjective and an animal. */
+import { pick, type Random } from './puzzle'
 
 export const ANIMALS = ['Bear', 'Cat', 'Fox', 'Frog', 'Owl', 'Panda', 'Pig', 'Rabbit'] as const
 export type Animal = (typeof ANIMALS)[number]
@@ -28,13 +28,13 @@ export interface Friend {
   word: string
 }
 
-export function anyFriend(random: Random): Friend {
-  return { animal: one(ANIMALS, random), word: anyWord(random) }
+export function randomFriend(random: Random): Friend {
+  return { animal: pick(ANIMALS, random), word: randomWord(random) }
 }
 
-export function anyWord(random: Random, unlike?: string): string {
-  return one(
-    WORDS.filter((word) => word !== unlike),
+export function randomWord(random: Random, except?: string): string {
+  return pick(
+    WORDS.filter((word) => word !== except),
     random,
   )
 }
@@ -43,7 +43,7 @@ export function nameOf({ animal, word }: Friend): string {
   return `${word} ${animal}`
 }
 
-/** The face that goes with a name from a board; others' names get one as well, always the same. */
+/** Returns the animal of a name on a leaderboard. Any other name always gets the same animal. */
 export function animalOf(name: string): Animal {
   const last = name.split(' ').at(-1)
   const known = ANIMALS.find((animal) => animal === last)
@@ -52,8 +52,8 @@ export function animalOf(name: string): Animal {
   return ANIMALS[sum % ANIMALS.length]!
 }
 
-/** What was remembered, if it is still a friend. */
-export function friendFrom(value: unknown): Friend | undefined {
+/** Parses a stored friend; undefined if it is invalid. */
+export function parseFriend(value: unknown): Friend | undefined {
   const { animal, word } = (value ?? {}) as Partial<Friend>
   return ANIMALS.includes(animal as Animal) && WORDS.includes(word as string)
     ? { animal: animal!, word: word! }

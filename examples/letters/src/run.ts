@@ -1,17 +1,17 @@
-/** One run: some puzzles after each other, and the stars they bring. Nothing can be lost. */
-import { makePuzzle, type Puzzle, type Random, type Wishes } from './puzzle'
+/** A run: a series of puzzles and the stars earned. A run cannot be lost. */
+import { createPuzzle, type Puzzle, type Random, type PuzzleSettings } from './puzzle'
 
-/** Stars of a puzzle by the number of wrong choices before the right one: everybody gets at least one. */
+/** Stars of a puzzle by the number of wrong choices before the right one; at least one. */
 const STARS = [3, 2, 1]
 
-/** A run is quick by what it stays below this; that decides between equal stars. */
+/** The quickness of a run is the time it stays below this; it breaks ties between equal stars. */
 const QUICK_S = 600
 
-export interface Chosen {
+export interface ChoiceResult {
   right: boolean
-  /** What this choice brought. */
+  /** Stars earned by this choice. */
   stars: number
-  /** From the question to the choice. */
+  /** Time from the puzzle to the choice. */
   seconds: number
   tries: number
 }
@@ -21,9 +21,9 @@ export class Run {
   readonly #random: Random
   readonly #startedMs: number
   #puzzle: Puzzle | undefined
-  #askedMs = 0
+  #shownMs = 0
   #tries = 0
-  #won: { letter: string; stars: number }[] = []
+  #solved: { letter: string; stars: number }[] = []
 
   constructor(rounds: number, startedMs: number, random: Random) {
     this.rounds = rounds
@@ -31,35 +31,35 @@ export class Run {
     this.#random = random
   }
 
-  /** The next puzzle; none when the run is over. */
-  next(wishes: Wishes, nowMs: number): Puzzle | undefined {
+  /** Returns the next puzzle; undefined when the run is over. */
+  next(settings: PuzzleSettings, nowMs: number): Puzzle | undefined {
     if (this.over) return undefined
-    const before = this.#won.map(({ letter }) => letter)
-    this.#puzzle = makePuzzle(wishes, before, this.#random)
-    this.#askedMs = nowMs
+    const before = this.#solved.map(({ letter }) => letter)
+    this.#puzzle = createPuzzle(settings, before, this.#random)
+    this.#shownMs = nowMs
     this.#tries = 0
     return this.#puzzle
   }
 
-  choose(letter: string, nowMs: number): Chosen {
+  choose(letter: string, nowMs: number): ChoiceResult {
     const right = letter === this.#puzzle?.missing
     const stars = right ? (STARS[this.#tries] ?? 1) : 0
     this.#tries++
-    if (right) this.#won.push({ letter, stars })
-    return { right, stars, seconds: (nowMs - this.#askedMs) / 1000, tries: this.#tries }
+    if (right) this.#solved.push({ letter, stars })
+    return { right, stars, seconds: (nowMs - this.#shownMs) / 1000, tries: this.#tries }
   }
 
   get over(): boolean {
-    return this.#won.length >= this.rounds
+    return this.#solved.length >= this.rounds
   }
 
-  /** Stars of each puzzle that was solved. */
+  /** Stars of each solved puzzle. */
   get earned(): number[] {
-    return this.#won.map(({ stars }) => stars)
+    return this.#solved.map(({ stars }) => stars)
   }
 
   get letters(): string[] {
-    return this.#won.map(({ letter }) => letter)
+    return this.#solved.map(({ letter }) => letter)
   }
 
   get stars(): number {
@@ -70,7 +70,7 @@ export class Run {
     return this.over && this.stars === this.rounds * STARS[0]!
   }
 
-  /** Whole seconds that this run was quicker than ten minutes. */
+  /** Returns how many seconds the run is below ten minutes, rounded. */
   quickness(nowMs: number): number {
     return Math.max(0, Math.round(QUICK_S - (nowMs - this.#startedMs) / 1000))
   }

@@ -1,6 +1,6 @@
-/** A few notes made by the browser; nothing is downloaded. */
+/** Sound effects synthesized by the browser. */
 
-/** Frequencies in Hz: a major scale that cannot sound wrong. */
+/** Frequencies in Hz of a major scale. */
 const C = 523.25
 const NOTES = { C, E: C * 1.25, G: C * 1.5, high: C * 2, low: C * 0.75 }
 
@@ -16,7 +16,7 @@ export class Sound {
     this.#play([NOTES.C, NOTES.E, NOTES.G, NOTES.high], 0.09)
   }
 
-  /** Friendly: a choice that does not fit is no mistake. */
+  /** A friendly sound, not an error. */
   wrong(): void {
     this.#play([NOTES.C * 0.9, NOTES.low], 0.14, 'sine')
   }

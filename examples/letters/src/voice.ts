@@ -1,14 +1,14 @@
-/** The browser's voice. Where there is none, or it is switched off, everything works without it. */
+/** Speech by the browser. The game works without it. */
 
 const PRAISE = ['Yes!', 'Great!', 'Well done!', 'Hooray!', 'Super!']
 
 export class Voice {
   on = true
-  /** 1 is the speed of the voice itself. */
+  /** 1 is the normal speed of the voice. */
   rate = 0.85
 
-  /** Says the words one by one, instead of whatever is being said; `each` is told which one begins. */
-  say(words: string[], each: (index: number) => void = () => {}): void {
+  /** Cancels any speech and speaks the words one by one. `onWord` is called with the index of each word when it starts. */
+  say(words: string[], onWord: (index: number) => void = () => {}): void {
     const speech = globalThis.speechSynthesis
     speech?.cancel()
     if (!this.on || !speech) return
@@ -17,7 +17,7 @@ export class Voice {
       utterance.lang = 'en-US'
       utterance.rate = this.rate
       utterance.pitch = 1.15
-      utterance.onstart = () => each(index)
+      utterance.onstart = () => onWord(index)
       speech.speak(utterance)
     }
   }
@@ -26,7 +26,7 @@ export class Voice {
     return PRAISE[Math.floor(random * PRAISE.length)]!
   }
 
-  hush(): void {
+  stop(): void {
     globalThis.speechSynthesis?.cancel()
   }
 }

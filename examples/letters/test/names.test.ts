@@ -1,29 +1,29 @@
 import { expect, test } from 'vitest'
-import { ANIMALS, animalOf, anyFriend, anyWord, friendFrom, nameOf } from '../src/names'
-import { dice } from './dice'
+import { ANIMALS, animalOf, randomFriend, randomWord, parseFriend, nameOf } from '../src/names'
+import { seededRandom } from './random'
 
-test('a name is a word and an animal, and the animal is known by it', () => {
-  const random = dice(7)
+test('a name has an adjective and an animal, and the animal is derived from it', () => {
+  const random = seededRandom(7)
   for (let n = 0; n < 100; n++) {
-    const friend = anyFriend(random)
+    const friend = randomFriend(random)
     expect(nameOf(friend)).toMatch(/^[A-Z][a-z]+ [A-Z][a-z]+$/)
     expect(animalOf(nameOf(friend))).toBe(friend.animal)
   }
 })
 
-test('any other name has a face as well, always the same', () => {
+test('any other name always has the same animal', () => {
   expect(ANIMALS).toContain(animalOf('ann-42'))
   expect(animalOf('ann-42')).toBe(animalOf('ann-42'))
   expect(ANIMALS).toContain(animalOf(''))
 })
 
-test('another word is another word', () => {
-  const random = dice(5)
-  for (let n = 0; n < 100; n++) expect(anyWord(random, 'Happy')).not.toBe('Happy')
+test('a new word differs from the current one', () => {
+  const random = seededRandom(5)
+  for (let n = 0; n < 100; n++) expect(randomWord(random, 'Happy')).not.toBe('Happy')
 })
 
-test('what was remembered is believed only if it can be', () => {
-  expect(friendFrom({ animal: 'Fox', word: 'Brave' })).toEqual({ animal: 'Fox', word: 'Brave' })
+test('a stored friend is parsed only if it is valid', () => {
+  expect(parseFriend({ animal: 'Fox', word: 'Brave' })).toEqual({ animal: 'Fox', word: 'Brave' })
   for (const value of [
     undefined,
     null,
@@ -32,6 +32,6 @@ test('what was remembered is believed only if it can be', () => {
     { animal: 'Rat', word: 'Brave' },
     { animal: 'Fox', word: 1 },
   ]) {
-    expect(friendFrom(value)).toBeUndefined()
+    expect(parseFriend(value)).toBeUndefined()
   }
 })

@@ -1,15 +1,15 @@
-/** The best of all players, as it stands. */
+/** The screen with the top scores. */
 import type { App, Screen } from '../app'
 import { el } from '../dom'
 import { icon } from '../icons'
-import { roundButton, soundButton, standingList } from '../parts'
+import { roundButton, soundButton, scoreList } from '../components'
 import { home } from './home'
 
-const EVERY_MS = 4_000
+const POLL_MS = 4_000
 
 export function best(app: App): Screen {
   const back = () => app.show(home(app))
-  const heading = el('h1', { class: 'count', tabindex: -1, label: 'The best players' }, icon('cup'))
+  const heading = el('h1', { class: 'count', tabindex: -1, label: 'Best players' }, icon('cup'))
   const place = el(
     'div',
     { class: 'place' },
@@ -17,14 +17,14 @@ export function best(app: App): Screen {
   )
   let shown = ''
   const show = async () => {
-    const rows = await app.line.standing()
+    const rows = await app.backend.topScores()
     const text = JSON.stringify(rows)
     if (!rows.length || text === shown) return
     shown = text
-    place.replaceChildren(standingList(rows))
+    place.replaceChildren(scoreList(rows))
   }
   void show()
-  const timer = setInterval(() => document.hidden || show(), EVERY_MS)
+  const timer = setInterval(() => document.hidden || show(), POLL_MS)
   const bar = el('header', { class: 'bar' }, roundButton('home', 'Home', back), soundButton(app))
   const key = (pressed: string) => pressed === 'Escape' && (back(), true)
   return {

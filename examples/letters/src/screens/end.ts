@@ -1,25 +1,25 @@
-/** The end of a run: stars, medals, and where one stands. */
+/** The screen after a run: stars, medals and top scores. */
 import { face } from '../animals'
 import type { App, Screen } from '../app'
 import { el } from '../dom'
-import { icon, type Sign } from '../icons'
-import { recall, remember } from '../memory'
+import { icon, type IconName } from '../icons'
+import { readStorage, writeStorage } from '../storage'
 import { nameOf } from '../names'
-import { roundButton, soundButton, standingList } from '../parts'
+import { roundButton, soundButton, scoreList } from '../components'
 import { ALPHABET } from '../puzzle'
 import type { Run } from '../run'
 import { home } from './home'
 import { round } from './round'
 
-/** What can be achieved; the keys are those of the game's catalogue. */
-const MEDALS: { key: string; name: string; sign: Sign; won: (run: Run, known: string) => boolean }[] = [
-  { key: 'first-run', name: 'The first run', sign: 'medal', won: () => true },
-  { key: 'all-stars', name: 'Every star of a run', sign: 'star', won: (run) => run.perfect },
+/** The medals; their keys are those of the game's achievements. */
+const MEDALS: { key: string; name: string; icon: IconName; isEarned: (run: Run, known: string) => boolean }[] = [
+  { key: 'first-run', name: 'First run', icon: 'medal', isEarned: () => true },
+  { key: 'all-stars', name: 'All stars in a run', icon: 'star', isEarned: (run) => run.perfect },
   {
     key: 'alphabet',
     name: 'The whole alphabet',
-    sign: 'letters',
-    won: (_, known) => known.length === ALPHABET.length,
+    icon: 'letters',
+    isEarned: (_, known) => known.length === ALPHABET.length,
   },
 ]
 
@@ -50,12 +50,12 @@ export function end(app: App, run: Run): Screen {
     place,
     again,
   )
-  app.line.track('run_end', { value: count, props: { rounds: run.rounds, perfect: run.perfect } })
-  award(app, run, medals)
-  void settle(app, run, place)
+  app.backend.track('run_end', { value: count, props: { rounds: run.rounds, perfect: run.perfect } })
+  awardMedals(app, run, medals)
+  void submitScore(app, run, place)
   const party = setTimeout(() => celebrate(app, count, heading), 150)
   const key = (pressed: string) => pressed === 'Escape' && (app.show(home(app)), true)
-  return { root, focus: heading, key, leave: () => (clearTimeout(party), app.voice.hush()) }
+  return { root, focus: heading, key, leave: () => (clearTimeout(party), app.voice.stop()) }
 }
 
 function celebrate(app: App, count: number, heading: HTMLElement): void {
@@ -64,29 +64,29 @@ function celebrate(app: App, count: number, heading: HTMLElement): void {
   app.voice.say([`${count} stars!`, 'Well done!'])
 }
 
-/** The score goes to the board, and the board comes back. */
-async function settle(app: App, run: Run, place: HTMLElement): Promise<void> {
-  await app.line.submit(run.stars, run.quickness(Date.now()))
-  const rows = await app.line.standing()
-  if (rows.length) place.replaceChildren(standingList(rows))
+/** Submits the score and shows the top scores. */
+async function submitScore(app: App, run: Run, place: HTMLElement): Promise<void> {
+  await app.backend.submit(run.stars, run.quickness(Date.now()))
+  const rows = await app.backend.topScores()
+  if (rows.length) place.replaceChildren(scoreList(rows))
 }
 
-function award(app: App, run: Run, list: HTMLElement): void {
-  const known = [...new Set([...String(recall('known') ?? ''), ...run.letters])].join('')
-  remember('known', known)
-  const before = new Set(Array.isArray(recall('medals')) ? (recall('medals') as string[]) : [])
-  const has = MEDALS.filter(({ key, won }) => before.has(key) || won(run, known))
-  remember(
+function awardMedals(app: App, run: Run, list: HTMLElement): void {
+  const known = [...new Set([...String(readStorage('known') ?? ''), ...run.letters])].join('')
+  writeStorage('known', known)
+  const before = new Set(Array.isArray(readStorage('medals')) ? (readStorage('medals') as string[]) : [])
+  const has = MEDALS.filter(({ key, isEarned }) => before.has(key) || isEarned(run, known))
+  writeStorage(
     'medals',
     has.map(({ key }) => key),
   )
-  for (const { key } of has) void app.line.grant(key)
+  for (const { key } of has) void app.backend.grant(key)
   list.replaceChildren(
-    ...has.map(({ key, name, sign }) =>
+    ...has.map(({ key, name, icon: iconName }) =>
       el(
         'li',
         { class: before.has(key) ? key : `${key} new` },
-        icon(sign),
+        icon(iconName),
         el('span', { class: 'quiet' }, name),
       ),
     ),

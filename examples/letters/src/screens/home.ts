@@ -1,9 +1,9 @@
-/** The first screen: who plays, and the way in. */
+/** The first screen: the player and the play button. */
 import { face } from '../animals'
 import type { App, Screen } from '../app'
 import { el } from '../dom'
 import { nameOf } from '../names'
-import { roundButton, soundButton, tile } from '../parts'
+import { roundButton, soundButton, tile } from '../components'
 import { best } from './best'
 import { picker } from './picker'
 import { round } from './round'
@@ -25,7 +25,7 @@ export function home(app: App): Screen {
   const bar = el(
     'header',
     { class: 'bar' },
-    roundButton('cup', 'The best players', () => app.show(best(app))),
+    roundButton('cup', 'Best players', () => app.show(best(app))),
     soundButton(app),
   )
   const key = (pressed: string) => {

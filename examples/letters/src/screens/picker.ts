@@ -1,9 +1,9 @@
-/** Choosing a friend: a face and an invented name. Nobody is asked who he is. */
+/** The screen to choose a friend: a face and an invented name. No personal data is asked for. */
 import { face } from '../animals'
 import type { App, Screen } from '../app'
 import { el } from '../dom'
-import { type Animal, ANIMALS, anyWord, nameOf } from '../names'
-import { roundButton, soundButton } from '../parts'
+import { type Animal, ANIMALS, randomWord, nameOf } from '../names'
+import { roundButton, soundButton } from '../components'
 import { home } from './home'
 
 export function picker(app: App): Screen {
@@ -18,15 +18,15 @@ export function picker(app: App): Screen {
     )
   }
   const choose = (animal: Animal) => {
-    app.friend = { animal, word: anyWord(Math.random, app.friend.word) }
+    app.friend = { animal, word: randomWord(Math.random, app.friend.word) }
     app.sound.tap()
     app.voice.say([nameOf(app.friend)])
-    app.tell(`You are ${nameOf(app.friend)}`)
+    app.announce(`You are ${nameOf(app.friend)}`)
     show()
   }
   show()
   const bar = el('header', { class: 'bar' }, roundButton('home', 'Home', back), soundButton(app))
-  const mix = roundButton('mix', 'Another name', () => choose(app.friend.animal), 'mix')
+  const mix = roundButton('mix', 'Change name', () => choose(app.friend.animal), 'mix')
   const done = roundButton('done', 'Done', back, 'play')
   const key = (pressed: string) => pressed === 'Escape' && (back(), true)
   const root = el(

@@ -1,16 +1,16 @@
-/** One run: puzzle after puzzle, until the last one is solved. */
+/** The screen of a run. */
 import type { App, Screen } from '../app'
-import { animate, el } from '../dom'
-import { roundButton, soundButton, stars, tile } from '../parts'
-import { type Puzzle, within } from '../puzzle'
+import { restartAnimation, el } from '../dom'
+import { roundButton, soundButton, stars, tile } from '../components'
+import { type Puzzle, clampInt } from '../puzzle'
 import { Run } from '../run'
 import { end } from './end'
 import { home } from './home'
 
 const ROUNDS = { min: 1, max: 12 }
 const HINT_S = { min: 2, max: 120 }
-/** How long a solved row stays: long enough to be read aloud. */
-const JOY_MS = 2_000
+/** How long a solved row is shown: long enough to be read aloud. */
+const SOLVED_MS = 2_000
 const WRONG_UNTIL_HINT = 2
 
 export function round(app: App): Screen {
@@ -31,7 +31,7 @@ class Round {
 
   constructor(app: App) {
     this.#app = app
-    this.#run = new Run(within(app.line.vars.rounds, ROUNDS), Date.now(), Math.random)
+    this.#run = new Run(clampInt(app.backend.vars.rounds, ROUNDS), Date.now(), Math.random)
     const bar = el(
       'header',
       { class: 'bar' },
@@ -42,12 +42,12 @@ class Round {
     const say = roundButton('say', 'Say it again', () => this.#say(), 'say')
     const root = el('section', { class: 'puzzle' }, bar, this.#heading, this.#row, say, this.#choices)
     this.screen = { root, focus: this.#heading, key: (key) => this.#key(key), leave: () => this.#leave() }
-    app.line.track('$play')
+    app.backend.track('$play')
     this.#next()
   }
 
   #next(): void {
-    const puzzle = this.#run.next(this.#app.line.vars, Date.now())
+    const puzzle = this.#run.next(this.#app.backend.vars, Date.now())
     this.#puzzle = puzzle
     this.#showProgress()
     if (!puzzle) return this.#app.show(end(this.#app, this.#run))
@@ -55,12 +55,12 @@ class Round {
     this.#track('start')
     this.#row.replaceChildren(...row.map((letter, i) => (i === gap ? tile('?', i, 'gap') : tile(letter, i))))
     this.#choices.replaceChildren(...choices.map((letter, i) => this.#choice(letter, i)))
-    const seen = row.map((letter, i) => (i === gap ? 'blank' : letter)).join(', ')
+    const description = row.map((letter, i) => (i === gap ? 'blank' : letter)).join(', ')
     this.#row.setAttribute('role', 'img')
-    this.#row.setAttribute('aria-label', seen)
-    this.#heading.textContent = `Which letter is missing? ${seen}`
+    this.#row.setAttribute('aria-label', description)
+    this.#heading.textContent = `Which letter is missing? ${description}`
     this.#heading.focus({ preventScroll: true })
-    this.#hint = setTimeout(() => this.#wink(missing), within(this.#app.line.vars.hint_s, HINT_S) * 1000)
+    this.#hint = setTimeout(() => this.#wink(missing), clampInt(this.#app.backend.vars.hint_s, HINT_S) * 1000)
     this.#say()
   }
 
@@ -76,23 +76,23 @@ class Round {
   #choose(letter: string, button: HTMLButtonElement): void {
     const { missing } = this.#puzzle!
     if (this.#timer || button.getAttribute('aria-disabled')) return
-    const { right, stars: won, seconds, tries } = this.#run.choose(letter, Date.now())
-    this.#app.line.track('answer', {
+    const { right, stars: earned, seconds, tries } = this.#run.choose(letter, Date.now())
+    this.#app.backend.track('answer', {
       value: seconds,
       level: missing,
       props: { letter: missing, chosen: letter, right, tries },
     })
-    if (right) return this.#solved(button, won)
+    if (right) return this.#showSolved(button, earned)
     this.#track('retry')
     button.setAttribute('aria-disabled', 'true')
-    animate(button, 'wobble')
+    restartAnimation(button, 'wobble')
     this.#app.sound.wrong()
     this.#app.voice.say([letter, 'Try another one!'])
-    this.#app.tell(`${letter} is not the one. Try another one.`)
+    this.#app.announce(`${letter} is not the missing letter. Try another one.`)
     if (tries >= WRONG_UNTIL_HINT) this.#wink(missing)
   }
 
-  #solved(button: HTMLButtonElement, won: number): void {
+  #showSolved(button: HTMLButtonElement, earned: number): void {
     const { row, gap, missing } = this.#puzzle!
     clearTimeout(this.#hint)
     this.#track('win')
@@ -102,22 +102,22 @@ class Round {
     button.classList.add('chosen')
     this.#showProgress()
     this.#app.sound.right()
-    this.#app.confetti.burst(found, 24 * won)
+    this.#app.confetti.burst(found, 24 * earned)
     this.#app.voice.say(
       [`${missing}! ${this.#app.voice.praise(Math.random())}`, ...row.map((letter) => letter.toLowerCase())],
       (i) => this.#bounce(i - 1),
     )
-    this.#app.tell(`${missing} is right. ${won} ${won === 1 ? 'star' : 'stars'}.`)
+    this.#app.announce(`${missing} is right. ${earned} ${earned === 1 ? 'star' : 'stars'}.`)
     this.#timer = setTimeout(() => {
       this.#timer = undefined
       this.#next()
-    }, JOY_MS)
+    }, SOLVED_MS)
   }
 
   #showProgress(): void {
     const { earned, rounds } = this.#run
     const places = Array.from({ length: rounds }, (_, i) => {
-      const label = i < earned.length ? `${earned[i]} of 3 stars` : i === earned.length ? 'now' : 'to come'
+      const label = i < earned.length ? `${earned[i]} of 3 stars` : i === earned.length ? 'current' : 'not solved yet'
       return el(
         'li',
         { class: i === earned.length ? 'now' : '' },
@@ -136,7 +136,7 @@ class Round {
 
   #bounce(place: number): void {
     const letter = this.#row.children[place]
-    if (letter) animate(letter, 'hop')
+    if (letter) restartAnimation(letter, 'hop')
   }
 
   #wink(missing: string): void {
@@ -163,7 +163,7 @@ class Round {
 
   #track(state: 'start' | 'win' | 'retry' | 'quit'): void {
     const level = this.#puzzle?.missing
-    if (level) this.#app.line.track('$level', { level, props: { state } })
+    if (level) this.#app.backend.track('$level', { level, props: { state } })
   }
 
   #quit(): void {
@@ -174,6 +174,6 @@ class Round {
   #leave(): void {
     clearTimeout(this.#timer)
     clearTimeout(this.#hint)
-    this.#app.voice.hush()
+    this.#app.voice.stop()
   }
 }

@@ -1,26 +1,26 @@
-/** Pieces that several screens have. */
+/** Components that several screens use. */
 import type { ScoreRow } from 'playmeter'
 import { face } from './animals'
 import type { App } from './app'
 import { el } from './dom'
-import { icon, type Sign } from './icons'
+import { icon, type IconName } from './icons'
 import { animalOf } from './names'
 
-/** As many colours as there are classes `hue-0`... in the style sheet. */
+/** The number of colour classes, `hue-0` and following. */
 const COLOURS = 5
 
-export function roundButton(sign: Sign, label: string, press: () => void, names = ''): HTMLButtonElement {
-  return el('button', { class: `round ${names}`, label, press }, icon(sign))
+export function roundButton(name: IconName, label: string, press: () => void, names = ''): HTMLButtonElement {
+  return el('button', { class: `round ${names}`, label, press }, icon(name))
 }
 
 export function soundButton(app: App): HTMLButtonElement {
   const button = el('button', { class: 'round', label: 'Sound and voice' })
   const show = () => {
-    button.setAttribute('aria-pressed', String(app.loud))
-    button.replaceChildren(icon(app.loud ? 'voice' : 'silent'))
+    button.setAttribute('aria-pressed', String(app.soundOn))
+    button.replaceChildren(icon(app.soundOn ? 'voice' : 'silent'))
   }
   button.addEventListener('click', () => {
-    app.loud = !app.loud
+    app.soundOn = !app.soundOn
     app.sound.tap()
     show()
   })
@@ -32,17 +32,17 @@ export function tile(letter: string, place: number, names = ''): HTMLSpanElement
   return el('span', { class: `tile hue-${place % COLOURS} ${names}` }, letter)
 }
 
-/** The stars of one puzzle, or of none yet. */
+/** The stars of one puzzle. */
 export function stars(count: number): HTMLSpanElement {
   const shown = Array.from({ length: count }, () => icon('star'))
   return el('span', { class: 'stars-of', mute: true }, ...shown)
 }
 
-export function standingList(rows: ScoreRow[]): HTMLElement {
-  return el('ol', { class: 'board', label: 'The best of all players' }, ...rows.map(standingRow))
+export function scoreList(rows: ScoreRow[]): HTMLElement {
+  return el('ol', { class: 'board', label: 'Top scores' }, ...rows.map(scoreRow))
 }
 
-function standingRow({ rank, name, score, submitted }: ScoreRow): HTMLLIElement {
+function scoreRow({ rank, name, score, submitted }: ScoreRow): HTMLLIElement {
   const line = el(
     'li',
     { class: submitted ? 'own' : '' },

@@ -1,8 +1,8 @@
 /**
- * The game in a browser, with a server behind it.
+ * The test harness: the game in a browser, with a server.
  *
- * PLAYMETER_URL, PLAYMETER_PUBLIC_KEY and PLAYMETER_SECRET_KEY say which; without them the mock is started
- * and `npm run build` comes first. CHROMIUM names the browser, PLAYMETER_SHOTS a folder for pictures.
+ * PLAYMETER_URL, PLAYMETER_PUBLIC_KEY and PLAYMETER_SECRET_KEY select a server; by default the mock is started,
+ * which needs `npm run build` first. CHROMIUM is the path of the browser, PLAYMETER_SHOTS a folder for screenshots.
  */
 import assert from 'node:assert/strict'
 import { mkdirSync, readFileSync } from 'node:fs'
@@ -28,7 +28,7 @@ export function startBrowser() {
   return chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args })
 }
 
-/** The mock or the real one, with the same words for both. */
+/** Starts the mock or connects to a real server; both have the same methods. */
 export async function chooseServer() {
   const { PLAYMETER_URL: url, PLAYMETER_SECRET_KEY: secret } = process.env
   return url ? real(url.replace(/\/$/, ''), secret) : mock()
@@ -39,11 +39,11 @@ async function mock() {
   const { game, setVars, ...rest } = await startMock({
     folders: { '/play/config.json': config, '/play/': DIST },
   })
-  const of = (player) => game.events.filter((event) => event.player === player)
+  const eventsOf = (player) => game.events.filter((event) => event.player === player)
   return {
     ...rest,
     events: async (player) =>
-      of(player).map(({ event, props }) => (props?.state ? `${event} ${props.state}` : event)),
+      eventsOf(player).map(({ event, props }) => (props?.state ? `${event} ${props.state}` : event)),
     setVar: async (name, value) => setVars({ ...game.vars, [name]: value }),
   }
 }
@@ -51,33 +51,33 @@ async function mock() {
 async function real(url, secret) {
   const headers = { Authorization: `Bearer ${secret}`, 'Content-Type': 'application/json' }
   const put = async (path, value) => {
-    const answer = await fetch(url + path, { method: 'PUT', headers, body: JSON.stringify(value) })
-    assert.ok(answer.ok, await answer.text())
+    const response = await fetch(url + path, { method: 'PUT', headers, body: JSON.stringify(value) })
+    assert.ok(response.ok, await response.text())
   }
   for (const key of ['first-run', 'all-stars', 'alphabet'])
     await put(`/v1/achievements/${key}`, { name: key })
   return { url, close() {}, setVar: (name, value) => put(`/v1/vars/${name}`, { value }) }
 }
 
-/** Opens the game; whatever the browser complains of fails the test. */
-export async function playing(
+/** Opens the game. An error in the browser fails the test. */
+export async function withGame(
   browser,
   server,
-  { theme = 'light', viewport = { width: 1280, height: 800 }, calm = false, alone = false } = {},
+  { theme = 'light', viewport = { width: 1280, height: 800 }, reducedMotion = false, offline = false } = {},
   check,
 ) {
   const context = await browser.newContext({
     viewport,
     colorScheme: theme,
-    reducedMotion: calm ? 'reduce' : 'no-preference',
+    reducedMotion: reducedMotion ? 'reduce' : 'no-preference',
   })
   await context.addInitScript(friendAndVoice)
   const page = await context.newPage()
   page.setDefaultTimeout(8_000)
-  const complaints = []
-  page.on('pageerror', (error) => complaints.push(error.message))
-  page.on('console', (said) => said.type() === 'error' && !alone && complaints.push(said.text()))
-  if (alone) await page.route(/config\.json|\/v1\//, (route) => route.abort())
+  const errors = []
+  page.on('pageerror', (error) => errors.push(error.message))
+  page.on('console', (message) => message.type() === 'error' && !offline && errors.push(message.text()))
+  if (offline) await page.route(/config\.json|\/v1\//, (route) => route.abort())
   await page.goto(`${server.url}/play/`)
   await page.getByRole('button', { name: 'Play', exact: true }).waitFor()
   try {
@@ -85,10 +85,10 @@ export async function playing(
   } finally {
     await context.close()
   }
-  assert.deepEqual(complaints, [])
+  assert.deepEqual(errors, [])
 }
 
-/** Runs in the page before the game: a friend who is always the same, and a voice that is written down. */
+/** Runs in the page before the game: sets a fixed friend and records speech. */
 function friendAndVoice() {
   if (location.protocol === 'about:') return
   if (!localStorage.getItem('letters:friend'))
@@ -100,8 +100,8 @@ function friendAndVoice() {
   }
 }
 
-/** What the row shows, and which letter is missing from it. */
-export async function puzzle(page) {
+/** Returns the row, the choices and the missing letter, or that the run is over. */
+export async function readPuzzle(page) {
   const [row, choices, over] = await page.evaluate(() => [
     ...['.row .tile', '.choice'].map((kind) => [...document.querySelectorAll(kind)].map((one) => one.textContent)),
     document.querySelector('.end') !== null,
@@ -112,29 +112,29 @@ export async function puzzle(page) {
   return { row, choices, missing, over }
 }
 
-/** Waits for the question after `before`, or for the end of the run. */
-export async function question(page, before) {
+/** Waits for the puzzle after `before`, or for the end of the run. */
+export async function waitForPuzzle(page, before) {
   for (const end = Date.now() + 12_000; Date.now() < end; await page.waitForTimeout(50)) {
-    const asked = await puzzle(page)
-    if (asked.over || (asked.missing && asked.missing !== before?.missing)) return asked
+    const puzzle = await readPuzzle(page)
+    if (puzzle.over || (puzzle.missing && puzzle.missing !== before?.missing)) return puzzle
   }
-  assert.fail('no other question came')
+  assert.fail('the next puzzle did not appear')
 }
 
-/** Plays a run to its end with the keyboard; says how many questions there were. */
+/** Plays a run to its end by keyboard; returns the number of puzzles. */
 export async function playRun(page, wrongFirst = 0) {
-  let asked
-  for (let questions = 0; ; questions++) {
-    asked = await question(page, asked)
-    if (asked.over) return questions
-    const wrong = asked.choices.filter((letter) => letter !== asked.missing)
+  let puzzle
+  for (let puzzles = 0; ; puzzles++) {
+    puzzle = await waitForPuzzle(page, puzzle)
+    if (puzzle.over) return puzzles
+    const wrong = puzzle.choices.filter((letter) => letter !== puzzle.missing)
     for (const letter of wrong.slice(0, wrongFirst)) await page.keyboard.press(letter)
-    await page.keyboard.press(asked.missing.toLowerCase())
+    await page.keyboard.press(puzzle.missing.toLowerCase())
   }
 }
 
-/** WCAG 2 A and AA, contrast among them, by axe. */
-export async function nothingIsHardToUse(page) {
+/** Asserts WCAG 2 A and AA, including contrast, with axe. */
+export async function assertAccessible(page) {
   await page.evaluate(AXE)
   const { violations } = await page.evaluate(() =>
     globalThis.axe.run({
@@ -147,7 +147,7 @@ export async function nothingIsHardToUse(page) {
   assert.deepEqual(found, [])
 }
 
-export async function shoot(page, name) {
+export async function screenshot(page, name) {
   if (!SHOTS) return
   mkdirSync(SHOTS, { recursive: true })
   await page.screenshot({ path: join(SHOTS, `${name}.png`) })

@@ -1,14 +1,14 @@
 /**
- * What the game says to its server, and hears from it. Without a server the game is the same, alone.
+ * The connection to the Playmeter server. Without a server the game works offline.
  *
- * The page's query may name another one: `?key=pm_pk_...&url=https://...`; otherwise `config.json` beside
- * the page says which.
+ * The server is configured by the page's query, `?key=pm_pk_...&url=https://...`, or by `config.json` next to
+ * the page.
  */
 import { type Details, Playmeter, type ScoreRow } from 'playmeter'
 import { sha256 } from 'playmeter/sha256'
 import { ALPHABET } from './puzzle'
 
-/** The variables of the game, and what they are until the server says otherwise. */
+/** The variables of the game with their defaults. */
 export const DEFAULTS = {
   /** Puzzles in a run. */
   rounds: 6,
@@ -18,9 +18,9 @@ export const DEFAULTS = {
   row: 4,
   /** Which letters may be missing. */
   letters: ALPHABET as string,
-  /** How fast the voice speaks: 1 is its own speed. */
+  /** Speed of the voice; 1 is its normal speed. */
   speech_rate: 0.85,
-  /** Seconds until the right letter begins to wink. */
+  /** Seconds until the right letter is highlighted. */
   hint_s: 10,
   /** The colour of the sky, 0 to 360. */
   hue: 225,
@@ -31,7 +31,7 @@ type Client = Playmeter<Vars>
 const BOARD = 'stars'
 const TOP = 5
 
-export class Line {
+export class Backend {
   readonly #client: Promise<Client | undefined>
   #vars: Vars = DEFAULTS
 
@@ -39,7 +39,7 @@ export class Line {
     this.#client = connect(name).catch(() => undefined)
   }
 
-  /** The event happens now, even if the connection takes a moment longer. */
+  /** Tracks an event with the current time, even if the connection is established later. */
   track(event: string, details: Details = {}): void {
     const ts = Date.now()
     void this.#client.then((client) => client?.track(event, { ts, ...details }))
@@ -49,12 +49,12 @@ export class Line {
     return this.#vars
   }
 
-  /** Calls now, and whenever any variable changes. */
-  watch(changed: (vars: Vars) => void): void {
-    changed(this.#vars)
+  /** Calls `onChange` now and whenever a variable changes. */
+  watch(onChange: (vars: Vars) => void): void {
+    onChange(this.#vars)
     void this.#client.then((client) => {
       for (const name of Object.keys(DEFAULTS) as (keyof Vars)[]) {
-        client?.vars.watch(name, () => changed((this.#vars = client.vars.all())))
+        client?.vars.watch(name, () => onChange((this.#vars = client.vars.all())))
       }
     })
   }
@@ -68,8 +68,8 @@ export class Line {
     await client?.board(BOARD).submit(stars, { subscore: quickness }).catch(() => undefined)
   }
 
-  /** The best, and where the player stands; nothing when there is no server, or it does not answer. */
-  async standing(): Promise<ScoreRow[]> {
+  /** Returns the top scores and the player's own; empty without a server or if the request fails. */
+  async topScores(): Promise<ScoreRow[]> {
     const client = await this.#client
     if (!client) return []
     const board = client.board(BOARD)
@@ -83,7 +83,7 @@ export class Line {
     }
   }
 
-  /** Whether the player has it only since now. */
+  /** Grants an achievement; returns true if the player did not have it before. */
   async grant(key: string): Promise<boolean> {
     const client = await this.#client
     const grant = await client?.achievements.grant(key).catch(() => undefined)
@@ -92,12 +92,12 @@ export class Line {
 }
 
 async function connect(name: string): Promise<Client | undefined> {
-  const asked = new URLSearchParams(location.search)
-  let url = asked.get('url') ?? ''
-  let key = asked.get('key')
+  const params = new URLSearchParams(location.search)
+  let url = params.get('url') ?? ''
+  let key = params.get('key')
   if (!key) {
-    const answer = await fetch('config.json')
-    const config = (await answer.json()) as { url?: string; public_key: string }
+    const response = await fetch('config.json')
+    const config = (await response.json()) as { url?: string; public_key: string }
     url = config.url ?? ''
     key = config.public_key
   }
@@ -106,7 +106,7 @@ async function connect(name: string): Promise<Client | undefined> {
     key,
     name,
     platform: 'web',
-    source: asked.get('source') ?? 'demo',
+    source: params.get('source') ?? 'demo',
     sha256,
     defaults: DEFAULTS,
   })
