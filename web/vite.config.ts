@@ -1,5 +1,5 @@
 /**
- * How the dashboard is built: one page, hashed names under `assets/`, nothing inline, so that it
+ * Builds the dashboard as a single page with hashed names under `assets/` and nothing inline, so that it
  * runs under `default-src 'self'`.
  */
 import { readFileSync } from 'node:fs'
@@ -7,12 +7,12 @@ import { svelte } from '@sveltejs/vite-plugin-svelte'
 import type { Plugin } from 'vite'
 import { defineConfig } from 'vitest/config'
 
-/** What `npm run dev` talks to: a running server, or the mock. */
+/** The server behind `npm run dev`: a real server, or the mock. */
 const SERVER = process.env.PLAYMETER_URL ?? 'http://127.0.0.1:4173'
 
 /**
- * The remembered theme has to be in force before the first paint. A module runs too late for that
- * and the security policy forbids inline script, so this one script is plain and stands in the head.
+ * The stored theme must apply before the first paint. A module runs too late for that and the security
+ * policy forbids inline scripts, so this is a classic script in the head.
  */
 function themeBeforePaint(): Plugin {
   let reference = ''
@@ -35,26 +35,26 @@ function themeBeforePaint(): Plugin {
   }
 }
 
-/** What others wrote and the browser is given, whose licences ask to be handed on with it. */
-const GIVEN_ON = ['svelte/LICENSE.md', 'uplot/LICENSE', '@fontsource-variable/inter/LICENSE']
+/** Licences of bundled dependencies, which must be distributed with them. */
+const LICENSES = ['svelte/LICENSE.md', 'uplot/LICENSE', '@fontsource-variable/inter/LICENSE']
 
-function licences(): Plugin {
+function licenses(): Plugin {
   return {
-    name: 'licences',
+    name: 'licenses',
     apply: 'build',
     buildStart() {
-      const texts = GIVEN_ON.map((path) => `${path}\n\n${readFileSync(`node_modules/${path}`, 'utf8')}`)
+      const texts = LICENSES.map((path) => `${path}\n\n${readFileSync(`node_modules/${path}`, 'utf8')}`)
       this.emitFile({ type: 'asset', fileName: 'licenses.txt', source: texts.join('\n\n') })
     },
   }
 }
 
 export default defineConfig({
-  plugins: [svelte(), themeBeforePaint(), licences()],
+  plugins: [svelte(), themeBeforePaint(), licenses()],
   build: {
-    // The oldest browsers that know `light-dark()`, which the colours are written with.
+    // The oldest browsers that support `light-dark()`, which the colours use.
     target: ['chrome123', 'firefox120', 'safari17.5'],
-    // A data: URL would need a wider security policy than the server gives.
+    // The server's security policy does not allow data: URLs.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
   },

@@ -1,4 +1,4 @@
-/** The collectors of the invented game: one for each state. */
+/** The collectors of the mock game, with different states and transports. */
 const none = {
   received: 0,
   accepted: 0,
@@ -18,7 +18,7 @@ export class Collectors {
   #sinceMs = Date.now() - 3_700_000
 
   constructor(empty) {
-    this.#all = empty ? [] : invented(this.#sinceMs)
+    this.#all = empty ? [] : generate(this.#sinceMs)
   }
 
   list() {
@@ -31,7 +31,7 @@ export class Collectors {
   }
 }
 
-function invented(sinceMs) {
+function generate(sinceMs) {
   const since = new Date(sinceMs).toISOString()
   const base = { game: 'demo', state: 'running', since, starts: 1, failures: 0, error: null, next_try: null, address: null, receive_buffer_bytes: null }
   return [

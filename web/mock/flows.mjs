@@ -1,11 +1,11 @@
-/** The flows of the invented game: calls that go on by themselves, and those whose packets are sent. */
-import { Refused } from './refused.mjs'
+/** The flows of the mock game: generated calls that continue by themselves, and flows reported by packets. */
+import { ProblemError } from './problem.mjs'
 
 const ENDED_MAX = 100
 const WORST_MAX = 50
 const HOUR_OF_MINUTES = 60
 const MINUTE = 60_000
-/** MOS's metric and how the mock invents its past: around what, and by how much. */
+/** The history of each metric and measure: a mean and the amplitude of a wave. */
 const PAST = {
   '$flow.mos count': (wave) => Math.round(42 + 9 * wave),
   '$flow.mos p50': (wave) => 4.33 + 0.04 * wave,
@@ -22,18 +22,18 @@ const PAST = {
 
 export class Flows {
   flows = new Map()
-  over = []
+  ended = []
   number = 0
   isEmpty
 
   constructor(empty) {
     this.isEmpty = empty
     if (empty) return
-    for (let i = 0; i < 46; i++) this.#invent(i)
-    for (let i = 13; i >= 0; i--) this.#end(this.#invent(100 + i), i % 4 === 0 ? 'silence' : 'bye', Date.now() - i * 41_000)
+    for (let i = 0; i < 46; i++) this.#generate(i)
+    for (let i = 13; i >= 0; i--) this.#end(this.#generate(100 + i), i % 4 === 0 ? 'silence' : 'bye', Date.now() - i * 41_000)
   }
 
-  #invent(i) {
+  #generate(i) {
     const quality = { loss: i % 9 === 2 ? 0.06 + (i % 5) * 0.03 : (i % 4) * 0.002, jitter_ms: 2 + (i % 7) * (i % 9 === 2 ? 9 : 1.3) }
     const flow = this.#open(`caller-${1200 + i * 7}`, `room-${1 + (i % 11)}`, Date.now() - (i * 37_000 + 8_000))
     flow.addresses = [`198.51.100.${10 + i}:${40_000 + i}`, `203.0.113.7:${16_384 + 2 * (i % 11)}`]
@@ -55,19 +55,19 @@ export class Flows {
 
   #end(flow, cause, endedMs = Date.now()) {
     this.flows.delete([flow.from, flow.to].sort().join('\n'))
-    this.over = [{ ...flow, ended: { cause, endedMs } }, ...this.over].slice(0, ENDED_MAX)
+    this.ended = [{ ...flow, ended: { cause, endedMs } }, ...this.ended].slice(0, ENDED_MAX)
   }
 
-  /** Takes lines of packets. */
-  take(text) {
-    const answer = { received: 0, counted: 0, opened: 0, ended: 0, stragglers: 0, refused: 0, ignored: 0, invalid: 0, reasons: {} }
+  /** Applies packets, one JSON object per line. */
+  apply(text) {
+    const receipt = { received: 0, counted: 0, opened: 0, ended: 0, stragglers: 0, refused: 0, ignored: 0, invalid: 0, reasons: {} }
     for (const line of text.split('\n').filter(Boolean)) {
-      answer.received += 1
+      receipt.received += 1
       const { from, to, seq, bye } = JSON.parse(line)
       const known = this.flows.get([from, to].sort().join('\n'))
       if (bye) {
         if (known) this.#end(known, 'bye')
-        answer[known ? 'ended' : 'ignored'] += 1
+        receipt[known ? 'ended' : 'ignored'] += 1
         continue
       }
       const flow = known ?? this.#open(from, to)
@@ -76,14 +76,14 @@ export class Flows {
       way.lowest = Math.min(way.lowest ?? seq, seq)
       way.received += 1
       flow.lastMs = Date.now()
-      answer.opened += known ? 0 : 1
-      answer.counted += 1
+      receipt.opened += known ? 0 : 1
+      receipt.counted += 1
     }
-    return answer
+    return receipt
   }
 
-  /** Calls go on. */
-  play() {
+  /** Adds packets to the generated calls. */
+  advance() {
     for (const flow of this.flows.values()) {
       if (!flow.addresses[0]) continue
       flow.lastMs = Date.now()
@@ -95,12 +95,12 @@ export class Flows {
   }
 
   message() {
-    const flows = this.#described().sort((a, b) => a.recent.mos - b.recent.mos)
+    const flows = this.#describe().sort((a, b) => a.recent.mos - b.recent.mos)
     return { sub: 'flows', topic: 'flows', running: flows.length, now: now(flows), flows: flows.slice(0, WORST_MAX) }
   }
 
   list({ sort = 'mos', end, address, mos_below, loss_above, page = 1, per_page = 100 }) {
-    const all = this.#described()
+    const all = this.#describe()
     const fits = (flow) =>
       (!end || flow.from.id === end || flow.to.id === end) &&
       (!address || [flow.from, flow.to].some((at) => at.address?.startsWith(`${address}:`))) &&
@@ -114,42 +114,42 @@ export class Flows {
       started: (flow) => -Date.parse(flow.started),
       last_seen: (flow) => -Date.parse(flow.last_seen),
     }[sort]
-    if (!rank) throw new Refused(400, 'there is no such order', 'sort')
+    if (!rank) throw new ProblemError(400, '`sort` must be one of the listed orders', 'sort')
     const matched = all.filter(fits).sort((a, b) => rank(a) - rank(b))
-    const [leaf, each] = [Number(page), Number(per_page)]
-    const flows = matched.slice((leaf - 1) * each, leaf * each)
-    return { flows, matched: matched.length, running: all.length, now: now(all), page: leaf, per_page: each }
+    const [number, size] = [Number(page), Number(per_page)]
+    const flows = matched.slice((number - 1) * size, number * size)
+    return { flows, matched: matched.length, running: all.length, now: now(all), page: number, per_page: size }
   }
 
-  ended() {
-    return { flows: this.over.map(described), kept_max: ENDED_MAX }
+  listEnded() {
+    return { flows: this.ended.map(describe), kept_max: ENDED_MAX }
   }
 
   one(id) {
-    const found = [...this.flows.values(), ...this.over].find((flow) => flow.id === id)
-    if (!found) throw new Refused(404, 'no flow of this id runs, or ended lately')
-    return described(found)
+    const found = [...this.flows.values(), ...this.ended].find((flow) => flow.id === id)
+    if (!found) throw new ProblemError(404, 'there is no active or recently ended flow with this id')
+    return describe(found)
   }
 
-  /** Answers the questions that the charts ask: a wave around a mean, by the minute or hour. */
+  /** Returns the query results of the charts: a wave around a mean, per minute or hour. */
   query({ last, step, metrics, metric, measure = 'count' }) {
     const stepMs = step === 'hour' ? HOUR_OF_MINUTES * MINUTE : MINUTE
     const length = { '60m': 60, '6h': 360, '24h': 1_440, '7d': 168 }[last] ?? 60
     const newest = Math.floor(Date.now() / stepMs)
     const slots = Array.from({ length }, (_, i) => newest - length + 1 + i)
-    const asked = metrics ? JSON.parse(metrics) : [{ metric, measure }]
-    const series = asked.map(({ as, metric, measure }) => {
+    const list = metrics ? JSON.parse(metrics) : [{ metric, measure }]
+    const series = list.map(({ as, metric, measure }) => {
       const past = PAST[`${metric} ${measure}`]
       const value = (slot) => (this.isEmpty || !past || slot === newest ? (measure === 'count' ? 0 : null) : past(wave(slot)))
       const values = slots.map(value)
-      return { ...(asked.length > 1 ? { name: as } : {}), key: {}, values, total: values.reduce((sum, it) => sum + (it ?? 0), 0) }
+      return { ...(list.length > 1 ? { name: as } : {}), key: {}, values, total: values.reduce((sum, it) => sum + (it ?? 0), 0) }
     })
     const as_of = { time: new Date().toISOString(), position: '0/0' }
     return { as_of, step, tz: 'UTC', times: slots.map((slot) => new Date(slot * stepMs).toISOString()), series }
   }
 
-  #described() {
-    return [...this.flows.values()].map(described)
+  #describe() {
+    return [...this.flows.values()].map(describe)
   }
 }
 
@@ -157,11 +157,11 @@ function wave(slot) {
   return 0.7 * Math.sin(slot / 9) + 0.3 * Math.sin(slot / 2.3)
 }
 
-function described(flow) {
+function describe(flow) {
   const { id, from, to, addresses, moves, ways, ended } = flow
   const quality = qualityOf(flow)
   const iso = (ms) => new Date(ms).toISOString()
-  const told = {
+  const summary = {
     id,
     from: { id: from, address: addresses[0] },
     to: { id: to, address: addresses[1] },
@@ -172,9 +172,9 @@ function described(flow) {
     received: direction(ways[1]),
     quality,
   }
-  if (!ended) return { ...told, recent: quality }
+  if (!ended) return { ...summary, recent: quality }
   const seconds = Math.max(0, (ended.endedMs - flow.startedMs) / 1000)
-  return { ...told, ended: iso(ended.endedMs), ended_by: ended.cause, seconds }
+  return { ...summary, ended: iso(ended.endedMs), ended_by: ended.cause, seconds }
 }
 
 function expectedOf({ highest, lowest }) {
@@ -195,7 +195,7 @@ function qualityOf({ ways, rtt_ms }) {
   return { expected, lost, loss, jitter_ms, rtt_ms, mos: mos(loss, jitter_ms, rtt_ms ?? 0) }
 }
 
-/** The estimate of the server, by the E-model (ITU-T G.107). */
+/** The server's MOS estimate by the E-model (ITU-T G.107). */
 function mos(loss, jitter_ms, rtt_ms) {
   const delay = rtt_ms / 2 + 2 * jitter_ms + 10
   const percent = 100 * loss

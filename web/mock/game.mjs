@@ -1,6 +1,6 @@
 /**
- * A game that is being played, invented: players come and go, send events, and a few of the events
- * are refused. What it says has the shapes of `GET /v1/watch`.
+ * A mock game with generated activity: players come and go and send events, a few of which are
+ * rejected. Its messages have the shapes of `GET /v1/watch`.
  */
 
 const EVENTS_MAX = 50
@@ -34,7 +34,7 @@ export class Game {
   minutes = new Map()
   onlineByMinute = new Map()
   events = []
-  waiting = []
+  pending = []
   totals = Object.fromEntries(['received', ...OUTCOMES].map((name) => [name, 0]))
   reasons = {}
   endpoints = new Map()
@@ -44,41 +44,41 @@ export class Game {
   constructor({ rate, empty }) {
     this.rate = rate
     this.since = new Date(new Date().setUTCHours(0, 0, 0, 0)).toISOString()
-    if (!empty) this.#past()
+    if (!empty) this.#generateHistory()
   }
 
-  /** An hour of the past, so that the page opens on a game that has been running. */
-  #past() {
+  /** Generates an hour of history. */
+  #generateHistory() {
     const now = Date.now()
     for (let at = now - 60 * MINUTE; at < now; at += SECOND) {
       const wave = 0.75 + 0.3 * Math.sin(at / 840_000) + 0.12 * Math.sin(at / 97_000)
       const online = Math.round(this.rate * 3.1 * wave)
       this.onlineByMinute.set(Math.floor(at / MINUTE), online)
-      for (let i = poisson(this.rate * wave); i > 0; i--) this.take(invented(), at)
+      for (let i = poisson(this.rate * wave); i > 0; i--) this.submit(generateEvent(), at)
     }
-    this.waiting = []
+    this.pending = []
   }
 
-  /** One second's share of play, cut into `parts`. */
-  play(parts) {
+  /** Generates the activity of a fraction of a second, 1 / `parts`. */
+  advance(parts) {
     const now = Date.now()
     const wave = 0.75 + 0.3 * Math.sin(now / 840_000) + 0.12 * Math.sin(now / 97_000)
-    for (let i = poisson((this.rate * wave) / parts); i > 0; i--) this.take(invented(), now)
+    for (let i = poisson((this.rate * wave) / parts); i > 0; i--) this.submit(generateEvent(), now)
     if (this.rate > 0 && Math.random() < 0.25) {
       const online = this.online() + Math.round(Math.random() * 2.4 - 1.2)
       this.onlineByMinute.set(Math.floor(now / MINUTE), Math.max(0, online))
     }
   }
 
-  /** Counts one event, as the server would; gives its outcome. */
-  take(raw, at = Date.now(), judged = raw.judged ?? judge(raw)) {
-    const { outcome, reason } = judged
+  /** Counts one event like the server does; returns its outcome. */
+  submit(raw, at = Date.now(), result = raw.result ?? admit(raw)) {
+    const { outcome, reason } = result
     this.n += 1
     this.position += 117
     this.totals.received += 1
     this.totals[outcome] += 1
     if (reason) this.reasons[reason] = (this.reasons[reason] ?? 0) + 1
-    this.#countAtDoor(raw.endpoint ?? 'events', outcome)
+    this.#countAtEndpoint(raw.endpoint ?? 'events', outcome)
     bump(this.seconds, Math.floor(at / SECOND), outcome === 'accepted' ? 'accepted' : 'refused')
     if (outcome === 'accepted') this.#countMinute(raw, at)
     const shown = {
@@ -94,18 +94,18 @@ export class Game {
       endpoint: raw.endpoint ?? 'events',
     }
     this.events = [shown, ...this.events].slice(0, EVENTS_MAX)
-    this.waiting.unshift(shown)
-    return judged
+    this.pending.unshift(shown)
+    return result
   }
 
-  #countAtDoor(endpoint, outcome) {
-    const door = this.endpoints.get(endpoint) ?? {
+  #countAtEndpoint(endpoint, outcome) {
+    const counts = this.endpoints.get(endpoint) ?? {
       endpoint,
       ...Object.fromEntries(['received', ...OUTCOMES].map((name) => [name, 0])),
     }
-    door.received += 1
-    door[outcome] += 1
-    this.endpoints.set(endpoint, door)
+    counts.received += 1
+    counts[outcome] += 1
+    this.endpoints.set(endpoint, counts)
   }
 
   #countMinute(raw, at) {
@@ -115,7 +115,7 @@ export class Game {
     slot.byEvent[raw.event] = (slot.byEvent[raw.event] ?? 0) + 1
     if (raw.player && raw.country) (slot.players[raw.country] ??= new Set()).add(raw.player)
     this.minutes.set(minute, slot)
-    if (raw.player && !raw.judged && this.online() === 0) this.onlineByMinute.set(minute, 1)
+    if (raw.player && !raw.result && this.online() === 0) this.onlineByMinute.set(minute, 1)
   }
 
   online() {
@@ -138,11 +138,11 @@ export class Game {
     ].map((message) => ({ ...message, as_of: this.asOf() }))
   }
 
-  /** What changed since the last call. */
+  /** Returns the changes since the last call. */
   changes() {
-    const added = this.waiting.slice(0, ADDED_MAX)
-    const skipped = this.waiting.length - added.length
-    this.waiting = []
+    const added = this.pending.slice(0, ADDED_MAX)
+    const skipped = this.pending.length - added.length
+    this.pending = []
     const minute = Math.floor(Date.now() / MINUTE)
     const points = [{ key: {}, time: iso(minute), value: this.minutes.get(minute)?.events ?? 0 }]
     const messages = [
@@ -153,7 +153,7 @@ export class Game {
     return messages.map((message) => ({ ...message, as_of: this.asOf() }))
   }
 
-  /** Rankings move less, and are told less often. */
+  /** Rankings change slowly and are sent less often. */
   rankings() {
     const [, , , , events, countries] = this.snapshots()
     return [events, countries]
@@ -217,7 +217,7 @@ function union(before = new Set(), more) {
   return new Set([...before, ...more])
 }
 
-function invented() {
+function generateEvent() {
   const player = NAMES[Math.floor(Math.random() * NAMES.length)] + Math.floor(Math.random() * 40)
   const raw = {
     event: EVENTS(),
@@ -226,9 +226,9 @@ function invented() {
     platform: PLATFORMS(),
     value: Math.random() < 0.4 ? Math.ceil(Math.random() * 30) : null,
     endpoint: Math.random() < 0.85 ? 'events' : 'playtomic',
-    judged: { outcome: 'accepted', reason: null },
+    result: { outcome: 'accepted', reason: null },
   }
-  return Math.random() < 0.04 ? spoilt(raw) : raw
+  return Math.random() < 0.04 ? spoil(raw) : raw
 }
 
 const homes = new Map()
@@ -237,14 +237,14 @@ function homeOf(player) {
   return homes.get(player)
 }
 
-function spoilt(raw) {
+function spoil(raw) {
   const [outcome, reason] = REFUSALS().split(' ')
   const event = reason === 'event_name_too_long' ? 'score_'.repeat(40) : raw.event
-  return { ...raw, event, judged: { outcome, reason: reason || null } }
+  return { ...raw, event, result: { outcome, reason: reason || null } }
 }
 
-/** The few rules of admission that one tries by hand. */
-function judge(raw) {
+/** The admission rules that are likely to be tried by hand. */
+function admit(raw) {
   const invalid = (reason) => ({ outcome: 'invalid', reason })
   if (typeof raw.event !== 'string' || raw.event === '') return invalid('event_missing')
   if (Buffer.byteLength(raw.event) > 200) return invalid('event_name_too_long')
@@ -268,7 +268,7 @@ function poisson(mean) {
   return n
 }
 
-/** Draws keys as often as their weights say. */
+/** Returns a function that draws keys at random by their weights. */
 function weighted(weights) {
   const entries = Object.entries(weights)
   const sum = entries.reduce((total, [, weight]) => total + weight, 0)

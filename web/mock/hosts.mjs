@@ -1,9 +1,9 @@
-/** The hosts of the invented game: what their agents would tell, around a mean that goes up and down. */
+/** The hosts of the mock game: generated readings that oscillate around a mean. */
 
 const MINUTE = 60_000
 const GB = 1e9
 const MB = 1e6
-/** A silent one has told nothing for so long. */
+/** A silent host has sent no readings for this long. */
 const SILENT_MS = 23 * MINUTE
 
 const HOSTS = [
@@ -14,8 +14,8 @@ const HOSTS = [
   { name: 'staging', cpu: 3, memory: 1.2 * GB, total: 4 * GB, full: 55, cores: 2, sources: [], isSilent: true },
 ]
 
-/** Each figure of a host, as the wave goes from -1 to 1. */
-const FIGURES = {
+/** Each metric of a host as a function of a wave between -1 and 1. */
+const METRICS = {
   'host.cpu': ({ cpu }, wave) => cpu * (1 + 0.25 * wave),
   'host.cpu_user': ({ cpu }, wave) => cpu * (0.72 + 0.2 * wave),
   'host.cpu_system': ({ cpu }, wave) => cpu * (0.22 + 0.04 * wave),
@@ -65,7 +65,7 @@ const FIGURES = {
   'nginx.dropped': () => 0,
 }
 
-/** Each part of a host, and its figures in the last minutes. */
+/** The parts of a host with their current metrics. */
 const PARTS = ({ cpu, memory, full }) => ({
   '/': { 'mount.used': full * 0.9 * GB, 'mount.total': 90 * GB },
   '/var/lib/data': { 'mount.used': full * 4.6 * GB, 'mount.total': 500 * GB },
@@ -93,49 +93,49 @@ export class Hosts {
     return { dimensions: ['country', 'platform', ...own].map((name) => ({ name, declared: true, overflowed: false })) }
   }
 
-  /** The answer to a question about hosts, now. */
-  answer({ metrics, last, step, by, where }) {
+  /** Returns the current result of a query about hosts. */
+  result({ metrics, last, step, by, where }) {
     const stepMs = step === 'hour' ? 60 * MINUTE : MINUTE
     const length = step === 'all' ? 1 : LENGTHS[last]
     const newest = Math.floor(Date.now() / stepMs)
     const slots = Array.from({ length }, (_, i) => newest - length + 1 + i)
-    const asked = metrics.map(({ as, metric }) => ({ as, metric }))
-    const series = by?.[0] === 'host_part' ? parts(asked) : lines(asked, { by, where, slots, stepMs })
-    // As the server: what is the only one needs no name.
+    const list = metrics.map(({ as, metric }) => ({ as, metric }))
+    const series = by?.[0] === 'host_part' ? parts(list) : lines(list, { by, where, slots, stepMs })
+    // Like the server: the series of a single metric has no name.
     if (metrics.length === 1) series.forEach((it) => delete it.name)
     const as_of = { time: new Date().toISOString(), position: '0/0' }
     return { as_of, step, tz: 'UTC', times: slots.map((slot) => new Date(slot * stepMs).toISOString()), series }
   }
 }
 
-function lines(asked, { by, where, slots, stepMs }) {
+function lines(list, { by, where, slots, stepMs }) {
   const hosts = HOSTS.filter(({ name }) => !where || where.host.includes(name))
   return hosts.flatMap((host, n) =>
-    asked.filter(({ metric }) => tells(host, metric)).map(({ as, metric }) => {
+    list.filter(({ metric }) => hasMetric(host, metric)).map(({ as, metric }) => {
       const value = (slot) =>
-        host.isSilent && slot * stepMs > Date.now() - SILENT_MS ? null : FIGURES[metric](host, wave(slot + 7 * n))
+        host.isSilent && slot * stepMs > Date.now() - SILENT_MS ? null : METRICS[metric](host, wave(slot + 7 * n))
       return { name: as, key: by ? { host: host.name } : {}, values: slots.map(value), total: 0 }
     }),
   )
 }
 
-function tells({ sources }, metric) {
+function hasMetric({ sources }, metric) {
   const [source] = metric.split('.')
   return source === 'host' || sources.includes(source)
 }
 
-function parts(asked) {
+function parts(list) {
   return HOSTS.filter(({ isSilent }) => !isSilent).flatMap((host) =>
-    [...Object.entries(PARTS(host)), ...host.sources.map(up)].flatMap(([part, values]) =>
-      asked
+    [...Object.entries(PARTS(host)), ...host.sources.map(sourceState)].flatMap(([part, values]) =>
+      list
         .filter(({ metric }) => metric in values)
         .map(({ as, metric }) => ({ name: as, key: { host_part: `${host.name}/${part}` }, values: [values[metric]], total: 0 })),
     ),
   )
 }
 
-/** A source may be called like a process. */
-function up(source) {
+/** The state of a source. A source may have the same name as a process. */
+function sourceState(source) {
   return [source, { 'agent.source_up': source === 'redis' ? 0 : 1 }]
 }
 

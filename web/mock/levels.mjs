@@ -1,7 +1,7 @@
-/** The levels that players of the invented game made. */
-import { Refused } from './refused.mjs'
+/** The player levels of the mock game. */
+import { ProblemError } from './problem.mjs'
 
-const MADE = [
+const SAMPLES = [
   ['The cave', 'bo', 'Bo', 412, 290, 180, 31, 9.1, 48],
   ['Maze of mirrors', 'ann', 'Ann', 355, 31, 640, 190, 6.4, 22],
   ['Otter creek', 'p-1037', 'Quick Fox', 208, 121, 96, 40, 8.2, 17],
@@ -10,7 +10,7 @@ const MADE = [
   ['Untitled', 'p-1111', '', 3, 1, 0, 0, null, 0],
 ]
 
-/** A picture of 12 by 9 pixels: hills in two colours, as a GIF of the simplest kind. */
+/** Returns a picture of 12 by 9 pixels, hills in two colours, as an uncompressed GIF. */
 function picture(seed) {
   const rows = Array.from({ length: 9 }, (_, y) =>
     Array.from({ length: 12 }, (_, x) => (y > 4 + 2.5 * Math.sin(seed + x / 2) ? 1 : y > 6 ? 2 : 0)),
@@ -32,7 +32,7 @@ export class Levels {
 
   constructor(empty) {
     if (empty) return
-    this.levels = MADE.map(([name, player, player_name, starts, wins, retries, quits, rating, votes], i) => ({
+    this.levels = SAMPLES.map(([name, player, player_name, starts, wins, retries, quits, rating, votes], i) => ({
       id: `level${i}x7k2m`,
       name,
       player,
@@ -60,10 +60,10 @@ export class Levels {
     this.flagged = [{ id: this.levels[3].id, open_flags: 2, reasons }]
   }
 
-  save(asked) {
+  save(params) {
     const counts = { votes: 0, rating: null, score: 5.5, starts: 0, wins: 0, retries: 0, quits: 0, flags: 0 }
     const made = { id: `made${this.levels.length}`, created_at: new Date().toISOString(), state: 'published' }
-    this.levels.unshift({ ...made, player_name: '', fields: {}, source: '', ...counts, ...asked })
+    this.levels.unshift({ ...made, player_name: '', fields: {}, source: '', ...counts, ...params })
     return { ...this.levels[0], duplicate: false }
   }
 
@@ -86,35 +86,35 @@ export class Levels {
     return { id, flags: level.flags, already: false }
   }
 
-  /** Counts what a `$level` event says. */
+  /** Applies a `$level` event to the counters. */
   event({ event, level: id, props }) {
     const counter = { start: 'starts', win: 'wins', retry: 'retries', quit: 'quits' }[props?.state]
     const level = this.levels.find((level) => level.id === id)
     if (event === '$level' && level && counter) level[counter] += 1
   }
 
-  list(asked) {
-    const filters = Object.entries(asked).filter(([name]) => name.startsWith('filter.'))
+  list(params) {
+    const filters = Object.entries(params).filter(([name]) => name.startsWith('filter.'))
     const fits = (level) =>
-      (!asked.player || level.player === asked.player) &&
-      (asked.state === 'all' || level.state === 'published') &&
+      (!params.player || level.player === params.player) &&
+      (params.state === 'all' || level.state === 'published') &&
       filters.every(([name, value]) => level.fields[name.slice(7)] === value)
-    const by = asked.mode === 'newest' ? (a, b) => (a.created_at < b.created_at ? 1 : -1) : (a, b) => b.score - a.score
+    const by = params.mode === 'newest' ? (a, b) => (a.created_at < b.created_at ? 1 : -1) : (a, b) => b.score - a.score
     const all = this.levels.filter(fits).sort(by)
-    const [page, perPage] = [Number(asked.page ?? 1), Number(asked.per_page ?? 20)]
+    const [page, perPage] = [Number(params.page ?? 1), Number(params.per_page ?? 20)]
     const levels = all.slice((page - 1) * perPage, page * perPage).map(({ data: _, ...level }) => level)
     return { levels, total: all.length, page, per_page: perPage }
   }
 
   one(id) {
     const level = this.levels.find((level) => level.id === id)
-    if (!level) throw new Refused(404, 'there is no level of this id', 'id')
+    if (!level) throw new ProblemError(404, 'there is no level with this id', 'id')
     return level
   }
 
   set(id, { state }) {
     const level = this.one(id)
-    if (level.state === 'removed') throw new Refused(409, 'it was removed')
+    if (level.state === 'removed') throw new ProblemError(409, 'the level was removed')
     level.state = state
     if (state === 'removed') [level.data, level.thumb] = [null, null]
     return level

@@ -1,4 +1,4 @@
-/** A small description of some routes, of the shape of the server's. */
+/** An OpenAPI document with a few routes, in the shape of the server's. */
 const param = (name, where, example, description = '') => ({ name, in: where, example, description, required: where === 'path', schema: { type: 'string' } })
 const json = (schema, example) => ({ content: { 'application/json': { schema, ...(example ? { example } : {}) } } })
 const ok = (description) => ({ 200: { description } })
@@ -14,28 +14,28 @@ export const OPENAPI = {
         tags: ['events'],
         summary: 'Sends events.',
         requestBody: json({ $ref: '#/components/schemas/Event' }, { event: 'jump', player: 'bo', value: 3 }),
-        responses: { 202: { description: 'What became of each event.' } },
+        responses: { 202: { description: 'The outcome of each event.' } },
         security: PUBLIC,
       },
     },
     '/v1/vars/{name}': {
       get: {
         tags: ['variables'],
-        summary: 'One value that somebody gets.',
-        parameters: [param('name', 'path', 'speed', 'The variable.'), param('player', 'query', 'bo', 'Whose value.')],
+        summary: 'Returns the value of a variable for a player.',
+        parameters: [param('name', 'path', 'speed', 'The variable.'), param('player', 'query', 'bo', 'The player.')],
         responses: ok('`{name, value, version}`'),
         security: PUBLIC,
       },
       put: {
         tags: ['variables'],
-        summary: 'Writes one variable. What is not given is not kept.',
+        summary: 'Replaces a variable.',
         parameters: [param('name', 'path', 'speed', 'The variable.')],
         requestBody: json({ $ref: '#/components/schemas/PutVariable' }, { value: 1.5 }),
-        responses: { ...ok('`{version, name}`'), 409: { description: 'The version is another one.' } },
+        responses: { ...ok('`{version, name}`'), 409: { description: 'The version has changed.' } },
         security: SECRET,
       },
     },
-    '/healthz': { get: { tags: ['operations'], summary: 'The process answers.', responses: ok('It does.'), security: [{}] } },
+    '/healthz': { get: { tags: ['operations'], summary: 'Returns 200 while the process runs.', responses: ok('The process runs.'), security: [{}] } },
   },
   components: {
     schemas: {
@@ -43,19 +43,19 @@ export const OPENAPI = {
         type: 'object',
         required: ['event'],
         properties: {
-          event: { type: 'string', description: 'What happened.' },
-          player: { type: 'string', description: 'To whom.' },
-          value: { type: 'number', description: 'How much.' },
+          event: { type: 'string', description: 'Name of the event.' },
+          player: { type: 'string', description: 'Player id.' },
+          value: { type: 'number', description: 'Numeric value.' },
         },
       },
       PutVariable: {
         type: 'object',
         required: ['value'],
         properties: {
-          value: { description: 'What everybody gets whom no condition matches.' },
+          value: { description: 'Value if no condition matches.' },
           conditions: {
             type: 'array',
-            description: 'The first one that matches decides.',
+            description: 'First matching condition wins.',
             items: { type: 'object', properties: { country: { type: 'array', items: { type: 'string' } } } },
           },
         },

@@ -1,8 +1,8 @@
 /**
- * Serves the built dashboard and plays the server behind it, so that the page can be worked on and
- * tested alone: `npm run mock`, then open the printed link.
+ * A mock server with the built dashboard and a generated game, for development and tests without the
+ * real server: run `npm run mock` and open the printed link.
  *
- * PORT (4173), RATE (events a second, 14), EMPTY=1 (nothing was ever sent).
+ * Variables: PORT (4173), RATE (events per second, 14), EMPTY=1 (a game without data).
  */
 import { createReadStream, existsSync } from 'node:fs'
 import { createServer } from 'node:http'
@@ -10,9 +10,9 @@ import { extname, join, normalize } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { Game } from './game.mjs'
 import { Hosts } from './hosts.mjs'
-import { follow, invented, routeOf } from './liveops.mjs'
+import { createLiveops, createStreams, routeOf } from './liveops.mjs'
 import { OPENAPI } from './openapi.mjs'
-import { Refused } from './refused.mjs'
+import { ProblemError } from './problem.mjs'
 
 const DIST = fileURLToPath(new URL('../dist', import.meta.url))
 const TOKEN = 'mock-token'
@@ -20,7 +20,7 @@ const COOKIE = 'playmeter=mock'
 const CSRF = 'mock-csrf'
 export const PUBLIC_KEY = 'pm_pk_mock0123456789'
 export const SECRET_KEY = 'pm_sk_mock0123456789'
-/** Addresses that are answered with the app, which finds its page by them. */
+/** Paths that serve the app. */
 const PAGES = ['/', '/vars', '/boards', '/levels', '/flows', '/collectors', '/hosts', '/api']
 
 const CHANGES_EVERY_MS = 250
@@ -37,34 +37,34 @@ const SECURITY = {
   'Referrer-Policy': 'same-origin',
 }
 
-/** Starts it and gives `{url, signInUrl, close}`; port 0 takes a free one. */
+/** Starts the mock and returns `{url, signInUrl, close}`; port 0 selects a free port. */
 export async function startMock({ port = 0, rate = 14, empty = false } = {}) {
   const game = new Game({ rate: empty ? 0 : rate, empty })
-  const liveops = invented(empty)
+  const liveops = createLiveops(empty)
   const hosts = new Hosts(empty)
   const watchers = new Set()
-  const followers = follow(liveops)
+  const streams = createStreams(liveops)
   let epoch = 1
   let tick = 0
   const timer = setInterval(() => {
-    game.play(1000 / CHANGES_EVERY_MS)
-    if (tick % FLOWS_EVERY === 0) followers.flowsGoOn()
+    game.advance(1000 / CHANGES_EVERY_MS)
+    if (tick % FLOWS_EVERY === 0) streams.advanceFlows()
     tick += 1
-    for (const message of game.changes()) tell(watchers, 'change', message, `${epoch}.${tick}`)
+    for (const message of game.changes()) send(watchers, 'change', message, `${epoch}.${tick}`)
     if (tick % RANKINGS_EVERY) return
-    for (const message of game.rankings()) tell(watchers, 'reset', message, `${epoch}.${tick}`)
+    for (const message of game.rankings()) send(watchers, 'reset', message, `${epoch}.${tick}`)
   }, CHANGES_EVERY_MS)
-  const heartbeat = setInterval(() => [...watchers, ...followers.map.keys()].forEach((out) => out.write(': still here\n\n')), HEARTBEAT_MS)
+  const heartbeat = setInterval(() => [...watchers, ...streams.map.keys()].forEach((out) => out.write(': heartbeat\n\n')), HEARTBEAT_MS)
 
   const server = createServer((request, response) => {
     for (const [name, value] of Object.entries(SECURITY)) response.setHeader(name, value)
     const url = new URL(request.url, 'http://mock')
     const route = routes[`${request.method} ${url.pathname}`]
-    const all = { request, response, url, game, liveops, hosts, watchers, followers, id: `${epoch}.${tick}` }
-    if (route) return void route(all)
-    const answer = routeOf(liveops, request.method, url)
-    if (answer) void answerLiveops(all, answer)
-    else file(all)
+    const context = { request, response, url, game, liveops, hosts, watchers, streams, id: `${epoch}.${tick}` }
+    if (route) return void route(context)
+    const handler = routeOf(liveops, request.method, url)
+    if (handler) void answerLiveops(context, handler)
+    else serveFile(context)
   })
   await new Promise((done) => server.listen(port, '127.0.0.1', done))
   const url = `http://127.0.0.1:${server.address().port}`
@@ -101,35 +101,35 @@ const routes = {
   },
 
   'GET /v1/dimensions'({ request, response, url, hosts }) {
-    if (!mayAsk(request, url, false)) return problem(response, 401, 'Sign in first.')
+    if (!isAuthorized(request, url, false)) return problem(response, 401, 'Sign in first.')
     json(response, 200, hosts.dimensions())
   },
 
-  'GET /v1/watch'({ request, response, url, game, hosts, watchers, followers, id }) {
-    if (!mayAsk(request, url, false)) return problem(response, 401, 'Sign in first.')
-    const asked = Object.fromEntries(url.searchParams)
-    if (asked.vars || asked.board || asked.flows) return followers.add(response, asked)
+  'GET /v1/watch'({ request, response, url, game, hosts, watchers, streams, id }) {
+    if (!isAuthorized(request, url, false)) return problem(response, 401, 'Sign in first.')
+    const params = Object.fromEntries(url.searchParams)
+    if (params.vars || params.board || params.flows) return streams.add(response, params)
     response.writeHead(200, { 'Content-Type': 'text/event-stream', 'Cache-Control': 'no-store' })
-    if (!asked.online) return tellOfHosts(response, hosts, url.searchParams.getAll('query').map((text) => JSON.parse(text)))
-    for (const message of game.snapshots()) tell([response], 'snapshot', message, id)
+    if (!params.online) return streamHosts(response, hosts, url.searchParams.getAll('query').map((text) => JSON.parse(text)))
+    for (const message of game.snapshots()) send([response], 'snapshot', message, id)
     watchers.add(response)
     response.on('close', () => watchers.delete(response))
   },
 
   async 'POST /v1/flows/packets'({ request, response, url, liveops }) {
-    if (!mayAsk(request, url, true)) return problem(response, 401, 'Send a secret key.')
-    json(response, 202, liveops.flows.take(await textOf(request)))
+    if (!isAuthorized(request, url, true)) return problem(response, 401, 'Send a secret key.')
+    json(response, 202, liveops.flows.apply(await textOf(request)))
   },
 
   async 'POST /v1/events'({ request, response, url, game, liveops }) {
-    if (!mayAsk(request, url, false)) return problem(response, 401, 'This key is not valid.')
-    const body = await parsed(request)
+    if (!isAuthorized(request, url, false)) return problem(response, 401, 'This key is not valid.')
+    const body = await jsonOf(request)
     if (body === undefined) return problem(response, 400, 'The body is not JSON.')
     const events = Array.isArray(body) ? body : (body.events ?? [body])
     const receipt = { accepted: 0, duplicate: 0, late: 0, limited: 0, invalid: 0, results: [] }
     events.forEach((raw, i) => {
       liveops.levels.event(raw)
-      const { outcome, reason } = game.take({ ...raw, platform: raw.platform ?? 'server' }, Date.now(), undefined)
+      const { outcome, reason } = game.submit({ ...raw, platform: raw.platform ?? 'server' }, Date.now(), undefined)
       receipt[outcome] += 1
       if (outcome !== 'accepted') receipt.results.push({ i, outcome, reason })
     })
@@ -137,47 +137,47 @@ const routes = {
   },
 }
 
-async function answerLiveops({ request, response, url, liveops }, answer) {
+async function answerLiveops({ request, response, url, liveops }, handler) {
   const isWrite = request.method !== 'GET'
-  if (!mayAsk(request, url, isWrite)) return problem(response, signedIn(request) ? 403 : 401, 'Sign in, or send the token.')
+  if (!isAuthorized(request, url, isWrite)) return problem(response, signedIn(request) ? 403 : 401, 'Sign in, or send the CSRF token.')
   try {
-    const body = isWrite ? await parsed(request) : undefined
+    const body = isWrite ? await jsonOf(request) : undefined
     const session = request.headers['x-playmeter-signature']?.split(';')[1]
-    const told = answer(session ? { ...body, session } : body)
+    const result = handler(session ? { ...body, session } : body)
     response.setHeader('Playmeter-Vars-Version', String(liveops.vars.version))
-    if (told === undefined) response.writeHead(204).end()
-    else json(response, 200, told)
-  } catch (refused) {
-    if (!(refused instanceof Refused)) throw refused
-    problem(response, refused.status, refused.message, refused.field)
+    if (result === undefined) response.writeHead(204).end()
+    else json(response, 200, result)
+  } catch (error) {
+    if (!(error instanceof ProblemError)) throw error
+    problem(response, error.status, error.message, error.field)
   }
 }
 
-function mayAsk(request, url, isWrite) {
+function isAuthorized(request, url, isWrite) {
   const key = /^Bearer (.*)$/.exec(request.headers.authorization ?? '')?.[1] ?? url.searchParams.get('key')
   const isSigned = request.headers['x-playmeter-signature'] !== undefined
   if (key === SECRET_KEY || (key === PUBLIC_KEY && (isSigned || !isWrite))) return true
   return signedIn(request) && (!isWrite || request.headers['x-csrf-token'] === CSRF)
 }
 
-function file({ response, url }) {
+function serveFile({ response, url }) {
   const path = join(DIST, normalize(PAGES.includes(url.pathname) ? '/index.html' : url.pathname))
-  if (!path.startsWith(DIST) || !existsSync(path)) return problem(response, 404, 'There is nothing here.')
+  if (!path.startsWith(DIST) || !existsSync(path)) return problem(response, 404, 'There is no such route.')
   response.writeHead(200, { 'Content-Type': TYPES[extname(path)] ?? 'application/octet-stream' })
   createReadStream(path).pipe(response)
 }
 
-/** The answers to questions about hosts, all of them again as often as agents tell. */
-function tellOfHosts(response, hosts, questions) {
+/** Streams the results of host queries, all of them again at every reading. */
+function streamHosts(response, hosts, queries) {
   let n = 0
-  const say = (kind) =>
-    questions.forEach((question, i) => tell([response], kind, { sub: `query${i}`, ...hosts.answer(question) }, `1.${++n}`))
-  say('snapshot')
-  const timer = setInterval(() => say('reset'), READINGS_EVERY_MS)
+  const sendAll = (kind) =>
+    queries.forEach((query, i) => send([response], kind, { sub: `query${i}`, ...hosts.result(query) }, `1.${++n}`))
+  sendAll('snapshot')
+  const timer = setInterval(() => sendAll('reset'), READINGS_EVERY_MS)
   response.on('close', () => clearInterval(timer))
 }
 
-function tell(watchers, kind, message, id) {
+function send(watchers, kind, message, id) {
   const text = `event: ${kind}\nid: ${id}\ndata: ${JSON.stringify(message)}\n\n`
   for (const out of watchers) out.write(text)
 }
@@ -188,7 +188,7 @@ async function textOf(request) {
   return Buffer.concat(parts).toString()
 }
 
-async function parsed(request) {
+async function jsonOf(request) {
   try {
     return JSON.parse((await textOf(request)) || 'null')
   } catch {

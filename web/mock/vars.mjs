@@ -1,5 +1,5 @@
-/** The variables of the invented game: definitions, history, and what somebody gets. */
-import { Refused } from './refused.mjs'
+/** The variables of the mock game: definitions, history and evaluation. */
+import { ProblemError } from './problem.mjs'
 
 const KEY = /^[A-Za-z0-9._-]{1,100}$/
 
@@ -36,13 +36,13 @@ export class Vars {
     this.write({ speed: FIRST.speed }, 'person')
   }
 
-  write(wanted, by = 'person', back) {
-    const changed = Object.entries(wanted).filter(([name, after]) => text(this.vars[name]) !== text(after))
+  write(definitions, by = 'person', rolledBackTo) {
+    const changed = Object.entries(definitions).filter(([name, after]) => text(this.vars[name]) !== text(after))
     if (changed.length === 0) return { version: this.version }
     this.version += 1
     const entries = changed.map(([name, after]) => [name, { before: this.vars[name] ?? null, after: after ?? null }])
     const change = { version: this.version, at: new Date().toISOString(), by, changed: Object.fromEntries(entries) }
-    this.changes.unshift(back === undefined ? change : { ...change, rolled_back_to: back })
+    this.changes.unshift(rolledBackTo === undefined ? change : { ...change, rolled_back_to: rolledBackTo })
     for (const [name, after] of changed) {
       if (after) this.vars[name] = after
       else delete this.vars[name]
@@ -72,12 +72,12 @@ export class Vars {
     return this.write(then, 'person', version)
   }
 
-  /** Without the server's order of players: whoever has an `a` in the id is in every share. */
-  valuesOf(who) {
+  /** Simplified bucketing: a player whose id contains an `a` is in every percentage. */
+  valuesOf(viewer) {
     const listed = (list, own) => !list?.length || list.some((it) => own.split(',').includes(it))
     const has = (condition) =>
-      ['country', 'platform', 'version', 'segment'].every((name) => listed(condition[name], who[name] ?? '')) &&
-      (!condition.percent || (who.player ?? '').includes('a'))
+      ['country', 'platform', 'version', 'segment'].every((name) => listed(condition[name], viewer[name] ?? '')) &&
+      (!condition.percent || (viewer.player ?? '').includes('a'))
     const now = new Date().toISOString()
     const isOn = ({ starts_at, ends_at }) => (!starts_at || starts_at <= now) && (!ends_at || now < ends_at)
     const value = (it) => (isOn(it) ? (it.conditions?.find(has)?.value ?? it.value) : (it.default ?? null))
@@ -86,15 +86,15 @@ export class Vars {
 
   #expect(version) {
     if (version === undefined || version === this.version) return
-    throw new Refused(409, `the version is ${this.version}, not ${version}`, 'expected_version')
+    throw new ProblemError(409, `the current version is ${this.version}, not ${version}`, 'expected_version')
   }
 
   #check(name, { value, schema, conditions = [] }) {
-    if (!KEY.test(name)) throw new Refused(400, 'a name has 1 to 100 letters, digits, `.`, `_` or `-`', 'name')
+    if (!KEY.test(name)) throw new ProblemError(400, 'the name must have 1 to 100 letters, digits, `.`, `_` or `-`', 'name')
     const values = [['value', value], ...conditions.map((it, i) => [`conditions[${i}].value`, it.value])]
     for (const [field, it] of values) {
-      if (schema?.type === 'number' && typeof it !== 'number') throw new Refused(400, 'it is not a number', field)
-      if (schema?.maximum < it) throw new Refused(400, `it is greater than ${schema.maximum}`, field)
+      if (schema?.type === 'number' && typeof it !== 'number') throw new ProblemError(400, 'the value must be a number', field)
+      if (schema?.maximum < it) throw new ProblemError(400, `the value must be at most ${schema.maximum}`, field)
     }
   }
 }

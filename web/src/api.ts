@@ -1,24 +1,24 @@
-/** The calls the dashboard makes, besides the stream. Same origin; the session is a cookie. */
+/** Requests that belong to no game: the session and the sample event. Same origin; the session is a cookie. */
 
 export interface Game {
   id: string
   name: string
   public_key: string
-  /** IANA name of the zone its days are cut in. */
+  /** IANA time zone; the game's days start at midnight in this zone. */
   tz: string
 }
 
 export interface Me {
   role: string
   games: Game[]
-  /** Goes along with every write, to show that it comes from this page. */
+  /** CSRF token, sent with every write. */
   csrf: string
 }
 
-/** The server answered, and the answer was no. */
-export class Problem extends Error {
+/** An error response of the server (RFC 9457 problem details). */
+export class ProblemError extends Error {
   readonly status: number
-  /** What of the request is wrong, where it is one thing. */
+  /** The request field that caused the error, if the server names one. */
   readonly field: string | undefined
 
   constructor(status: number, message: string, field?: string) {
@@ -28,55 +28,55 @@ export class Problem extends Error {
   }
 }
 
-/** Who is signed in; a `Problem` of status 401 when nobody is. */
-export async function me(): Promise<Me> {
-  const answer = await fetch('/v1/me', { headers: { Accept: 'application/json' } })
-  if (!answer.ok) throw await problem(answer)
-  return (await answer.json()) as Me
+/** Returns the signed-in user. Throws a `ProblemError` with status 401 if there is no session. */
+export async function getMe(): Promise<Me> {
+  const response = await fetch('/v1/me', { headers: { Accept: 'application/json' } })
+  if (!response.ok) throw await problemFrom(response)
+  return (await response.json()) as Me
 }
 
 export async function signOut(): Promise<void> {
-  const answer = await fetch('/v1/sign-out', { method: 'POST' })
-  if (!answer.ok && answer.status !== 401) throw await problem(answer)
+  const response = await fetch('/v1/sign-out', { method: 'POST' })
+  if (!response.ok && response.status !== 401) throw await problemFrom(response)
 }
 
-/** The event of the first-steps card. */
-export const HELLO = { event: 'hello', player: 'ann', value: 3 }
+/** The event that the setup guide sends. */
+export const SAMPLE_EVENT = { event: 'hello', player: 'ann', value: 3 }
 
-/** Sends one event the way a game does, with the public key. */
-export async function sendHello(publicKey: string): Promise<void> {
-  const answer = await fetch('/v1/events', {
+/** Sends the sample event with the public key, as a game does. */
+export async function sendSampleEvent(publicKey: string): Promise<void> {
+  const response = await fetch('/v1/events', {
     method: 'POST',
     headers: { Authorization: `Bearer ${publicKey}`, 'Content-Type': 'application/json' },
-    body: JSON.stringify(HELLO),
+    body: JSON.stringify(SAMPLE_EVENT),
   })
-  if (!answer.ok) throw await problem(answer)
+  if (!response.ok) throw await problemFrom(response)
 }
 
-/** The same in a shell. */
-export function helloByCurl(origin: string, publicKey: string): string {
+/** Returns the curl command that sends the sample event. */
+export function sampleEventCurl(origin: string, publicKey: string): string {
   return [
     `curl -X POST ${origin}/v1/events`,
     `-H 'Authorization: Bearer ${publicKey}'`,
     `-H 'Content-Type: application/json'`,
-    `-d '${JSON.stringify(HELLO)}'`,
+    `-d '${JSON.stringify(SAMPLE_EVENT)}'`,
   ].join(' \\\n  ')
 }
 
-/** Where a pasted sign-in link or bare token leads; nothing when there is no token in it. */
+/** Returns the sign-in path for a pasted link or token; `undefined` if the text contains no token. */
 export function signInPath(pasted: string): string | undefined {
   const text = pasted.trim()
   const token = /[?&]token=([^&#\s]+)/.exec(text)?.[1] ?? /^[\w.~-]+$/.exec(text)?.[0]
   return token && `/sign-in?token=${token}`
 }
 
-/** What a problem document says (RFC 9457). */
-export async function problem(answer: Response): Promise<Problem> {
-  interface Told {
+/** Reads the problem details of an error response. */
+export async function problemFrom(response: Response): Promise<ProblemError> {
+  interface ProblemDetails {
     title?: string
     detail?: string
     field?: string
   }
-  const told = (await answer.json().catch(() => ({}))) as Told
-  return new Problem(answer.status, told.detail ?? told.title ?? `HTTP ${answer.status}`, told.field)
+  const { title, detail, field } = (await response.json().catch(() => ({}))) as ProblemDetails
+  return new ProblemError(response.status, detail ?? title ?? `HTTP ${response.status}`, field)
 }

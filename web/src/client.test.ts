@@ -1,57 +1,57 @@
 import { afterEach, expect, test, vi } from 'vitest'
-import { Problem, type Game } from './api'
-import { Client, sentence } from './client'
+import { ProblemError, type Game } from './api'
+import { Client, errorMessage } from './client'
 
 const GAME: Game = { id: 'demo', name: 'Demo', public_key: 'pm_pk_x', tz: 'UTC' }
 
-/** Answers every request with this; gives what was asked. */
+/** Stubs `fetch` with one response; returns the recorded requests. */
 function server(status: number, body: unknown, headers: Record<string, string> = {}) {
-  const asked: { url: string; init: RequestInit }[] = []
+  const requests: { url: string; init: RequestInit }[] = []
   vi.stubGlobal('fetch', (url: string, init: RequestInit) => {
-    asked.push({ url, init })
+    requests.push({ url, init })
     const text = body === undefined ? null : JSON.stringify(body)
     return Promise.resolve(new Response(text, { status, headers }))
   })
-  return asked
+  return requests
 }
 
-const client = (refused = () => undefined) => new Client(GAME, 'token', refused)
+const client = (onUnauthorized = () => undefined) => new Client(GAME, 'token', onUnauthorized)
 
 afterEach(() => vi.unstubAllGlobals())
 
-test('a write says which game it is for and carries the token of the page', async () => {
-  const asked = server(200, { version: 2 })
+test('a write carries the game and the CSRF token', async () => {
+  const requests = server(200, { version: 2 })
   expect(await client().send('PUT', '/v1/vars/a%20b', { value: 1 })).toEqual({ version: 2 })
-  expect(asked[0]?.url).toBe('/v1/vars/a%20b?game=demo')
-  expect(asked[0]?.init.headers).toEqual({ 'X-CSRF-Token': 'token', 'Content-Type': 'application/json' })
-  expect(asked[0]?.init.body).toBe('{"value":1}')
+  expect(requests[0]?.url).toBe('/v1/vars/a%20b?game=demo')
+  expect(requests[0]?.init.headers).toEqual({ 'X-CSRF-Token': 'token', 'Content-Type': 'application/json' })
+  expect(requests[0]?.init.body).toBe('{"value":1}')
 })
 
-test('a body that is JSON already is sent as it is, and none where there is none', async () => {
-  const asked = server(204, undefined)
+test('a string body is sent unchanged and a missing body is not sent', async () => {
+  const requests = server(204, undefined)
   await client().send('PUT', '/x', '{"value": 1.0}')
   expect(await client().send('DELETE', '/x')).toBeUndefined()
-  expect(asked.map(({ init }) => init.body)).toEqual(['{"value": 1.0}', undefined])
+  expect(requests.map(({ init }) => init.body)).toEqual(['{"value": 1.0}', undefined])
 })
 
-test('a read leaves out what is empty and says when it was answered', async () => {
-  const asked = server(200, { total: 1 }, { Date: 'Fri, 20 Nov 2026 12:00:00 GMT' })
+test('a read omits empty parameters and returns the time of the response', async () => {
+  const requests = server(200, { total: 1 }, { Date: 'Fri, 20 Nov 2026 12:00:00 GMT' })
   const { body, time } = await client().get('/v1/levels', { mode: 'popular', player: '', page: undefined })
   expect([body, time]).toEqual([{ total: 1 }, '2026-11-20T12:00:00.000Z'])
-  expect(asked[0]?.url).toBe('/v1/levels?game=demo&mode=popular')
+  expect(requests[0]?.url).toBe('/v1/levels?game=demo&mode=popular')
 })
 
-test('a refusal names its field, and a lost sign-in is told', async () => {
-  server(400, { title: 'A field is invalid', detail: 'it is too long', field: 'name' })
+test('a problem response names its field, and a 401 calls the handler', async () => {
+  server(400, { title: 'A field is invalid', detail: 'name must be at most 100 characters', field: 'name' })
   const problem = await client().send('PUT', '/x', {}).catch((error: unknown) => error)
-  expect(problem).toMatchObject({ status: 400, field: 'name', message: 'it is too long' })
-  expect(sentence(problem)).toBe('It is too long.')
+  expect(problem).toMatchObject({ status: 400, field: 'name', message: 'name must be at most 100 characters' })
+  expect(errorMessage(problem)).toBe('Name must be at most 100 characters.')
   server(401, {})
-  const refused = vi.fn()
-  await expect(client(refused).get('/x')).rejects.toBeInstanceOf(Problem)
-  expect(refused).toHaveBeenCalledOnce()
+  const onUnauthorized = vi.fn()
+  await expect(client(onUnauthorized).get('/x')).rejects.toBeInstanceOf(ProblemError)
+  expect(onUnauthorized).toHaveBeenCalledOnce()
 })
 
-test('no answer at all has words as well', () => {
-  expect(sentence(new TypeError('fetch failed'))).toMatch(/^The server does not answer\./)
+test('a network error has a message', () => {
+  expect(errorMessage(new TypeError('fetch failed'))).toMatch(/^The server cannot be reached\./)
 })

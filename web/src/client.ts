@@ -1,53 +1,52 @@
-/** The calls about one game, as the person who is signed in. */
-import { Problem, problem, type Game } from './api'
+/** Requests about one game, made as the signed-in user. */
+import { ProblemError, problemFrom, type Game } from './api'
 import { parse } from './json'
 import type { Params } from './router'
 
-/** An answer, and when it was given. */
-export interface Answer<T> {
+export interface ApiResponse<T> {
   body: T
-  /** RFC 3339. */
+  /** The server's time of the response, RFC 3339. */
   time: string
 }
 
 export class Client {
   readonly game: Game
   readonly #csrf: string
-  readonly #refused: () => void
+  readonly #onUnauthorized: () => void
 
-  /** `refused` is told when the server says that nobody is signed in. */
-  constructor(game: Game, csrf: string, refused: () => void) {
+  /** `onUnauthorized` is called when a request is answered with 401. */
+  constructor(game: Game, csrf: string, onUnauthorized: () => void) {
     this.game = game
     this.#csrf = csrf
-    this.#refused = refused
+    this.#onUnauthorized = onUnauthorized
   }
 
-  async get<T>(path: string, params: Params = {}, signal?: AbortSignal): Promise<Answer<T>> {
-    const answer = await this.ask(path, params, signal)
-    return { body: (await answer.json()) as T, time: timeOf(answer) }
+  async get<T>(path: string, params: Params = {}, signal?: AbortSignal): Promise<ApiResponse<T>> {
+    const response = await this.request(path, params, signal)
+    return { body: (await response.json()) as T, time: timeOf(response) }
   }
 
-  /** The same with every number as it is written. */
-  async getExact<T>(path: string, params: Params = {}, signal?: AbortSignal): Promise<Answer<T>> {
-    const answer = await this.ask(path, params, signal)
-    return { body: parse(await answer.text()) as T, time: timeOf(answer) }
+  /** Like `get`, but keeps the original text of every number. */
+  async getExactNumbers<T>(path: string, params: Params = {}, signal?: AbortSignal): Promise<ApiResponse<T>> {
+    const response = await this.request(path, params, signal)
+    return { body: parse(await response.text()) as T, time: timeOf(response) }
   }
 
-  async ask(path: string, params: Params = {}, signal?: AbortSignal): Promise<Response> {
-    const asked = { headers: { Accept: 'application/json' }, cache: 'no-cache' as const }
-    return this.#fetch(this.url(path, params), signal ? { ...asked, signal } : asked)
+  async request(path: string, params: Params = {}, signal?: AbortSignal): Promise<Response> {
+    const init = { headers: { Accept: 'application/json' }, cache: 'no-cache' as const }
+    return this.#fetch(this.url(path, params), signal ? { ...init, signal } : init)
   }
 
-  /** Writes; `body` may be JSON already. The answer's body, where it has one. */
+  /** Sends a write and returns the response body, if there is one. A `body` that is a string is sent as JSON text. */
   async send<T>(method: 'PUT' | 'POST' | 'PATCH' | 'DELETE', path: string, body?: unknown): Promise<T> {
     const headers: Record<string, string> = { 'X-CSRF-Token': this.#csrf }
-    const asked: RequestInit = { method, headers }
+    const init: RequestInit = { method, headers }
     if (body !== undefined) {
       headers['Content-Type'] = 'application/json'
-      asked.body = typeof body === 'string' ? body : JSON.stringify(body)
+      init.body = typeof body === 'string' ? body : JSON.stringify(body)
     }
-    const answer = await this.#fetch(this.url(path), asked)
-    const text = await answer.text()
+    const response = await this.#fetch(this.url(path), init)
+    const text = await response.text()
     return (text === '' ? undefined : JSON.parse(text)) as T
   }
 
@@ -59,26 +58,27 @@ export class Client {
     return `${path}?${query}`
   }
 
-  async #fetch(url: string, asked: RequestInit): Promise<Response> {
-    const answer = await fetch(url, asked)
-    if (answer.ok) return answer
-    if (answer.status === 401) this.#refused()
-    throw await problem(answer)
+  async #fetch(url: string, init: RequestInit): Promise<Response> {
+    const response = await fetch(url, init)
+    if (response.ok) return response
+    if (response.status === 401) this.#onUnauthorized()
+    throw await problemFrom(response)
   }
 }
 
-/** What went wrong, for a person. */
-export function sentence(error: unknown): string {
-  if (error instanceof Problem) return capital(error.message)
-  return 'The server does not answer. Is it running, and are you online?'
+/** Returns the sentence that is shown for an error. */
+export function errorMessage(error: unknown): string {
+  if (error instanceof ProblemError) return toSentence(error.message)
+  return 'The server cannot be reached. Check your connection and that the server is running.'
 }
 
-function capital(text: string): string {
-  const first = text.charAt(0).toUpperCase() + text.slice(1)
-  return /[.!?]$/.test(first) ? first : `${first}.`
+/** The server's messages start in lower case and have no full stop. */
+function toSentence(text: string): string {
+  const capitalized = text.charAt(0).toUpperCase() + text.slice(1)
+  return /[.!?]$/.test(capitalized) ? capitalized : `${capitalized}.`
 }
 
-function timeOf(answer: Response): string {
-  const said = Date.parse(answer.headers.get('Date') ?? '')
-  return new Date(Number.isNaN(said) ? Date.now() : said).toISOString()
+function timeOf(response: Response): string {
+  const dateMs = Date.parse(response.headers.get('Date') ?? '')
+  return new Date(Number.isNaN(dateMs) ? Date.now() : dateMs).toISOString()
 }

@@ -1,21 +1,21 @@
-/** What changed between two texts, line by line. */
+/** Line-by-line diff of two texts. */
 
-export interface Line {
+export interface DiffLine {
   kind: 'same' | 'removed' | 'added'
   text: string
 }
 
-/** Beyond this many pairs of lines, everything is told as removed and added. */
+/** Above this product of line counts the diff is not computed: all lines are shown as removed and added. */
 const PAIRS_MAX = 1_000_000
 
-/** The lines of both in order, as few of them as possible marked; of a change, what was removed comes first. */
-export function diff(before: string, after: string): Line[] {
+/** Returns the lines of both texts in order, with as few changes as possible. Removed lines come before added ones. */
+export function diff(before: string, after: string): DiffLine[] {
   const [a, b] = [linesOf(before), linesOf(after)]
-  if (a.length * b.length > PAIRS_MAX) return [...marked('removed', a), ...marked('added', b)]
-  return walk(a, b, commonLengths(a, b))
+  if (a.length * b.length > PAIRS_MAX) return [...toDiffLines('removed', a), ...toDiffLines('added', b)]
+  return mergeLines(a, b, commonLengths(a, b))
 }
 
-/** `lengths[i][j]`: how many lines the rests `a[i..]` and `b[j..]` have in common. */
+/** `lengths[i][j]` is the length of the longest common subsequence of `a[i..]` and `b[j..]`. */
 function commonLengths(a: string[], b: string[]): number[][] {
   const lengths = Array.from({ length: a.length + 1 }, () => new Array<number>(b.length + 1).fill(0))
   for (let i = a.length - 1; i >= 0; i--) {
@@ -28,8 +28,8 @@ function commonLengths(a: string[], b: string[]): number[][] {
   return lengths
 }
 
-function walk(a: string[], b: string[], lengths: number[][]): Line[] {
-  const lines: Line[] = []
+function mergeLines(a: string[], b: string[], lengths: number[][]): DiffLine[] {
+  const lines: DiffLine[] = []
   let [i, j] = [0, 0]
   while (i < a.length && j < b.length) {
     if (a[i] === b[j]) {
@@ -41,10 +41,10 @@ function walk(a: string[], b: string[], lengths: number[][]): Line[] {
       lines.push({ kind: 'added', text: b[j++] ?? '' })
     }
   }
-  return [...lines, ...marked('removed', a.slice(i)), ...marked('added', b.slice(j))]
+  return [...lines, ...toDiffLines('removed', a.slice(i)), ...toDiffLines('added', b.slice(j))]
 }
 
-function marked(kind: Line['kind'], lines: string[]): Line[] {
+function toDiffLines(kind: DiffLine['kind'], lines: string[]): DiffLine[] {
   return lines.map((text) => ({ kind, text }))
 }
 

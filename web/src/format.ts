@@ -1,5 +1,5 @@
-/** Numbers, times and names as a person reads them. */
-import { OTHER } from './stream/answer'
+/** Formats numbers, times and names for display. */
+import { OTHER } from './stream/query-results'
 
 const whole = new Intl.NumberFormat('en', { maximumFractionDigits: 0 })
 const tenths = new Intl.NumberFormat('en', { minimumFractionDigits: 1, maximumFractionDigits: 1 })
@@ -13,32 +13,32 @@ export function count(value: number): string {
   return whole.format(value)
 }
 
-/** A count that has to fit a headline: exact below a hundred thousand, then three digits. */
+/** A count for a headline: exact below 100,000, then three significant digits. */
 export function headline(value: number): string {
   return value < 100_000 ? whole.format(value) : short.format(value)
 }
 
-/** A label of an axis: `1.5K`. */
+/** An axis label: `1.5K`. */
 export function tick(value: number): string {
   return value < 1_000 ? exact.format(value) : short.format(value)
 }
 
-/** A mean per second: with a tenth while it is small enough for one to matter. */
+/** A rate per second, with one decimal below 100. */
 export function rate(value: number): string {
   return value < 100 ? tenths.format(value) : headline(value)
 }
 
-/** A value that came with an event. */
+/** The value of an event, with up to three decimals. */
 export function amount(value: number): string {
   return exact.format(value)
 }
 
-/** 0.004 → `<1%`: a share that exists is never shown as nothing. */
+/** 0.004 → `<1%`: a share above zero is never shown as 0%. */
 export function share(value: number): string {
   return value > 0 && value < 0.01 ? '<1%' : percent.format(value)
 }
 
-/** `11:02:45` in the zone given. */
+/** `11:02:45` in the given time zone. */
 export function clock(time: string | number, tz: string): string {
   return formatter(tz, { hour: '2-digit', minute: '2-digit', second: '2-digit' }).format(
     new Date(time),
@@ -71,10 +71,10 @@ export function dayAndMinute(time: string, tz: string): string {
   return formatter(tz, options).format(new Date(time))
 }
 
-/** `11:02:45` of the day of `nowMs`, `20 Nov, 11:02:45` of another one. */
+/** `11:02:45` if the time is on the same day as `nowMs`, otherwise `20 Nov, 11:02:45`. */
 export function clockAndDay(time: string, nowMs: number, tz: string): string {
-  const told = clock(time, tz)
-  return isSameDay(Date.parse(time), nowMs, tz) ? told : `${day(time, tz)}, ${told}`
+  const text = clock(time, tz)
+  return isSameDay(Date.parse(time), nowMs, tz) ? text : `${day(time, tz)}, ${text}`
 }
 
 function isSameDay(oneMs: number, otherMs: number, tz: string): boolean {
@@ -87,27 +87,27 @@ export function day(time: string | number, tz: string): string {
   return formatter(tz, { day: 'numeric', month: 'short' }).format(new Date(time))
 }
 
-/** `FR` → `France`; what is no country says so in words. */
+/** `FR` → `France`; `Unknown` for anything that is not a country code. */
 export function countryName(code: string): string {
   if (code === OTHER) return 'Other countries'
   if (!/^[A-Z]{2}$/.test(code) || code === 'ZZ' || code === 'XX') return 'Unknown'
   return regions.of(code) ?? code
 }
 
-/** `event_name_too_long` → `event name too long`. */
-export function words(label: string): string {
+/** Turns a label into words: `event_name_too_long` → `event name too long`. */
+export function humanize(label: string): string {
   return label.replaceAll('_', ' ')
 }
 
 const formatters = new Map<string, Intl.DateTimeFormat>()
 
-/** Making a formatter costs about a hundred uses of it, so each is made once. */
+/** Constructing a formatter costs as much as about a hundred uses, so formatters are cached. */
 function formatter(tz: string, options: Intl.DateTimeFormatOptions): Intl.DateTimeFormat {
   const name = `${tz} ${Object.keys(options).join()}`
-  let known = formatters.get(name)
-  if (!known) {
-    known = new Intl.DateTimeFormat('en-GB', { timeZone: tz, hourCycle: 'h23', ...options })
-    formatters.set(name, known)
+  let cached = formatters.get(name)
+  if (!cached) {
+    cached = new Intl.DateTimeFormat('en-GB', { timeZone: tz, hourCycle: 'h23', ...options })
+    formatters.set(name, cached)
   }
-  return known
+  return cached
 }

@@ -1,10 +1,10 @@
 /**
- * JSON with its numbers as they were written: 1.0 stays 1.0, and a number of twenty digits is not rounded, which
- * `JSON.parse` would do.
+ * JSON that keeps the text of its numbers: 1.0 stays 1.0, and a number of twenty digits is not rounded as it
+ * would be by `JSON.parse`.
  */
 
-/** A number whose text says more than the number would. */
-export class Exact {
+/** A number whose text would be lost in a JavaScript number. */
+export class ExactNumber {
   readonly text: string
 
   constructor(text: string) {
@@ -12,68 +12,68 @@ export class Exact {
   }
 }
 
-export type Json = null | boolean | number | string | Exact | Json[] | { [name: string]: Json }
+export type Json = null | boolean | number | string | ExactNumber | Json[] | { [name: string]: Json }
 
-/** Longer than this, an object or array takes several lines. */
+/** Objects and arrays longer than this are split over several lines. */
 const LINE_CHARACTERS = 60
 
 const STRING_OR_NUMBER = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g
 
-/** Reads it, or throws a `SyntaxError` that says where it is wrong. */
+/** Parses JSON. Throws a `SyntaxError` that names the position of the error. */
 export function parse(text: string): Json {
   JSON.parse(text)
-  const mark = unused(text)
+  const prefix = unusedPrefix(text)
   const marked = text.replace(STRING_OR_NUMBER, (token) => {
     const isWhole = token.startsWith('"') || String(Number(token)) === token
-    return isWhole ? token : `"${mark}${token}"`
+    return isWhole ? token : `"${prefix}${token}"`
   })
   return JSON.parse(marked, (_name, value: unknown) =>
-    typeof value === 'string' && value.startsWith(mark) ? new Exact(value.slice(mark.length)) : value,
+    typeof value === 'string' && value.startsWith(prefix) ? new ExactNumber(value.slice(prefix.length)) : value,
   ) as Json
 }
 
-/** On one line. */
-export function write(value: Json): string {
-  if (value instanceof Exact) return value.text
-  if (Array.isArray(value)) return `[${value.map(write).join(', ')}]`
+/** Serializes a value on one line. */
+export function stringify(value: Json): string {
+  if (value instanceof ExactNumber) return value.text
+  if (Array.isArray(value)) return `[${value.map(stringify).join(', ')}]`
   if (value === null || typeof value !== 'object') return JSON.stringify(value)
-  const fields = Object.entries(value).map(([name, it]) => `${JSON.stringify(name)}: ${write(it)}`)
+  const fields = Object.entries(value).map(([name, it]) => `${JSON.stringify(name)}: ${stringify(it)}`)
   return `{${fields.join(', ')}}`
 }
 
-/** On as many lines as it is easily read on. */
-export function pretty(value: Json, indent = ''): string {
-  const line = write(value)
-  const isPlain = value === null || typeof value !== 'object' || value instanceof Exact
-  if (isPlain || line.length + indent.length <= LINE_CHARACTERS) return line
-  const deeper = `${indent}  `
-  if (Array.isArray(value)) return lines('[', value.map((it) => pretty(it, deeper)), ']', indent)
+/** Serializes a value, split over several lines where one line would be too long. */
+export function stringifyPretty(value: Json, indent = ''): string {
+  const line = stringify(value)
+  const isScalar = value === null || typeof value !== 'object' || value instanceof ExactNumber
+  if (isScalar || line.length + indent.length <= LINE_CHARACTERS) return line
+  const innerIndent = `${indent}  `
+  if (Array.isArray(value)) return joinLines('[', value.map((it) => stringifyPretty(it, innerIndent)), ']', indent)
   const fields = Object.entries(value).map(
-    ([name, it]) => `${JSON.stringify(name)}: ${pretty(it, deeper)}`,
+    ([name, it]) => `${JSON.stringify(name)}: ${stringifyPretty(it, innerIndent)}`,
   )
-  return lines('{', fields, '}', indent)
+  return joinLines('{', fields, '}', indent)
 }
 
-/** Whether both say the same, to the digit. */
-export function same(a: Json | undefined, b: Json | undefined): boolean {
+/** Returns true if the values are equal, comparing numbers by their text and ignoring the order of fields. */
+export function isEqual(a: Json | undefined, b: Json | undefined): boolean {
   if (a === undefined || b === undefined) return a === b
   return canonical(a) === canonical(b)
 }
 
 function canonical(value: Json): string {
   if (Array.isArray(value)) return `[${value.map(canonical).join()}]`
-  if (value === null || typeof value !== 'object' || value instanceof Exact) return write(value)
+  if (value === null || typeof value !== 'object' || value instanceof ExactNumber) return stringify(value)
   const fields = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))
   return `{${fields.map(([name, it]) => `${JSON.stringify(name)}:${canonical(it)}`).join()}}`
 }
 
-function lines(open: string, parts: string[], close: string, indent: string): string {
+function joinLines(open: string, parts: string[], close: string, indent: string): string {
   return `${open}\n${parts.map((part) => `${indent}  ${part}`).join(',\n')}\n${indent}${close}`
 }
 
-/** Characters with which no text in this one begins. */
-function unused(text: string): string {
-  let mark = '\uE000'
-  while (text.includes(mark)) mark += '\uE000'
-  return mark
+/** Returns private-use characters that do not occur in the text, to mark numbers with. */
+function unusedPrefix(text: string): string {
+  let prefix = '\uE000'
+  while (text.includes(prefix)) prefix += '\uE000'
+  return prefix
 }

@@ -1,6 +1,5 @@
-/** Lists as they are typed: parts with commas between them. */
-
-export function listOf(text: string): string[] {
+/** Splits comma-separated input into its trimmed, non-empty parts. */
+export function splitList(text: string): string[] {
   return text
     .split(',')
     .map((part) => part.trim())

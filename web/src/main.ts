@@ -1,9 +1,9 @@
-/** Starts the dashboard. */
+/** Entry point: mounts the dashboard. */
 import { mount } from 'svelte'
 import App from './App.svelte'
 import './tokens.css'
 import './base.css'
 
 const target = document.getElementById('app')
-if (!target) throw new Error('index.html has no #app')
+if (!target) throw new Error('index.html has no #app element')
 mount(App, { target })

@@ -1,29 +1,29 @@
-/** The pages and their files, each fetched when somebody first comes to it. */
+/** The pages of the menu. Each page's code is loaded on the first visit. */
 import type { Component } from 'svelte'
 import type { Game } from './api'
 import type { Client } from './client'
 import type { IconName } from './components/Icon.svelte'
 import type { PageId } from './router'
 
-/** What every page is given. */
+/** The props of every page. */
 export interface PageProps {
   game: Game
   client: Client
-  /** Asked when a stream was refused: only a plain "no" ends the session. */
-  stillSignedIn: () => Promise<boolean>
+  /** Asks the server whether the session is still valid; called when a stream was rejected. */
+  checkSignedIn: () => Promise<boolean>
 }
 
-export interface Page {
+export interface PageEntry {
   name: string
   icon: IconName
   load: () => Promise<{ default: Component<PageProps> }>
 }
 
-/** All but the one that is read without signing in. */
-export const pages: Record<Exclude<PageId, 'api'>, Page> = {
+/** Every page except the API reference, which needs no session. */
+export const pages: Record<Exclude<PageId, 'api'>, PageEntry> = {
   live: { name: 'Live', icon: 'live', load: () => import('./features/live/LivePage.svelte') },
-  vars: { name: 'Vars', icon: 'vars', load: () => import('./features/vars/VarsPage.svelte') },
-  boards: { name: 'Boards', icon: 'boards', load: () => import('./features/boards/BoardsPage.svelte') },
+  vars: { name: 'Variables', icon: 'vars', load: () => import('./features/vars/VarsPage.svelte') },
+  boards: { name: 'Leaderboards', icon: 'boards', load: () => import('./features/boards/BoardsPage.svelte') },
   levels: { name: 'Levels', icon: 'levels', load: () => import('./features/levels/LevelsPage.svelte') },
   flows: { name: 'Flows', icon: 'flows', load: () => import('./features/flows/FlowsPage.svelte') },
   collectors: {

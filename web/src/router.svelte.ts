@@ -1,19 +1,19 @@
-/** Where the person is, by the History API; links between pages are followed without loading anew. */
-import { changed, hrefOf, isElsewhere, isPlain, pageOf, type PageId, type Params } from './router'
+/** The current URL, kept by the History API. Links between pages are followed without a page load. */
+import { hrefOf, isOtherView, isPlainClick, pageOf, withParams, type PageId, type Params } from './router'
 
 class Router {
   #url = $state.raw(new URL(location.href))
-  /** Rises when the person comes to another page or view. */
-  arrivals = $state(0)
+  /** The number of navigations to another page or view. */
+  navigations = $state(0)
 
-  /** Asked before the person goes elsewhere: whether they may. Set while something is not saved. */
+  /** Decides whether the user may leave the view. Set while there are unsaved changes. */
   guard: (() => boolean) | undefined
 
   readonly page: PageId | undefined = $derived(pageOf(this.#url.pathname))
 
   constructor() {
-    addEventListener('popstate', () => this.#arrive())
-    document.addEventListener('click', (click) => this.#clicked(click))
+    addEventListener('popstate', () => this.#update())
+    document.addEventListener('click', (click) => this.#onClick(click))
   }
 
   get query(): URLSearchParams {
@@ -28,32 +28,32 @@ class Router {
     return hrefOf(this.query, page, params)
   }
 
-  /** This page with other parameters. */
+  /** Returns the URL of this page with some parameters changed. */
   with(params: Params): string {
-    return changed(this.query, this.page ?? 'live', params)
+    return withParams(this.query, this.page ?? 'live', params)
   }
 
   go(href: string): void {
-    const isLeaving = isElsewhere(this.#url, new URL(href, location.href))
+    const isLeaving = isOtherView(this.#url, new URL(href, location.href))
     if (isLeaving && this.guard && !this.guard()) return
     history.pushState(null, '', href)
-    this.#arrive()
+    this.#update()
   }
 
   replace(href: string): void {
     history.replaceState(null, '', href)
-    this.#arrive()
+    this.#update()
   }
 
-  #arrive(): void {
+  #update(): void {
     const from = this.#url
     this.#url = new URL(location.href)
-    if (isElsewhere(from, this.#url)) this.arrivals += 1
+    if (isOtherView(from, this.#url)) this.navigations += 1
   }
 
-  #clicked(click: MouseEvent): void {
+  #onClick(click: MouseEvent): void {
     const link = click.target instanceof Element ? click.target.closest('a') : null
-    if (!link || !isPlain(click) || link.target || link.hasAttribute('download')) return
+    if (!link || !isPlainClick(click) || link.target || link.hasAttribute('download')) return
     const url = new URL(link.href)
     if (url.origin !== location.origin || url.hash || !pageOf(url.pathname)) return
     click.preventDefault()

@@ -1,14 +1,14 @@
-/** Which page an address means. What is within a page stands in the query: the server knows pages only. */
+/** URLs of pages. The path names the page; everything within a page is in the query, because the server only serves page paths. */
 
 export const PAGES = ['live', 'vars', 'boards', 'levels', 'flows', 'collectors', 'hosts', 'api'] as const
 export type PageId = (typeof PAGES)[number]
 
-/** What opens another view of the same page, as opposed to another tab, filter or leaf of a view. */
-const VIEWS = ['var', 'new', 'board', 'settings', 'level', 'flow', 'host']
+/** The parameters that open another view of a page. Any other parameter is a tab, filter or page number within the view. */
+const VIEW_PARAMS = ['var', 'new', 'board', 'settings', 'level', 'flow', 'host']
 
 export type Params = Record<string, string | number | undefined>
 
-/** The page of a path; `undefined` where there is none. */
+/** Returns the page of a path; `undefined` if there is none. */
 export function pageOf(pathname: string): PageId | undefined {
   const name = pathname.replace(/^\/|\/$/g, '')
   if (name === '') return 'live'
@@ -19,7 +19,7 @@ export function pathOf(page: PageId): string {
   return page === 'live' ? '/' : `/${page}`
 }
 
-/** The address of a page; the chosen game goes along. */
+/** Returns the URL of a page. The selected game is kept. */
 export function hrefOf(current: URLSearchParams, page: PageId, params: Params = {}): string {
   const game = current.get('game')
   const query = new URLSearchParams(game ? { game } : {})
@@ -30,26 +30,25 @@ export function hrefOf(current: URLSearchParams, page: PageId, params: Params = 
   return pathOf(page) + (text && `?${text}`)
 }
 
-/** The same page with other parameters; `undefined` takes one away. */
-export function changed(current: URLSearchParams, page: PageId, params: Params): string {
-  const kept = Object.fromEntries(current)
-  return hrefOf(current, page, { ...kept, ...params })
+/** Returns the URL of the same page with some parameters changed; `undefined` removes a parameter. */
+export function withParams(current: URLSearchParams, page: PageId, params: Params): string {
+  return hrefOf(current, page, { ...Object.fromEntries(current), ...params })
 }
 
-/** Whether somebody who goes from one address to the other is somewhere else, and begins at its top. */
-export function isElsewhere(from: URL, to: URL): boolean {
-  const view = (url: URL) => VIEWS.map((name) => url.searchParams.get(name))
+/** Returns true if the URLs are different views: navigating between them scrolls to the top. */
+export function isOtherView(from: URL, to: URL): boolean {
+  const view = (url: URL) => VIEW_PARAMS.map((name) => url.searchParams.get(name))
   return from.pathname !== to.pathname || view(from).join('\n') !== view(to).join('\n')
 }
 
-/** What of a click decides whether the page follows the link itself. */
+/** The properties of a click that decide whether the router handles it. */
 export type Click = Pick<
   MouseEvent,
   'defaultPrevented' | 'button' | 'metaKey' | 'ctrlKey' | 'shiftKey' | 'altKey'
 >
 
-/** Whether a click on a link is an ordinary one, that asks for no new tab, window or file. */
-export function isPlain(click: Click): boolean {
-  const held = click.metaKey || click.ctrlKey || click.shiftKey || click.altKey
-  return !click.defaultPrevented && click.button === 0 && !held
+/** Returns true for a plain click: one that does not ask for a new tab, a new window or a download. */
+export function isPlainClick(click: Click): boolean {
+  const hasModifier = click.metaKey || click.ctrlKey || click.shiftKey || click.altKey
+  return !click.defaultPrevented && click.button === 0 && !hasModifier
 }

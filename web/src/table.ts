@@ -1,4 +1,4 @@
-/** The numbers behind a chart, as rows: for the table beside it and for the file. */
+/** Tabular data of a card: shown as a table and downloaded as CSV. */
 
 export type Cell = string | number | null
 
@@ -7,12 +7,12 @@ export interface Table {
   rows: Cell[][]
 }
 
-/** RFC 4180, with CRLF as it asks for. */
+/** Serializes a table as CSV (RFC 4180, lines end with CRLF). */
 export function toCsv({ columns, rows }: Table): string {
-  return [columns, ...rows].map((row) => row.map(field).join(',') + '\r\n').join('')
+  return [columns, ...rows].map((row) => row.map(csvField).join(',') + '\r\n').join('')
 }
 
-/** Hands the table to the person as a file. */
+/** Downloads a table as a CSV file. */
 export function download(name: string, table: Table): void {
   const url = URL.createObjectURL(new Blob([toCsv(table)], { type: 'text/csv;charset=utf-8' }))
   const link = Object.assign(document.createElement('a'), { href: url, download: name })
@@ -20,12 +20,12 @@ export function download(name: string, table: Table): void {
   URL.revokeObjectURL(url)
 }
 
-function field(cell: Cell): string {
-  const text = typeof cell === 'string' ? harmless(cell) : String(cell ?? '')
+function csvField(cell: Cell): string {
+  const text = typeof cell === 'string' ? escapeFormula(cell) : String(cell ?? '')
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text
 }
 
-/** Event names come from anybody; a spreadsheet would run one that starts like a formula. */
-function harmless(text: string): string {
+/** Event names are untrusted input; a spreadsheet would run one that starts like a formula. */
+function escapeFormula(text: string): string {
   return /^[=+\-@\t\r]/.test(text) ? `'${text}` : text
 }

@@ -1,5 +1,4 @@
-// Sets the remembered theme before anything is drawn. Storage may be forbidden: then the system's
-// choice holds.
+// Applies the stored theme before the first paint. If storage is unavailable, the system's preference applies.
 try {
   var chosen = localStorage.getItem('playmeter.theme')
   if (chosen === 'light' || chosen === 'dark') document.documentElement.dataset.theme = chosen

@@ -1,10 +1,10 @@
 /**
- * Dark or light. The system's choice holds until the person chooses otherwise, and again when they
- * choose what the system has.
+ * The light or dark theme. It follows the system until the user switches; switching back to the
+ * system's theme makes it follow the system again.
  */
 export type Theme = 'light' | 'dark'
 
-const REMEMBERED = 'playmeter.theme'
+const STORAGE_KEY = 'playmeter.theme'
 const system = matchMedia('(prefers-color-scheme: dark)')
 
 class ThemeChoice {
@@ -20,9 +20,9 @@ class ThemeChoice {
   }
 
   toggle(): void {
-    const wanted = this.current === 'dark' ? 'light' : 'dark'
-    this.#chosen = wanted === this.#system ? undefined : wanted
-    remember(this.#chosen)
+    const next = this.current === 'dark' ? 'light' : 'dark'
+    this.#chosen = next === this.#system ? undefined : next
+    store(this.#chosen)
   }
 }
 
@@ -33,13 +33,13 @@ function readChosen(): Theme | undefined {
   return chosen === 'light' || chosen === 'dark' ? chosen : undefined
 }
 
-function remember(chosen: Theme | undefined): void {
+function store(chosen: Theme | undefined): void {
   if (chosen) document.documentElement.dataset.theme = chosen
   else delete document.documentElement.dataset.theme
   try {
-    if (chosen) localStorage.setItem(REMEMBERED, chosen)
-    else localStorage.removeItem(REMEMBERED)
+    if (chosen) localStorage.setItem(STORAGE_KEY, chosen)
+    else localStorage.removeItem(STORAGE_KEY)
   } catch {
-    // Private windows may forbid storage: the choice then lasts as long as the page.
+    // Storage may be unavailable in private windows: the choice then lasts until the page is closed.
   }
 }

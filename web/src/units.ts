@@ -1,4 +1,4 @@
-/** Figures of machines as a person reads them. */
+/** Formats measurements of hosts for display. */
 
 const UNITS = ['B', 'kB', 'MB', 'GB', 'TB', 'PB']
 const digits = new Intl.NumberFormat('en', { maximumSignificantDigits: 3 })
@@ -10,7 +10,7 @@ const hundredths = new Intl.NumberFormat('en', { maximumFractionDigits: 2 })
 export function bytes(value: number): string {
   const power = value < 1 ? 0 : Math.min(Math.floor(Math.log10(value) / 3), UNITS.length - 1)
   const scaled = value / 1_000 ** power
-  // 999.9 kB are read as 1 MB.
+  // 999.9 kB rounds to 1 MB.
   if (scaled >= 999.5 && power < UNITS.length - 1) return `1 ${UNITS[power + 1]}`
   return `${digits.format(power === 0 ? Math.round(scaled) : scaled)} ${UNITS[power]}`
 }
@@ -25,7 +25,7 @@ export function percent(value: number): string {
   return `${tenths.format(value)}%`
 }
 
-/** Three digits are enough: 1.234 → `1.23`, 12.34 → `12.3`, 1234.5 → `1,235`. */
+/** About three significant digits: 1.234 → `1.23`, 12.34 → `12.3`, 1234.5 → `1,235`. */
 export function number(value: number): string {
   const format = value < 10 ? hundredths : value < 100 ? tenths : whole
   return format.format(value)

@@ -1,6 +1,6 @@
-/** Times as a form shows them, in the game's zone, and as the server has them. */
+/** Converts times between RFC 3339 and the local time of a zone, as `datetime-local` inputs need it. */
 
-/** `2026-11-20T09:30` in the zone; with seconds where there are any. What is no time: nothing. */
+/** Returns the local time in the zone, `2026-11-20T09:30`, with seconds if they are not zero; empty if `iso` is invalid. */
 export function toLocal(iso: string | undefined, tz: string): string {
   const ms = Date.parse(iso ?? '')
   if (Number.isNaN(ms)) return ''
@@ -9,7 +9,8 @@ export function toLocal(iso: string | undefined, tz: string): string {
 }
 
 /**
- * RFC 3339 of a clock's time in the zone; nothing for what is no time. An hour that is there twice is the first of them.
+ * Returns the RFC 3339 time of a local time in the zone; `undefined` if it is invalid. A local time that occurs twice,
+ * when clocks are set back, is its first occurrence.
  */
 export function fromLocal(local: string, tz: string): string | undefined {
   const asUtc = Date.parse(`${local}Z`)
@@ -19,7 +20,7 @@ export function fromLocal(local: string, tz: string): string | undefined {
   return new Date(guess).toISOString()
 }
 
-/** How far clocks of the zone are ahead of UTC then. */
+/** Returns the zone's offset from UTC at a time. */
 function offsetMs(ms: number, tz: string): number {
   const parts = new Intl.DateTimeFormat('en-US', {
     timeZone: tz,
@@ -32,7 +33,7 @@ function offsetMs(ms: number, tz: string): number {
     second: 'numeric',
   }).formatToParts(ms)
   const part = (type: string) => Number(parts.find((part) => part.type === type)?.value)
-  const shown = Date.UTC(
+  const localMs = Date.UTC(
     part('year'),
     part('month') - 1,
     part('day'),
@@ -40,5 +41,5 @@ function offsetMs(ms: number, tz: string): number {
     part('minute'),
     part('second'),
   )
-  return shown - Math.floor(ms / 1000) * 1000
+  return localMs - Math.floor(ms / 1000) * 1000
 }

@@ -1,10 +1,10 @@
-/** How every chart's axes look: hairlines, small muted labels, nothing else. */
+/** The axes of all charts: hairlines and small muted labels. */
 import type uPlot from 'uplot'
 import { tick } from '../format'
 import type { Colors } from './colors'
-import { lines } from './scale'
+import { gridLines } from './scale'
 
-/** A canvas knows no `var()`: the faces of `--font`. */
+/** The fonts of `--font`; a canvas does not support `var()`. */
 const FONT = '11px -apple-system, "Segoe UI", Roboto, Inter, "Inter Fetched", system-ui, sans-serif'
 
 export function timeAxis(colors: () => Colors, more: Partial<uPlot.Axis>): uPlot.Axis {
@@ -25,7 +25,7 @@ export function countAxis(colors: () => Colors): uPlot.Axis {
     font: FONT,
     size: 38,
     gap: 8,
-    splits: (_, __, ___, high) => lines(high),
+    splits: (_, __, ___, high) => gridLines(high),
     stroke: () => colors().muted,
     grid: { width: 1, stroke: () => colors().line },
     ticks: { show: false },

@@ -1,4 +1,4 @@
-/** The colours of the tokens as a canvas takes them. */
+/** The colours of the design tokens, for canvas. */
 
 const TOKENS = [
   'text',
@@ -18,7 +18,7 @@ const TOKENS = [
 
 export type Colors = Record<(typeof TOKENS)[number], string>
 
-/** What the tokens are now, below `element`. A canvas knows neither `var()` nor `light-dark()`. */
+/** Reads the current values of the tokens within `element`. A canvas supports neither `var()` nor `light-dark()`. */
 export function readColors(element: HTMLElement): Colors {
   const probe = element.appendChild(document.createElement('i'))
   const colors = TOKENS.map((token) => {

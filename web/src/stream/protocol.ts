@@ -1,9 +1,9 @@
 /**
- * What the server says on `GET /v1/watch`: one stream of server-sent events, several subscriptions
- * in it. Every message names its subscription in `sub`.
+ * Messages of `GET /v1/watch`: a stream of server-sent events with several subscriptions. Every message
+ * names its subscription in `sub`.
  */
 
-/** Until where in the log a number has counted, and when that was. */
+/** The log position up to which a message counts, and the time of that position. */
 export interface AsOf {
   /** RFC 3339. */
   time: string
@@ -13,11 +13,11 @@ export interface AsOf {
 export const OUTCOMES = ['accepted', 'duplicate', 'invalid', 'late', 'limited'] as const
 export type Outcome = (typeof OUTCOMES)[number]
 
-/** `received` is the sum of the others; the page checks it. */
+/** `received` is the sum of the outcomes; the Live page verifies it. */
 export type Totals = Record<'received' | Outcome, number>
 
 export interface LiveEvent {
-  /** Its number in this stream: newer is greater. */
+  /** Sequence number within the stream: newer events have greater numbers. */
   n: number
   /** RFC 3339 with milliseconds. */
   time: string
@@ -30,11 +30,11 @@ export interface LiveEvent {
   outcome: Outcome
   /** Why it was not accepted. */
   reason?: string | null
-  /** The door it came through. */
+  /** The endpoint that received it. */
   endpoint?: string | null
 }
 
-/** Counts of consecutive seconds, the first of them at `from`. */
+/** Counts of consecutive seconds, starting at `from`. */
 export interface Seconds {
   /** RFC 3339. */
   from: string
@@ -66,7 +66,7 @@ export interface EventsChange {
   as_of: AsOf
   /** Newest first. */
   added: LiveEvent[]
-  /** How many were not listed since the last change, because there were too many. */
+  /** The number of events since the last change that are not listed because there were too many. */
   skipped?: number
 }
 
@@ -79,24 +79,24 @@ export interface LoadMessage {
   as_of: AsOf
   second: Seconds
   totals: Totals
-  /** Since when `totals` counts, RFC 3339. */
+  /** The start of `totals`, RFC 3339. */
   since?: string
-  /** How many were refused for which reason. */
+  /** The number of events that were not accepted, by reason. */
   reasons?: Record<string, number>
   endpoints?: EndpointTotals[]
 }
 
-export type Key = Record<string, string>
+export type SeriesKey = Record<string, string>
 
 export interface Series {
-  /** Of a question with several metrics: which of them. */
+  /** The metric; only in the result of a query with several metrics. */
   name?: string
-  key: Key
+  key: SeriesKey
   values: (number | null)[]
   total: number
 }
 
-export interface QueryAnswer {
+export interface QueryResult {
   as_of: AsOf
   step: string
   tz: string
@@ -104,19 +104,19 @@ export interface QueryAnswer {
   series: Series[]
 }
 
-export interface QuerySnapshot extends QueryAnswer {
+export interface QuerySnapshot extends QueryResult {
   sub: `query${number}`
 }
 
 export interface QueryChange {
   sub: `query${number}`
   as_of: AsOf
-  points?: { name?: string; key: Key; time: string; value: number | null }[]
-  totals?: { name?: string; key: Key; total: number }[]
+  points?: { name?: string; key: SeriesKey; time: string; value: number | null }[]
+  totals?: { name?: string; key: SeriesKey; total: number }[]
 }
 
-/** In the place of any of these: it could not be computed. What was told before holds as of its time. */
-export interface Failure {
+/** Sent instead of any of the above if the result could not be computed. The last result stays valid as of its time. */
+export interface FailureMessage {
   sub: 'load' | `query${number}`
   as_of: AsOf
   error: string
@@ -129,8 +129,8 @@ export type Message =
   | LoadMessage
   | QuerySnapshot
   | QueryChange
-  | Failure
+  | FailureMessage
 
-/** `reset` has the shape of a snapshot and replaces everything, as a snapshot does. */
-export type Kind = 'snapshot' | 'change' | 'reset'
-export const KINDS: readonly Kind[] = ['snapshot', 'change', 'reset']
+/** `reset` has the shape of a snapshot and, like a snapshot, replaces everything. */
+export type MessageKind = 'snapshot' | 'change' | 'reset'
+export const MESSAGE_KINDS: readonly MessageKind[] = ['snapshot', 'change', 'reset']

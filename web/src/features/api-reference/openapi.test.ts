@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
-import { curlOf, fieldsOf, filtered, groupsOf, typeOf, type Document } from './openapi'
+import { curlOf, fieldsOf, filterGroups, groupsOf, typeOf, type OpenApiDocument } from './openapi'
 
-const DOCUMENT: Document = {
+const DOCUMENT: OpenApiDocument = {
   openapi: '3.1.0',
   info: { title: 'Playmeter', version: '1' },
   paths: {
@@ -51,31 +51,31 @@ const DOCUMENT: Document = {
 const groups = groupsOf(DOCUMENT)
 const [get, put] = groups[0]!.operations
 
-test('operations stand by their tags, what a game needs first', () => {
-  const told = groups.map(({ tag, operations }) => `${tag}: ${operations.map(({ id }) => id).join(', ')}`)
-  expect(told).toEqual(['variables: get-v1-vars-name, put-v1-vars-name', 'operations: get-healthz'])
-  expect(get?.who).toBe('the public key or a secret key')
+test('operations are grouped by tag in the order of the page', () => {
+  const summary = groups.map(({ tag, operations }) => `${tag}: ${operations.map(({ id }) => id).join(', ')}`)
+  expect(summary).toEqual(['variables: get-v1-vars-name, put-v1-vars-name', 'operations: get-healthz'])
+  expect(get?.access).toBe('public key or secret key')
 })
 
-test('the command has the public key and what the examples say', () => {
+test('the curl command contains the public key and the example values', () => {
   expect(curlOf(get!, 'http://here', 'pm_pk_x')).toBe(
     `curl 'http://here/v1/vars/top%20speed?player=bo' \\\n  -H "Authorization: Bearer pm_pk_x"`,
   )
   expect(curlOf(get!, 'http://here', undefined)).toContain('$PLAYMETER_PUBLIC_KEY')
 })
 
-test('a secret key is never filled in, and a shell takes the body as it is', () => {
+test('the curl command never contains a secret key and quotes the body for a shell', () => {
   const command = curlOf(put!, 'http://here', 'pm_pk_x')
   expect(command).toContain('Bearer $PLAYMETER_SECRET_KEY')
   expect(command).toContain(`-d '{"value":"it'\\''s"}'`)
   expect(curlOf(groups[1]!.operations[0]!, 'http://here', 'pm_pk_x')).toBe(`curl 'http://here/healthz'`)
 })
 
-test('fields are told with those inside of them, and an end', () => {
+test('fields include nested fields up to a maximum depth', () => {
   const fields = fieldsOf(DOCUMENT, { $ref: '#/components/schemas/Put' })
   expect(fields.slice(0, 4).map(({ name, depth, type }) => `${depth} ${name} ${type}`)).toEqual([
     '0 value any JSON',
-    '0 conditions list of object',
+    '0 conditions array of object',
     '1 share number',
     '1 again object',
   ])
@@ -83,16 +83,16 @@ test('fields are told with those inside of them, and an end', () => {
   expect(fields[0]?.required).toBe(true)
 })
 
-test('types are words', () => {
+test('types have readable names', () => {
   const type = (schema: object) => typeOf(DOCUMENT, schema)
-  expect(type({ type: 'array', items: { type: 'string' } })).toBe('list of text')
-  expect(type({ type: 'object', additionalProperties: { type: 'integer' } })).toBe('map of whole number')
+  expect(type({ type: 'array', items: { type: 'string' } })).toBe('array of string')
+  expect(type({ type: 'object', additionalProperties: { type: 'integer' } })).toBe('map of integer')
   expect(type({ oneOf: [{ type: 'null' }, { enum: ['a', 'b'] }] })).toBe('a or b')
   expect(type({})).toBe('any JSON')
 })
 
-test('the filter finds every word anywhere', () => {
-  const found = (asked: string) => filtered(groups, asked).flatMap(({ operations }) => operations.map((it) => it.id))
+test('the filter matches operations that contain every word', () => {
+  const found = (query: string) => filterGroups(groups, query).flatMap(({ operations }) => operations.map((it) => it.id))
   expect(found('put vars')).toEqual(['put-v1-vars-name'])
   expect(found('country')).toEqual(['get-v1-vars-name'])
   expect(found('conditions')).toEqual(['put-v1-vars-name'])

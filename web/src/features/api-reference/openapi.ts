@@ -1,4 +1,4 @@
-/** The description of the API (OpenAPI 3.1) as a page shows it. */
+/** Prepares the OpenAPI 3.1 document for the API page. */
 
 export interface Schema {
   $ref?: string
@@ -31,7 +31,7 @@ interface Parameter {
   example?: unknown
 }
 
-interface Described {
+interface OpenApiOperation {
   tags?: string[]
   summary?: string
   description?: string
@@ -41,16 +41,16 @@ interface Described {
   security?: Record<string, string[]>[]
 }
 
-export interface Document {
+export interface OpenApiDocument {
   openapi: string
   info: { title: string; version: string; description?: string }
-  paths: Record<string, Record<string, Described>>
+  paths: Record<string, Record<string, OpenApiOperation>>
   components?: { schemas?: Record<string, Schema> }
 }
 
 export interface Field {
   name: string
-  /** How far inside of others it stands. */
+  /** Nesting depth. */
   depth: number
   type: string
   required: boolean
@@ -58,20 +58,20 @@ export interface Field {
 }
 
 export interface Operation {
-  /** Names it on the page: `put-v1-vars-name`. */
+  /** Id on the page: `put-v1-vars-name`. */
   id: string
   method: string
   path: string
   tag: string
   summary: string
   description: string
-  /** Who may, in words. */
-  who: string
-  parameters: (Field & { where: string })[]
+  /** The accepted credentials, for display. */
+  access: string
+  parameters: (Field & { location: string })[]
   body: Field[]
-  answers: { status: string; text: string; fields: Field[] }[]
-  /** For the command that shows it. */
-  asked: { query: [string, string][]; path: string; body: unknown; credential: Credential }
+  responses: { status: string; text: string; fields: Field[] }[]
+  /** The example request. */
+  example: { query: [string, string][]; path: string; body: unknown; credential: Credential }
 }
 
 export type Credential = 'public' | 'secret' | 'person' | 'none'
@@ -81,37 +81,37 @@ export interface Group {
   operations: Operation[]
 }
 
-/** What a game needs first; tags that are not named here come before the last ones. */
+/** Tags in the order of the page: first those that a game needs first, then tags not named here, then `LAST`. */
 const FIRST = ['events', 'variables', 'boards', 'levels', 'achievements', 'feed', 'surveys', 'players', 'live', 'analytics']
 const LAST = ['privacy', 'people', 'operations']
 const METHODS = ['get', 'post', 'put', 'patch', 'delete']
 const DEPTH_MAX = 3
 const JSON_TYPE = 'application/json'
 
-/** All operations by their tag, the most needed first. */
-export function groupsOf(document: Document): Group[] {
+/** Returns the operations grouped by tag, sorted by `tagOrder`. */
+export function groupsOf(document: OpenApiDocument): Group[] {
   const groups = new Map<string, Operation[]>()
   for (const [path, methods] of Object.entries(document.paths)) {
     for (const method of METHODS) {
-      const described = methods[method]
-      if (!described) continue
-      const operation = operationOf(document, method, path, described)
+      const definition = methods[method]
+      if (!definition) continue
+      const operation = operationOf(document, method, path, definition)
       groups.set(operation.tag, [...(groups.get(operation.tag) ?? []), operation])
     }
   }
   const all = [...groups].map(([tag, operations]) => ({ tag, operations }))
-  return all.sort((a, b) => placeOf(a.tag) - placeOf(b.tag))
+  return all.sort((a, b) => tagOrder(a.tag) - tagOrder(b.tag))
 }
 
-function placeOf(tag: string): number {
+function tagOrder(tag: string): number {
   const [first, last] = [FIRST.indexOf(tag), LAST.indexOf(tag)]
   if (first >= 0) return first
   return FIRST.length + 1 + last
 }
 
-/** Those in which every word that is asked for occurs somewhere. */
-export function filtered(groups: Group[], asked: string): Group[] {
-  const words = asked.toLowerCase().split(/\s+/).filter(Boolean)
+/** Returns the operations that contain every word of the query in their method, path, tag, summary or fields. */
+export function filterGroups(groups: Group[], query: string): Group[] {
+  const words = query.toLowerCase().split(/\s+/).filter(Boolean)
   const has = (operation: Operation) => words.every((word) => textOf(operation).includes(word))
   return groups
     .map(({ tag, operations }) => ({ tag, operations: operations.filter(has) }))
@@ -123,33 +123,33 @@ function textOf({ method, path, tag, summary, parameters, body }: Operation): st
   return [method, path, tag, summary, ...fields].join(' ').toLowerCase()
 }
 
-function operationOf(document: Document, method: string, path: string, described: Described): Operation {
-  const content = described.requestBody?.content?.[JSON_TYPE]
-  const credential = credentialOf(described.security)
-  const parameters = described.parameters ?? []
+function operationOf(document: OpenApiDocument, method: string, path: string, definition: OpenApiOperation): Operation {
+  const content = definition.requestBody?.content?.[JSON_TYPE]
+  const credential = credentialOf(definition.security)
+  const parameters = definition.parameters ?? []
   return {
     id: `${method}${path}`.replace(/[^A-Za-z0-9]+/g, '-').replace(/-$/, ''),
     method: method.toUpperCase(),
     path,
-    tag: described.tags?.[0] ?? 'other',
-    summary: described.summary ?? '',
-    description: described.description ?? '',
-    who: whoMay(described.security),
+    tag: definition.tags?.[0] ?? 'other',
+    summary: definition.summary ?? '',
+    description: definition.description ?? '',
+    access: describeAccess(definition.security),
     parameters: parameters.map((parameter) => ({
       name: parameter.name,
-      where: parameter.in,
+      location: parameter.in,
       depth: 0,
       type: typeOf(document, parameter.schema ?? {}),
       required: parameter.required ?? false,
       text: parameter.description ?? '',
     })),
     body: fieldsOf(document, content?.schema),
-    answers: Object.entries(described.responses ?? {}).map(([status, answer]) => ({
+    responses: Object.entries(definition.responses ?? {}).map(([status, response]) => ({
       status,
-      text: answer.description ?? '',
-      fields: status.startsWith('2') ? fieldsOf(document, answer.content?.[JSON_TYPE]?.schema) : [],
+      text: response.description ?? '',
+      fields: status.startsWith('2') ? fieldsOf(document, response.content?.[JSON_TYPE]?.schema) : [],
     })),
-    asked: { ...exampleOf(path, parameters), body: content?.example, credential },
+    example: { ...exampleOf(path, parameters), body: content?.example, credential },
   }
 }
 
@@ -164,8 +164,8 @@ function exampleOf(path: string, parameters: Parameter[]): { path: string; query
   return { path: filled, query }
 }
 
-/** The fields of an object, those inside of others after them. */
-export function fieldsOf(document: Document, schema: Schema | undefined, depth = 0): Field[] {
+/** Returns the fields of an object, each followed by its nested fields. */
+export function fieldsOf(document: OpenApiDocument, schema: Schema | undefined, depth = 0): Field[] {
   const it = resolved(document, schema)
   if (!it || depth > DEPTH_MAX) return []
   const parts = (it.allOf ?? []).flatMap((part) => fieldsOf(document, part, depth))
@@ -177,22 +177,22 @@ export function fieldsOf(document: Document, schema: Schema | undefined, depth =
       required: it.required?.includes(name) ?? false,
       text: inner.description ?? resolved(document, inner)?.description ?? '',
     },
-    ...fieldsOf(document, insideOf(document, inner), depth + 1),
+    ...fieldsOf(document, innerSchema(document, inner), depth + 1),
   ])
   return [...parts, ...own]
 }
 
-/** What an array, a map or an optional thing has inside. */
-function insideOf(document: Document, schema: Schema): Schema | undefined {
+/** Returns the schema inside an array, a map or an optional value. */
+function innerSchema(document: OpenApiDocument, schema: Schema): Schema | undefined {
   const it = resolved(document, schema)
   const choice = [...(it?.oneOf ?? []), ...(it?.anyOf ?? [])].find(({ type }) => type !== 'null')
-  if (choice) return insideOf(document, choice)
+  if (choice) return innerSchema(document, choice)
   const rest = typeof it?.additionalProperties === 'object' ? it.additionalProperties : undefined
-  return it?.items ? insideOf(document, it.items) : rest ? insideOf(document, rest) : it
+  return it?.items ? innerSchema(document, it.items) : rest ? innerSchema(document, rest) : it
 }
 
-/** `text`, `list of numbers`, `a or b`: what may stand there. */
-export function typeOf(document: Document, schema: Schema): string {
+/** Returns the name of a type: `string`, `array of number`, `a or b`. */
+export function typeOf(document: OpenApiDocument, schema: Schema): string {
   const it = resolved(document, schema)
   if (!it) return 'any JSON'
   if (it.enum) return it.enum.map(String).join(' or ')
@@ -203,19 +203,19 @@ export function typeOf(document: Document, schema: Schema): string {
   return types.map((type) => plainType(document, type, it)).join(' or ')
 }
 
-function plainType(document: Document, type: string, schema: Schema): string {
-  if (type === 'array') return `list of ${schema.items ? typeOf(document, schema.items) : 'any JSON'}`
+function plainType(document: OpenApiDocument, type: string, schema: Schema): string {
+  if (type === 'array') return `array of ${schema.items ? typeOf(document, schema.items) : 'any JSON'}`
   const map = typeof schema.additionalProperties === 'object' ? schema.additionalProperties : undefined
   if (type === 'object' && map) return `map of ${typeOf(document, map)}`
-  return { string: 'text', integer: 'whole number', boolean: 'true or false' }[type] ?? type
+  return type
 }
 
-function resolved(document: Document, schema: Schema | undefined): Schema | undefined {
+function resolved(document: OpenApiDocument, schema: Schema | undefined): Schema | undefined {
   const name = schema?.$ref?.split('/').at(-1)
   return name ? document.components?.schemas?.[name] : schema
 }
 
-function credentialOf(security: Described['security']): Credential {
+function credentialOf(security: OpenApiOperation['security']): Credential {
   const names = (security ?? []).flatMap(Object.keys)
   if (names.includes('public_key')) return 'public'
   if ((security ?? []).some((one) => Object.keys(one).length === 0)) return 'none'
@@ -223,33 +223,33 @@ function credentialOf(security: Described['security']): Credential {
   return names.includes('sign_in') ? 'person' : 'none'
 }
 
-function whoMay(security: Described['security']): string {
+function describeAccess(security: OpenApiOperation['security']): string {
   const names = (security ?? []).flatMap(Object.keys)
   const may = [
-    (security ?? []).some((one) => Object.keys(one).length === 0) && 'anybody',
-    names.includes('public_key') && 'the public key',
-    names.includes('secret_key') && 'a secret key',
-    names.includes('sign_in') && 'a signed-in person',
+    (security ?? []).some((one) => Object.keys(one).length === 0) && 'no authentication',
+    names.includes('public_key') && 'public key',
+    names.includes('secret_key') && 'secret key',
+    names.includes('sign_in') && 'signed-in user',
   ].filter((it) => it !== false)
-  return may.length > 0 ? may.join(' or ') : 'anybody'
+  return may.length > 0 ? may.join(' or ') : 'no authentication'
 }
 
-/** The operation as a command for a shell. The public key stands in it once it is known; a secret one never does. */
-export function curlOf({ method, asked }: Operation, origin: string, publicKey: string | undefined): string {
-  const query = new URLSearchParams(asked.query).toString()
+/** Returns the operation as a curl command. It contains the public key if it is known, but never a secret key. */
+export function curlOf({ method, example }: Operation, origin: string, publicKey: string | undefined): string {
+  const query = new URLSearchParams(example.query).toString()
   const keys = { public: publicKey ?? '$PLAYMETER_PUBLIC_KEY', secret: '$PLAYMETER_SECRET_KEY' }
-  const key = asked.credential === 'public' || asked.credential === 'secret' ? keys[asked.credential] : undefined
+  const key = example.credential === 'public' || example.credential === 'secret' ? keys[example.credential] : undefined
   const parts = [
-    `curl ${method === 'GET' ? '' : `-X ${method} `}${quoted(origin + asked.path + (query && `?${query}`))}`,
+    `curl ${method === 'GET' ? '' : `-X ${method} `}${quoted(origin + example.path + (query && `?${query}`))}`,
     key && `-H "Authorization: Bearer ${key}"`,
-    asked.credential === 'person' && `-H "Cookie: playmeter=$PLAYMETER_SESSION"`,
-    asked.body !== undefined && `-H 'Content-Type: application/json'`,
-    asked.body !== undefined && `-d ${quoted(JSON.stringify(asked.body))}`,
+    example.credential === 'person' && `-H "Cookie: playmeter=$PLAYMETER_SESSION"`,
+    example.body !== undefined && `-H 'Content-Type: application/json'`,
+    example.body !== undefined && `-d ${quoted(JSON.stringify(example.body))}`,
   ]
   return parts.filter(Boolean).join(' \\\n  ')
 }
 
-/** For a shell: what is inside single quotes is taken as it is. */
+/** Quotes a text for a shell. */
 function quoted(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`
 }

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { fieldsInWords, inWords, score, windowOf, type Board, type Row } from './board'
-import { changesOf, settingsOf } from './settings'
+import { describeBoard, describeFields, score, selectWindow, type Board, type ScoreRow } from './board'
+import { changedFields, formValues } from './board-form'
 
 const BOARD: Board = {
   table: 'stars',
@@ -20,32 +20,32 @@ const BOARD: Board = {
   players: 3,
 }
 
-function bodyOf(change: Partial<ReturnType<typeof settingsOf>>) {
-  const found = changesOf({ ...settingsOf(BOARD), ...change }, BOARD)
-  return 'body' in found ? found.body : Object.keys(found.wrongs)
+function bodyOf(change: Partial<ReturnType<typeof formValues>>) {
+  const result = changedFields({ ...formValues(BOARD), ...change }, BOARD)
+  return 'body' in result ? result.body : Object.keys(result.errors)
 }
 
-test('a board is a sentence', () => {
-  expect(inWords(BOARD)).toBe('highest first · best of each player · from players, signed')
+test('a leaderboard is described by its order, kept scores and mode', () => {
+  expect(describeBoard(BOARD)).toBe('highest first · best score per player · from signed player sessions')
 })
 
-test('a board opens on its longest window, unless another one is asked for', () => {
-  expect(windowOf(BOARD, '')).toBe('all')
-  expect(windowOf(BOARD, 'day')).toBe('day')
-  expect(windowOf({ ...BOARD, windows: ['24h', '7d'] }, 'all')).toBe('7d')
+test('the longest window is the default', () => {
+  expect(selectWindow(BOARD, '')).toBe('all')
+  expect(selectWindow(BOARD, 'day')).toBe('day')
+  expect(selectWindow({ ...BOARD, windows: ['24h', '7d'] }, 'all')).toBe('7d')
 })
 
-test('scores have the decimals of their board', () => {
+test('scores have the decimals of their leaderboard', () => {
   expect(score(1234.5, 2)).toBe('1,234.50')
   expect(score(-7, 0)).toBe('-7')
 })
 
-test('a row says what came with it', () => {
-  const row = { fields: { car: 'red', track: '3' }, source: 'web' } as unknown as Row
-  expect(fieldsInWords(row)).toBe('car red, track 3, from web')
+test('a row is described by its fields and source', () => {
+  const row = { fields: { car: 'red', track: '3' }, source: 'web' } as unknown as ScoreRow
+  expect(describeFields(row)).toBe('car red, track 3, from web')
 })
 
-test('only what was changed is sent', () => {
+test('only changed fields are sent', () => {
   expect(bodyOf({})).toEqual({})
   expect(bodyOf({ title: 'Stars', filters: 'car, track' })).toEqual({ title: 'Stars', filters: ['car', 'track'] })
   expect(bodyOf({ min_play_s: '' })).toEqual({ checks: {} })
@@ -53,7 +53,7 @@ test('only what was changed is sent', () => {
   expect(bodyOf({ decimals: '3' })).toEqual({ decimals: 3 })
 })
 
-test('what makes no sense is said at its field', () => {
+test('invalid values are reported by field', () => {
   expect(bodyOf({ table: 'a b' })).toEqual(['table'])
   expect(bodyOf({ windows: [] })).toEqual(['windows'])
   expect(bodyOf({ min: 'many' })).toEqual(['min'])

@@ -1,4 +1,4 @@
-/** Boards as the server gives and takes them, and what they are in words. */
+/** Leaderboards as returned by the server, and their descriptions. */
 
 export const WINDOWS = {
   day: 'Today',
@@ -10,18 +10,18 @@ export const WINDOWS = {
   '7d': '7 days',
   '30d': '30 days',
 } as const
-export type Window = keyof typeof WINDOWS
+export type BoardWindow = keyof typeof WINDOWS
 
 export const ORDERS = { desc: 'highest first', asc: 'lowest first' } as const
 export const KEEPS = {
-  best: 'best of each player',
-  last: 'last of each player',
-  sum: 'sum of each player',
+  best: 'best score per player',
+  last: 'last score per player',
+  sum: 'sum per player',
   all: 'every score',
 } as const
 export const MODES = {
-  open: 'anybody with the public key',
-  session: 'players, signed',
+  open: 'any client with the public key',
+  session: 'signed player sessions',
   server: 'servers with a secret key',
 } as const
 
@@ -36,7 +36,7 @@ export interface Board {
   title: string
   order: keyof typeof ORDERS
   keep: keyof typeof KEEPS
-  windows: Window[]
+  windows: BoardWindow[]
   min: number | null
   max: number | null
   decimals: number
@@ -46,12 +46,12 @@ export interface Board {
   filters: string[]
   private: boolean
   code?: string
-  /** The season that is not closed; 0: there is none. */
+  /** The current season; 0 if there are no seasons. */
   season: number
   players: number
 }
 
-export interface Row {
+export interface ScoreRow {
   rank: number
   player: string
   name: string
@@ -64,52 +64,52 @@ export interface Row {
   verified: boolean
 }
 
-export interface Leaf {
+export interface BoardPage {
   table: string
-  window: Window
+  window: BoardWindow
   season?: number
   page: number
   per_page: number
   total: number
-  rows: Row[]
+  rows: ScoreRow[]
 }
 
-export interface Held {
+export interface QuarantinedScore {
   id: string
-  row: Row
+  row: ScoreRow
   evidence: { failed: { check: string; detail: string }[]; session?: string; played_s?: number }
 }
 
-/** `highest first, best of each player, from players, signed`. */
-export function inWords(board: Board): string {
+/** Describes a leaderboard: `highest first · best score per player · from signed player sessions`. */
+export function describeBoard(board: Board): string {
   const parts = [ORDERS[board.order], KEEPS[board.keep], `from ${MODES[board.mode]}`]
   if (board.private) parts.push('private')
   return parts.join(' · ')
 }
 
-/** The window that is shown when none is asked for: the longest. */
-export function windowOf(board: Board, asked: string): Window {
-  const chosen = board.windows.find((window) => window === asked)
+/** Returns the requested window if the leaderboard has it, otherwise the longest. */
+export function selectWindow(board: Board, requested: string): BoardWindow {
+  const chosen = board.windows.find((window) => window === requested)
   return chosen ?? (['all', 'season', 'month', '30d', 'week', '7d', 'day', '24h'] as const).find((window) =>
     board.windows.includes(window),
   ) ?? 'all'
 }
 
 const CHECKS: Record<string, string> = {
-  session: 'No session',
-  min_play_s: 'Played too briefly',
-  points_per_s_max: 'Too many points a second',
+  session: 'No player session',
+  min_play_s: 'Play time too short',
+  points_per_s_max: 'Too many points per second',
   level: 'Level not won',
 }
 
-/** What a check that failed found. */
+/** Returns the display name of a failed check. */
 export function checkName(check: string): string {
   return CHECKS[check] ?? check
 }
 
 const formats = new Map<number, Intl.NumberFormat>()
 
-/** A score with as many decimals as its board has. */
+/** Formats a score with the decimals of its leaderboard. */
 export function score(value: number, decimals: number): string {
   let format = formats.get(decimals)
   if (!format) {
@@ -119,8 +119,8 @@ export function score(value: number, decimals: number): string {
   return format.format(value)
 }
 
-/** A row's fields: `car red, track 3`. */
-export function fieldsInWords(row: Row): string {
+/** Describes the fields of a row: `car red, track 3`. */
+export function describeFields(row: ScoreRow): string {
   const fields = Object.entries(row.fields ?? {}).map(([name, value]) => `${name} ${value}`)
   return [...fields, ...(row.source ? [`from ${row.source}`] : [])].join(', ')
 }

@@ -1,31 +1,31 @@
-/** Flows as the server tells them. */
+/** Flows as returned by the server. */
 
 /** One side of a flow. */
-export interface End {
+export interface FlowEnd {
   id: string
-  /** Where it sends from, as far as somebody said. */
+  /** The address it sends from, if known. */
   address: string | null
 }
 
-/** What one end sent to the other. */
-export interface Direction {
-  /** The highest number, on past the turn of its 16 or 32 bits. */
+/** The packets that one end sent to the other. */
+export interface FlowDirection {
+  /** The highest sequence number, continued past the wraparound of its 16 or 32 bits. */
   highest: number
   received: number
   lost: number
   duplicated: number
   reordered: number
-  /** Packets whose numbers fitted nowhere. */
+  /** Packets whose sequence number fits no position of the flow. */
   strays: number
   jitter_ms: number
-  /** Told by the receiver's reports: the packets themselves do not pass here. */
+  /** Taken from the receiver's reports; the packets themselves were not seen. */
   reported: boolean
 }
 
-export interface Quality {
+export interface FlowQuality {
   expected: number
   lost: number
-  /** Of what was expected, 0 to 1. */
+  /** Share of the expected packets, 0 to 1. */
   loss: number
   jitter_ms: number
   rtt_ms: number | null
@@ -35,87 +35,87 @@ export interface Quality {
 
 export interface Flow {
   id: string
-  /** Who sent first. */
-  from: End
-  to: End
+  /** The end that sent first. */
+  from: FlowEnd
+  to: FlowEnd
   /** RFC 3339, as all times. */
   started: string
   last_seen: string
-  /** How often an end's address changed. */
+  /** The number of address changes of either end. */
   moves: number
-  /** What `from` sent. */
-  sent: Direction
-  /** What `to` sent. */
-  received: Direction
-  /** Over its whole life. */
-  quality: Quality
-  /** Over the last minute; of those that run. */
-  recent?: Quality
+  /** Packets sent by `from`. */
+  sent: FlowDirection
+  /** Packets sent by `to`. */
+  received: FlowDirection
+  /** Quality of the whole flow. */
+  quality: FlowQuality
+  /** Quality of the last minute; only for active flows. */
+  recent?: FlowQuality
   ended?: string
   ended_by?: 'bye' | 'silence'
   seconds?: number
 }
 
-/** How all that run do. What no flow knows is null. */
-export interface Now {
-  /** How many began within a minute. */
+/** Quality of all active flows. A value that no flow reports is null. */
+export interface FlowsSummary {
+  /** The number of flows that started within the last minute. */
   began: number
   expected: number
   lost: number
   loss: number
   mos: { p10: number; p50: number } | null
-  /** How many flows have a MOS of 1.0 to 1.1, 1.1 to 1.2, and so on. */
+  /** Histogram: the number of flows with a MOS of 1.0 to 1.1, 1.1 to 1.2, and so on. */
   mos_tenths: number[]
   jitter_ms: { p50: number; p90: number } | null
   rtt_ms: { p50: number; p90: number } | null
 }
 
-/** What the stream says, whole each time. The worst 50 are in it, the worst first. */
+/** A message of the stream. Each is complete and contains the 50 worst flows, worst first. */
 export interface FlowsMessage {
   as_of: { time: string }
   running: number
-  now: Now
+  now: FlowsSummary
   flows: Flow[]
 }
 
-/** A page of those that run. */
-export interface Leaf {
+/** A page of active flows. */
+export interface FlowPage {
   flows: Flow[]
-  /** How many fit what was asked for. */
+  /** The number of flows that match the filters. */
   matched: number
   running: number
   page: number
   per_page: number
 }
 
-/** What the flow does now or, when it is over, did over its life. */
-export function qualityOf(flow: Flow): Quality {
+/** Returns the recent quality of an active flow, or the overall quality of one that ended. */
+export function currentQuality(flow: Flow): FlowQuality {
   return flow.recent ?? flow.quality
 }
 
 /** `ann → bo`. */
-export function nameOf({ from, to }: Flow): string {
+export function flowName({ from, to }: Flow): string {
   return `${from.id} → ${to.id}`
 }
 
-/** How many seconds it took, or has been running until then. */
-export function secondsOf(flow: Flow, nowMs: number): number {
+/** Returns the duration in seconds, up to `nowMs` if the flow is active. */
+export function durationSeconds(flow: Flow, nowMs: number): number {
   return flow.seconds ?? Math.max(0, (nowMs - Date.parse(flow.started)) / 1000)
 }
 
-/** What the list can be ordered by, in words. */
+/** The sort orders of the list. */
 export const SORTS = {
-  mos: 'Worst sound first',
-  loss: 'Most loss first',
-  jitter: 'Most jitter first',
+  mos: 'Worst quality first',
+  loss: 'Highest loss first',
+  jitter: 'Highest jitter first',
   rtt: 'Longest round trip first',
   started: 'Newest first',
-  last_seen: 'Last packet first',
+  last_seen: 'Most recent packet first',
 } as const
 export type Sort = keyof typeof SORTS
 
-/** The line that makes a flow: one packet is enough. */
-export function firstFlowByCurl(origin: string): string {
+/** Returns the curl command that creates a flow by reporting one packet. */
+export function samplePacketCurl(origin: string): string {
   return [
     `curl -X POST ${origin}/v1/flows/packets`,
     `-H 'Authorization: Bearer SECRET_KEY'`,
@@ -123,5 +123,5 @@ export function firstFlowByCurl(origin: string): string {
   ].join(' \\\n  ')
 }
 
-/** The command that takes RTCP instead. */
-export const BY_RTCP = 'playmeter serve --rtcp 127.0.0.1:5005'
+/** The command that starts the server with an RTCP listener. */
+export const RTCP_COMMAND = 'playmeter serve --rtcp 127.0.0.1:5005'

@@ -1,16 +1,16 @@
-/** What answers say of hosts and their parts. No clock, no browser. */
-import { OTHER } from '../../stream/answer'
-import type { QueryAnswer } from '../../stream/protocol'
+/** Derives hosts and their parts from query results. Uses neither clock nor browser. */
+import type { QueryResult } from '../../stream/protocol'
+import { OTHER } from '../../stream/query-results'
 
-export type Line = (number | null)[]
+export type Values = (number | null)[]
 
-/** A host that has told nothing in so many whole minutes is silent. */
+/** A host without readings for this many whole minutes is silent. */
 const SILENT_MINUTES = 2
 const MINUTE_MS = 60_000
 
 export interface Host {
   name: string
-  /** Percent of all processors; the newest minute that is known, as all below. */
+  /** Percent of all processors. This and the values below are those of the latest minute with a reading. */
   cpu: number | undefined
   /** Shares, 0 to 1. */
   memory: number | undefined
@@ -20,45 +20,45 @@ export interface Host {
   sent: number | undefined
   load: number | undefined
   cores: number | undefined
-  /** The last minute it told of, epoch milliseconds. */
-  lastMs: number
+  /** The latest minute with a reading, epoch milliseconds. */
+  lastSeenMs: number
   isSilent: boolean
-  /** Percent of all processors, by the minute. */
-  cpuLine: Line
+  /** Percent of all processors, per minute. */
+  cpuLine: Values
 }
 
-/** All hosts of an answer by the minute, by name. */
-export function hostsOf(answer: QueryAnswer, nowMs: number): Host[] {
-  return [...linesByHost(answer)]
-    .map(([name, lines]) => hostOf(name, lines, answer.times, nowMs))
+/** Returns the hosts of a result per minute, sorted by name. */
+export function hostsOf(result: QueryResult, nowMs: number): Host[] {
+  return [...linesByHost(result)]
+    .map(([name, lines]) => hostOf(name, lines, result.times, nowMs))
     .filter((host): host is Host => host !== undefined)
     .sort((one, other) => one.name.localeCompare(other.name, 'en', { numeric: true }))
 }
 
-/** Whether there is more than is told apart: what is left out is in one row. */
-export function leavesOut(answer: QueryAnswer | undefined): boolean {
-  return answer?.series.some(({ key }) => Object.values(key).includes(OTHER)) ?? false
+/** Returns true if the result is truncated: the rows that are left out are summed in one. */
+export function isTruncated(result: QueryResult | undefined): boolean {
+  return result?.series.some(({ key }) => Object.values(key).includes(OTHER)) ?? false
 }
 
-/** The values of each host, by metric. */
-function linesByHost({ series }: QueryAnswer): Map<string, Map<string, Line>> {
-  const hosts = new Map<string, Map<string, Line>>()
+/** Returns the values of each host by metric. */
+function linesByHost({ series }: QueryResult): Map<string, Map<string, Values>> {
+  const hosts = new Map<string, Map<string, Values>>()
   for (const { name = '', key, values } of series) {
     const { host = '' } = key
     if (host === '' || host === OTHER) continue
-    hosts.set(host, (hosts.get(host) ?? new Map<string, Line>()).set(name, values))
+    hosts.set(host, (hosts.get(host) ?? new Map<string, Values>()).set(name, values))
   }
   return hosts
 }
 
-function hostOf(name: string, lines: Map<string, Line>, times: string[], nowMs: number): Host | undefined {
+function hostOf(name: string, lines: Map<string, Values>, times: string[], nowMs: number): Host | undefined {
   const total = lines.get('host.memory_total') ?? []
   const at = total.findLastIndex((value) => value !== null)
   if (at < 0) return undefined
   const newest = (metric: string) => lines.get(metric)?.[at] ?? undefined
   const used = newest('host.memory_used')
   const full = newest('host.disk_full')
-  const lastMs = Date.parse(times[at] ?? '')
+  const lastSeenMs = Date.parse(times[at] ?? '')
   return {
     name,
     cpu: newest('host.cpu'),
@@ -68,28 +68,28 @@ function hostOf(name: string, lines: Map<string, Line>, times: string[], nowMs: 
     sent: newest('host.network_sent'),
     load: newest('host.load_1'),
     cores: newest('host.cores'),
-    lastMs,
-    isSilent: nowMs - lastMs > (SILENT_MINUTES + 1) * MINUTE_MS,
+    lastSeenMs,
+    isSilent: nowMs - lastSeenMs > (SILENT_MINUTES + 1) * MINUTE_MS,
     cpuLine: lines.get('host.cpu') ?? times.map(() => null),
   }
 }
 
-/** Lines by metric, at the same times. */
-export interface Lines {
+/** Lines by metric, all with the same times. */
+export interface HostLines {
   /** Epoch seconds. */
   times: number[]
-  of: (metric: string) => Line
-  /** Whether any of these metrics was ever told in this time. */
+  of: (metric: string) => Values
+  /** Returns true if any of the metrics has a value in the range. */
   has: (metrics: string[]) => boolean
 }
 
-/** The last `count` times of several answers to questions about one host. */
-export function linesOf(answers: readonly (QueryAnswer | undefined)[], count: number): Lines {
-  const all = new Map<string, Line>()
-  const times = answers.find((answer) => answer)?.times.slice(-count) ?? []
-  for (const answer of answers) {
-    const places = new Map((answer?.times ?? []).map((time, i) => [time, i]))
-    for (const { name = '', values } of answer?.series ?? []) {
+/** Combines the last `count` times of several results about one host. */
+export function hostLines(results: readonly (QueryResult | undefined)[], count: number): HostLines {
+  const all = new Map<string, Values>()
+  const times = results.find((result) => result)?.times.slice(-count) ?? []
+  for (const result of results) {
+    const places = new Map((result?.times ?? []).map((time, i) => [time, i]))
+    for (const { name = '', values } of result?.series ?? []) {
       all.set(name, times.map((time) => values[places.get(time) ?? -1] ?? null))
     }
   }
@@ -101,18 +101,18 @@ export function linesOf(answers: readonly (QueryAnswer | undefined)[], count: nu
   }
 }
 
-/** A part of a host, and its newest values by metric. */
+/** A part of a host with its latest values by metric. */
 export interface Part {
   name: string
   of: (metric: string) => number | undefined
 }
 
-/** The parts of a host that have one of these metrics, in the order of the first of them, greatest first. */
-export function partsOf(answer: QueryAnswer | undefined, host: string, metrics: readonly string[]): Part[] {
+/** Returns the parts of a host that have any of the metrics, sorted by the first metric, greatest first. */
+export function partsOf(result: QueryResult | undefined, host: string, metrics: readonly string[]): Part[] {
   const parts = new Map<string, Map<string, number>>()
   const [first = ''] = metrics
-  // An answer about one metric does not name it.
-  for (const { name = first, key, values } of answer?.series ?? []) {
+  // A result with a single metric does not name it.
+  for (const { name = first, key, values } of result?.series ?? []) {
     const part = key.host_part ?? ''
     const value = values.findLast((it) => it !== null)
     if (!part.startsWith(`${host}/`) || !metrics.includes(name) || value == null) continue

@@ -1,9 +1,9 @@
-/** Player levels as the server gives them, and how hard they are. */
+/** Player levels as returned by the server, and their difficulty. */
 
 export const MODES = {
   popular: 'Popular',
   newest: 'Newest',
-  recent: 'Recent votes',
+  recent: 'Recently rated',
   today: 'Today',
   yesterday: 'Yesterday',
   '7d': '7 days',
@@ -23,9 +23,9 @@ export interface Level {
   /** RFC 3339. */
   created_at: string
   votes: number
-  /** The mean of all votes, 1 to 10. */
+  /** The average of all votes, 1 to 10. */
   rating: number | null
-  /** By which levels are ordered: few votes count little. */
+  /** The weighted rating that lists are sorted by: with few votes it stays close to the middle. */
   score: number
   starts: number
   wins: number
@@ -36,54 +36,54 @@ export interface Level {
   data?: string | null
 }
 
-export interface Leaf {
+export interface LevelPage {
   levels: Level[]
   total: number
   page: number
   per_page: number
 }
 
-export interface Flagged {
+export interface FlaggedLevel {
   id: string
   level: Level
   open_flags: number
   reasons: { player: string; reason: string; at: string }[]
 }
 
-export interface Queue {
-  items: Flagged[]
+export interface ModerationPage {
+  items: FlaggedLevel[]
   total: number
 }
 
-/** Fewer starts than these say nothing. */
+/** A level with fewer starts has no difficulty. */
 const STARTS_MIN = 10
 
 export interface Difficulty {
-  /** `Easy`, `Fair`, `Hard`, `Too hard?`, or that too few played it. */
+  /** `Easy`, `Medium`, `Hard`, `Too hard?`, or `Not enough plays`. */
   verdict: string
-  /** Of the starts; there may be several retries of each. */
+  /** Shares of the starts. The share of retries may exceed 1. */
   shares: { name: string; count: number; share: number }[]
 }
 
-/** Many starts, few wins and many who leave: hard. */
+/** Rates a level by the share of starts that were won and quit. */
 export function difficultyOf({ starts, wins, retries, quits }: Level): Difficulty {
   const share = (count: number) => (starts > 0 ? count / starts : 0)
   const shares = [
     { name: 'Won', count: wins, share: share(wins) },
-    { name: 'Tried again', count: retries, share: share(retries) },
-    { name: 'Gave up', count: quits, share: share(quits) },
+    { name: 'Retried', count: retries, share: share(retries) },
+    { name: 'Quit', count: quits, share: share(quits) },
   ]
   return { verdict: verdict(starts, share(wins), share(quits)), shares }
 }
 
-function verdict(starts: number, won: number, left: number): string {
-  if (starts < STARTS_MIN) return 'Hardly played'
-  if (won < 0.2 && left > 0.4) return 'Too hard?'
-  if (won < 0.4) return 'Hard'
-  return won < 0.75 ? 'Fair' : 'Easy'
+function verdict(starts: number, winShare: number, quitShare: number): string {
+  if (starts < STARTS_MIN) return 'Not enough plays'
+  if (winShare < 0.2 && quitShare > 0.4) return 'Too hard?'
+  if (winShare < 0.4) return 'Hard'
+  return winShare < 0.75 ? 'Medium' : 'Easy'
 }
 
-/** The maker as others see them. */
-export function makerOf({ player_name, player }: Level): string {
+/** Returns the display name of the author. */
+export function authorName({ player_name, player }: Level): string {
   return player_name || player
 }

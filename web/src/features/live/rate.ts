@@ -1,2 +1,2 @@
-/** Over how many seconds the headline rate is taken: fewer would flicker, more would lag. */
-export const RATE_OVER_S = 5
+/** The window of the headline rate, in seconds: a shorter one flickers, a longer one lags. */
+export const RATE_WINDOW_S = 5

@@ -1,58 +1,58 @@
-/** A window of counts per second that moves on, whatever the order and overlap of what arrives. */
+/** A sliding window of counts per second, built from messages that may overlap or arrive out of order. */
 import type { Seconds } from '../../stream/protocol'
 
-/** How many seconds the page shows. */
+/** The number of seconds shown. */
 export const SECONDS_SHOWN = 120
 
-/** How long after its end a second without word counts as a second without events. */
-const SILENCE_MEANS_ZERO_S = 3
+/** A second that the server has not reported this long after its end had no events. */
+const ZERO_AFTER_S = 3
 
-/** How many are kept: the newest is still counting, and some are shown late. */
+/** The number of seconds kept: more than shown, because the newest is incomplete and some are reported late. */
 const SECONDS_KEPT = SECONDS_SHOWN + 10
 
-export interface Window {
+export interface SecondsWindow {
   /** Epoch seconds of the first slot. */
   from: number
   accepted: Counts
   refused: Counts
 }
 
-/** `null` is a second before the page knew anything. */
+/** `null`: a second before the first report. */
 type Counts = (number | null)[]
 
-/** Both windows in one that ends where the newer ends. `next` wins overlaps. */
-export function merge(old: Window, next: Window, kept = SECONDS_KEPT): Window {
+/** Merges two windows into one that ends with the newer. Where they overlap, `next` wins. */
+export function merge(old: SecondsWindow, next: SecondsWindow, kept = SECONDS_KEPT): SecondsWindow {
   const end = Math.max(endOf(old), endOf(next))
   const from = Math.max(end - kept, Math.min(old.from, next.from))
-  return cut(from, end, (field, at) => valueAt(next, field, at) ?? valueAt(old, field, at) ?? 0)
+  return buildWindow(from, end, (field, at) => valueAt(next, field, at) ?? valueAt(old, field, at) ?? 0)
 }
 
-export function windowOf(seconds: Seconds): Window {
+export function windowOf(seconds: Seconds): SecondsWindow {
   const from = Math.floor(Date.parse(seconds.from) / 1000)
   return { from, accepted: seconds.accepted, refused: seconds.refused }
 }
 
 /**
- * The last `length` complete seconds. The second that `asOf` falls into still counts and is left
- * out; while the stream is live, seconds that nobody reported were quiet.
+ * Returns the last `length` complete seconds. The second of `asOf` is incomplete and left out. While
+ * the stream is live, seconds that were not reported are zero.
  */
 export function lastComplete(
-  window: Window,
+  window: SecondsWindow,
   asOfMs: number,
   nowMs: number,
   live: boolean,
   length = SECONDS_SHOWN,
-): Window {
+): SecondsWindow {
   const reported = Math.min(endOf(window), Math.floor(asOfMs / 1000))
-  const quiet = Math.floor(nowMs / 1000) - SILENCE_MEANS_ZERO_S
-  const end = live ? Math.max(reported, quiet) : reported
+  const zeroUntil = Math.floor(nowMs / 1000) - ZERO_AFTER_S
+  const end = live ? Math.max(reported, zeroUntil) : reported
   const value = (at: number) => (at < window.from ? null : 0)
-  return cut(end - length, end, (field, at) => valueAt(window, field, at) ?? value(at))
+  return buildWindow(end - length, end, (field, at) => valueAt(window, field, at) ?? value(at))
 }
 
-/** The mean of the last `over` slots. */
-export function meanOfLast(values: Counts, over: number): number {
-  const last = values.slice(-over).filter((value) => value !== null)
+/** Returns the mean of the last `slots` known counts. */
+export function meanOfLast(values: Counts, slots: number): number {
+  const last = values.slice(-slots).filter((value) => value !== null)
   return last.length === 0 ? 0 : last.reduce((sum, value) => sum + value, 0) / last.length
 }
 
@@ -60,15 +60,15 @@ type Field = 'accepted' | 'refused'
 
 type ValueAt = (field: Field, at: number) => number | null
 
-function cut(from: number, end: number, value: ValueAt): Window {
+function buildWindow(from: number, end: number, value: ValueAt): SecondsWindow {
   const slots = (field: Field) => Array.from({ length: end - from }, (_, i) => value(field, from + i))
   return { from, accepted: slots('accepted'), refused: slots('refused') }
 }
 
-function valueAt(window: Window, field: Field, at: number): number | null | undefined {
+function valueAt(window: SecondsWindow, field: Field, at: number): number | null | undefined {
   return window[field][at - window.from]
 }
 
-function endOf(window: Window): number {
+function endOf(window: SecondsWindow): number {
   return window.from + window.accepted.length
 }

@@ -1,11 +1,11 @@
-/** What the Live page knows, and how each message of the stream changes it. No clock, no browser. */
-import { NOTHING_HEARD, withFailure, withoutFailure, withQuery, type Heard } from '../../stream/answer'
+/** The state of the Live page and how each message of the stream changes it. Uses neither clock nor browser. */
+import { applyQueryMessage, clearFailure, NO_QUERIES, setFailure, type QueryState } from '../../stream/query-results'
 import type {
   AsOf,
   EndpointTotals,
   EventsChange,
   EventsSnapshot,
-  Kind,
+  MessageKind,
   LiveEvent,
   LoadMessage,
   Message,
@@ -13,72 +13,72 @@ import type {
   OnlineMessage,
   Totals,
 } from '../../stream/protocol'
-import { merge, windowOf, type Window } from './seconds'
+import { merge, windowOf, type SecondsWindow } from './seconds'
 
-/** How many of the last events are kept. */
+/** The number of recent events kept. */
 export const EVENTS_MAX = 50
 
-/** How many minutes of players online are kept. */
+/** The number of minutes of players online kept. */
 export const MINUTES_MAX = 60
 
-export interface Online {
+export interface OnlineState {
   asOf: AsOf
   players: number
   minutes: Minute[]
 }
 
-export interface LastEvents {
+export interface EventsState {
   asOf: AsOf
   /** Newest first, at most `EVENTS_MAX`. */
   events: LiveEvent[]
-  /** The last ones that were not accepted, as many again: they are rarer, and what one looks for. */
-  refused: LiveEvent[]
-  /** How many arrived since the page was opened, listed or not. */
+  /** The newest events that were not accepted, also at most `EVENTS_MAX`: accepted ones would push them out. */
+  rejected: LiveEvent[]
+  /** The number of events since the page was opened, listed or not. */
   arrived: number
-  /** How many of those were never listed. */
+  /** The number of those that were never listed. */
   skipped: number
 }
 
-export interface Load {
+export interface LoadState {
   asOf: AsOf
-  seconds: Window
+  seconds: SecondsWindow
   totals: Totals
   since: string | undefined
   reasons: Record<string, number>
   endpoints: EndpointTotals[]
 }
 
-export interface LiveState extends Heard {
-  online?: Online
-  events?: LastEvents
-  load?: Load
+export interface LiveState extends QueryState {
+  online?: OnlineState
+  events?: EventsState
+  load?: LoadState
 }
 
-export const NOTHING_YET: LiveState = NOTHING_HEARD
+export const INITIAL_STATE: LiveState = NO_QUERIES
 
-/** The state after `message`. A change to something that has no snapshot yet says nothing. */
-export function reduce(state: LiveState, kind: Kind, message: Message): LiveState {
+/** Returns the state after `message`. A change that arrives before its snapshot is ignored. */
+export function reduce(state: LiveState, kind: MessageKind, message: Message): LiveState {
   switch (message.sub) {
     case 'online':
       return withOnline(state, kind, message)
     case 'events':
       return 'added' in message ? withAdded(state, message) : withEvents(state, message)
     case 'load':
-      return 'error' in message ? withFailure(state, message) : withLoad(state, kind, message)
+      return 'error' in message ? setFailure(state, message) : withLoad(state, kind, message)
     default:
-      return withQuery(state, kind, message)
+      return applyQueryMessage(state, kind, message)
   }
 }
 
-/** Whether nothing has ever been sent to this game, as far as the page can see. */
-export function isUntouched(state: LiveState): boolean {
+/** Returns true if the game has received no events, as far as the page knows. */
+export function hasNoEvents(state: LiveState): boolean {
   return state.load?.totals.received === 0 && state.events?.events.length === 0
 }
 
-function withOnline(state: LiveState, kind: Kind, message: OnlineMessage): LiveState {
+function withOnline(state: LiveState, kind: MessageKind, message: OnlineMessage): LiveState {
   if (kind === 'change' && !state.online) return state
   const minutes = message.minutes ?? withMinute(state.online?.minutes ?? [], message)
-  const online: Online = {
+  const online: OnlineState = {
     asOf: message.as_of,
     players: message.online,
     minutes: minutes.slice(-MINUTES_MAX),
@@ -86,16 +86,16 @@ function withOnline(state: LiveState, kind: Kind, message: OnlineMessage): LiveS
   return { ...state, online }
 }
 
-/** The running minute shows what is online now, so that the line moves between two snapshots. */
+/** Sets the current minute to the players online now, so that the line moves between snapshots. */
 function withMinute(minutes: Minute[], { as_of, online }: OnlineMessage): Minute[] {
-  const running = Math.floor(Date.parse(as_of.time) / 60_000) * 60_000
-  const earlier = minutes.filter((minute) => Date.parse(minute.time) < running)
-  return [...earlier, { time: new Date(running).toISOString(), players: online }]
+  const currentMs = Math.floor(Date.parse(as_of.time) / 60_000) * 60_000
+  const earlier = minutes.filter((minute) => Date.parse(minute.time) < currentMs)
+  return [...earlier, { time: new Date(currentMs).toISOString(), players: online }]
 }
 
 function withEvents(state: LiveState, { as_of, events }: EventsSnapshot): LiveState {
   const { arrived, skipped } = state.events ?? { arrived: 0, skipped: 0 }
-  const lists = { events: newest(events), refused: newest(events.filter(isRefused)) }
+  const lists = { events: newest(events), rejected: newest(events.filter(isRejected)) }
   return { ...state, events: { asOf: as_of, ...lists, arrived, skipped } }
 }
 
@@ -104,31 +104,31 @@ function withAdded(state: LiveState, { as_of, added, skipped = 0 }: EventsChange
   if (!before) return state
   const known = new Set(before.events.map((event) => event.n))
   const fresh = added.filter((event) => !known.has(event.n))
-  const events: LastEvents = {
+  const events: EventsState = {
     asOf: as_of,
     events: newest([...fresh, ...before.events]),
-    refused: newest([...fresh.filter(isRefused), ...before.refused]),
+    rejected: newest([...fresh.filter(isRejected), ...before.rejected]),
     arrived: before.arrived + fresh.length + skipped,
     skipped: before.skipped + skipped,
   }
   return { ...state, events }
 }
 
-function isRefused(event: LiveEvent): boolean {
+function isRejected(event: LiveEvent): boolean {
   return event.outcome !== 'accepted'
 }
 
-/** Each number once, newest first: a resumed stream may repeat itself. */
+/** Removes duplicate numbers, which a resumed stream may send, and sorts newest first. */
 function newest(events: LiveEvent[]): LiveEvent[] {
   const byNumber = new Map(events.map((event) => [event.n, event]))
   return [...byNumber.values()].sort((a, b) => b.n - a.n).slice(0, EVENTS_MAX)
 }
 
-function withLoad(state: LiveState, kind: Kind, message: LoadMessage): LiveState {
+function withLoad(state: LiveState, kind: MessageKind, message: LoadMessage): LiveState {
   const before = kind === 'change' ? state.load : undefined
   if (kind === 'change' && !before) return state
   const next = windowOf(message.second)
-  const load: Load = {
+  const load: LoadState = {
     asOf: message.as_of,
     seconds: merge(before?.seconds ?? next, next),
     totals: message.totals,
@@ -136,5 +136,5 @@ function withLoad(state: LiveState, kind: Kind, message: LoadMessage): LiveState
     reasons: message.reasons ?? before?.reasons ?? {},
     endpoints: message.endpoints ?? before?.endpoints ?? [],
   }
-  return { ...withoutFailure(state, message), load }
+  return { ...clearFailure(state, message), load }
 }

@@ -1,10 +1,10 @@
-/** Variables as the server gives and takes them. */
+/** Variables as the server reads and returns them. */
 import type { Json } from '../../json'
 
 export interface Percent {
   from?: number
   to: number
-  /** Whose order of the players; the variable's name if absent. */
+  /** Bucketing seed; the variable's name if absent. */
   salt?: string
 }
 
@@ -33,12 +33,12 @@ export interface Definition {
 }
 
 export interface Definitions {
-  /** Of all variables together: each change makes the next one. */
+  /** Version of all variables together; each change increments it. */
   version: number
   vars: Record<string, Definition>
 }
 
-export interface Changed {
+export interface VarChange {
   before: Definition | null
   after: Definition | null
 }
@@ -49,7 +49,7 @@ export interface Change {
   at: string
   by: string
   rolled_back_to?: number
-  changed: Record<string, Changed>
+  changed: Record<string, VarChange>
 }
 
 export interface History {

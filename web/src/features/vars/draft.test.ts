@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
-import { parse, write, type Json } from '../../json'
+import { parse, stringify, type Json } from '../../json'
 import type { Definition } from './definition'
-import { bodyOf, draftOf, emptyCondition, fieldsOf, moved, place, read, type Draft, type Wrongs } from './draft'
+import { bodyOf, draftOf, emptyCondition, formFields, moveItem, nearestField, parseDraft, type Draft, type FieldErrors } from './draft'
 
 const WHOLE = `{"value": 1.0, "default": null, "schema": {"type": "number"}, "description": "How fast",
   "starts_at": "2026-11-20T08:00:00.250Z", "conditions": [
@@ -10,64 +10,64 @@ const WHOLE = `{"value": 1.0, "default": null, "schema": {"type": "number"}, "de
 
 const definition = (text: string) => parse(text) as unknown as Definition
 
-function wrongsOf(change: Partial<Draft>): Wrongs {
-  const found = read({ ...draftOf('speed', definition(WHOLE), 'UTC'), ...change }, 'UTC')
-  return 'wrongs' in found ? found.wrongs : {}
+function errorsOf(change: Partial<Draft>): FieldErrors {
+  const result = parseDraft({ ...draftOf('speed', definition(WHOLE), 'UTC'), ...change }, 'UTC')
+  return 'errors' in result ? result.errors : {}
 }
 
-test('what is not touched is written back as it was', () => {
+test('an unedited draft gives the same definition', () => {
   for (const tz of ['UTC', 'Europe/Paris']) {
     const base = definition(WHOLE)
-    const found = read(draftOf('speed', base, tz), tz, base)
-    expect('definition' in found && found.definition).toEqual(base)
+    const result = parseDraft(draftOf('speed', base, tz), tz, base)
+    expect('definition' in result && result.definition).toEqual(base)
   }
 })
 
-test('the body keeps every digit and says for which version it is', () => {
+test('the body keeps every digit and contains the expected version', () => {
   const body = bodyOf(definition('{"value": 1.0}'), 7)
   expect(body).toBe('{"value": 1.0, "expected_version": 7}')
 })
 
-test('what is wrong is said at its field', () => {
-  expect(wrongsOf({ name: 'a b' })).toHaveProperty('name')
-  expect(wrongsOf({ value: '' })).toHaveProperty('value')
-  expect(wrongsOf({ value: '{' }).value).toMatch(/^This is not JSON\./)
-  expect(wrongsOf({ value: 'fast' }).value).toContain('Text stands in quotes: "fast".')
-  expect(wrongsOf({ ends_at: '2026-11-19T00:00' })).toHaveProperty('ends_at')
+test('errors are reported by field', () => {
+  expect(errorsOf({ name: 'a b' })).toHaveProperty('name')
+  expect(errorsOf({ value: '' })).toHaveProperty('value')
+  expect(errorsOf({ value: '{' }).value).toMatch(/^This is not valid JSON\./)
+  expect(errorsOf({ value: 'fast' }).value).toContain('Put text in quotes: "fast".')
+  expect(errorsOf({ ends_at: '2026-11-19T00:00' })).toHaveProperty('ends_at')
   const condition = { ...emptyCondition([]), value: '1', to: '20', from: '30' }
-  expect(Object.keys(wrongsOf({ conditions: [condition] }))).toEqual(['conditions[0].percent.to'])
+  expect(Object.keys(errorsOf({ conditions: [condition] }))).toEqual(['conditions[0].percent.to'])
 })
 
-test('an empty condition is for all players, and has a name of its own', () => {
+test('an empty condition matches all players and has a unique name', () => {
   expect(emptyCondition(['variant-1']).name).toBe('variant-2')
-  const found = read(
+  const result = parseDraft(
     { ...draftOf('a', undefined, 'UTC'), value: '1', conditions: [{ ...emptyCondition([]), value: '2' }] },
     'UTC',
   )
-  expect('definition' in found && write(found.definition as unknown as Json)).toBe(
+  expect('definition' in result && stringify(result.definition as unknown as Json)).toBe(
     '{"value": 1, "conditions": [{"name": "variant-1", "value": 2}]}',
   )
 })
 
-test('countries are written as they are known', () => {
+test('country codes are upper-cased', () => {
   const condition = { ...emptyCondition([]), value: '2', country: ' fr, De ,' }
-  const found = read({ ...draftOf('a', undefined, 'UTC'), value: '1', conditions: [condition] }, 'UTC')
-  expect('definition' in found && found.definition.conditions?.[0]?.country).toEqual(['FR', 'DE'])
+  const result = parseDraft({ ...draftOf('a', undefined, 'UTC'), value: '1', conditions: [condition] }, 'UTC')
+  expect('definition' in result && result.definition.conditions?.[0]?.country).toEqual(['FR', 'DE'])
 })
 
-test('what the server says is wrong is shown at the nearest field', () => {
-  const fields = fieldsOf(draftOf('speed', definition(WHOLE), 'UTC'))
-  expect(place('conditions[0].percent.to', fields)).toBe('conditions[0].percent.to')
-  expect(place('conditions[0].country', fields)).toBe('conditions[0].country')
-  expect(place('value.a[2]', fields)).toBe('value')
-  expect(place('conditions[0].value/x', fields)).toBe('conditions[0].value')
-  expect(place('vars', fields)).toBe('')
-  expect(place(undefined, fields)).toBe('')
+test('an error of the server is shown at the innermost field that contains it', () => {
+  const fields = formFields(draftOf('speed', definition(WHOLE), 'UTC'))
+  expect(nearestField('conditions[0].percent.to', fields)).toBe('conditions[0].percent.to')
+  expect(nearestField('conditions[0].country', fields)).toBe('conditions[0].country')
+  expect(nearestField('value.a[2]', fields)).toBe('value')
+  expect(nearestField('conditions[0].value/x', fields)).toBe('conditions[0].value')
+  expect(nearestField('vars', fields)).toBe('')
+  expect(nearestField(undefined, fields)).toBe('')
 })
 
-test('conditions change places, and not beyond the ends', () => {
-  expect(moved(['a', 'b', 'c'], 0, 1)).toEqual(['b', 'a', 'c'])
-  expect(moved(['a', 'b', 'c'], 2, 0)).toEqual(['c', 'a', 'b'])
-  expect(moved(['a', 'b'], 0, -1)).toEqual(['a', 'b'])
-  expect(moved(['a', 'b'], 1, 2)).toEqual(['a', 'b'])
+test('conditions can be reordered but not moved beyond the ends', () => {
+  expect(moveItem(['a', 'b', 'c'], 0, 1)).toEqual(['b', 'a', 'c'])
+  expect(moveItem(['a', 'b', 'c'], 2, 0)).toEqual(['c', 'a', 'b'])
+  expect(moveItem(['a', 'b'], 0, -1)).toEqual(['a', 'b'])
+  expect(moveItem(['a', 'b'], 1, 2)).toEqual(['a', 'b'])
 })

@@ -1,16 +1,16 @@
-/** A variable while it is edited: everything is text, and what is wrong is known by field. */
-import { parse, pretty, same, write, type Json } from '../../json'
-import { listOf } from '../../lists'
+/** The form of a variable. All values are text; errors are reported by field. */
+import { isEqual, parse, stringify, stringifyPretty, type Json } from '../../json'
+import { splitList } from '../../lists'
 import { fromLocal, toLocal } from '../../zone'
 import type { Condition, Definition, Percent } from './definition'
 
 export interface DraftCondition {
-  /** Tells it from the others while they change places. */
+  /** Identifies the condition while conditions are reordered. */
   id: number
   name: string
   value: string
   from: string
-  /** Empty: not a share of the players. */
+  /** Empty: no percentage. */
   to: string
   salt: string
   country: string
@@ -32,20 +32,20 @@ export interface Draft {
   conditions: DraftCondition[]
 }
 
-/** What is wrong, by the field's path as the server names it. */
-export type Wrongs = Record<string, string>
+/** Errors by field path, as the server names fields. */
+export type FieldErrors = Record<string, string>
 
-export type Read = { definition: Definition } | { wrongs: Wrongs }
+export type ParseResult = { definition: Definition } | { errors: FieldErrors }
 
 const LISTS = ['country', 'platform', 'version', 'segment'] as const
 const KEY = /^[A-Za-z0-9._-]{1,100}$/
-const KEY_WRONG = '1 to 100 letters, digits, dots, dashes and underscores.'
+const KEY_ERROR = 'Use 1 to 100 letters, digits, dots, hyphens or underscores.'
 
 let lastId = 0
 
-/** What a form shows of a definition; of nothing: an empty form. */
+/** Returns the form values of a definition; an empty form if there is none. */
 export function draftOf(name: string, definition: Definition | undefined, tz: string): Draft {
-  const text = (json: Json | undefined) => (json === undefined ? '' : pretty(json))
+  const text = (json: Json | undefined) => (json === undefined ? '' : stringifyPretty(json))
   return {
     name,
     value: text(definition?.value),
@@ -64,7 +64,7 @@ export function emptyCondition(names: string[]): DraftCondition {
   return draftCondition({ name: `variant-${number}`, value: null }, 'UTC', '')
 }
 
-function draftCondition(condition: Condition, tz: string, value = pretty(condition.value)): DraftCondition {
+function draftCondition(condition: Condition, tz: string, value = stringifyPretty(condition.value)): DraftCondition {
   const { name, percent, country, platform, version, segment, starts_at, ends_at } = condition
   const joined = (list: string[] | undefined) => (list ?? []).join(', ')
   return {
@@ -83,121 +83,121 @@ function draftCondition(condition: Condition, tz: string, value = pretty(conditi
   }
 }
 
-/** 25.0 and 25 are the same share, and a form says it the short way. */
+/** 25.0 and 25 are the same percentage: the form shows the shorter one. */
 function digits(value: number): string {
-  return String(Number(write(value as Json)))
+  return String(Number(stringify(value as Json)))
 }
 
-/** What a draft says, or what is wrong with it. `base` keeps times to the millisecond where they were not touched. */
-export function read(draft: Draft, tz: string, base?: Definition): Read {
-  const wrongs: Wrongs = {}
-  if (!KEY.test(draft.name)) wrongs.name = KEY_WRONG
-  const definition: Definition = { value: json(draft.value, 'value', wrongs) ?? null }
-  if (draft.default.trim()) definition.default = json(draft.default, 'default', wrongs) ?? null
-  if (draft.schema.trim()) definition.schema = json(draft.schema, 'schema', wrongs) ?? null
+/** Parses a draft into a definition, or returns its errors. Times that were not edited keep the milliseconds of `base`. */
+export function parseDraft(draft: Draft, tz: string, base?: Definition): ParseResult {
+  const errors: FieldErrors = {}
+  if (!KEY.test(draft.name)) errors.name = KEY_ERROR
+  const definition: Definition = { value: parseField(draft.value, 'value', errors) ?? null }
+  if (draft.default.trim()) definition.default = parseField(draft.default, 'default', errors) ?? null
+  if (draft.schema.trim()) definition.schema = parseField(draft.schema, 'schema', errors) ?? null
   if (draft.description.trim()) definition.description = draft.description.trim()
-  Object.assign(definition, times(draft, base, '', tz, wrongs))
+  Object.assign(definition, times(draft, base, '', tz, errors))
   const conditions = draft.conditions.map((condition, i) => {
     const before = base?.conditions?.find(({ name }) => name === condition.name)
-    return readCondition(condition, `conditions[${i}]`, before, tz, wrongs)
+    return parseCondition(condition, `conditions[${i}]`, before, tz, errors)
   })
   if (conditions.length > 0) definition.conditions = conditions
-  return Object.keys(wrongs).length > 0 ? { wrongs } : { definition }
+  return Object.keys(errors).length > 0 ? { errors } : { definition }
 }
 
-function readCondition(
+function parseCondition(
   draft: DraftCondition,
   at: string,
   base: Condition | undefined,
   tz: string,
-  wrongs: Wrongs,
+  errors: FieldErrors,
 ): Condition {
-  if (!KEY.test(draft.name)) wrongs[`${at}.name`] = KEY_WRONG
+  if (!KEY.test(draft.name)) errors[`${at}.name`] = KEY_ERROR
   const condition: Condition = {
     name: draft.name,
-    value: json(draft.value, `${at}.value`, wrongs) ?? null,
+    value: parseField(draft.value, `${at}.value`, errors) ?? null,
   }
   for (const name of LISTS) {
-    const list = listOf(draft[name])
+    const list = splitList(draft[name])
     if (list.length > 0) condition[name] = name === 'country' ? list.map((it) => it.toUpperCase()) : list
   }
-  const percent = readPercent(draft, `${at}.percent`, wrongs)
+  const percent = parsePercent(draft, `${at}.percent`, errors)
   if (percent) condition.percent = percent
-  return { ...condition, ...times(draft, base, `${at}.`, tz, wrongs) }
+  return { ...condition, ...times(draft, base, `${at}.`, tz, errors) }
 }
 
-function readPercent(draft: DraftCondition, at: string, wrongs: Wrongs): Percent | undefined {
+function parsePercent(draft: DraftCondition, at: string, errors: FieldErrors): Percent | undefined {
   const { from, to, salt } = draft
   if (!to.trim() && !from.trim()) return undefined
   const [low, high] = [Number(from || '0'), Number(to.trim() || NaN)]
-  if (!(low >= 0 && low < 100)) wrongs[`${at}.from`] = 'A number from 0 to 100.'
-  if (!(high > low && high <= 100)) wrongs[`${at}.to`] = 'A number up to 100, greater than where it begins.'
+  if (!(low >= 0 && low < 100)) errors[`${at}.from`] = 'Enter a number from 0 to 100.'
+  if (!(high > low && high <= 100)) errors[`${at}.to`] = 'Enter a number up to 100 that is greater than the start.'
   const percent: Percent = low > 0 ? { from: low, to: high } : { to: high }
   return salt.trim() ? { ...percent, salt: salt.trim() } : percent
 }
 
 type Times = Pick<Definition, 'starts_at' | 'ends_at'>
 
-function times(draft: Times, base: Times | undefined, at: string, tz: string, wrongs: Wrongs): Times {
-  const told: Times = {}
+function times(draft: Times, base: Times | undefined, at: string, tz: string, errors: FieldErrors): Times {
+  const result: Times = {}
   for (const name of ['starts_at', 'ends_at'] as const) {
     const local = draft[name]
     if (!local) continue
     const untouched = base?.[name] !== undefined && toLocal(base[name], tz) === local
     const time = untouched ? base[name] : fromLocal(local, tz)
-    if (time) told[name] = time
-    else wrongs[`${at}${name}`] = 'A date and a time.'
+    if (time) result[name] = time
+    else errors[`${at}${name}`] = 'Enter a date and a time.'
   }
-  const { starts_at, ends_at } = told
+  const { starts_at, ends_at } = result
   if (starts_at && ends_at && Date.parse(ends_at) <= Date.parse(starts_at)) {
-    wrongs[`${at}ends_at`] = 'It ends before it begins.'
+    errors[`${at}ends_at`] = 'The end must be after the start.'
   }
-  return told
+  return result
 }
 
-function json(text: string, at: string, wrongs: Wrongs): Json | undefined {
-  const wrong = wrongWithJson(text)
-  if (wrong) wrongs[at] = wrong
-  return wrong ? undefined : parse(text)
+function parseField(text: string, at: string, errors: FieldErrors): Json | undefined {
+  const error = jsonError(text)
+  if (error) errors[at] = error
+  return error ? undefined : parse(text)
 }
 
-/** Why a text is no JSON, and what would be. */
-export function wrongWithJson(text: string): string | undefined {
-  if (text.trim() === '') return 'A value, as JSON: 1.5, true, "text", [1, 2] or {"a": 1}.'
+/** Returns the error of a text that is not valid JSON; `undefined` if it is valid. */
+export function jsonError(text: string): string | undefined {
+  if (text.trim() === '') return 'Enter a JSON value, such as 1.5, true, "text", [1, 2] or {"a": 1}.'
   try {
     parse(text)
     return undefined
   } catch (error) {
-    return `This is not JSON. ${hint(text)}${(error as SyntaxError).message}.`
+    return `This is not valid JSON. ${hint(text)}${(error as SyntaxError).message}.`
   }
 }
 
 function hint(text: string): string {
-  return /^[\p{L}_][\p{L}\p{N} _-]*$/u.test(text.trim()) ? `Text stands in quotes: "${text.trim()}". ` : ''
+  return /^[\p{L}_][\p{L}\p{N} _-]*$/u.test(text.trim()) ? `Put text in quotes: "${text.trim()}". ` : ''
 }
 
-/** The body of the request that writes it. */
+/** Returns the body of the request that writes the definition. */
 export function bodyOf(definition: Definition, expectedVersion: number): string {
-  return write({ ...definition, expected_version: expectedVersion } as unknown as Json)
+  return stringify({ ...definition, expected_version: expectedVersion } as unknown as Json)
 }
 
-/** A definition as text for a diff, each field on a line of its own; nothing where there is none. */
+/** Serializes a definition for a diff, one field per line; empty if there is none. */
 export function textOf(definition: Definition | null | undefined): string {
   const fields = Object.entries(definition ?? {}) as [string, Json][]
-  return fields.map(([name, value]) => `${name}: ${pretty(value)}`).join('\n')
+  return fields.map(([name, value]) => `${name}: ${stringifyPretty(value)}`).join('\n')
 }
 
-export function sameDefinition(a: Definition | undefined, b: Definition | undefined): boolean {
-  return same(a as Json | undefined, b as Json | undefined)
+export function isSameDefinition(a: Definition | undefined, b: Definition | undefined): boolean {
+  return isEqual(a as Json | undefined, b as Json | undefined)
 }
 
 /**
- * Where in a form a problem of the server belongs: its field, or the nearest one around it. `value.speed[2]` is said at
- * `value`; what is about nothing in the form, at `''`.
+ * Returns the form field at which to show an error of the server: its field, or the innermost one that contains it.
+ * `value.speed[2]` is shown at `value`. Empty if the form has no such field.
  */
-export function place(field: string | undefined, fields: string[]): string {
-  const around = fields.filter((name) => isWithin(field ?? '', name))
-  return around.sort((a, b) => b.length - a.length)[0] ?? ''
+export function nearestField(field: string | undefined, fields: string[]): string {
+  const containing = fields.filter((name) => isWithin(field ?? '', name))
+  return containing.sort((a, b) => b.length - a.length)[0] ?? ''
 }
 
 function isWithin(field: string, name: string): boolean {
@@ -205,20 +205,20 @@ function isWithin(field: string, name: string): boolean {
   return field.startsWith(name) && (next === '' || next === '.' || next === '[' || next === '/')
 }
 
-/** Every field that a form of this draft shows. */
-export function fieldsOf(draft: Draft): string[] {
+/** Returns the paths of all fields in the form of a draft. */
+export function formFields(draft: Draft): string[] {
   const top = ['name', 'value', 'default', 'schema', 'description', 'starts_at', 'ends_at']
   const each = ['name', 'value', ...LISTS, 'percent.from', 'percent.to', 'percent.salt', 'starts_at', 'ends_at']
   return [...top, ...draft.conditions.flatMap((_, i) => each.map((name) => `conditions[${i}].${name}`))]
 }
 
-/** Everything that was typed, to be compared. */
-export function typed(draft: Draft): string {
+/** Serializes the input of a draft, to detect edits. */
+export function serializeDraft(draft: Draft): string {
   return JSON.stringify({ ...draft, conditions: draft.conditions.map((it) => ({ ...it, id: 0 })) })
 }
 
-/** Moves one of a list; the list stays as it is where there is no such place. */
-export function moved<T>(list: T[], from: number, to: number): T[] {
+/** Moves an item of a list; returns the same list if the target is out of range. */
+export function moveItem<T>(list: T[], from: number, to: number): T[] {
   const item = list[from]
   if (item === undefined || to < 0 || to >= list.length) return list
   const rest = list.filter((_, i) => i !== from)

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import type { Change, Definitions } from './definition'
-import { differencesTo, latestOf, versionOf } from './history'
+import { lastChangedVersion, latestChange, rollbackDifferences } from './history'
 
 const change = (version: number, name: string, before: number | null, after: number | null): Change => ({
   version,
@@ -23,23 +23,23 @@ const CHANGES = [
 const NOW: Definitions = { version: 4, vars: { speed: { value: 3 }, title: { value: 9 } } }
 
 const brief = (version: number) =>
-  differencesTo(NOW, CHANGES, version).map(
+  rollbackDifferences(NOW, CHANGES, version).map(
     ({ name, before, after }) => `${name} ${before?.value ?? '-'} to ${after?.value ?? '-'}`,
   )
 
-test('going back undoes every later change, whatever came between', () => {
+test('a rollback undoes every later change', () => {
   expect(brief(3)).toEqual(['speed 3 to 2'])
   expect(brief(2)).toEqual(['speed 3 to 2', 'title 9 to -'])
   expect(brief(0)).toEqual(['speed 3 to -', 'title 9 to -'])
 })
 
-test('going back to what is changes nothing', () => {
+test('a rollback to the current version changes nothing', () => {
   expect(brief(4)).toEqual([])
 })
 
-test('the newest change of a variable says its version', () => {
-  expect(versionOf(CHANGES, 'title')).toBe(3)
-  expect(versionOf(CHANGES, 'other')).toBeUndefined()
-  expect(latestOf(CHANGES, 'speed', 2)?.version).toBe(4)
-  expect(latestOf(CHANGES, 'title', 3)).toBeUndefined()
+test('the latest change of a variable gives its version', () => {
+  expect(lastChangedVersion(CHANGES, 'title')).toBe(3)
+  expect(lastChangedVersion(CHANGES, 'other')).toBeUndefined()
+  expect(latestChange(CHANGES, 'speed', 2)?.version).toBe(4)
+  expect(latestChange(CHANGES, 'title', 3)).toBeUndefined()
 })

@@ -1,9 +1,9 @@
-/** What can be said from the changes of variables. */
+/** Derives versions and differences from the changes of variables. */
 import type { Change, Definition, Definitions } from './definition'
-import { sameDefinition } from './draft'
+import { isSameDefinition } from './draft'
 
-/** The version at which a variable became what it is; nothing where that is longer ago than the history. */
-export function versionOf(changes: Change[], name: string): number | undefined {
+/** Returns the version of a variable's last change; `undefined` if it is older than the history. */
+export function lastChangedVersion(changes: Change[], name: string): number | undefined {
   return changes.find(({ changed }) => name in changed)?.version
 }
 
@@ -14,20 +14,20 @@ export interface Difference {
 }
 
 /**
- * What would become of the variables if they were again what they were at a version. The changes have to reach back to
- * it; they come newest first.
+ * Returns the differences that a rollback to a version would make. The changes are sorted newest first and must reach
+ * back to the version.
  */
-export function differencesTo(now: Definitions, changes: Change[], version: number): Difference[] {
+export function rollbackDifferences(now: Definitions, changes: Change[], version: number): Difference[] {
   const then: Record<string, Definition | undefined> = { ...now.vars }
   for (const change of changes.filter((change) => change.version > version)) {
     for (const [name, { before }] of Object.entries(change.changed)) then[name] = before ?? undefined
   }
   return Object.keys(then)
     .map((name) => ({ name, before: now.vars[name], after: then[name] }))
-    .filter(({ before, after }) => !sameDefinition(before, after))
+    .filter(({ before, after }) => !isSameDefinition(before, after))
 }
 
-/** The change that made a variable what it is, of those after a version. */
-export function latestOf(changes: Change[], name: string, after: number): Change | undefined {
+/** Returns the latest change of a variable after a version. */
+export function latestChange(changes: Change[], name: string, after: number): Change | undefined {
   return changes.find((change) => change.version > after && name in change.changed)
 }

@@ -1,0 +1,134 @@
+/**
+ * The test harness: a browser and a server for the page tests.
+ *
+ * PLAYMETER_URL, PLAYMETER_SIGN_IN_URL, PLAYMETER_PUBLIC_KEY and PLAYMETER_SECRET_KEY select a server (their values are
+ * in `bootstrap.json`); by default the mock is started, which needs `npm run build` first. PLAYMETER_SHOTS is a folder
+ * for screenshots, CHROMIUM the path of the browser.
+ */
+import assert from 'node:assert/strict'
+import { mkdirSync, readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { join } from 'node:path'
+import { after, before } from 'node:test'
+import { chromium } from 'playwright-core'
+import { PUBLIC_KEY, SECRET_KEY, startMock } from '../mock/server.mjs'
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
+const SHOTS = process.env.PLAYMETER_SHOTS
+export const DESKTOP = { width: 1440, height: 900 }
+export const PHONE = { width: 390, height: 844 }
+export const VIEWPORTS = [
+  ['dark', 'desktop', DESKTOP],
+  ['light', 'desktop', DESKTOP],
+  ['dark', 'phone', PHONE],
+  ['light', 'phone', PHONE],
+]
+
+/** The server and the browser of a test file; set by `setup`. */
+export const env = { server: undefined, browser: undefined }
+
+/** Registers hooks that start and stop the server and the browser. `prepare` creates the data of the tests. */
+export function setup(prepare = async () => undefined) {
+  before(async () => {
+    env.server = await chooseServer()
+    await prepare()
+    env.browser = await chromium.launch({
+      executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+      args: [
+        '--no-sandbox',
+        '--disable-gpu',
+        '--disable-quic',
+        '--no-first-run',
+        '--disable-background-networking',
+        '--disable-component-update',
+        '--disable-sync',
+      ],
+    })
+  })
+  after(async () => {
+    await env.browser?.close()
+    env.server?.close()
+  })
+}
+
+/** Opens a page signed in. Any error in the browser's console fails the test, except for the expected HTTP statuses. */
+export async function withPage(path, { theme = 'dark', viewport = DESKTOP, timezone, expected = [] }, check) {
+  const options = { viewport, colorScheme: theme, timezoneId: timezone }
+  const context = await env.browser.newContext({ ...options, acceptDownloads: true })
+  const page = await context.newPage()
+  const errors = []
+  const isExpected = (text) => expected.some((status) => text.includes(`status of ${status}`))
+  page.on('pageerror', (error) => errors.push(error.message))
+  page.on('console', (message) => message.type() === 'error' && !isExpected(message.text()) && errors.push(message.text()))
+  await page.goto(env.server.signInUrl)
+  await page.getByRole('navigation', { name: 'Pages' }).waitFor()
+  if (path !== '/') await page.goto(env.server.url + path)
+  await page.getByRole('heading', { level: 1 }).waitFor()
+  await check(page)
+  await context.close()
+  assert.deepEqual(errors, [])
+}
+
+/** Asserts that a page does not scroll horizontally and is accessible, and takes a screenshot. */
+export async function assertLayout(page, name) {
+  const { width } = page.viewportSize()
+  assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), width, `${name} scrolls horizontally`)
+  await screenshot(page, name)
+  await assertAccessible(page)
+}
+
+/** Asserts WCAG 2 A and AA, including contrast, with axe. */
+export async function assertAccessible(page) {
+  await page.emulateMedia({ reducedMotion: 'reduce' })
+  await page.evaluate(AXE)
+  const { violations } = await page.evaluate(() =>
+    globalThis.axe.run({ runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'] }),
+  )
+  const found = violations.flatMap(({ id, nodes }) =>
+    nodes.map(({ target, failureSummary }) => `${id} ${target}: ${failureSummary}`),
+  )
+  assert.deepEqual(found, [])
+}
+
+/** Sends a request to the API with the secret key and returns the response body. */
+export async function request(method, path, body) {
+  const response = await fetch(env.server.url + path, {
+    method,
+    headers: { Authorization: `Bearer ${env.server.secretKey}`, 'Content-Type': 'application/json' },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  })
+  const text = await response.text()
+  assert.ok(response.ok, `${method} ${path}: ${response.status} ${text}`)
+  return text ? JSON.parse(text) : undefined
+}
+
+/** Waits for a condition that no single element shows. */
+export async function waitUntil(page, holds, withinMs = 8_000) {
+  for (const end = Date.now() + withinMs; Date.now() < end; await page.waitForTimeout(100)) {
+    if (await holds()) return
+  }
+  assert.fail(`condition not met within ${withinMs} ms: ${holds}`)
+}
+
+export async function screenshot(page, name) {
+  if (!SHOTS) return
+  mkdirSync(SHOTS, { recursive: true })
+  await page.evaluate(() => scrollTo(0, 0))
+  await page.screenshot({ path: join(SHOTS, `${name}.png`) })
+  await page.screenshot({ path: join(SHOTS, `${name}-whole.png`), fullPage: true })
+}
+
+/** True for a real server, which serves the demo game and keeps the data of earlier tests. */
+export const isRealServer = Boolean(process.env.PLAYMETER_URL)
+
+async function chooseServer() {
+  const { PLAYMETER_URL, PLAYMETER_SIGN_IN_URL, PLAYMETER_PUBLIC_KEY, PLAYMETER_SECRET_KEY } = process.env
+  if (!PLAYMETER_URL) return { publicKey: PUBLIC_KEY, secretKey: SECRET_KEY, ...(await startMock()) }
+  return {
+    url: PLAYMETER_URL.replace(/\/$/, ''),
+    signInUrl: PLAYMETER_SIGN_IN_URL,
+    publicKey: PLAYMETER_PUBLIC_KEY,
+    secretKey: PLAYMETER_SECRET_KEY,
+    close() {},
+  }
+}
