@@ -33,6 +33,11 @@ export function amount(value: number): string {
   return exact.format(value)
 }
 
+/** The value of an event where space is limited: three significant digits from 1,000,000 on. */
+export function compactAmount(value: number): string {
+  return Math.abs(value) < 1_000_000 ? exact.format(value) : short.format(value)
+}
+
 /** 0.004 → `<1%`: a share above zero is never shown as 0%. */
 export function share(value: number): string {
   return value > 0 && value < 0.01 ? '<1%' : percent.format(value)
