@@ -13,10 +13,10 @@ mod batch;
 mod filter;
 mod folder;
 mod hash;
-pub(crate) mod memory;
 mod memtable;
 mod merge;
 mod run;
+mod table_memory;
 mod times;
 mod writer;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use embedded::counters::{EmbeddedCounters, Store, StoreOptions};
-use liveops::{By, Caller, Command, CommandRef, LiveOps, encode};
+use liveops::{Caller, Command, CommandRef, LiveOps, Principal, encode};
 use model::deltas::Deltas;
 use model::ports::counters::{Counters as Port, SideState};
 use model::ports::records::Records;
@@ -85,15 +85,16 @@ fn responses(
     }
     let game = fixture.liveops.as_ref().expect("open").game(GAME);
     let game = game.read();
-    answers.push(game.vars.json(&liveops::vars::Who::default(), NOW));
+    answers.push(game.vars.json(&liveops::vars::VarsViewer::default(), NOW));
     for table in 0..3 {
-        let query = liveops::boards::Query { per_page: 100, ..Default::default() };
-        let page = game.boards.page(&format!("t{table}"), liveops::boards::Asks::All, &query, NOW + 1);
+        let query = liveops::boards::BoardQuery { per_page: 100, ..Default::default() };
+        let page = game.boards.page(&format!("t{table}"), liveops::boards::BoardViewer::All, &query, NOW + 1);
         answers.push(format!("{page:?}"));
     }
     for player in 0..12 {
         let player = format!("p{player}");
-        let page = game.feed.page(&player, liveops::feed::Mode::Latest, 50, None).expect("the disk works");
+        let page =
+            game.feed.page(&player, liveops::feed::FeedMode::Latest, 50, None).expect("the disk works");
         answers.push(serde_json::to_string(&page).expect("it is JSON"));
         answers.push(game.levels.export_player(&player).expect("the disk works").to_string());
         answers.push(game.surveys.export_player(&player).to_string());
@@ -127,7 +128,8 @@ fn command(random: &mut TestRandom, at: usize, saved: &mut Vec<String>) -> (Valu
         6 => json!({"boards": {"ban": {"player": player}}}),
         7 => json!({"boards": {"lift": {"player": player}}}),
         8 => {
-            let packed = liveops::levels::Packed::new(&format!("data {number}"), None).expect("it is short");
+            let packed =
+                liveops::levels::PackedLevel::new(&format!("data {number}"), None).expect("it is short");
             let id = format!("level{at:07}");
             saved.push(id.clone());
             let save = json!({"levels": {"save": {
@@ -163,7 +165,7 @@ fn script() -> Vec<Vec<u8>> {
         encode(&CommandRef {
             game: GAME,
             received_ms: NOW - (COMMANDS - at) as i64 * 60_000,
-            by: By { caller: Caller::Server, signed: None },
+            by: Principal { caller: Caller::Server, signed: None },
             tz: "Europe/Paris".to_owned(),
             idempotency: None,
             command,

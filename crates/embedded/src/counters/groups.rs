@@ -13,7 +13,6 @@ use model::series::{Cut, Resolution};
 
 use super::keys;
 use super::value::RowValue;
-use crate::ids::memory::prefetch;
 
 /// Maximum number of rows of a group that is searched linearly.
 const LINEAR_ROWS: usize = 8;
@@ -170,13 +169,14 @@ impl Groups {
     /// Prefetches a row that will be changed soon.
     #[inline]
     pub(super) fn prefetch(&self, group: usize, row: usize) {
-        prefetch(self.at(group).rows[row].block.last());
+        self.at(group).rows[row].block.last().into_iter().for_each(memory::prefetch);
     }
 
     /// Prefetches the row's values, once the lines of [`Groups::prefetch`] have arrived.
     #[inline]
     pub(super) fn prefetch_values(&self, group: usize, row: usize) {
-        prefetch(self.at(group).rows[row].block.last().and_then(|cell| cell.values.as_deref()));
+        let values = self.at(group).rows[row].block.last().and_then(|cell| cell.values.as_deref());
+        values.into_iter().for_each(memory::prefetch);
     }
 
     /// Replaces the block of a row.

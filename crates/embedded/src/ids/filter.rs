@@ -6,7 +6,6 @@
 //! memory for one line only.
 
 use super::hash::{Probe, partition_of};
-use super::memory::prefetch;
 
 /// FilterBits of filter for each key.
 const BITS_PER_KEY: u64 = 16;
@@ -73,7 +72,8 @@ pub(super) fn lines_for(keys: u64) -> u64 {
 pub(super) fn may_contain(lines: &[FilterLine], probes: &[Probe], wanted: u64) -> u64 {
     let count = lines.len() as u64;
     for n in bits_of(wanted) {
-        prefetch(lines.get(partition_of(probes[n].hash, count) as usize));
+        let line = lines.get(partition_of(probes[n].hash, count) as usize);
+        line.into_iter().for_each(memory::prefetch);
     }
     let mut passed = 0;
     for n in bits_of(wanted) {

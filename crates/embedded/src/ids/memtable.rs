@@ -1,7 +1,7 @@
 //! The newest ids, in memory until they are written as a run.
 
 use super::hash::{IdKind, Probe, partition_of};
-use super::memory::{prefetch, zeroed};
+use super::table_memory::zeroed;
 use super::times::TimeIntervals;
 
 /// Initial number of homes: small, so that an idle game costs nothing.
@@ -40,7 +40,7 @@ impl KeyTable {
 
     #[inline]
     pub(super) fn prefetch(&self, hash: u128) {
-        prefetch(self.slots.get(self.home_of(hash)));
+        self.slots.get(self.home_of(hash)).into_iter().for_each(memory::prefetch);
     }
 
     pub(super) fn contains(&self, hash: u128) -> bool {

@@ -33,7 +33,7 @@ use model::ports::ids::IdsError;
 
 use super::filter::{self, FilterLine};
 use super::hash::{IdKind, Probe, partition_of};
-use super::memory;
+use super::table_memory;
 use super::times::{INTERVALS_MAX, TimeIntervals};
 
 pub(super) const HEADER_BYTES: usize = 1024;
@@ -139,8 +139,10 @@ impl Run {
             if !is_valid {
                 return Err(self.corrupt());
             }
-            let mut resident =
-                Resident { filter: memory::with_capacity(section.lines as usize), directory: Vec::new() };
+            let mut resident = Resident {
+                filter: table_memory::with_capacity(section.lines as usize),
+                directory: Vec::new(),
+            };
             resident.filter.extend(filter.as_chunks().0.iter().map(FilterLine::from_bytes));
             resident.directory.extend(directory.as_chunks().0.iter().map(Bucket::from_bytes));
             self.resident[kind as usize] = Some(Arc::new(resident));
