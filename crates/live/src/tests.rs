@@ -5,7 +5,7 @@ mod stream;
 mod world;
 
 use liveops::Touched;
-use liveops::vars::Who;
+use liveops::vars::VarsViewer;
 use model::query::{MetricQuery, Query, QueryDimension, Step, WindowLength};
 use serde_json::json;
 
@@ -167,7 +167,9 @@ fn everybody_has_variables_of_their_own() {
     let condition = json!({"name": "french", "country": ["FR"], "value": "bonjour"});
     let definition = json!({"value": "hello", "conditions": [condition]});
     world.command(json!({"vars": {"put": {"name": "greeting", "definition": definition}}}));
-    let who = |country: &str| Topic::Vars(Box::new(Who { country: country.into(), ..Who::default() }));
+    let who = |country: &str| {
+        Topic::Vars(Box::new(VarsViewer { country: country.into(), ..VarsViewer::default() }))
+    };
     let (mut french, mut other) = (world.watch(&who("FR")), world.watch(&who("DE")));
     check(&mut french, &["name", "value"], "greeting bonjour");
     check(&mut other, &["name", "value"], "greeting hello");

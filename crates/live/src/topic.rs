@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use bytes::Bytes;
-use liveops::vars::Who;
+use liveops::vars::VarsViewer;
 use model::query::Query;
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ pub enum Topic {
     /// The answer to a question.
     Query(Box<Query>),
     /// The variables, as this one gets them.
-    Vars(Box<Who>),
+    Vars(Box<VarsViewer>),
     /// A page of a board or of a feed.
     Page(Box<Page>),
 }

@@ -1,20 +1,21 @@
-//! What a large board costs: `cargo run --release -p playmeter-liveops --example boards -- [rank|restart] [--players N]`
+//! Measures a large board: `cargo run --release -p playmeter-liveops --example boards -- [rank|restart] [--players N]`
 //!
-//! `rank`: a board of one window of all time that keeps the last score, so that each score moves its player's row.
-//! Every player gets a score, then random players get random scores and ask for their ranks.
-//! `restart`: what is written of such a board, and how long it takes to have it again from these records in memory.
+//! `rank`: a board with one window of all time that keeps the last score, so that each score moves its player's row.
+//! Every player submits a score, then random players submit random scores and read their ranks.
 //!
-//! The last line is a JSON object of all figures. Times are CPU times of the thread, but for `restart_s`.
+//! `restart`: the records of such a board, and the time to restore it from them.
+//!
+//! The last line is a JSON object of all figures. Times are CPU times of the thread, except `restart_s`.
 
 use std::fs;
 use std::hint::black_box;
 use std::time::Instant;
 
-use liveops::Changes;
-use liveops::boards::{Arrival, Board, Config, Keep, Mode, Run, Window};
+use liveops::RecordWriter;
+use liveops::boards::{Arrival, Board, BoardConfig, BoardWindow, KeepRule, Run, SubmitMode};
 use model::ports::records::RecordWrite;
 
-/// Scores and ranks that are measured.
+/// Scores and ranks to measure.
 const OPERATIONS: u64 = 3_000_000;
 /// 2026-11-20.
 const NOW_MS: i64 = 1_795_132_800_000;
@@ -43,7 +44,11 @@ struct Play {
 
 impl Play {
     fn new() -> Play {
-        let config = Config { keep: Keep::Last, windows: vec![Window::All], ..Config::new(Mode::Server) };
+        let config = BoardConfig {
+            keep: KeepRule::Last,
+            windows: vec![BoardWindow::All],
+            ..BoardConfig::new(SubmitMode::Server)
+        };
         let board = Board::new(1, "large", config, Arrival::first_of(NOW_MS), "UTC");
         Play { board, turn: 0, random: 1 }
     }
@@ -55,22 +60,22 @@ impl Play {
         self.random % below
     }
 
-    /// A score, from the player's id on, about a hundred in a millisecond.
+    /// Submits a random score, about a hundred per millisecond.
     fn submit(&mut self, player: u64) {
         let score = self.random(1_000_000_000) as i64;
         self.turn += 1;
         let arrival = Arrival(Arrival::first_of(NOW_MS + self.turn as i64 / 100).0 + self.turn % 100);
-        let player = self.board.player(&id(player), "");
-        self.board.add(player, &Run { score, arrival, ..Run::default() });
+        let player = self.board.find_or_add_player(&id(player), "");
+        self.board.add_run(player, &Run { score, arrival, ..Run::default() });
         self.board.clock = arrival.next();
     }
 
     fn rank(&self, player: u64) -> Option<usize> {
-        self.board.rank_of(self.board.roster.find(&id(player))?, Window::All)
+        self.board.rank_of(self.board.roster.find(&id(player))?, BoardWindow::All)
     }
 
     fn fill(&mut self, players: u64) {
-        // Players come in an order of their own: a multiplication by an odd number, modulo a power of two.
+        // Players appear in a mixed order: multiplication by an odd number modulo a power of two.
         let all = players.next_power_of_two();
         let order = (0..all).map(|at| at.wrapping_mul(0x9E37_79B9) & (all - 1)).filter(|at| *at < players);
         order.for_each(|player| self.submit(player));
@@ -85,10 +90,10 @@ fn rank(players: u64) -> Figures {
     let before = resident_bytes();
     let mut play = Play::new();
     let filled = cpu_us(|| play.fill(players)) / players as f64;
-    // The list of changes is the next checkpoint's, and empty in between.
-    drop(play.board.runs.take_changed());
+    // A checkpoint would drain the list of changes, too.
+    drop(play.board.runs.drain_changed());
     let each = |resident: f64| resident / players as f64;
-    let (resident, bytes) = (resident_bytes() - before, play.board.bytes());
+    let (resident, bytes) = (resident_bytes() - before, play.board.memory());
     let submit = cpu_us(|| {
         (0..OPERATIONS).for_each(|_| {
             let player = play.random(players);
@@ -101,7 +106,7 @@ fn rank(players: u64) -> Figures {
             black_box(play.rank(player));
         });
     });
-    let after = play.board.bytes();
+    let after = play.board.memory();
     let [submit, rank] = [submit, rank].map(|us| us / OPERATIONS as f64);
     vec![
         ("submit_and_rank_us", submit + rank),
@@ -135,7 +140,7 @@ fn restart(players: u64) -> Figures {
     let started = Instant::now();
     let mut board = read(&records);
     let read_s = started.elapsed().as_secs_f64();
-    board.restored(std::iter::empty());
+    board.finish_restore(std::iter::empty());
     let restart_s = started.elapsed().as_secs_f64();
     assert_eq!(u64::from(board.roster.len()), players);
     vec![
@@ -150,12 +155,12 @@ fn restart(players: u64) -> Figures {
 
 fn checkpoint(board: &mut Board) -> Vec<RecordWrite> {
     let mut writes = Vec::new();
-    board.changes(&mut Changes::new(1, 2, &mut writes));
+    board.write_changes(&mut RecordWriter::new(1, 2, &mut writes));
     writes.sort_unstable_by(|a, b| a.key.cmp(&b.key));
     writes
 }
 
-/// The rows of a board from its records. Keys are: game and subject (5 bytes), kind, board (4 bytes), and the rest.
+/// Restores a board from its records. A key is game and subject (5 bytes), kind, board (4 bytes), and the rest.
 fn read(records: &[RecordWrite]) -> Board {
     let mut records = records.iter().filter_map(|it| Some((&it.key[5..], it.value.as_ref()?)));
     let (_, first) = records.next().expect("the settings come first");
@@ -172,7 +177,7 @@ fn cpu_us(work: impl FnOnce()) -> f64 {
     (cpu_ns() - before) / 1e3
 }
 
-/// CPU time of this thread so far.
+/// Returns the CPU time of this thread.
 fn cpu_ns() -> f64 {
     let text = fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
     text.split(' ').next().and_then(|ns| ns.parse().ok()).expect("a number")

@@ -1,6 +1,8 @@
-//! What the feed costs: ten million items, one player who follows ten thousand others, one whom ten thousand follow.
+//! Measures the feed: ten million items, one player who follows ten thousand others, and one with ten thousand
+//! followers.
 //!
-//! `cargo run --release -p playmeter-liveops --example feed [ITEMS]` prints memory, times of pages, of writes and of a start.
+//! `cargo run --release -p playmeter-liveops --example feed [ITEMS]` prints memory and the times of pages, writes and a
+//! start.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use liveops;
 
-use liveops::feed::{self, Cursor, Feed, Mode};
-use liveops::{At, By, Caller, Command, CommandRef, LiveOps};
+use liveops::feed::{self, Cursor, Feed, FeedMode};
+use liveops::{Caller, Command, CommandRef, LiveOps, LogPoint, Principal};
 use model::ports::counters::StoreError;
 use model::ports::records::Records;
 
@@ -39,7 +41,7 @@ fn main() {
         println!("{title}, {items} items of {PLAYERS} players");
         measure(items, scores);
     }
-    println!("everybody followed did the same hundred things");
+    println!("all followed players have the same hundred activities");
     measure_equal();
     println!("a start");
     measure_start();
@@ -75,8 +77,7 @@ fn measure(items: u64, scores: u64) {
 }
 
 fn writes(server: &Server, dice: &mut Dice, items: u64) {
-    (0..FOLLOWED)
-        .for_each(|fan| server.follow(&format!("fan {fan}"), ["everybody's".to_owned()].into_iter()));
+    (0..FOLLOWED).for_each(|fan| server.follow(&format!("fan {fan}"), ["popular".to_owned()].into_iter()));
     let mut time = |player: &str| {
         let write = |number| {
             let start = Instant::now();
@@ -87,13 +88,13 @@ fn writes(server: &Server, dice: &mut Dice, items: u64) {
         times.sort_unstable();
         times[times.len() / 2]
     };
-    let (nobodys, everybodys) = (time("nobody's"), time("everybody's"));
-    let followers = server.feed(|feed| feed.followers("everybody's"));
-    println!("  a write, 0 followers     {nobodys:>10.2?}");
-    println!("  a write, {followers} followers {everybodys:>10.2?}");
+    let (unknown, popular) = (time("unknown"), time("popular"));
+    let followers = server.feed(|feed| feed.followers("popular"));
+    println!("  a write, 0 followers     {unknown:>10.2?}");
+    println!("  a write, {followers} followers {popular:>10.2?}");
 }
 
-/// The records of a million items, read into a server that starts.
+/// Starts from the records of a million items.
 fn measure_start() {
     let (server, mut dice) = (Server::new(), Dice(2));
     server.feed(|feed| {
@@ -114,8 +115,8 @@ fn measure_equal() {
     let server = Server::new();
     server.feed(|feed| {
         for number in 0..FOLLOWED * 100 {
-            let at = At { offset: 0, ms: NOW + number as i64 };
-            feed.post_score(at, &player(number / 100), "Somebody", "board", &(number % 100).to_string());
+            let at = LogPoint { offset: 0, ms: NOW + number as i64 };
+            feed.post_score(at, &player(number / 100), "Player", "board", &(number % 100).to_string());
         }
     });
     server.follow("reader", (0..FOLLOWED).map(player));
@@ -156,10 +157,10 @@ impl Server {
             let command = CommandRef {
                 game: GAME,
                 received_ms: NOW,
-                by: By { caller: Caller::Server, signed: None },
+                by: Principal { caller: Caller::Server, signed: None },
                 tz: "UTC".to_owned(),
                 idempotency: None,
-                command: Command::Feed(feed::Command::Follow { player: player.to_owned(), other }),
+                command: Command::Feed(feed::FeedCommand::Follow { player: player.to_owned(), other }),
                 blob: &[],
             };
             let applied = self.liveops.apply(1, &liveops::encode(&command)).expect("a command");
@@ -168,11 +169,11 @@ impl Server {
     }
 }
 
-/// The first page, the second and the hundredth, as JSON: the median of 50 times and the longest.
+/// Measures the first, second and hundredth page as JSON: the median of 50 times and the longest.
 fn pages(server: &Server) {
     let game = server.liveops.game(GAME);
     let game = game.read();
-    for (mode, title) in [(Mode::Latest, "latest"), (Mode::Fair, "fair")] {
+    for (mode, title) in [(FeedMode::Latest, "latest"), (FeedMode::Fair, "fair")] {
         let page = |cursor: Option<Cursor>| {
             let page = game.feed.page("reader", mode, N, cursor).expect("there is no disk");
             serde_json::to_string(&page).expect("JSON")
@@ -208,12 +209,12 @@ fn player(number: u64) -> String {
     format!("player-{number:07}")
 }
 
-/// Two in three are scores, the others are levels and what the game posts.
+/// Two in three items are scores, the others are levels.
 fn post(feed: &mut Feed, dice: &mut Dice, number: u64, player: &str, scores: u64) {
-    let at = At { offset: number, ms: NOW + number as i64 };
+    let at = LogPoint { offset: number, ms: NOW + number as i64 };
     match dice.roll(3) {
         0 => feed.post_level(at, player, "", &format!("level-{}", dice.roll(1_000_000)), ""),
-        _ => feed.post_score(at, player, "Somebody", "board", &dice.roll(scores).to_string()),
+        _ => feed.post_score(at, player, "Player", "board", &dice.roll(scores).to_string()),
     }
 }
 

@@ -1,9 +1,10 @@
-//! A command as the log stores it.
+//! The log format of a command.
 //!
 //! ```text
 //! version u8 = 1 | zero u8 x 3 | game u32 | received ms i64 | length of the JSON u32 | JSON | blob
 //! ```
-//! Numbers are little-endian. The JSON is an [`Envelope`]; the blob is what is too large for JSON: a level's data.
+//! Numbers are little-endian. The JSON is an [`Envelope`]; the blob is data that is too large for JSON, such as a
+//! level's.
 
 use std::borrow::Cow;
 
@@ -14,69 +15,69 @@ use crate::{boards, feed, levels, players, surveys, vars};
 const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 20;
 
-/// Everything that changes live-ops, by subject.
+/// A live-ops write, by subject.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
-    /// Game variables.
-    Vars(vars::Command),
-    /// Boards and scores.
-    Boards(boards::Command),
-    /// Player levels.
-    Levels(levels::Command),
-    /// Achievements, follows, the feed.
-    Feed(feed::Command),
-    /// Surveys.
-    Surveys(surveys::Command),
-    /// Sessions of players, bans, erasure.
-    Players(players::Command),
+    /// Changes game variables.
+    Vars(vars::VarsCommand),
+    /// Changes boards or submits a score.
+    Boards(boards::BoardCommand),
+    /// Changes player levels.
+    Levels(levels::LevelCommand),
+    /// Changes achievements, follows or the feed.
+    Feed(feed::FeedCommand),
+    /// Changes surveys or answers one.
+    Surveys(surveys::SurveyCommand),
+    /// Changes player sessions or erases a player.
+    Players(players::PlayerCommand),
 }
 
-/// On whose behalf a command came. The door has checked the credential and its scopes.
+/// The sender of a command. The server has checked the credential and its scopes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct By {
+pub struct Principal {
     /// The kind of credential.
     pub caller: Caller,
-    /// A signature that the door found right; that its nonce is new is decided here.
+    /// A signature that the server has verified. Whether its nonce is new is decided when the command is applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub signed: Option<Signed>,
+    pub signed: Option<RequestSignature>,
 }
 
-/// The kind of a credential.
+/// The kind of credential that a command was sent with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Caller {
-    /// The public key: anybody.
+    /// The public key, which every client has.
     Public,
     /// A secret key with the scope that the command needs.
     Server,
-    /// Somebody who is signed in to the dashboard and whose role allows it.
+    /// A dashboard user whose role allows the command.
     Person,
 }
 
-/// A signed request of a player's session.
+/// The signature of a request, made with the key of a player session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Signed {
+pub struct RequestSignature {
     /// The session's id.
     pub session: String,
-    /// Used once.
+    /// A value that a session may use once.
     pub nonce: String,
 }
 
-/// What makes a repeated request harmless.
+/// Identifies a repeated request, so that it is applied once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Idempotency {
-    /// The client's `Idempotency-Key`, with the credential's kind before it.
+    /// The client's `Idempotency-Key`, prefixed with the kind of credential.
     pub key: String,
     /// A digest of method, path and body.
     pub request: String,
 }
 
-/// What stands in an entry beside its header.
+/// The JSON of a log entry.
 #[derive(Serialize, Deserialize)]
 struct Envelope<'a> {
-    by: Cow<'a, By>,
-    /// The game's time zone at the time.
+    by: Cow<'a, Principal>,
+    /// The game's time zone when the command was received.
     #[serde(borrow)]
     tz: Cow<'a, str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -84,31 +85,31 @@ struct Envelope<'a> {
     command: Cow<'a, Command>,
 }
 
-/// A command read back from the log.
+/// A command as read from a log entry, or to be written as one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CommandRef<'a> {
-    /// The tenant.
+    /// The game's number.
     pub game: u32,
-    /// When the server received it, milliseconds since 1970.
+    /// The time of receipt by the server, in milliseconds since 1970.
     pub received_ms: i64,
-    /// On whose behalf.
-    pub by: By,
+    /// The sender.
+    pub by: Principal,
     /// The game's time zone, an IANA name.
     pub tz: String,
-    /// What makes repeating it harmless.
+    /// Identifies a repeated request.
     pub idempotency: Option<Idempotency>,
-    /// What to do.
+    /// The command.
     pub command: Command,
-    /// What is too large for JSON.
+    /// Data that is too large for JSON.
     pub blob: &'a [u8],
 }
 
-/// The bytes are not a command of a version this program knows.
+/// An error for bytes that are not a command of a version that this program knows.
 #[derive(Debug, thiserror::Error)]
-#[error("log entry is not a command: {0}")]
-pub struct BadCommand(pub(crate) String);
+#[error("log entry is not a valid command: {0}")]
+pub struct CommandDecodeError(pub(crate) String);
 
-/// The bytes of a log entry.
+/// Returns the bytes of a log entry.
 pub fn encode(command: &CommandRef<'_>) -> Vec<u8> {
     let envelope = Envelope {
         by: Cow::Borrowed(&command.by),
@@ -121,40 +122,41 @@ pub fn encode(command: &CommandRef<'_>) -> Vec<u8> {
     bytes.extend_from_slice(&command.game.to_le_bytes());
     bytes.extend_from_slice(&command.received_ms.to_le_bytes());
     bytes.extend_from_slice(&[0; 4]);
-    serde_json::to_writer(&mut bytes, &envelope).expect("commands have text keys, and a Vec takes all");
+    serde_json::to_writer(&mut bytes, &envelope)
+        .expect("commands have text keys, and writing to a Vec cannot fail");
     let length = (bytes.len() - HEADER_BYTES) as u32;
     bytes[HEADER_BYTES - 4..HEADER_BYTES].copy_from_slice(&length.to_le_bytes());
     bytes.extend_from_slice(command.blob);
     bytes
 }
 
-/// An entry before its JSON is read.
-pub(crate) struct Parts<'a> {
+/// The parts of an entry, before its JSON is parsed.
+pub(crate) struct EntryParts<'a> {
     pub(crate) game: u32,
     received_ms: i64,
     pub(crate) json: &'a [u8],
     blob: &'a [u8],
 }
 
-/// Takes an entry apart.
-pub(crate) fn parts(bytes: &[u8]) -> Result<Parts<'_>, BadCommand> {
-    let bad = |why: &str| BadCommand(why.to_owned());
-    let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or_else(|| bad("it is too short"))?;
+/// Splits an entry into its parts.
+pub(crate) fn parts(bytes: &[u8]) -> Result<EntryParts<'_>, CommandDecodeError> {
+    let bad = |why: &str| CommandDecodeError(why.to_owned());
+    let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or_else(|| bad("too short"))?;
     if header[0] != VERSION {
-        return Err(bad("its version is not known"));
+        return Err(bad("unknown version"));
     }
     let word = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-    let (json, blob) = rest.split_at_checked(word(16) as usize).ok_or_else(|| bad("it is cut off"))?;
+    let (json, blob) = rest.split_at_checked(word(16) as usize).ok_or_else(|| bad("truncated"))?;
     let received_ms = i64::from(word(8)) | i64::from(word(12)) << 32;
-    Ok(Parts { game: word(4), received_ms, json, blob })
+    Ok(EntryParts { game: word(4), received_ms, json, blob })
 }
 
 impl<'a> CommandRef<'a> {
-    /// Reads an entry of the log.
-    pub fn read(bytes: &'a [u8]) -> Result<CommandRef<'a>, BadCommand> {
-        let Parts { game, received_ms, json, blob } = parts(bytes)?;
+    /// Parses an entry of the log.
+    pub fn read(bytes: &'a [u8]) -> Result<CommandRef<'a>, CommandDecodeError> {
+        let EntryParts { game, received_ms, json, blob } = parts(bytes)?;
         let envelope: Envelope<'_> =
-            serde_json::from_slice(json).map_err(|error| BadCommand(error.to_string()))?;
+            serde_json::from_slice(json).map_err(|error| CommandDecodeError(error.to_string()))?;
         Ok(CommandRef {
             game,
             received_ms,

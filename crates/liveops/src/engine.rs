@@ -1,4 +1,4 @@
-//! All games: from an entry of the log to an answer, and from records back to state.
+//! Live-ops of all games: applies log entries, and restores the state from records.
 
 use std::sync::Arc;
 
@@ -8,29 +8,32 @@ use model::ports::counters::StoreError;
 use model::ports::records::{RecordWrite, Records};
 use parking_lot::RwLock;
 
-use crate::command::{BadCommand, CommandRef};
-use crate::game::{At, Game, Touched};
-use crate::{Answer, Damaged, Refusal};
+use crate::command::{CommandDecodeError, CommandRef};
+use crate::game::{Game, LogPoint, Touched};
+use crate::{CommandResponse, RecordError, Refusal};
 
-/// Live-ops of every game.
+/// The live-ops of every game.
 pub struct LiveOps {
     records: Arc<dyn Records>,
     games: RwLock<HashMap<u32, Arc<RwLock<Game>>>>,
 }
 
-/// What became of an entry.
+/// The result of applying a log entry.
 #[derive(Debug)]
-pub struct Applied {
-    /// The tenant.
+pub struct AppliedCommand {
+    /// The game's number.
     pub game: u32,
-    /// What the caller is told.
-    pub outcome: Result<Answer, Refusal>,
-    /// What watchers are to be told about.
+    /// The response to the client, or the reason why nothing changed.
+    pub outcome: Result<CommandResponse, Refusal>,
+    /// The topics that changed, for subscribers.
     pub touched: Vec<Touched>,
 }
 
 impl LiveOps {
-    /// Everything that the store's records say. The log is then applied from the position of the last checkpoint on.
+    /// Restores the state from the store's records. The log must then be applied from the position of the last
+    /// checkpoint.
+    ///
+    /// Fails if the store cannot be read or a record is damaged.
     pub fn open(records: Arc<dyn Records>) -> Result<LiveOps, StoreError> {
         let mut games: HashMap<u32, Game> = HashMap::new();
         let mut damage = None;
@@ -41,12 +44,12 @@ impl LiveOps {
         if let Some(damage) = damage {
             return Err(StoreError(damage.to_string()));
         }
-        games.values_mut().for_each(Game::restored);
+        games.values_mut().for_each(Game::finish_restore);
         let shared = games.into_iter().map(|(number, game)| (number, Arc::new(RwLock::new(game))));
         Ok(LiveOps { records, games: RwLock::new(shared.collect()) })
     }
 
-    /// The state of a game, to be read. Only [`LiveOps::apply`] and [`LiveOps::event`] change it.
+    /// Returns the state of a game for reading. Only `LiveOps` changes it, by applying entries, events and links.
     pub fn game(&self, number: u32) -> Arc<RwLock<Game>> {
         if let Some(game) = self.games.read().get(&number) {
             return Arc::clone(game);
@@ -55,39 +58,42 @@ impl LiveOps {
         Arc::clone(self.games.write().entry(number).or_insert_with(new))
     }
 
-    /// Decides one entry of the log. Called once for each, in log order.
-    pub fn apply(&self, offset: u64, bytes: &[u8]) -> Result<Applied, BadCommand> {
+    /// Applies one command of the log. Must be called once for each, in log order.
+    ///
+    /// Fails if the bytes are not a command; the state is then unchanged.
+    pub fn apply(&self, offset: u64, bytes: &[u8]) -> Result<AppliedCommand, CommandDecodeError> {
         let entry = CommandRef::read(bytes)?;
         let (number, mut touched) = (entry.game, Vec::new());
-        let at = At { offset, ms: entry.received_ms };
+        let at = LogPoint { offset, ms: entry.received_ms };
         let outcome = self.game(number).write().apply(at, entry, &mut touched);
-        Ok(Applied { game: number, outcome, touched })
+        Ok(AppliedCommand { game: number, outcome, touched })
     }
 
-    /// Whether live-ops take note of events of this name.
-    pub fn is_wanted(name: &[u8]) -> bool {
+    /// Returns true if live-ops depend on events of this name.
+    pub fn is_relevant_event(name: &[u8]) -> bool {
         name == b"$level"
     }
 
-    /// Takes note of an accepted event. Called once for each that [`LiveOps::is_wanted`], in log order.
-    pub fn event(&self, game: u32, offset: u64, event: &StoredEvent<'_>) {
-        self.game(game).write().event(At { offset, ms: event.ts_ms }, event);
+    /// Applies an accepted event. Must be called once for each that [`LiveOps::is_relevant_event`] selects, in log
+    /// order.
+    pub fn apply_event(&self, game: u32, offset: u64, event: &StoredEvent<'_>) {
+        self.game(game).write().apply_event(LogPoint { offset, ms: event.ts_ms }, event);
     }
 
-    /// Takes note that an anonymous id was found to be a player's. Called for every event that says so, in log order.
-    pub fn linked(&self, game: u32, anonymous: &[u8], player: &[u8]) {
+    /// Applies an identity link. Must be called for every event that links an anonymous id to a player, in log order.
+    pub fn apply_link(&self, game: u32, anonymous: &[u8], player: &[u8]) {
         let (anonymous, player) = (String::from_utf8_lossy(anonymous), String::from_utf8_lossy(player));
-        self.game(game).write().linked(&anonymous, &player);
+        self.game(game).write().apply_link(&anonymous, &player);
     }
 
-    /// The games in which something is to be erased.
-    pub fn erasing(&self) -> Vec<u32> {
+    /// Returns the games that have an erasure in progress.
+    pub fn games_with_erasures(&self) -> Vec<u32> {
         let games = self.games.read();
         let erasing = games.iter().filter(|(_, game)| game.read().players.is_erasing());
         erasing.map(|(number, _)| *number).collect()
     }
 
-    /// The records that changed since the last call, for the next checkpoint.
+    /// Returns the records that changed since the previous call, for the next checkpoint.
     pub fn changes(&self) -> Vec<RecordWrite> {
         let games: Vec<_> =
             self.games.read().iter().map(|(number, game)| (*number, Arc::clone(game))).collect();
@@ -104,9 +110,9 @@ fn restore(
     records: &Arc<dyn Records>,
     key: &[u8],
     value: &[u8],
-) -> Result<(), Damaged> {
+) -> Result<(), RecordError> {
     let (prefix, key) =
-        key.split_first_chunk::<5>().ok_or_else(|| Damaged("a key is too short".to_owned()))?;
+        key.split_first_chunk::<5>().ok_or_else(|| RecordError("a key is too short".to_owned()))?;
     let number = u32::from_be_bytes([prefix[0], prefix[1], prefix[2], prefix[3]]);
     if !Game::is_restored(prefix[4]) {
         return Ok(());

@@ -1,27 +1,27 @@
-//! Achievements, follows, and the feed of what the followed did.
+//! Achievements, follows, and the feed: activities of the players someone follows.
 //!
-//! An *item* is one deed of one player: a score, a level, an achievement, a post of the game. Items are kept by
-//! player and nothing is written for a follower, so a write costs the same for whoever has none and for whoever has a
-//! million. A reader's page is chosen among the newest items of each of the followed; equal deeds of several become
-//! one. See `page.rs` for the orders and `deed.rs` for what is equal.
+//! An *item* is one activity of one player: a score, a level, an achievement, or a post of the game. Items are stored
+//! by player and nothing is written for followers, so that a write costs the same for a player with no follower and for
+//! one with a million. A reader's page is selected from the newest items of each followed player; equal activities of
+//! several players become one. `selection.rs` has the orders, `activity_key.rs` the definition of equal.
 //!
-//! Other subjects tell what a player did with [`Feed::post_score`] and [`Feed::post_level`]; the caller pushes
-//! [`Touched::Posted`](crate::Touched::Posted) itself, because these know no context.
+//! Other subjects add activities with [`Feed::post_score`] and [`Feed::post_level`]. They push
+//! [`Touched::Posted`](crate::Touched::Posted) themselves, because these methods have no context.
 
 mod achievements;
+mod activities;
+mod activity_key;
 mod actors;
 mod cursor;
-mod deed;
-mod deeds;
 mod follows;
+mod item_position;
 mod items;
 mod page;
 mod post;
 mod records;
-mod stamp;
+mod selection;
 #[cfg(test)]
 mod tests;
-mod told;
 
 use std::collections::BTreeSet;
 
@@ -31,120 +31,124 @@ use model::ports::counters::StoreError;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use self::achievements::Achievements;
+use self::achievements::AchievementCatalogue;
+use self::activities::Activities;
+use self::activity_key::ActivityKey;
 use self::actors::Actors;
-use self::deed::Deed;
-use self::deeds::Deeds;
-use self::items::{Limits, Post};
-use self::post::Body;
-use self::stamp::Stamp;
-use crate::game::{At, Context, Game};
-use crate::subject::{Blobs, Changes, Damaged, Subject};
-use crate::{Answer, Refusal, check_text};
+use self::item_position::ItemPosition;
+use self::items::{FeedLimits, NewItem};
+use self::post::ItemBody;
+use crate::game::{CommandContext, Game, LogPoint};
+use crate::subject::{BlobStore, RecordError, RecordWriter, Subject};
+use crate::{CommandResponse, Refusal, check_text};
 
-pub use self::achievements::{Achievement, AchievementList, Friends};
+pub use self::achievements::{Achievement, AchievementList, FriendFilter};
 pub use self::cursor::Cursor;
-pub use self::page::Mode;
+pub use self::page::FeedPage;
 pub use self::post::NewPost;
-pub use self::told::Page;
+pub use self::selection::FeedMode;
 
-/// Bytes of a player's name.
+/// Bytes of a player's display name.
 const NAME_BYTES_MAX: usize = 64;
-/// Bytes of a level's title that the feed keeps.
+/// Bytes of a level's title that the feed keeps; the rest is cut off.
 const TITLE_BYTES_MAX: usize = 200;
 
 /// The commands of this subject.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Command {
-    /// Makes an achievement, or makes it another.
+pub enum FeedCommand {
+    /// Creates or replaces an achievement.
     PutAchievement {
         /// Its key.
         key: String,
-        /// What it is from now on.
+        /// The new definition.
         achievement: Achievement,
     },
-    /// Takes an achievement out of the catalogue.
+    /// Deletes an achievement from the catalogue.
     DeleteAchievement {
         /// Its key.
         key: String,
     },
-    /// A player has achieved something.
+    /// Grants an achievement to a player.
     Grant {
-        /// The achievement.
+        /// The achievement's key.
         key: String,
-        /// Who has it.
+        /// The player's id.
         player: String,
-        /// The player's name; empty: as it is known.
+        /// The player's display name; if empty, the known name stays.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         name: String,
     },
-    /// One player follows another.
+    /// Adds a follow.
     Follow {
-        /// Who follows.
+        /// The follower.
         player: String,
-        /// Whom.
+        /// The followed player.
         other: String,
     },
-    /// One player follows another no more.
+    /// Removes a follow.
     Unfollow {
-        /// Who followed.
+        /// The follower.
         player: String,
-        /// Whom.
+        /// The followed player.
         other: String,
     },
-    /// An item of the game's own.
+    /// Posts an activity of the game's own.
     Post(NewPost),
 }
 
-/// The state of this subject.
+/// Achievements, follows and activities of a game.
 #[derive(Default)]
 pub struct Feed {
-    blobs: Blobs,
-    limits: Limits,
+    blobs: BlobStore,
+    limits: FeedLimits,
     actors: Actors,
-    deeds: Deeds,
-    achievements: Achievements,
+    activities: Activities,
+    achievements: AchievementCatalogue,
     /// The number of the next item.
     next: u64,
-    /// Items there are.
+    /// The number of items.
     items: usize,
-    /// Follows there are.
+    /// The number of follows.
     follow_count: usize,
-    /// The oldest item of each player that has any; the tails are players.
-    oldest: BTreeSet<Stamp>,
-    /// The newest item that had to go because the game has too many. Older ones do not come in any more.
-    floor: Stamp,
+    /// The oldest item of each player who has any; the tails are players.
+    oldest: BTreeSet<ItemPosition>,
+    /// The newest item that was evicted because the game has too many. Items older than it are not accepted.
+    floor: ItemPosition,
     /// Keys of records that may have changed.
     dirty: HashSet<Vec<u8>>,
 }
 
 impl Feed {
-    /// Values that are kept on disk.
-    pub fn blobs(&mut self) -> &mut Blobs {
+    pub(crate) fn blobs(&mut self) -> &mut BlobStore {
         &mut self.blobs
     }
 
-    /// A player's score on a board improved. An empty `name` leaves the name that is known.
-    pub fn post_score(&mut self, at: At, player: &str, name: &str, table: &str, score: &str) {
-        let deed = Deed::Score { table, score };
-        self.post(Post { at_ms: at.ms, player, name, deed, body: None });
+    /// Adds a player's improved score on a board. An empty `name` keeps the known name.
+    pub fn post_score(&mut self, at: LogPoint, player: &str, name: &str, table: &str, score: &str) {
+        let activity = ActivityKey::Score { table, score };
+        self.post(NewItem { at_ms: at.ms, player, name, activity, body: None });
     }
 
-    /// A player published a level of this id and title. An empty `name` leaves the name that is known.
-    pub fn post_level(&mut self, at: At, player: &str, name: &str, level: &str, title: &str) {
+    /// Adds a level that a player published. An empty `name` keeps the known name.
+    pub fn post_level(&mut self, at: LogPoint, player: &str, name: &str, level: &str, title: &str) {
         let title = &title[..title.floor_char_boundary(TITLE_BYTES_MAX)];
-        let body = Body { text: Some(title.to_owned()), ..Body::default() }.bytes();
-        self.post(Post { at_ms: at.ms, player, name, deed: Deed::Level { level }, body: Some(body) });
+        let body = ItemBody { text: Some(title.to_owned()), ..ItemBody::default() }.bytes();
+        self.post(NewItem {
+            at_ms: at.ms,
+            player,
+            name,
+            activity: ActivityKey::Level { level },
+            body: Some(body),
+        });
     }
 
-    /// Items that are kept, of all players.
+    /// Returns the number of items of all players.
     pub fn item_count(&self) -> usize {
         self.items
     }
 
-    /// Removes all that is known of a player: what they did, what they were granted, whom they follow, and that others
-    /// follow them.
+    /// Removes everything about a player: activities, grants, and follows in both directions.
     pub fn erase_player(&mut self, player: &str) {
         let Some(actor) = self.actors.find(player) else { return };
         while !self.actors.get(actor).items.is_empty() {
@@ -153,18 +157,18 @@ impl Feed {
         for (key, _) in std::mem::take(&mut self.actors.get_mut(actor).grants) {
             self.achievements.revoke(&key);
         }
-        self.cut_all(actor);
+        self.remove_all_follows(actor);
         self.dirty.insert(records::grants_key(player));
-        self.forget_if_idle(actor);
+        self.remove_if_idle(actor);
     }
 
-    /// All that is known of a player, as JSON: name, grants, follows and items.
+    /// Returns everything about a player as JSON: name, grants, follows and items.
     pub fn export_player(&self, player: &str) -> Result<serde_json::Value, StoreError> {
-        let known = self.actors.by_id(player);
-        let grants = known.map_or(&[][..], |known| &known.grants).iter();
+        let actor = self.actors.by_id(player);
+        let grants = actor.map_or(&[][..], |actor| &actor.grants).iter();
         let grants = grants.map(|(key, at)| json!({ "achievement": &**key, "granted_at": rfc3339(*at) }));
         Ok(json!({
-            "name": known.map_or("", |known| &known.name),
+            "name": actor.map_or("", |actor| &actor.name),
             "achievements": grants.collect::<Vec<_>>(),
             "follows": self.follows(player),
             "items": self.items_of(player)?,
@@ -175,59 +179,59 @@ impl Feed {
 impl Game {
     pub(crate) fn apply_feed(
         &mut self,
-        context: &mut Context<'_>,
-        command: Command,
-    ) -> Result<Answer, Refusal> {
-        if let Some(player) = command.acts_for() {
-            self.check_acts_for(context, player)?;
+        context: &mut CommandContext<'_>,
+        command: FeedCommand,
+    ) -> Result<CommandResponse, Refusal> {
+        if let Some(player) = command.acting_player() {
+            self.check_acting_player(context, player)?;
         }
         let feed = &mut self.feed;
         match command {
-            Command::PutAchievement { key, achievement } => feed.put_achievement(&key, achievement),
-            Command::DeleteAchievement { key } => feed.delete_achievement(&key),
-            Command::Grant { key, player, name } => feed.grant(context, &key, &player, &name),
-            Command::Follow { player, other } => feed.follow(context, &player, &other),
-            Command::Unfollow { player, other } => Ok(feed.unfollow(context, &player, &other)),
-            Command::Post(post) => feed.post_own(context, post),
+            FeedCommand::PutAchievement { key, achievement } => feed.put_achievement(&key, achievement),
+            FeedCommand::DeleteAchievement { key } => feed.delete_achievement(&key),
+            FeedCommand::Grant { key, player, name } => feed.grant(context, &key, &player, &name),
+            FeedCommand::Follow { player, other } => feed.follow(context, &player, &other),
+            FeedCommand::Unfollow { player, other } => Ok(feed.unfollow(context, &player, &other)),
+            FeedCommand::Post(post) => feed.post_custom(context, post),
         }
     }
 
-    /// A signed request acts for its session's player and for nobody else.
-    fn check_acts_for(&self, context: &Context<'_>, player: &str) -> Result<(), Refusal> {
+    /// A signed request may only act for the player of its session.
+    fn check_acting_player(&self, context: &CommandContext<'_>, player: &str) -> Result<(), Refusal> {
         let Some(signed) = &context.by.signed else { return Ok(()) };
         let session = self.players.session(&signed.session, context.at.ms);
         if session.is_some_and(|session| session.player == player) {
             return Ok(());
         }
-        let detail = "a signed request acts for its session's player only";
+        let detail = "a signed request can only act for the player of its session";
         Err(Refusal { field: Some("player".to_owned()), ..Refusal::forbidden(detail) })
     }
 }
 
-impl Command {
-    /// The player in whose name this is done.
-    fn acts_for(&self) -> Option<&str> {
+impl FeedCommand {
+    /// Returns the player whom the command acts for.
+    fn acting_player(&self) -> Option<&str> {
         match self {
-            Command::PutAchievement { .. } | Command::DeleteAchievement { .. } => None,
-            Command::Grant { player, .. }
-            | Command::Follow { player, .. }
-            | Command::Unfollow { player, .. }
-            | Command::Post(NewPost { player, .. }) => Some(player),
+            FeedCommand::PutAchievement { .. } | FeedCommand::DeleteAchievement { .. } => None,
+            FeedCommand::Grant { player, .. }
+            | FeedCommand::Follow { player, .. }
+            | FeedCommand::Unfollow { player, .. }
+            | FeedCommand::Post(NewPost { player, .. }) => Some(player),
         }
     }
 }
 
 impl Subject for Feed {
-    fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), Damaged> {
-        self.take_record(key, value)
+    fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), RecordError> {
+        self.restore_record(key, value)
     }
 
-    fn restored(&mut self) {
-        self.take_order();
+    fn finish_restore(&mut self) {
+        self.sort_items();
     }
 
-    fn changes(&mut self, changes: &mut Changes<'_>) {
-        self.put_changes(changes);
+    fn write_changes(&mut self, writer: &mut RecordWriter<'_>) {
+        self.write_records(writer);
     }
 }
 

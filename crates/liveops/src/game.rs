@@ -1,4 +1,4 @@
-//! One game's live-ops: all its subjects behind one lock, so that a command sees and changes them together.
+//! The live-ops of one game: all subjects behind one lock, so that a command reads and changes them together.
 
 use std::sync::Arc;
 
@@ -8,55 +8,50 @@ use model::ports::records::{RecordWrite, Records};
 use serde_json::{Value, json};
 
 use crate::boards::{self, Boards};
-use crate::command::{By, Command};
+use crate::command::{Command, Principal};
 use crate::feed::Feed;
-use crate::idempotency::Answers;
+use crate::idempotency::IdempotentResponses;
 use crate::levels::Levels;
 use crate::players::Players;
-use crate::subject::{Changes, Damaged, Subject};
+use crate::subject::{RecordError, RecordWriter, Subject};
 use crate::surveys::Surveys;
 use crate::vars::Vars;
-use crate::{Answer, CommandRef, Refusal};
+use crate::{CommandRef, CommandResponse, Refusal};
 
-/// Where and when a command is decided.
+/// The position and time of a log entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct At {
-    /// The entry's offset in the log: later ones are greater.
+pub struct LogPoint {
+    /// The entry's offset in the log: later entries have greater ones.
     pub offset: u64,
-    /// When the server received it, milliseconds since 1970. May step back a little between entries.
+    /// The time of receipt by the server, in milliseconds since 1970. May go back a little between entries.
     pub ms: i64,
 }
 
-/// What a command is decided with, beside the state.
-pub struct Context<'a> {
-    /// Where and when.
-    pub at: At,
-    /// On whose behalf.
-    pub by: &'a By,
-    /// The game's time zone, an IANA name.
+/// The input of a decision besides the state.
+pub(crate) struct CommandContext<'a> {
+    pub at: LogPoint,
+    pub by: &'a Principal,
     pub tz: &'a str,
-    /// What is too large for JSON.
     pub blob: &'a [u8],
-    /// What watchers are to be told about.
     pub touched: &'a mut Vec<Touched>,
 }
 
-/// What a command changed, as watchers know it.
+/// A topic that changed, as subscribers know it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Touched {
-    /// Game variables.
+    /// The game variables.
     Vars,
-    /// A board of this name.
+    /// The board of this name.
     Board(String),
-    /// Something this player did, which followers see.
+    /// The activities of this player, which followers see.
     Posted(String),
-    /// Whom this player follows.
+    /// The players that this player follows.
     Follows(String),
-    /// All of one player, under these ids, is to be forgotten.
+    /// Everything of one player, under these ids, which must be erased.
     Erased(Vec<String>),
 }
 
-/// All of one game.
+/// The live-ops state of one game.
 #[derive(Default)]
 pub struct Game {
     /// Game variables.
@@ -65,24 +60,24 @@ pub struct Game {
     pub boards: Boards,
     /// Player levels.
     pub levels: Levels,
-    /// Achievements, follows, the feed.
+    /// Achievements, follows and the feed.
     pub feed: Feed,
     /// Surveys.
     pub surveys: Surveys,
-    /// Sessions of players, erasures.
+    /// Player sessions and erasures.
     pub players: Players,
-    pub(crate) answers: Answers,
+    pub(crate) responses: IdempotentResponses,
 }
 
 /// The numbers under which subjects are stored. Never reused.
-const ANSWERS: u8 = 0;
+const RESPONSES: u8 = 0;
 const VARS: u8 = 1;
 const BOARDS: u8 = 2;
 const LEVELS: u8 = 3;
 const FEED: u8 = 4;
 const SURVEYS: u8 = 5;
 const PLAYERS: u8 = 6;
-/// From here on: blobs, which are not read at start.
+/// Blobs, which are not read at start, have these numbers and greater ones.
 const LEVEL_BLOBS: u8 = 128;
 const FEED_BLOBS: u8 = 129;
 const PLAYER_BLOBS: u8 = 130;
@@ -96,67 +91,71 @@ impl Game {
         game
     }
 
-    /// Whether records of this number are read at start.
+    /// Returns true if records of this subject are read at start.
     pub(crate) fn is_restored(subject: u8) -> bool {
         subject < LEVEL_BLOBS
     }
 
-    pub(crate) fn restore(&mut self, subject: u8, key: &[u8], value: &[u8]) -> Result<(), Damaged> {
+    pub(crate) fn restore(&mut self, subject: u8, key: &[u8], value: &[u8]) -> Result<(), RecordError> {
         match subject {
-            ANSWERS => self.answers.restore(key, value),
+            RESPONSES => self.responses.restore(key, value),
             VARS => self.vars.restore(key, value),
             BOARDS => self.boards.restore(key, value),
             LEVELS => self.levels.restore(key, value),
             FEED => self.feed.restore(key, value),
             SURVEYS => self.surveys.restore(key, value),
             PLAYERS => self.players.restore(key, value),
-            other => Err(Damaged(format!("there is no subject {other}"))),
+            other => Err(RecordError(format!("unknown subject {other}"))),
         }
     }
 
-    pub(crate) fn restored(&mut self) {
-        self.answers.restored();
-        self.vars.restored();
-        self.boards.restored();
-        self.levels.restored();
-        self.feed.restored();
-        self.surveys.restored();
-        self.players.restored();
+    pub(crate) fn finish_restore(&mut self) {
+        self.responses.finish_restore();
+        self.vars.finish_restore();
+        self.boards.finish_restore();
+        self.levels.finish_restore();
+        self.feed.finish_restore();
+        self.surveys.finish_restore();
+        self.players.finish_restore();
     }
 
     pub(crate) fn changes(&mut self, number: u32, writes: &mut Vec<RecordWrite>) {
-        self.answers.changes(&mut Changes::new(number, ANSWERS, writes));
-        self.vars.changes(&mut Changes::new(number, VARS, writes));
-        self.boards.changes(&mut Changes::new(number, BOARDS, writes));
-        self.levels.changes(&mut Changes::new(number, LEVELS, writes));
-        self.feed.changes(&mut Changes::new(number, FEED, writes));
-        self.surveys.changes(&mut Changes::new(number, SURVEYS, writes));
-        self.players.changes(&mut Changes::new(number, PLAYERS, writes));
-        self.levels.blobs().changes(writes);
-        self.feed.blobs().changes(writes);
-        self.players.blobs().changes(writes);
+        self.responses.write_changes(&mut RecordWriter::new(number, RESPONSES, writes));
+        self.vars.write_changes(&mut RecordWriter::new(number, VARS, writes));
+        self.boards.write_changes(&mut RecordWriter::new(number, BOARDS, writes));
+        self.levels.write_changes(&mut RecordWriter::new(number, LEVELS, writes));
+        self.feed.write_changes(&mut RecordWriter::new(number, FEED, writes));
+        self.surveys.write_changes(&mut RecordWriter::new(number, SURVEYS, writes));
+        self.players.write_changes(&mut RecordWriter::new(number, PLAYERS, writes));
+        self.levels.blobs().write_changes(writes);
+        self.feed.blobs().write_changes(writes);
+        self.players.blobs().write_changes(writes);
     }
 
-    /// Decides a command. Refused, it changes nothing.
+    /// Decides a command. A refused command changes nothing.
     pub(crate) fn apply(
         &mut self,
-        at: At,
+        at: LogPoint,
         entry: CommandRef<'_>,
         touched: &mut Vec<Touched>,
-    ) -> Result<Answer, Refusal> {
+    ) -> Result<CommandResponse, Refusal> {
         let CommandRef { by, tz, idempotency, command, blob, .. } = entry;
-        if let Some(known) = idempotency.as_ref().and_then(|asked| self.answers.known(asked, at.ms)) {
-            return known;
+        if let Some(response) = idempotency.as_ref().and_then(|request| self.responses.get(request, at.ms)) {
+            return response;
         }
-        let mut context = Context { at, by: &by, tz: &tz, blob, touched };
+        let mut context = CommandContext { at, by: &by, tz: &tz, blob, touched };
         let outcome = self.decide(&mut context, command);
-        if let Some(asked) = idempotency {
-            self.answers.remember(asked, &outcome, at.ms);
+        if let Some(request) = idempotency {
+            self.responses.insert(request, &outcome, at.ms);
         }
         outcome
     }
 
-    fn decide(&mut self, context: &mut Context<'_>, command: Command) -> Result<Answer, Refusal> {
+    fn decide(
+        &mut self,
+        context: &mut CommandContext<'_>,
+        command: Command,
+    ) -> Result<CommandResponse, Refusal> {
         if let Some(signed) = &context.by.signed {
             self.players.check_nonce(context.at, signed)?;
         }
@@ -170,28 +169,28 @@ impl Game {
         }
     }
 
-    /// Forgets a player, a ban included. What rollups count stays counted.
-    pub(crate) fn erase_player(&mut self, context: &mut Context<'_>, player: &str) {
-        self.touch_all_of(context, player);
-        // Refused when there is none.
-        let _ = self.apply_boards(context, boards::Command::Lift { player: player.to_owned() });
+    /// Erases a player, including a ban. Rollups keep their counts.
+    pub(crate) fn erase_player(&mut self, context: &mut CommandContext<'_>, player: &str) {
+        self.touch_everything_of(context, player);
+        // Fails if the player is not banned.
+        let _ = self.apply_boards(context, boards::BoardCommand::Lift { player: player.to_owned() });
         self.boards.erase_player(player);
         self.levels.erase_player(player);
         self.feed.erase_player(player);
         self.surveys.erase_player(player);
         self.players.erase_player(player);
-        self.answers.erase_player(player);
+        self.responses.erase_player(player);
     }
 
-    /// Tells those who watch something that the player stands in.
-    fn touch_all_of(&self, context: &mut Context<'_>, player: &str) {
+    /// Reports every board and feed that shows the player as changed.
+    fn touch_everything_of(&self, context: &mut CommandContext<'_>, player: &str) {
         let rows = self.boards.export_player(player, context.at.ms);
         let tables = rows["boards"].as_object().into_iter().flat_map(|rows| rows.keys());
         context.touched.extend(tables.map(|table| Touched::Board(table.clone())));
         context.touched.push(Touched::Posted(player.to_owned()));
     }
 
-    /// All that is known of a player under one id, by subject.
+    /// Returns everything that is stored about a player under one id, by subject.
     pub fn export_player(&self, player: &str, now_ms: i64) -> Result<Value, StoreError> {
         Ok(json!({
             "scores": self.boards.export_player(player, now_ms),
@@ -202,14 +201,13 @@ impl Game {
         }))
     }
 
-    /// Takes note that an anonymous id was found to be a player's.
-    pub(crate) fn linked(&mut self, anonymous: &str, player: &str) {
-        self.players.linked(anonymous, player);
+    pub(crate) fn apply_link(&mut self, anonymous: &str, player: &str) {
+        self.players.add_link(anonymous, player);
     }
 
-    /// Takes note of an accepted event of those in [`crate::LiveOps::is_wanted`].
-    pub(crate) fn event(&mut self, at: At, event: &StoredEvent<'_>) {
-        self.levels.event(at, event);
-        self.boards.event(at, event);
+    /// Applies an accepted event that [`crate::LiveOps::is_relevant_event`] selected.
+    pub(crate) fn apply_event(&mut self, at: LogPoint, event: &StoredEvent<'_>) {
+        self.levels.apply_event(at, event);
+        self.boards.apply_event(at, event);
     }
 }

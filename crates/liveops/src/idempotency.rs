@@ -1,84 +1,91 @@
-//! The same request sent again gets the same answer.
+//! Responses to repeated requests: a request that is sent again gets the response of the first time.
 
 use std::collections::VecDeque;
 
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
-use crate::players::is_mentioned;
-use crate::subject::{Changes, Damaged, Subject};
-use crate::{Answer, Idempotency, Refusal};
+use crate::players::contains_text;
+use crate::subject::{RecordError, RecordWriter, Subject};
+use crate::{CommandResponse, Idempotency, Refusal};
 
-/// For so long a key is remembered.
+/// The retention of a response.
 const WINDOW_MS: i64 = 24 * 3600 * 1000;
-/// An id of so many bytes is hardly found in a key that has nothing to do with it.
+/// Shorter player ids often occur in unrelated keys by chance.
 const WORD_BYTES_MIN: usize = 6;
-/// Keys remembered per game; beyond it the oldest is forgotten early.
+/// Responses kept per game; beyond it the oldest is evicted early.
 const KEYS_MAX: usize = 100_000;
 
-/// Answers by `Idempotency-Key`.
+/// Responses by `Idempotency-Key`.
 #[derive(Default)]
-pub(crate) struct Answers {
-    known: HashMap<String, Remembered>,
-    /// Keys with the time they came, oldest first.
+pub(crate) struct IdempotentResponses {
+    by_key: HashMap<String, StoredResponse>,
+    /// Keys by time of receipt, oldest first.
     order: VecDeque<(i64, String)>,
     changed: Vec<String>,
 }
 
 #[derive(Clone, Serialize, Deserialize)]
-struct Remembered {
+struct StoredResponse {
     at_ms: i64,
     request: String,
-    outcome: Result<Answer, Refusal>,
+    outcome: Result<CommandResponse, Refusal>,
 }
 
-impl Answers {
-    /// The answer to a request that came before; a refusal if another came with its key.
-    pub(crate) fn known(&self, asked: &Idempotency, now_ms: i64) -> Option<Result<Answer, Refusal>> {
-        let remembered = self.known.get(&asked.key).filter(|it| it.at_ms + WINDOW_MS > now_ms)?;
-        if remembered.request != asked.request {
-            return Some(Err(Refusal::conflict("another request came with this Idempotency-Key")));
+impl IdempotentResponses {
+    /// Returns the response to an earlier request with this key, or a refusal if that request was a different one.
+    pub(crate) fn get(&self, request: &Idempotency, now_ms: i64) -> Option<Result<CommandResponse, Refusal>> {
+        let stored = self.by_key.get(&request.key).filter(|it| it.at_ms + WINDOW_MS > now_ms)?;
+        if stored.request != request.request {
+            return Some(Err(Refusal::conflict("this Idempotency-Key was already used for another request")));
         }
-        Some(remembered.outcome.clone())
+        Some(stored.outcome.clone())
     }
 
-    pub(crate) fn remember(&mut self, asked: Idempotency, outcome: &Result<Answer, Refusal>, now_ms: i64) {
-        self.forget(now_ms);
-        let remembered = Remembered { at_ms: now_ms, request: asked.request, outcome: outcome.clone() };
-        self.order.push_back((now_ms, asked.key.clone()));
-        self.changed.push(asked.key.clone());
-        self.known.insert(asked.key, remembered);
+    pub(crate) fn insert(
+        &mut self,
+        request: Idempotency,
+        outcome: &Result<CommandResponse, Refusal>,
+        now_ms: i64,
+    ) {
+        self.evict(now_ms);
+        let stored = StoredResponse { at_ms: now_ms, request: request.request, outcome: outcome.clone() };
+        self.order.push_back((now_ms, request.key.clone()));
+        self.changed.push(request.key.clone());
+        self.by_key.insert(request.key, stored);
     }
 
-    /// Forgets what was answered about a player. The keys are the clients' own: one that holds the player's id goes, too.
+    /// Removes all responses that contain the player's id, and those whose key does: clients choose the keys.
     pub(crate) fn erase_player(&mut self, player: &str) {
         let quoted = serde_json::to_string(player).expect("text is JSON");
         let names = |text: &str| text == player;
-        // A short id stands in many keys by chance.
+        // A short id must be a whole word of the key.
         let is_named = |key: &str| {
             key.contains(player)
                 && (player.len() >= WORD_BYTES_MIN || key.split(|it: char| !it.is_alphanumeric()).any(names))
         };
-        // Most answers are not even read.
-        let is_told = |answer: &Answer| answer.json.contains(&quoted) && is_mentioned(&answer.json, &names);
-        let is_about = |key: &str, it: &Remembered| is_named(key) || it.outcome.as_ref().is_ok_and(is_told);
-        let gone: Vec<String> =
-            self.known.iter().filter(|(key, it)| is_about(key, it)).map(|(key, _)| key.clone()).collect();
-        for key in gone {
-            self.known.remove(&key);
+        // The substring search is cheap and excludes most responses.
+        let is_in_response =
+            |answer: &CommandResponse| answer.json.contains(&quoted) && contains_text(&answer.json, &names);
+        let is_about =
+            |key: &str, it: &StoredResponse| is_named(key) || it.outcome.as_ref().is_ok_and(is_in_response);
+        let removed: Vec<String> =
+            self.by_key.iter().filter(|(key, it)| is_about(key, it)).map(|(key, _)| key.clone()).collect();
+        for key in removed {
+            self.by_key.remove(&key);
             self.changed.push(key);
         }
-        let known = &self.known;
-        self.order.retain(|(at_ms, key)| known.get(key).is_some_and(|it| it.at_ms == *at_ms));
+        let by_key = &self.by_key;
+        self.order.retain(|(at_ms, key)| by_key.get(key).is_some_and(|it| it.at_ms == *at_ms));
     }
 
-    fn forget(&mut self, now_ms: i64) {
+    fn evict(&mut self, now_ms: i64) {
         while let Some((at_ms, key)) = self.order.front() {
             if at_ms + WINDOW_MS > now_ms && self.order.len() < KEYS_MAX {
                 return;
             }
-            if self.known.get(key).is_some_and(|it| it.at_ms == *at_ms) {
-                self.known.remove(key);
+            if self.by_key.get(key).is_some_and(|it| it.at_ms == *at_ms) {
+                self.by_key.remove(key);
                 self.changed.push(key.clone());
             }
             self.order.pop_front();
@@ -86,25 +93,25 @@ impl Answers {
     }
 }
 
-impl Subject for Answers {
-    fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), Damaged> {
+impl Subject for IdempotentResponses {
+    fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), RecordError> {
         let key = String::from_utf8_lossy(key).into_owned();
-        let remembered: Remembered = serde_json::from_slice(value)?;
-        self.order.push_back((remembered.at_ms, key.clone()));
-        self.known.insert(key, remembered);
+        let stored: StoredResponse = serde_json::from_slice(value)?;
+        self.order.push_back((stored.at_ms, key.clone()));
+        self.by_key.insert(key, stored);
         Ok(())
     }
 
-    fn restored(&mut self) {
+    fn finish_restore(&mut self) {
         self.order.make_contiguous().sort_unstable();
     }
 
-    fn changes(&mut self, changes: &mut Changes<'_>) {
+    fn write_changes(&mut self, writer: &mut RecordWriter<'_>) {
         for key in self.changed.drain(..) {
-            match self.known.get(&key) {
-                Some(it) => changes
-                    .put(key.as_bytes(), serde_json::to_vec(it).expect("an answer is text and numbers")),
-                None => changes.remove(key.as_bytes()),
+            match self.by_key.get(&key) {
+                Some(it) => writer
+                    .put(key.as_bytes(), serde_json::to_vec(it).expect("a response is text and numbers")),
+                None => writer.remove(key.as_bytes()),
             }
         }
     }

@@ -1,18 +1,19 @@
-//! Levels that players make and share: saved, listed, rated, played, flagged.
+//! Player levels: saved, listed, rated, played and flagged.
 //!
-//! A level is a name, fields to filter by, and data that never changes. Data and pictures are kept compressed under
-//! their SHA-256, on disk and once; everything else is in memory, about 500 bytes a level and 16 bytes a vote.
+//! A level is a name, fields to filter by, and data that never changes. Data and thumbnails are compressed and stored
+//! once under their SHA-256, on disk only. Everything else is in memory, about 500 bytes per level and 16 bytes per
+//! vote.
 
 mod content;
+mod contributors;
 mod days;
-mod erasure;
+mod filter_index;
 mod flags;
 mod level;
 mod list;
 mod moderation;
 mod orders;
-mod people;
-mod postings;
+mod privacy;
 mod rate;
 mod records;
 mod save;
@@ -24,98 +25,99 @@ use model::batch::StoredEvent;
 use model::event::Dimension;
 use serde::{Deserialize, Serialize};
 
-pub use content::{Content, DATA_BYTES_MAX, Digest, Packed, THUMB_BYTES_MAX};
-pub use flags::Reason;
-pub use level::State;
-pub use list::{Found, List, ListError, PAGE_BYTES_MAX, Page, Row, Viewer, Window};
-pub use moderation::{Queue, Waiting};
-pub use orders::Mode;
-pub use rate::{PLAYER_VOTES_MAX, VOTES_MAX};
-pub use save::{GAME_DATA_BYTES_MAX, LEVELS_MAX, PLAYER_DATA_BYTES_MAX, PLAYER_LEVELS_MAX, Save};
+pub use content::{ContentDigest, ContentRef, DATA_BYTES_MAX, PackedLevel, THUMB_BYTES_MAX};
+pub use flags::FlagReason;
+pub use level::LevelState;
+pub use list::{
+    LevelPage, LevelQuery, LevelRow, LevelViewer, ListError, LoadedLevel, PAGE_BYTES_MAX, RatingWindow,
+};
+pub use moderation::{ModerationItem, ModerationQueue};
+pub use orders::LevelMode;
+pub use save::{PLAYER_DATA_BYTES_MAX, PLAYER_LEVELS_MAX, SaveLevel};
 pub use votes::{RATING_MAX, RATING_MIN};
 
-use crate::game::{At, Context, Game, Touched};
-use crate::subject::Blobs;
-use crate::{Answer, Caller, Refusal};
-use content::References;
-use level::{Level, Shelf};
-use orders::Orders;
-use people::People;
-use postings::Postings;
-use records::{Unsorted, Unwritten};
+use crate::game::{CommandContext, Game, LogPoint, Touched};
+use crate::subject::BlobStore;
+use crate::{Caller, CommandResponse, Refusal};
+use content::ContentReferences;
+use contributors::Contributors;
+use filter_index::FilterIndex;
+use level::{Level, LevelArena};
+use orders::LevelOrders;
+use records::{RestoreBuffer, UnwrittenLevels};
 
 /// The commands of this subject.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Command {
-    /// Saves a level, whose data and picture come as the command's blob.
-    Save(Save),
-    /// Publishes a level, takes it back, or removes it for good: its maker or a moderator.
+pub enum LevelCommand {
+    /// Saves a level. The blob of the command has its data and thumbnail.
+    Save(SaveLevel),
+    /// Publishes, unpublishes or removes a level; by its maker or a moderator.
     SetState {
-        /// Which level.
+        /// The level's id.
         id: String,
-        /// What becomes of it.
-        state: State,
+        /// The new state.
+        state: LevelState,
     },
-    /// Rates a level, once per player; a later rating replaces it.
+    /// Rates a level, once per player. A later rating replaces an earlier one.
     Rate {
-        /// Which level.
+        /// The level's id.
         id: String,
-        /// Who rates.
+        /// The player who rates.
         player: String,
         /// [`RATING_MIN`] to [`RATING_MAX`].
         rating: u8,
     },
-    /// Says that a level should not be there, once per player.
+    /// Flags a level for moderation, once per player.
     Flag {
-        /// Which level.
+        /// The level's id.
         id: String,
-        /// Who says so.
+        /// The player who flags.
         player: String,
-        /// Why.
+        /// The player's reason; may be empty.
         #[serde(default)]
         reason: String,
     },
-    /// A moderator's decision about a level.
+    /// Records a moderator's decision about a level.
     Decide {
-        /// Which level.
+        /// The level's id.
         id: String,
-        /// What becomes of it.
+        /// The decision.
         decision: Decision,
     },
 }
 
-/// What a moderator decides.
+/// A moderator's decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// The level stays; the flags so far are settled.
+    /// Keeps the level and settles its flags so far.
     Keep,
-    /// The level goes.
+    /// Removes the level permanently.
     Remove,
 }
 
 /// The levels of a game.
 #[derive(Default)]
 pub struct Levels {
-    blobs: Blobs,
-    shelf: Shelf,
-    people: People,
-    orders: Orders,
-    postings: Postings,
-    references: References,
+    blobs: BlobStore,
+    arena: LevelArena,
+    contributors: Contributors,
+    orders: LevelOrders,
+    filter_index: FilterIndex,
+    references: ContentReferences,
     /// Levels with open flags.
     flagged: BTreeSet<u32>,
-    /// How many votes there are on all levels.
+    /// The number of votes on all levels.
     votes: usize,
-    /// How many players' flags there are on all levels.
+    /// The number of players' flags on all levels.
     flags: usize,
-    unwritten: Unwritten,
-    unsorted: Unsorted,
+    unwritten: UnwrittenLevels,
+    restore_buffer: RestoreBuffer,
 }
 
 #[derive(Deserialize)]
-struct Played<'a> {
+struct PlayProps<'a> {
     #[serde(borrow)]
     state: std::borrow::Cow<'a, str>,
 }
@@ -123,73 +125,74 @@ struct Played<'a> {
 impl Game {
     pub(crate) fn apply_levels(
         &mut self,
-        context: &mut Context<'_>,
-        command: Command,
-    ) -> Result<Answer, Refusal> {
+        context: &mut CommandContext<'_>,
+        command: LevelCommand,
+    ) -> Result<CommandResponse, Refusal> {
         let signer = self.signer(context);
         let only_self = |player: &str| check_signer(signer.as_deref(), player);
         match command {
-            Command::Save(save) => {
+            LevelCommand::Save(save) => {
                 only_self(&save.player)?;
                 let (slot, answer) = self.levels.save(context, save)?;
-                self.tell_published(context, slot);
+                self.post_published(context, slot);
                 Ok(answer)
             }
-            Command::SetState { id, state } => {
+            LevelCommand::SetState { id, state } => {
                 let slot = self.levels.set_state(context, signer.as_deref(), &id, state)?;
-                self.tell_published(context, slot);
-                Ok(Answer::ok(&self.levels.row(self.levels.shelf.get(slot))))
+                self.post_published(context, slot);
+                Ok(CommandResponse::ok(&self.levels.row(self.levels.arena.get(slot))))
             }
-            Command::Rate { id, player, rating } => {
+            LevelCommand::Rate { id, player, rating } => {
                 only_self(&player)?;
                 self.levels.rate(context, &id, &player, rating)
             }
-            Command::Flag { id, player, reason } => {
+            LevelCommand::Flag { id, player, reason } => {
                 only_self(&player)?;
                 self.levels.flag(context.at, &id, &player, &reason)
             }
-            Command::Decide { id, decision } => self.levels.decide(context, &id, decision),
+            LevelCommand::Decide { id, decision } => self.levels.decide(context, &id, decision),
         }
     }
 
-    /// The player whose session signed the request.
-    fn signer(&self, context: &Context<'_>) -> Option<String> {
+    /// Returns the player whose session signed the request.
+    fn signer(&self, context: &CommandContext<'_>) -> Option<String> {
         let signed = context.by.signed.as_ref()?;
         Some(self.players.session(&signed.session, context.at.ms)?.player.clone())
     }
 
-    /// Tells followers that a level is there, once.
-    fn tell_published(&mut self, context: &mut Context<'_>, slot: u32) {
-        let level = self.levels.shelf.get_mut(slot);
+    /// Adds a level to the feed when it is first published.
+    fn post_published(&mut self, context: &mut CommandContext<'_>, slot: u32) {
+        let level = self.levels.arena.get_mut(slot);
         if !level.is_published() || level.published_ms.is_some() {
             return;
         }
         level.published_ms = Some(context.at.ms);
-        let player = &self.levels.people.get(level.maker).id;
+        let player = &self.levels.contributors.get(level.maker).id;
         self.feed.post_level(context.at, player, &level.maker_name, level.id.as_str(), &level.name);
         context.touched.push(Touched::Posted(player.to_string()));
     }
 }
 
-/// Whoever signs acts for themselves alone.
+/// A signed request may only act for its own player.
 fn check_signer(signer: Option<&str>, player: &str) -> Result<(), Refusal> {
     match signer {
-        Some(signer) if signer != player => Err(Refusal::forbidden("the signature is another player's")),
+        Some(signer) if signer != player => {
+            Err(Refusal::forbidden("the request is signed by another player"))
+        }
         _ => Ok(()),
     }
 }
 
 impl Levels {
-    /// Values that are kept on disk.
-    pub fn blobs(&mut self) -> &mut Blobs {
+    pub(crate) fn blobs(&mut self) -> &mut BlobStore {
         &mut self.blobs
     }
 
-    /// Counts what was played of a level that is there.
-    pub(crate) fn event(&mut self, _: At, event: &StoredEvent<'_>) {
-        let Some(slot) = self.shelf.slot(event.dimensions[Dimension::Level as usize]) else { return };
-        let Ok(played) = serde_json::from_slice::<Played<'_>>(event.props) else { return };
-        let level = self.shelf.get_mut(slot);
+    /// Counts a `$level` event of a level that is not removed.
+    pub(crate) fn apply_event(&mut self, _: LogPoint, event: &StoredEvent<'_>) {
+        let Some(slot) = self.arena.slot(event.dimensions[Dimension::Level as usize]) else { return };
+        let Ok(played) = serde_json::from_slice::<PlayProps<'_>>(event.props) else { return };
+        let level = self.arena.get_mut(slot);
         if level.is_removed() {
             return;
         }
@@ -211,116 +214,116 @@ impl Levels {
 
     fn set_state(
         &mut self,
-        context: &Context<'_>,
+        context: &CommandContext<'_>,
         signer: Option<&str>,
         id: &str,
-        state: State,
+        state: LevelState,
     ) -> Result<u32, Refusal> {
         let slot = self.slot(id)?;
-        let level = self.shelf.get(slot);
-        check_signer(signer, &self.people.get(level.maker).id)?;
+        let level = self.arena.get(slot);
+        check_signer(signer, &self.contributors.get(level.maker).id)?;
         if signer.is_none() && context.by.caller == Caller::Public {
-            return Err(Refusal::forbidden("a level's maker signs this request"));
+            return Err(Refusal::forbidden("the request must be signed by the level's maker"));
         }
-        not_removed(level)?;
-        if state == State::Removed {
+        check_not_removed(level)?;
+        if state == LevelState::Removed {
             self.remove(slot);
             return Ok(slot);
         }
         self.unindex(slot);
-        self.shelf.get_mut(slot).state = state;
+        self.arena.get_mut(slot).state = state;
         self.index(slot);
-        self.unwritten.level(self.shelf.get(slot).id);
+        self.unwritten.level(self.arena.get(slot).id);
         Ok(slot)
     }
 
-    /// Removes a level for good. What is left keeps its maker from saving the same again.
+    /// Removes a level permanently. What remains keeps its maker from saving the same level again.
     fn remove(&mut self, slot: u32) {
         self.clear(slot);
-        let level = self.shelf.get_mut(slot);
-        level.state = State::Removed;
+        let level = self.arena.get_mut(slot);
+        level.state = LevelState::Removed;
         level.thumb = None;
         self.unwritten.level(level.id);
     }
 
-    /// Takes a level out of the lists and forgets its data and what was said of it.
+    /// Removes a level from the lists, with its data, votes and flags.
     fn clear(&mut self, slot: u32) {
         self.unindex(slot);
         self.flagged.remove(&slot);
-        let level = self.shelf.get_mut(slot);
+        let level = self.arena.get_mut(slot);
         let (id, votes, flags) =
             (level.id, std::mem::take(&mut level.votes), std::mem::take(&mut level.flags));
-        self.people.get_mut(level.maker).content_bytes -= level.held_bytes();
+        self.contributors.get_mut(level.maker).content_bytes -= level.content_bytes();
         if !level.is_removed() {
             self.references.release(&level.data, &mut self.blobs);
             level.thumb.iter().for_each(|thumb| self.references.release(thumb, &mut self.blobs));
         }
         self.unwritten.counters(id);
-        for person in votes.people() {
-            self.unwritten.no_vote(id, &self.people.get(person).id);
-            self.forget_vote(person);
+        for contributor in votes.contributors() {
+            self.unwritten.no_vote(id, &self.contributors.get(contributor).id);
+            self.uncount_vote(contributor);
         }
         for flag in flags.iter() {
-            self.unwritten.no_flag(id, &self.people.get(flag.person).id);
-            self.forget_flag(flag.person);
+            self.unwritten.no_flag(id, &self.contributors.get(flag.contributor).id);
+            self.uncount_flag(flag.contributor);
         }
     }
 
-    fn forget_vote(&mut self, person: u32) {
+    fn uncount_vote(&mut self, contributor: u32) {
         self.votes -= 1;
-        self.people.get_mut(person).votes -= 1;
-        self.people.leave(person);
+        self.contributors.get_mut(contributor).votes -= 1;
+        self.contributors.remove_if_idle(contributor);
     }
 
-    fn forget_flag(&mut self, person: u32) {
+    fn uncount_flag(&mut self, contributor: u32) {
         self.flags -= 1;
-        self.people.get_mut(person).flags -= 1;
-        self.people.leave(person);
+        self.contributors.get_mut(contributor).flags -= 1;
+        self.contributors.remove_if_idle(contributor);
     }
 
     fn slot(&self, id: &str) -> Result<u32, Refusal> {
-        self.shelf.slot(id.as_bytes()).ok_or_else(|| Refusal::not_found("there is no level of this id"))
+        self.arena.slot(id.as_bytes()).ok_or_else(|| Refusal::not_found("there is no level with this id"))
     }
 
     fn published(&self, id: &str) -> Result<u32, Refusal> {
         let slot = self.slot(id)?;
-        let published = self.shelf.get(slot).is_published();
-        published.then_some(slot).ok_or_else(|| Refusal::not_found("there is no level of this id"))
+        let published = self.arena.get(slot).is_published();
+        published.then_some(slot).ok_or_else(|| Refusal::not_found("there is no level with this id"))
     }
 
-    /// Lists a level if it is published.
+    /// Adds a level to the lists if it is published.
     fn index(&mut self, slot: u32) {
-        let level = self.shelf.get(slot);
+        let level = self.arena.get(slot);
         if level.is_published() {
             self.orders.insert(level, slot);
-            self.postings.insert(level, slot);
+            self.filter_index.insert(level, slot);
         }
     }
 
     fn unindex(&mut self, slot: u32) {
-        let level = self.shelf.get(slot);
+        let level = self.arena.get(slot);
         if level.is_published() {
             self.orders.remove(level, slot);
-            self.postings.remove(level, slot);
+            self.filter_index.remove(level, slot);
         }
     }
 
     fn index_all(&mut self) {
-        let slots: Vec<u32> = self.shelf.iter().map(|(slot, _)| slot).collect();
+        let slots: Vec<u32> = self.arena.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
             self.index(slot);
-            if self.shelf.get(slot).flags.open > 0 {
+            if self.arena.get(slot).flags.open > 0 {
                 self.flagged.insert(slot);
             }
         }
     }
 }
 
-fn not_removed(level: &Level) -> Result<(), Refusal> {
-    if level.is_removed() { Err(Refusal::conflict("this level was removed for good")) } else { Ok(()) }
+fn check_not_removed(level: &Level) -> Result<(), Refusal> {
+    if level.is_removed() { Err(Refusal::conflict("this level was permanently removed")) } else { Ok(()) }
 }
 
-/// A limit on how much there may be, with the field that would go beyond it.
-fn full(field: &str, detail: impl Into<String>) -> Refusal {
+/// Returns a refusal because a limit is reached, with the field that caused it.
+fn limit_reached(field: &str, detail: impl Into<String>) -> Refusal {
     Refusal { field: Some(field.to_owned()), ..Refusal::too_many(detail) }
 }

@@ -1,4 +1,4 @@
-//! What every part of live-ops does with the store.
+//! The interface between subjects and the store.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,44 +7,45 @@ use hashbrown::HashMap;
 use model::ports::counters::StoreError;
 use model::ports::records::{RecordWrite, Records};
 
-/// A record that is not what was written.
+/// An error for a record that cannot be restored.
 #[derive(Debug, thiserror::Error)]
-#[error("a record is damaged: {0}")]
-pub struct Damaged(pub String);
+#[error("live-ops record cannot be restored: {0}")]
+pub struct RecordError(pub String);
 
-impl From<serde_json::Error> for Damaged {
-    fn from(error: serde_json::Error) -> Damaged {
-        Damaged(error.to_string())
+impl From<serde_json::Error> for RecordError {
+    fn from(error: serde_json::Error) -> RecordError {
+        RecordError(error.to_string())
     }
 }
 
-/// One part of a game's live-ops: kept in memory, written down record by record.
+/// One part of a game's live-ops. Its state is in memory and is stored as records.
 ///
-/// `restore` of every record that `changes` ever put and did not remove gives back the same state.
-pub trait Subject: Default {
-    /// Takes a record that an earlier `changes` put. Called for each, in the order of the keys, before anything else.
-    fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), Damaged>;
+/// Restoring all records that `write_changes` has put and not removed gives the same state.
+pub(crate) trait Subject: Default {
+    /// Restores a record. Called for each in key order, before anything else.
+    fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), RecordError>;
 
     /// Called once after the last record.
-    fn restored(&mut self) {}
+    fn finish_restore(&mut self) {}
 
-    /// Puts the records that changed since the last call. Its cost follows what changed, not what there is.
-    fn changes(&mut self, changes: &mut Changes<'_>);
+    /// Writes the records that changed since the previous call. The cost must follow the changes, not the size of the
+    /// state.
+    fn write_changes(&mut self, writer: &mut RecordWriter<'_>);
 }
 
-/// Where a subject puts its changed records. Keys are the subject's own; the game and the subject go before them.
-pub struct Changes<'a> {
+/// Collects the changed records of a subject. Prefixes keys with the game and the subject.
+pub struct RecordWriter<'a> {
     prefix: [u8; 5],
     writes: &'a mut Vec<RecordWrite>,
 }
 
-impl<'a> Changes<'a> {
-    /// Changes of one subject of one game. `subject` is stored and never reused.
-    pub fn new(game: u32, subject: u8, writes: &'a mut Vec<RecordWrite>) -> Changes<'a> {
+impl<'a> RecordWriter<'a> {
+    /// Creates a writer for one subject of one game. `subject` is stored and must never be reused.
+    pub fn new(game: u32, subject: u8, writes: &'a mut Vec<RecordWrite>) -> RecordWriter<'a> {
         let mut prefix = [0; 5];
         prefix[..4].copy_from_slice(&game.to_be_bytes());
         prefix[4] = subject;
-        Changes { prefix, writes }
+        RecordWriter { prefix, writes }
     }
 
     /// Writes a record.
@@ -62,37 +63,35 @@ impl<'a> Changes<'a> {
     }
 }
 
-/// Large values that are not kept in memory once they are in the store: levels' data, the bodies of feed items.
+/// Large values that are only on disk once they are stored: level data and the bodies of feed items.
 ///
-/// A value is found from the moment it is put: until the checkpoint that writes it is done, it is in memory.
+/// A value can be read from the moment it is put: it stays in memory until the checkpoint that writes it is complete.
 #[derive(Default)]
-pub struct Blobs {
+pub(crate) struct BlobStore {
     prefix: [u8; 5],
     records: Option<Arc<dyn Records>>,
     new: HashMap<Vec<u8>, Option<Arc<[u8]>>>,
     being_written: HashMap<Vec<u8>, Option<Arc<[u8]>>>,
 }
 
-impl Blobs {
-    /// The blobs of one game in a store. `subject` is a number of their own, so that they are not read at start.
-    pub fn open(&mut self, game: u32, subject: u8, records: Arc<dyn Records>) {
+impl BlobStore {
+    /// Attaches the store. `subject` is a number of its own, so that blobs are not read at start.
+    pub(crate) fn open(&mut self, game: u32, subject: u8, records: Arc<dyn Records>) {
         self.prefix[..4].copy_from_slice(&game.to_be_bytes());
         self.prefix[4] = subject;
         self.records = Some(records);
     }
 
-    /// Keeps a value.
-    pub fn put(&mut self, key: &[u8], value: impl Into<Arc<[u8]>>) {
+    pub(crate) fn put(&mut self, key: &[u8], value: impl Into<Arc<[u8]>>) {
         self.new.insert(key.to_vec(), Some(value.into()));
     }
 
-    /// Forgets a value.
-    pub fn remove(&mut self, key: &[u8]) {
+    pub(crate) fn remove(&mut self, key: &[u8]) {
         self.new.insert(key.to_vec(), None);
     }
 
-    /// The value of this key. Reads the store when it is not in memory any more.
-    pub fn get(&self, key: &[u8]) -> Result<Option<Arc<[u8]>>, StoreError> {
+    /// Returns the value of a key. Reads the store if the value is no longer in memory.
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Arc<[u8]>>, StoreError> {
         if let Some(value) = self.new.get(key).or_else(|| self.being_written.get(key)) {
             return Ok(value.clone());
         }
@@ -100,8 +99,8 @@ impl Blobs {
         Ok(records.record(&[self.prefix.as_slice(), key].concat())?.map(Arc::from))
     }
 
-    /// The keys that begin with `prefix`, in order. Reads the store.
-    pub fn keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StoreError> {
+    /// Returns the keys with this prefix, in order. Reads the store.
+    pub(crate) fn keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StoreError> {
         let mut keys: BTreeSet<Vec<u8>> = BTreeSet::new();
         if let Some(records) = &self.records {
             let stored = [self.prefix.as_slice(), prefix].concat();
@@ -119,9 +118,9 @@ impl Blobs {
         Ok(keys.into_iter().collect())
     }
 
-    /// Puts what changed since the last call. A checkpoint is taken only after the one before is in the store, so what
-    /// was put last time is found there now.
-    pub fn changes(&mut self, writes: &mut Vec<RecordWrite>) {
+    /// Writes the values that changed since the previous call. A checkpoint starts only when the previous one is in the
+    /// store, so the values of the previous call can be read from there.
+    pub(crate) fn write_changes(&mut self, writes: &mut Vec<RecordWrite>) {
         self.being_written = std::mem::take(&mut self.new);
         for (key, value) in &self.being_written {
             let key = [self.prefix.as_slice(), key.as_slice()].concat();

@@ -1,7 +1,7 @@
-//! Game variables: named JSON values that clients load and get pushed.
+//! Game variables: named JSON values that clients load and are pushed.
 //!
-//! All variables of a game have one version, which rises by one with each change. Values are computed from memory for
-//! whoever asks, at the time they ask.
+//! All variables of a game share one version, which each change increments. Values are computed from memory for each
+//! viewer when they are read.
 
 mod apply;
 mod audience;
@@ -9,69 +9,67 @@ mod decimal;
 mod definition;
 mod history;
 mod json;
-mod moment;
 mod schema;
+mod timestamp;
 
-pub use audience::{Audience, Percent, Who, place};
-pub use definition::{Condition, DEFINITION_BYTES_MAX, Definition};
-pub use history::{CHANGES_BYTES_MAX, CHANGES_MAX, Change, Changed};
-pub use json::{DEPTH_MAX, Json};
-pub use moment::Moment;
+pub use audience::{Audience, Percent, VarsViewer, bucket};
+pub use definition::{Condition, VarDefinition};
+pub use history::{CHANGES_MAX, VariableDiff, VarsChange};
+pub use json::Json;
+pub use timestamp::TimestampMs;
 
 pub(crate) use definition::check_window;
-pub(crate) use json::Node;
-pub(crate) use moment::is_within;
+pub(crate) use json::JsonNode;
+pub(crate) use timestamp::is_within;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-use crate::subject::{Changes, Damaged, Subject};
+use crate::subject::{RecordError, RecordWriter, Subject};
 
-use definition::{Chosen, Variable};
-use history::History;
+use definition::{ChosenValue, Variable};
+use history::ChangeHistory;
 
 /// Variables of one game.
 pub const VARS_MAX: usize = 1_000;
 /// Bytes of all definitions of one game together.
 pub const VARS_BYTES_MAX: usize = 4 << 20;
-/// Bytes of [`Vars::variants`].
+/// Bytes of the text that [`Vars::variants`] returns.
 pub const VARIANTS_BYTES_MAX: usize = 1_000;
 
 /// The commands of this subject.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Command {
+pub enum VarsCommand {
     /// Writes one variable.
     Put {
-        /// Its name.
+        /// The variable's name.
         name: String,
-        /// All of it: what is not given is not kept.
-        definition: Definition,
-        /// Refuse if the version is another one.
+        /// The complete definition, which replaces an earlier one.
+        definition: VarDefinition,
+        /// The command is refused if the version is another one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         expected_version: Option<u64>,
     },
-    /// Writes and removes several at once: all of them or none.
+    /// Writes and removes several variables atomically.
     PutMany {
-        /// By name; `None` removes, if it is there.
-        vars: BTreeMap<String, Option<Definition>>,
-        /// Refuse if the version is another one.
+        /// Definitions by name; `None` removes the variable if it exists.
+        vars: BTreeMap<String, Option<VarDefinition>>,
+        /// The command is refused if the version is another one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         expected_version: Option<u64>,
     },
     /// Removes one variable.
     Delete {
-        /// Its name.
+        /// The variable's name.
         name: String,
     },
-    /// Makes the variables what they were at a version. That is a new version.
+    /// Restores the variables of an earlier version, as a new version.
     RollBack {
-        /// The version whose variables come back.
+        /// The version to restore.
         version: u64,
-        /// Refuse if the version is another one.
+        /// The command is refused if the version is another one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         expected_version: Option<u64>,
     },
@@ -80,84 +78,80 @@ pub enum Command {
 /// The variables of a game.
 #[derive(Default)]
 pub struct Vars {
-    /// For those who stamp events, without a lock.
-    version: Arc<AtomicU64>,
+    version: u64,
     variables: BTreeMap<String, Variable>,
     bytes: usize,
-    history: History,
-    /// Every moment at which a value changes by itself, with how many definitions name it.
-    edges: BTreeMap<i64, u32>,
-    unwritten: Unwritten,
+    history: ChangeHistory,
+    /// Times at which a value changes without a command, with the number of definitions that name each.
+    transitions: BTreeMap<i64, u32>,
+    unwritten: UnwrittenVars,
 }
 
-/// What the next checkpoint writes.
+/// The changes that the next checkpoint writes.
 #[derive(Default)]
-struct Unwritten {
+struct UnwrittenVars {
     variables: BTreeSet<String>,
     versions: BTreeSet<u64>,
 }
 
-/// What somebody gets.
+/// The version and entity tag of a viewer's values.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Evaluated {
+pub struct Evaluation {
     /// The version of the variables.
     pub version: u64,
-    /// The same for the same names and values, and only for those: an entity tag without quotes.
+    /// An entity tag without quotes: equal for equal names and values, different otherwise.
     pub etag: String,
 }
 
 impl Vars {
-    /// The current version; 0 before the first change.
+    /// Returns the current version; 0 before the first change.
     pub fn version(&self) -> u64 {
-        self.version.load(Ordering::Acquire)
+        self.version
     }
 
-    /// The current version for those who ask often: it follows every change, without a lock on the game.
-    pub fn version_handle(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.version)
-    }
-
-    /// What identifies the values that somebody gets.
-    pub fn evaluate(&self, who: &Who, now_ms: i64) -> Evaluated {
-        let digests = self.chosen(who, now_ms).map(|(name, variable, chosen)| variable.digest(name, chosen));
+    /// Returns the version and entity tag of a viewer's values.
+    pub fn evaluate(&self, viewer: &VarsViewer, now_ms: i64) -> Evaluation {
+        let digests =
+            self.choose(viewer, now_ms).map(|(name, variable, chosen)| variable.digest(name, chosen));
         let digest = digests.fold(0_u128, u128::wrapping_add);
-        Evaluated { version: self.version(), etag: format!("{digest:032x}") }
+        Evaluation { version: self.version(), etag: format!("{digest:032x}") }
     }
 
-    /// The values that somebody gets, as the JSON of an object by name.
-    pub fn json(&self, who: &Who, now_ms: i64) -> String {
+    /// Returns a viewer's values as a JSON object by name.
+    pub fn json(&self, viewer: &VarsViewer, now_ms: i64) -> String {
         let mut json = String::with_capacity(2 + self.bytes / 2);
         json.push('{');
-        for (name, variable, chosen) in self.chosen(who, now_ms) {
+        for (name, variable, chosen) in self.choose(viewer, now_ms) {
             if json.len() > 1 {
                 json.push(',');
             }
-            // Names are plain: nothing in them needs an escape.
+            // Names need no escaping.
             json.extend(["\"", name, "\":", variable.text(chosen)]);
         }
         json.push('}');
         json
     }
 
-    /// The value that somebody gets of one variable, as JSON, and its entity tag.
-    pub fn value(&self, name: &str, who: &Who, now_ms: i64) -> Option<(&str, Evaluated)> {
+    /// Returns a viewer's value of one variable as JSON, with its entity tag.
+    pub fn value(&self, name: &str, viewer: &VarsViewer, now_ms: i64) -> Option<(&str, Evaluation)> {
         let (name, variable) = self.variables.get_key_value(name)?;
-        let chosen = variable.chosen(name, who, now_ms);
+        let chosen = variable.choose(name, viewer, now_ms);
         let etag = format!("{:032x}", variable.digest(name, chosen));
-        Some((variable.text(chosen), Evaluated { version: self.version(), etag }))
+        Some((variable.text(chosen), Evaluation { version: self.version(), etag }))
     }
 
-    /// Which variant of each experiment somebody has: `button=blue,speed=(value)`.
+    /// Returns the viewer's variant of each experiment, such as `button=blue,speed=(value)`.
     ///
-    /// An experiment is a variable with a percentage condition. It is named with the condition that matched, or with
-    /// `(value)`; outside of its time it is left out. What would go beyond [`VARIANTS_BYTES_MAX`] is left out, too.
-    pub fn variants(&self, who: &Who, now_ms: i64) -> String {
+    /// An experiment is a variable with a percentage condition. Its variant is the name of the condition that matched,
+    /// or `(value)`. Experiments outside of their time are omitted, and so are those that would exceed
+    /// [`VARIANTS_BYTES_MAX`].
+    pub fn variants(&self, viewer: &VarsViewer, now_ms: i64) -> String {
         let mut text = String::new();
-        for (name, variable, chosen) in self.chosen(who, now_ms) {
+        for (name, variable, chosen) in self.choose(viewer, now_ms) {
             let variant = match chosen {
-                Chosen::Default => continue,
-                Chosen::Value => "(value)",
-                Chosen::Condition(index) => &variable.definition().conditions[index].name,
+                ChosenValue::Default => continue,
+                ChosenValue::Value => "(value)",
+                ChosenValue::Condition(index) => &variable.definition().conditions[index].name,
             };
             let fits = text.len() + name.len() + variant.len() + 2 <= VARIANTS_BYTES_MAX;
             if variable.definition().has_percent() && fits {
@@ -167,35 +161,39 @@ impl Vars {
         text
     }
 
-    /// Whether there is a variable with a percentage condition.
+    /// Returns true if any variable has a percentage condition.
     pub fn has_experiments(&self) -> bool {
         self.variables.values().any(|variable| variable.definition().has_percent())
     }
 
-    /// The next moment at which somebody's values may change without a command.
+    /// Returns the next time at which a value may change without a command, in milliseconds since 1970.
     pub fn next_change_ms(&self, now_ms: i64) -> Option<i64> {
-        self.edges.range(now_ms.saturating_add(1)..).next().map(|(edge, _)| *edge)
+        self.transitions.range(now_ms.saturating_add(1)..).next().map(|(transition, _)| *transition)
     }
 
-    /// All definitions by name, to be written as JSON.
+    /// Returns all definitions by name, to be serialized.
     pub fn definitions(&self) -> impl Serialize + '_ {
         &self.variables
     }
 
-    /// One definition.
-    pub fn definition(&self, name: &str) -> Option<&Definition> {
+    /// Returns one definition.
+    pub fn definition(&self, name: &str) -> Option<&VarDefinition> {
         self.variables.get(name).map(Variable::definition)
     }
 
-    /// The last changes, newest first.
-    pub fn history(&self, count_max: usize) -> Vec<&Change> {
+    /// Returns the last changes, newest first.
+    pub fn history(&self, count_max: usize) -> Vec<&VarsChange> {
         self.history.newest().take(count_max).collect()
     }
 
-    fn chosen(&self, who: &Who, now_ms: i64) -> impl Iterator<Item = (&str, &Variable, Chosen)> {
+    fn choose(
+        &self,
+        viewer: &VarsViewer,
+        now_ms: i64,
+    ) -> impl Iterator<Item = (&str, &Variable, ChosenValue)> {
         self.variables
             .iter()
-            .map(move |(name, variable)| (name.as_str(), variable, variable.chosen(name, who, now_ms)))
+            .map(move |(name, variable)| (name.as_str(), variable, variable.choose(name, viewer, now_ms)))
     }
 }
 
@@ -205,11 +203,11 @@ const VARIABLE: u8 = b'd';
 const CHANGE: u8 = b'h';
 
 impl Subject for Vars {
-    fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), Damaged> {
-        let damaged = || Damaged("a record of the variables has a key that is not known".to_owned());
+    fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), RecordError> {
+        let damaged = || RecordError("unknown record key of variables".to_owned());
         match key.split_first() {
             Some((&VERSION, [])) => {
-                self.version.store(serde_json::from_slice(value)?, Ordering::Release);
+                self.version = serde_json::from_slice(value)?;
             }
             Some((&VARIABLE, name)) => {
                 let name = std::str::from_utf8(name).map_err(|_| damaged())?;
@@ -223,23 +221,23 @@ impl Subject for Vars {
         Ok(())
     }
 
-    fn changes(&mut self, changes: &mut Changes<'_>) {
+    fn write_changes(&mut self, writer: &mut RecordWriter<'_>) {
         if self.unwritten.versions.is_empty() {
             return;
         }
-        changes.put(&[VERSION], self.version().to_string());
+        writer.put(&[VERSION], self.version().to_string());
         for name in std::mem::take(&mut self.unwritten.variables) {
             let key = [&[VARIABLE], name.as_bytes()].concat();
             match self.definition(&name) {
-                Some(it) => changes.put(&key, serde_json::to_vec(it).expect("a definition has text keys")),
-                None => changes.remove(&key),
+                Some(it) => writer.put(&key, serde_json::to_vec(it).expect("a definition has text keys")),
+                None => writer.remove(&key),
             }
         }
         for version in std::mem::take(&mut self.unwritten.versions) {
             let key = [&[CHANGE], version.to_be_bytes().as_slice()].concat();
             match self.history.of(version) {
-                Some(change) => changes.put(&key, change.record()),
-                None => changes.remove(&key),
+                Some(change) => writer.put(&key, change.record()),
+                None => writer.remove(&key),
             }
         }
     }

@@ -1,9 +1,9 @@
-//! Levels through the door of the state machine: entries of a log in, answers and lists out, with restarts in between.
+//! Levels through the state machine: log entries in, responses and lists out, with restarts in between.
 
 mod levels {
     mod limits;
     mod model;
-    mod scenes;
+    mod scenarios;
     mod speed;
     mod world;
 }

@@ -1,4 +1,4 @@
-//! Surveys as those see them who ask, who answer and who read the results.
+//! Surveys as developers, players and readers of results use them.
 
 mod world;
 
@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use expect_test::expect;
 use liveops;
 
-use liveops::surveys::{Command, TEXTS_MAX};
-use liveops::vars::Who;
-use liveops::{Answer, Caller, Refusal};
+use liveops::surveys::{SurveyCommand, TEXTS_MAX};
+use liveops::vars::VarsViewer;
+use liveops::{Caller, CommandResponse, Refusal};
 use serde_json::{Value, json};
 use world::{Dice, World};
 
@@ -20,22 +20,22 @@ const MOOD: &str = r#"{"title": "Mood", "questions": [
     {"key": "fun", "kind": "scale", "text": "How much fun?", "min": 0, "max": 4},
     {"key": "why", "kind": "text", "text": "Why?", "max": 20}]}"#;
 
-fn put(world: &mut World, key: &str, json: &str) -> Result<Answer, Refusal> {
+fn put(world: &mut World, key: &str, json: &str) -> Result<CommandResponse, Refusal> {
     let definition = serde_json::from_str(json).expect("the test gives a survey");
-    world.send(liveops::Command::Surveys(Command::Put { key: key.into(), definition }))
+    world.send(liveops::Command::Surveys(SurveyCommand::Put { key: key.into(), definition }))
 }
 
-fn answer(world: &mut World, player: &str, json: &str) -> Result<Answer, Refusal> {
+fn answer(world: &mut World, player: &str, json: &str) -> Result<CommandResponse, Refusal> {
     answer_to(world, "mood", player, json)
 }
 
-fn answer_to(world: &mut World, key: &str, player: &str, json: &str) -> Result<Answer, Refusal> {
+fn answer_to(world: &mut World, key: &str, player: &str, json: &str) -> Result<CommandResponse, Refusal> {
     let answers = serde_json::from_str(json).expect("the test gives answers");
-    let command = Command::Answer { key: key.into(), player: player.into(), answers };
+    let command = SurveyCommand::Answer { key: key.into(), player: player.into(), answers };
     world.send_as(Caller::Public, liveops::Command::Surveys(command))
 }
 
-fn told(outcome: Result<Answer, Refusal>) -> String {
+fn describe(outcome: Result<CommandResponse, Refusal>) -> String {
     match outcome {
         Ok(answer) => format!("{} {}", answer.status, answer.json),
         Err(Refusal { kind, field, detail }) => {
@@ -48,14 +48,14 @@ fn results(world: &World, key: &str) -> Value {
     world.read(|game| game.surveys.results(key)).expect("there is such a survey")
 }
 
-fn due(world: &World, who: &Who) -> Vec<String> {
-    let due = world.read(|game| game.surveys.due(who, world.now_ms));
+fn due(world: &World, viewer: &VarsViewer) -> Vec<String> {
+    let due = world.read(|game| game.surveys.due(viewer, world.now_ms));
     let surveys = due.as_array().expect("it is a list").iter();
     surveys.map(|survey| survey["key"].as_str().expect("it has a key").to_owned()).collect()
 }
 
-fn player(id: &str) -> Who {
-    Who { player: id.into(), ..Who::default() }
+fn player(id: &str) -> VarsViewer {
+    VarsViewer { player: id.into(), ..VarsViewer::default() }
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn results_count_every_answer_once() {
         answer(&mut world, player, json).unwrap();
     }
     let again = answer(&mut world, "ann", r#"{"best": "B"}"#);
-    expect!["Conflict (): this player has answered this survey already"].assert_eq(&told(again));
+    expect!["Conflict (): this player has already answered this survey"].assert_eq(&describe(again));
     for _ in 0..2 {
         expect![[r#"
             {
@@ -155,10 +155,10 @@ fn results_count_every_answer_once() {
 }
 
 #[test]
-fn a_survey_is_due_until_it_is_answered() {
+fn survey_is_due_until_it_is_answered() {
     let mut world = World::new(NOW);
     put(&mut world, "mood", MOOD).unwrap();
-    let time = |ms: i64| liveops::vars::Moment::from_ms(NOW + ms);
+    let time = |ms: i64| liveops::vars::TimestampMs::from_ms(NOW + ms);
     let question = r#""questions": [{"key": "q", "kind": "scale", "text": ""}]"#;
     let later = format!(
         r#"{{"title": "", {question}, "starts_at": "{}", "ends_at": "{}"}}"#,
@@ -170,12 +170,12 @@ fn a_survey_is_due_until_it_is_answered() {
         r#"{{"title": "", {question}, "audience": {{"country": ["FR"], "segment": ["new", "payers"]}}}}"#
     );
     put(&mut world, "french", &french).unwrap();
-    let payer = Who { country: "FR".into(), segments: vec!["payers".into()], ..player("eve") };
+    let payer = VarsViewer { country: "FR".into(), segments: vec!["payers".into()], ..player("eve") };
     assert_eq!(due(&world, &player("ann")), ["mood"]);
     assert_eq!(due(&world, &payer), ["french", "mood"]);
     assert_eq!(
-        told(answer_to(&mut world, "later", "ann", r#"{"q": 1}"#)),
-        "NotFound (key): the survey `later` is not open now"
+        describe(answer_to(&mut world, "later", "ann", r#"{"q": 1}"#)),
+        "NotFound (key): the survey `later` is not open"
     );
     answer(&mut world, "ann", r#"{"fun": 1}"#).unwrap();
     world.now_ms += 1_000;
@@ -187,32 +187,32 @@ fn a_survey_is_due_until_it_is_answered() {
 }
 
 #[test]
-fn what_is_wrong_with_an_answer_is_named() {
+fn refusal_names_the_invalid_answer() {
     let mut world = World::new(NOW);
     put(&mut world, "mood", MOOD).unwrap();
     let mut check = |json: &str, expected: &str| {
-        assert_eq!(told(answer(&mut world, "ann", json)), format!("Invalid ({expected}"), "{json}");
+        assert_eq!(describe(answer(&mut world, "ann", json)), format!("Invalid ({expected}"), "{json}");
     };
-    check("{}", "answers): there is at least one");
+    check("{}", "answers): must have at least one entry");
     check(r#"{"worst": "A"}"#, "answers.worst): there is no such question");
-    check(r#"{"best": "D"}"#, "answers.best): it is one of the question's options");
-    check(r#"{"best": 1}"#, "answers.best): it is a text");
-    check(r#"{"best": "A", "fun": 5}"#, "answers.fun): it is a whole number from 0 to 4");
-    check(r#"{"fun": 1.5}"#, "answers.fun): it is a whole number from 0 to 4");
-    check(r#"{"fun": "1"}"#, "answers.fun): it is a number");
-    let length = "it has 1 to 20 characters, none of them control characters";
+    check(r#"{"best": "D"}"#, "answers.best): must be one of the question's options");
+    check(r#"{"best": 1}"#, "answers.best): must be a string");
+    check(r#"{"best": "A", "fun": 5}"#, "answers.fun): must be a whole number from 0 to 4");
+    check(r#"{"fun": 1.5}"#, "answers.fun): must be a whole number from 0 to 4");
+    check(r#"{"fun": "1"}"#, "answers.fun): must be a number");
+    let length = "must have 1 to 20 characters and no control characters";
     check(r#"{"why": ""}"#, &format!("answers.why): {length}"));
     check(r#"{"why": "123456789012345678901"}"#, &format!("answers.why): {length}"));
     check(r#"{"why": "a\u0000b"}"#, &format!("answers.why): {length}"));
-    assert!(told(answer(&mut world, "null", r#"{"fun": 1}"#)).starts_with("Invalid (player)"));
+    assert!(describe(answer(&mut world, "null", r#"{"fun": 1}"#)).starts_with("Invalid (player)"));
     let nothing = answer_to(&mut world, "nothing", "ann", r#"{"fun": 1}"#);
-    assert_eq!(told(nothing), "NotFound (key): there is no survey `nothing`");
+    assert_eq!(describe(nothing), "NotFound (key): there is no survey `nothing`");
     assert_eq!(results(&world, "mood")["answers"], 0);
     assert!(answer(&mut world, "ann", r#"{"best": "B", "fun": 4.0, "why": "äöü\n"}"#).is_ok());
 }
 
 #[test]
-fn what_is_wrong_with_a_survey_is_named() {
+fn refusal_names_the_invalid_field_of_a_survey() {
     let mut world = World::new(NOW);
     let mut check = |json: Value, field: &str| {
         let refusal = put(&mut world, "s", &json.to_string()).expect_err(field);
@@ -252,7 +252,7 @@ fn what_is_wrong_with_a_survey_is_named() {
 }
 
 #[test]
-fn a_survey_with_answers_only_grows() {
+fn survey_with_responses_can_only_be_extended() {
     let mut world = World::new(NOW);
     let with = |questions: Value| json!({ "title": "t", "questions": questions }).to_string();
     let choice = |options: &[&str]| json!({ "key": "q", "kind": "choice", "text": "", "options": options });
@@ -262,7 +262,10 @@ fn a_survey_with_answers_only_grows() {
     answer(&mut world, "ann", r#"{"q": "b"}"#).unwrap();
     for other in [json!([scale]), json!([choice(&["b", "a"])]), json!([scale, choice(&["a", "b"])])] {
         let refusal = put(&mut world, "mood", &with(other)).unwrap_err();
-        assert_eq!((refusal.kind, refusal.field.as_deref()), (liveops::Kind::Conflict, Some("questions")));
+        assert_eq!(
+            (refusal.kind, refusal.field.as_deref()),
+            (liveops::RefusalKind::Conflict, Some("questions"))
+        );
     }
     put(&mut world, "mood", &with(json!([choice(&["a", "b", "c"]), scale]))).unwrap();
     answer(&mut world, "bob", r#"{"q": "c", "r": 5}"#).unwrap();
@@ -274,7 +277,7 @@ fn a_survey_with_answers_only_grows() {
 }
 
 #[test]
-fn answers_are_events_with_an_id_that_stays() {
+fn events_of_answers_have_stable_ids() {
     let mut world = World::new(NOW);
     put(&mut world, "mood", MOOD).unwrap();
     answer(&mut world, "ann", r#"{"why": "so", "fun": 3, "best": "B"}"#).unwrap();
@@ -293,7 +296,7 @@ fn answers_are_events_with_an_id_that_stays() {
     world.checkpoint();
     world.restart();
     assert_eq!(events(&world, "ann"), of_ann);
-    world.send(liveops::Command::Surveys(Command::Delete { key: "mood".into() })).unwrap();
+    world.send(liveops::Command::Surveys(SurveyCommand::Delete { key: "mood".into() })).unwrap();
     assert!(events(&world, "ann").is_empty());
     world.now_ms += 1;
     put(&mut world, "mood", MOOD).unwrap();
@@ -302,7 +305,7 @@ fn answers_are_events_with_an_id_that_stays() {
 }
 
 #[test]
-fn what_is_removed_is_gone_from_the_store() {
+fn removed_survey_leaves_no_records() {
     let mut world = World::new(NOW);
     put(&mut world, "mood", MOOD).unwrap();
     answer(&mut world, "ann", r#"{"why": "canary-1"}"#).unwrap();
@@ -311,7 +314,7 @@ fn what_is_removed_is_gone_from_the_store() {
     let has =
         |world: &World, text: &str| world.bytes().windows(text.len()).any(|bytes| bytes == text.as_bytes());
     assert!(has(&world, "canary-1") && has(&world, "canary-2"));
-    world.send(liveops::Command::Surveys(Command::Delete { key: "mood".into() })).unwrap();
+    world.send(liveops::Command::Surveys(SurveyCommand::Delete { key: "mood".into() })).unwrap();
     world.checkpoint();
     assert!(!has(&world, "canary-1") && !has(&world, "canary-2"));
     world.restart();
@@ -319,7 +322,7 @@ fn what_is_removed_is_gone_from_the_store() {
 }
 
 #[test]
-fn a_player_who_is_erased_has_never_answered() {
+fn erasure_removes_responses_from_results() {
     let mut world = World::new(NOW);
     put(&mut world, "mood", MOOD).unwrap();
     answer(&mut world, "ann", r#"{"best": "A", "fun": 4, "why": "letters"}"#).unwrap();
@@ -342,7 +345,7 @@ fn a_player_who_is_erased_has_never_answered() {
 }
 
 #[test]
-fn when_a_shown_text_goes_an_older_one_is_shown() {
+fn older_text_is_shown_when_a_shown_one_is_erased() {
     let mut world = World::new(NOW);
     put(&mut world, "mood", MOOD).unwrap();
     let texts = |world: &World| {
@@ -364,11 +367,11 @@ fn when_a_shown_text_goes_an_older_one_is_shown() {
     assert_eq!(texts(&world), shown(count - 2));
 }
 
-/// By survey and player, what they chose and how much fun it was.
+/// By survey and player, the chosen option and the step on the scale.
 type Model = BTreeMap<(String, String), (Option<u64>, Option<u64>)>;
 
 #[test]
-fn ten_thousand_random_steps_are_what_a_naive_model_says() {
+fn ten_thousand_random_steps_agree_with_a_naive_model() {
     let (mut dice, mut world) = (Dice(2), World::new(NOW));
     let mut model = Model::new();
     let mut keys: Vec<String> = Vec::new();
@@ -376,7 +379,8 @@ fn ten_thousand_random_steps_are_what_a_naive_model_says() {
         let (key, player) = (format!("s{}", dice.roll(4)), format!("p{}", dice.roll(400)));
         match dice.roll(200) {
             0 => {
-                let outcome = world.send(liveops::Command::Surveys(Command::Delete { key: key.clone() }));
+                let outcome =
+                    world.send(liveops::Command::Surveys(SurveyCommand::Delete { key: key.clone() }));
                 assert_eq!(outcome.is_ok(), keys.contains(&key), "step {number}");
                 keys.retain(|other| *other != key);
                 model.retain(|(survey, _), _| *survey != key);
@@ -390,7 +394,7 @@ fn ten_thousand_random_steps_are_what_a_naive_model_says() {
             5..10 => {
                 world.write(|game| game.surveys.erase_player(&player));
                 model.retain(|(_, other), _| *other != player);
-                // In the product this is a command; here the log does not know of it.
+                // In the product this is a command; this log does not contain it.
                 world.checkpoint();
             }
             10..14 => world.checkpoint(),

@@ -1,4 +1,4 @@
-//! 10,000 random steps on variables and on a naive model of them, with restarts in between.
+//! 10,000 random steps compared with a naive model of variables, with restarts in between.
 
 mod world;
 
@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 
 use liveops;
 
-use liveops::Kind;
-use liveops::vars::{CHANGES_MAX, Command, Moment, Who, place};
+use liveops::RefusalKind;
+use liveops::vars::{CHANGES_MAX, TimestampMs, VarsCommand, VarsViewer, bucket};
 use serde_json::{Value, json};
 use world::{Dice, World};
 
 const NOW: i64 = 1_800_000_000_000;
 const STEPS: usize = 10_000;
 
-/// A variable as the model knows it.
+/// A variable of the model.
 #[derive(Clone, PartialEq)]
 struct Variable {
     value: u64,
@@ -34,7 +34,7 @@ struct Condition {
 type State = BTreeMap<String, Variable>;
 
 fn moment(seconds: i64) -> String {
-    Moment::from_ms(NOW + seconds * 1_000).to_string()
+    TimestampMs::from_ms(NOW + seconds * 1_000).to_string()
 }
 
 impl Variable {
@@ -63,15 +63,15 @@ impl Variable {
         json
     }
 
-    fn value(&self, name: &str, who: &Who, at_s: i64) -> Value {
+    fn value(&self, name: &str, viewer: &VarsViewer, at_s: i64) -> Value {
         if self.from_s.is_some_and(|from_s| at_s < from_s) {
             return self.default.map_or(Value::Null, Value::from);
         }
         for condition in &self.conditions {
-            let country = condition.country.is_none_or(|country| country == who.country);
-            let percent = condition
-                .percent
-                .is_none_or(|percent| !who.player.is_empty() && place(name, &who.player) < percent * 1_000);
+            let country = condition.country.is_none_or(|country| country == viewer.country);
+            let percent = condition.percent.is_none_or(|percent| {
+                !viewer.player.is_empty() && bucket(name, &viewer.player) < percent * 1_000
+            });
             if country && percent && condition.until_s.is_none_or(|until_s| at_s < until_s) {
                 return condition.value.into();
             }
@@ -105,7 +105,7 @@ impl Condition {
     }
 }
 
-/// Every version there ever was.
+/// All versions.
 struct Model {
     versions: Vec<State>,
 }
@@ -119,8 +119,8 @@ impl Model {
         self.versions.len() as u64 - 1
     }
 
-    /// The new version, or the kind of refusal.
-    fn write(&mut self, state: State) -> Result<u64, Kind> {
+    /// Returns the new version or the expected kind of refusal.
+    fn write(&mut self, state: State) -> Result<u64, RefusalKind> {
         if state != *self.now() {
             self.versions.push(state);
         }
@@ -132,7 +132,7 @@ fn name(dice: &mut Dice) -> String {
     format!("var_{}", dice.roll(12))
 }
 
-/// Right, mostly.
+/// Returns an expected version, usually a valid one.
 fn expected(dice: &mut Dice, model: &Model) -> Option<u64> {
     match dice.roll(8) {
         0 => Some(dice.roll(model.version() + 2)),
@@ -141,8 +141,12 @@ fn expected(dice: &mut Dice, model: &Model) -> Option<u64> {
     }
 }
 
-/// One random command, to both; their outcomes.
-fn step(dice: &mut Dice, model: &mut Model, world: &mut World) -> (Result<u64, Kind>, Result<u64, Kind>) {
+/// Applies one random command to both and returns their outcomes.
+fn step(
+    dice: &mut Dice,
+    model: &mut Model,
+    world: &mut World,
+) -> (Result<u64, RefusalKind>, Result<u64, RefusalKind>) {
     let expected_version = expected(dice, model);
     let conflict = expected_version.is_some_and(|expected| expected != model.version());
     let mut state = model.now().clone();
@@ -151,7 +155,7 @@ fn step(dice: &mut Dice, model: &mut Model, world: &mut World) -> (Result<u64, K
             let (name, variable) = (name(dice), Variable::roll(dice));
             let definition = serde_json::from_value(variable.json()).expect("it is a definition");
             state.insert(name.clone(), variable);
-            (Command::Put { name, definition, expected_version }, Ok(state))
+            (VarsCommand::Put { name, definition, expected_version }, Ok(state))
         }
         5..7 => {
             let mut vars = BTreeMap::new();
@@ -164,48 +168,48 @@ fn step(dice: &mut Dice, model: &mut Model, world: &mut World) -> (Result<u64, K
                     None => state.remove(&name),
                 };
             }
-            (Command::PutMany { vars, expected_version }, Ok(state))
+            (VarsCommand::PutMany { vars, expected_version }, Ok(state))
         }
         7..9 => {
             let name = name(dice);
-            let outcome = state.remove(&name).map(|_| state).ok_or(Kind::NotFound);
-            (Command::Delete { name }, outcome)
+            let outcome = state.remove(&name).map(|_| state).ok_or(RefusalKind::NotFound);
+            (VarsCommand::Delete { name }, outcome)
         }
         _ => {
             let version = dice.roll(model.version() + 2);
             let known = version <= model.version() && version + CHANGES_MAX as u64 >= model.version();
             let state = model.versions.get(version as usize).filter(|_| known).cloned();
-            (Command::RollBack { version, expected_version }, state.ok_or(Kind::NotFound))
+            (VarsCommand::RollBack { version, expected_version }, state.ok_or(RefusalKind::NotFound))
         }
     };
-    let checks_version = !matches!(command, Command::Delete { .. });
-    let outcome = if conflict && checks_version { Err(Kind::Conflict) } else { outcome };
+    let checks_version = !matches!(command, VarsCommand::Delete { .. });
+    let outcome = if conflict && checks_version { Err(RefusalKind::Conflict) } else { outcome };
     let modelled = outcome.and_then(|state| model.write(state));
-    let told = world.send(liveops::Command::Vars(command)).map_err(|refusal| refusal.kind);
-    let told = told.map(|answer| {
+    let outcome = world.send(liveops::Command::Vars(command)).map_err(|refusal| refusal.kind);
+    let outcome = outcome.map(|answer| {
         let answer: Value = serde_json::from_str(&answer.json).expect("an answer is JSON");
         answer["version"].as_u64().expect("it names the version")
     });
-    (modelled, told)
+    (modelled, outcome)
 }
 
 fn compare(model: &Model, world: &World, dice: &mut Dice) {
     let at_s = dice.roll(20_000) as i64;
     let country = *dice.pick(&["", "FR", "DE"]);
     let player = if dice.once_in(5) { String::new() } else { format!("player-{}", dice.roll(1_000)) };
-    let who = Who { player, country: country.into(), ..Who::default() };
+    let viewer = VarsViewer { player, country: country.into(), ..VarsViewer::default() };
     let now_ms = NOW + at_s * 1_000;
     let values: BTreeMap<&String, Value> =
-        model.now().iter().map(|(name, variable)| (name, variable.value(name, &who, at_s))).collect();
+        model.now().iter().map(|(name, variable)| (name, variable.value(name, &viewer, at_s))).collect();
     world.read(|game| {
         assert_eq!(game.vars.version(), model.version());
-        assert_eq!(game.vars.json(&who, now_ms), serde_json::to_string(&values).unwrap());
-        let edges = model.now().values().flat_map(|variable| {
+        assert_eq!(game.vars.json(&viewer, now_ms), serde_json::to_string(&values).unwrap());
+        let transitions = model.now().values().flat_map(|variable| {
             let conditions = variable.conditions.iter().filter_map(|condition| condition.until_s);
-            conditions.chain(variable.from_s).filter(|edge| *edge > at_s)
+            conditions.chain(variable.from_s).filter(|transition| *transition > at_s)
         });
         let next = game.vars.next_change_ms(now_ms).map(|ms| (ms - NOW) / 1_000);
-        assert_eq!(next, edges.min());
+        assert_eq!(next, transitions.min());
     });
 }
 
@@ -226,13 +230,13 @@ fn compare_history(model: &Model, world: &World) {
 }
 
 #[test]
-fn ten_thousand_random_steps_are_what_a_naive_model_says() {
+fn ten_thousand_random_steps_agree_with_a_naive_model() {
     let mut dice = Dice(1);
     let mut model = Model { versions: vec![State::new()] };
     let mut world = World::new(NOW);
     for number in 0..STEPS {
-        let (modelled, told) = step(&mut dice, &mut model, &mut world);
-        assert_eq!(told, modelled, "step {number}");
+        let (modelled, outcome) = step(&mut dice, &mut model, &mut world);
+        assert_eq!(outcome, modelled, "step {number}");
         compare(&model, &world, &mut dice);
         if dice.once_in(50) {
             world.checkpoint();
@@ -245,5 +249,5 @@ fn ten_thousand_random_steps_are_what_a_naive_model_says() {
             compare_history(&model, &world);
         }
     }
-    assert!(model.version() as usize > 3 * CHANGES_MAX, "history was forgotten several times");
+    assert!(model.version() as usize > 3 * CHANGES_MAX, "the history was evicted several times");
 }

@@ -173,11 +173,11 @@ pub fn apply_entry(views: &Views, metrics: &AccountingMetrics, deltas: &mut Delt
             views.recent_events.add_accepted(batch.game, batch.endpoint, entry.events, batch.events());
         }
         let on_event = |event: &StoredEvent<'_>, linked| {
-            if LiveOps::is_wanted(event.name) {
-                views.liveops.event(batch.game, entry.offset, event);
+            if LiveOps::is_relevant_event(event.name) {
+                views.liveops.apply_event(batch.game, entry.offset, event);
             }
             if linked == LinkOutcome::Linked && !event.erased {
-                views.liveops.linked(batch.game, event.anonymous, event.player);
+                views.liveops.apply_link(batch.game, event.anonymous, event.player);
             }
         };
         let mut sessions = views.sessions.lock();

@@ -19,8 +19,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use liveops::players::{Command as Players, Found, Stage};
-use liveops::{By, Caller, Command, CommandRef, Touched};
+use liveops::players::{ErasedCounts, ErasureStage, PlayerCommand as Players};
+use liveops::{Caller, Command, CommandRef, Principal, Touched};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::Semaphore;
 use tracing::{error, info};
@@ -206,16 +206,16 @@ impl ErasurePass {
     /// only, as (game, receipt).
     fn unfinished(&self) -> (Vec<ErasureRequest>, Vec<(u32, String)>) {
         let (mut requests, mut erased) = (Vec::new(), Vec::new());
-        for number in self.views.liveops.erasing() {
+        for number in self.views.liveops.games_with_erasures() {
             let game = self.views.liveops.game(number);
             for (receipt, erasure) in game.read().players.erasures() {
                 let receipt = receipt.to_owned();
                 match erasure.stage {
-                    Stage::Asked => {
+                    ErasureStage::Requested => {
                         let (offset, ids) = (erasure.offset, erasure.ids.clone());
                         requests.push(ErasureRequest { game: number, receipt, offset, ids });
                     }
-                    Stage::Erased | Stage::Purged => erased.push((number, receipt)),
+                    ErasureStage::Erased | ErasureStage::Purged => erased.push((number, receipt)),
                 }
             }
         }
@@ -228,7 +228,7 @@ impl ErasurePass {
         &self,
         requests: &[ErasureRequest],
         signal: &ErasureSignal,
-    ) -> anyhow::Result<Vec<Found>> {
+    ) -> anyhow::Result<Vec<ErasedCounts>> {
         let last = requests.last().map_or(0, |request| request.offset);
         if self.views.counters.durable_until() <= last {
             checkpoint_now(&self.views, &self.log, &self.registered_until);
@@ -263,7 +263,7 @@ impl ErasurePass {
 
 /// Returns the log entry of a command of the server itself.
 pub fn server_command(game: u32, command: Players) -> Entry<Claims> {
-    let by = By { caller: Caller::Server, signed: None };
+    let by = Principal { caller: Caller::Server, signed: None };
     let (tz, command) = ("UTC".to_owned(), Command::Players(command));
     let command = CommandRef { game, received_ms: now_ms(), by, tz, idempotency: None, command, blob: &[] };
     let bytes = liveops::encode(&command);

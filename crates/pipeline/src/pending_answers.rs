@@ -4,12 +4,12 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use liveops::{Answer, Refusal};
+use liveops::{CommandResponse, Refusal};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 /// The outcome of a command.
-pub(crate) type CommandOutcome = Result<Answer, Refusal>;
+pub(crate) type CommandOutcome = Result<CommandResponse, Refusal>;
 
 /// An outcome that was not fetched after this time is dropped: its client has gone.
 const READY_TTL: Duration = Duration::from_secs(10);
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     fn outcome(status: u16) -> CommandOutcome {
-        Ok(Answer { status, json: String::new() })
+        Ok(CommandResponse { status, json: String::new() })
     }
 
     #[tokio::test]

@@ -7,7 +7,7 @@ use axum::extract::{Path, State};
 use hyper::header::HeaderMap;
 use hyper::{Request, Uri};
 use liveops::Command;
-use liveops::feed::{self, Achievement, Friends};
+use liveops::feed::{self, Achievement, FriendFilter};
 use serde::Deserialize;
 use utoipa::{OpenApi, ToSchema};
 
@@ -82,7 +82,7 @@ pub async fn put(State(local): State<Local>, Path(key): Path<String>, request: R
     let asked: Asked<PutAchievement> = local.read(request, WRITERS, BODY_BYTES_MAX).await?;
     let (asked, PutAchievement { name, description, points, icon, hidden }) = asked.split();
     let achievement = Achievement { name, description, points, icon, hidden };
-    local.submit(asked, Command::Feed(feed::Command::PutAchievement { key, achievement })).await
+    local.submit(asked, Command::Feed(feed::FeedCommand::PutAchievement { key, achievement })).await
 }
 
 /// Takes an achievement out of the catalogue. Who has it keeps it, and it is seen again when it is written again.
@@ -97,7 +97,7 @@ pub async fn put(State(local): State<Local>, Path(key): Path<String>, request: R
 )]
 pub async fn delete(State(local): State<Local>, Path(key): Path<String>, request: Request<Body>) -> Answered {
     let asked = local.read_empty(request, WRITERS).await?;
-    local.submit(asked, Command::Feed(feed::Command::DeleteAchievement { key })).await
+    local.submit(asked, Command::Feed(feed::FeedCommand::DeleteAchievement { key })).await
 }
 
 /// Grants an achievement to a player, once. Followers see it in their feed.
@@ -116,7 +116,7 @@ pub async fn delete(State(local): State<Local>, Path(key): Path<String>, request
 pub async fn grant(State(local): State<Local>, Path(key): Path<String>, request: Request<Body>) -> Answered {
     let asked: Asked<Grant> = local.read(request, Rights::Signed(Scope::ScoresWrite), BODY_BYTES_MAX).await?;
     let (asked, Grant { player, name }) = asked.split();
-    local.submit(asked, Command::Feed(feed::Command::Grant { key, player, name })).await
+    local.submit(asked, Command::Feed(feed::FeedCommand::Grant { key, player, name })).await
 }
 
 /// The catalogue, with the player's own grants and those of friends.
@@ -146,12 +146,12 @@ pub async fn list(State(shared): State<Arc<AppState>>, uri: Uri, headers: Header
         return Err(Problem::invalid(format!("it names at most {FRIENDS_MAX} players")).field("friends"));
     }
     let friends = match (&*asked.friends, asked.friends.strip_prefix("follows:"), &asked.player) {
-        ("follows", _, Some(player)) => Friends::FollowedBy(player),
+        ("follows", _, Some(player)) => FriendFilter::FollowedBy(player),
         ("follows", _, None) => {
             return Err(Problem::invalid("`follows` goes with a `player`").field("friends"));
         }
-        (_, Some(player), _) => Friends::FollowedBy(player),
-        _ => Friends::These(&ids),
+        (_, Some(player), _) => FriendFilter::FollowedBy(player),
+        _ => FriendFilter::Players(&ids),
     };
     let hidden = access.class == model::batch::KeyClass::Secret;
     json(&game.feed.achievements(asked.player.as_deref(), friends, hidden))

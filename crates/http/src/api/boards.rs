@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap};
 use hyper::{Request, Uri};
 use liveops::Command;
-use liveops::boards::{self, Asks, Query};
+use liveops::boards::{self, BoardQuery, BoardViewer};
 use model::batch::KeyClass;
 use serde::Serialize;
 use utoipa::OpenApi;
@@ -68,7 +68,7 @@ const PLAYERS: Rights = Rights::Public(Scope::ScoresWrite);
 pub async fn put(State(local): State<Local>, Path(table): Path<String>, request: Request<Body>) -> Answered {
     let asked: Asked<PutBoard> = local.read(request, WRITERS, BODY_BYTES_MAX).await?;
     let (asked, body) = asked.split();
-    let define = boards::Command::Define { table, change: body.change()? };
+    let define = boards::BoardCommand::Define { table, change: body.change()? };
     local.submit(asked, Command::Boards(define)).await
 }
 
@@ -132,7 +132,7 @@ pub async fn reset(
     request: Request<Body>,
 ) -> Answered {
     let asked = local.read_empty(request, WRITERS).await?;
-    local.submit(asked, Command::Boards(boards::Command::Reset { table })).await
+    local.submit(asked, Command::Boards(boards::BoardCommand::Reset { table })).await
 }
 
 /// Submits a score, to every window at once. A board that is not there is made: for players' signed scores, or with a
@@ -163,7 +163,7 @@ pub async fn submit(
     let asked: Asked<PostScore> = local.read(request, PLAYERS, BODY_BYTES_MAX).await?;
     let (asked, body) = asked.split();
     let score = body.score(parameters::code(&query)?)?;
-    local.submit(asked, Command::Boards(boards::Command::Submit { table, score, list: None })).await
+    local.submit(asked, Command::Boards(boards::BoardCommand::Submit { table, score, list: None })).await
 }
 
 /// Submits a score and gives the page that holds it, its row marked.
@@ -199,7 +199,7 @@ pub async fn submit_and_list(
     let parameters::Asked { query, followed_by, code } = parameters::list(&parameters)?;
     let query = with_follows(&local.shared, &asked.access, query, followed_by);
     let score = body.score(code)?;
-    let submit = boards::Command::Submit { table, score, list: Some(Box::new(query)) };
+    let submit = boards::BoardCommand::Submit { table, score, list: Some(Box::new(query)) };
     local.submit(asked, Command::Boards(submit)).await
 }
 
@@ -243,7 +243,7 @@ pub async fn list(
     let parameters::Asked { query, followed_by, code } = parameters::list(uri.query().unwrap_or_default())?;
     let query = with_follows(&shared, &access, query, followed_by);
     let (game, now_ms) = (shared.views.liveops.game(access.game.number), now_ms());
-    if game.read().boards.is_elsewhere(&table, now_ms) {
+    if game.read().boards.needs_advance(&table, now_ms) {
         game.write().boards.advance(&table, now_ms);
     }
     let page = game.read().boards.page(&table, asks(&access, &code), &query, now_ms);
@@ -299,7 +299,7 @@ pub async fn decide(
 ) -> Answered {
     let asked: Asked<DecideScore> = local.read(request, MODERATORS, BODY_BYTES_MAX).await?;
     let accept = asked.body.decision == Decision::Accept;
-    local.submit(asked, Command::Boards(boards::Command::Decide { table, id, accept })).await
+    local.submit(asked, Command::Boards(boards::BoardCommand::Decide { table, id, accept })).await
 }
 
 /// Bans a player: out of sight on every board, and further scores are refused.
@@ -313,7 +313,7 @@ pub async fn decide(
 pub async fn ban(State(local): State<Local>, Path(player): Path<String>, request: Request<Body>) -> Answered {
     let asked: Asked<PutBan> = local.read(request, MODERATORS, BODY_BYTES_MAX).await?;
     let (asked, PutBan { reason }) = asked.split();
-    local.submit(asked, Command::Boards(boards::Command::Ban { player, reason })).await
+    local.submit(asked, Command::Boards(boards::BoardCommand::Ban { player, reason })).await
 }
 
 /// Ends a ban: the player's rows are back as if they had never been away.
@@ -332,22 +332,27 @@ pub async fn lift(
     request: Request<Body>,
 ) -> Answered {
     let asked = local.read_empty(request, MODERATORS).await?;
-    local.submit(asked, Command::Boards(boards::Command::Lift { player })).await
+    local.submit(asked, Command::Boards(boards::BoardCommand::Lift { player })).await
 }
 
 /// Secret keys see all; others what is public or what they know the code of.
-fn asks<'a>(access: &Access, code: &'a Option<String>) -> Asks<'a> {
+fn asks<'a>(access: &Access, code: &'a Option<String>) -> BoardViewer<'a> {
     match access.class {
-        KeyClass::Secret => Asks::All,
-        KeyClass::Public => Asks::Public(code.as_deref()),
+        KeyClass::Secret => BoardViewer::All,
+        KeyClass::Public => BoardViewer::Public(code.as_deref()),
     }
 }
 
-fn with_follows(shared: &AppState, access: &Access, query: Query, followed_by: Option<String>) -> Query {
+fn with_follows(
+    shared: &AppState,
+    access: &Access,
+    query: BoardQuery,
+    followed_by: Option<String>,
+) -> BoardQuery {
     let Some(player) = followed_by else { return query };
     let game = shared.views.liveops.game(access.game.number);
     let friends = game.read().feed.follows(&player).into_iter().map(str::to_owned).collect();
-    Query { friends: Some(friends), ..query }
+    BoardQuery { friends: Some(friends), ..query }
 }
 
 fn json(body: &impl Serialize) -> Answered {

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderMap};
 use hyper::http::request::Parts;
 use hyper::{Request, StatusCode};
-use liveops::{Answer, By, Caller, Command, CommandRef, Idempotency, Kind, Refusal};
+use liveops::{Caller, Command, CommandRef, CommandResponse, Idempotency, Principal, Refusal, RefusalKind};
 use model::batch::KeyClass;
 use model::limits::JSON_DEPTH_MAX;
 use serde::de::DeserializeOwned;
@@ -65,7 +65,7 @@ pub struct Asked<T> {
     /// The credential's game and scopes.
     pub access: Access,
     /// On whose behalf.
-    pub by: By,
+    pub by: Principal,
     /// When it came, milliseconds since 1970.
     pub received_ms: i64,
     /// Its body.
@@ -83,7 +83,7 @@ impl<T> Asked<T> {
 
 impl Asked<()> {
     /// A write whose body came in another form and was read elsewhere.
-    pub fn of(access: Access, by: By, received_ms: i64) -> Asked<()> {
+    pub fn of(access: Access, by: Principal, received_ms: i64) -> Asked<()> {
         Asked { access, by, received_ms, body: (), idempotency: None }
     }
 }
@@ -163,7 +163,7 @@ impl Local {
             (KeyClass::Secret, false) => Caller::Server,
         };
         let idempotency = idempotency(head, caller, bytes)?;
-        Ok(Asked { access, by: By { caller, signed }, received_ms, body, idempotency })
+        Ok(Asked { access, by: Principal { caller, signed }, received_ms, body, idempotency })
     }
 
     /// Sends a command, waits until it is durable and decided, and answers.
@@ -182,7 +182,7 @@ impl Local {
         asked: Asked<T>,
         command: Command,
         blob: &[u8],
-    ) -> Result<Result<Answer, Refusal>, Problem> {
+    ) -> Result<Result<CommandResponse, Refusal>, Problem> {
         let Asked { access, by, received_ms, idempotency, .. } = asked;
         let (game, tz) = (access.game.number, access.game.tz.clone());
         let bytes = liveops::encode(&CommandRef { game, received_ms, by, tz, idempotency, command, blob });
@@ -285,7 +285,7 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 /// An answer as the client gets it.
-pub fn answered(answer: Answer) -> Response {
+pub fn answered(answer: CommandResponse) -> Response {
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);
     if answer.json.is_empty() {
         return status.into_response();
@@ -297,12 +297,12 @@ pub fn answered(answer: Answer) -> Response {
 pub fn problem(refusal: Refusal) -> Problem {
     let detail = refusal.detail;
     let problem = match refusal.kind {
-        Kind::Invalid => Problem::invalid(detail),
-        Kind::Forbidden => Problem::scope(detail),
-        Kind::NotFound => Problem::not_found(detail),
-        Kind::Conflict => Problem::conflict(detail),
-        Kind::TooMany => Problem::unanswerable(detail),
-        Kind::Unsigned => Problem::signature(detail),
+        RefusalKind::Invalid => Problem::invalid(detail),
+        RefusalKind::Forbidden => Problem::scope(detail),
+        RefusalKind::NotFound => Problem::not_found(detail),
+        RefusalKind::Conflict => Problem::conflict(detail),
+        RefusalKind::TooMany => Problem::unanswerable(detail),
+        RefusalKind::Unsigned => Problem::signature(detail),
     };
     match refusal.field {
         Some(field) => problem.field(field),

@@ -9,7 +9,7 @@ use axum::response::IntoResponse;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap};
 use hyper::{Request, Uri};
 use liveops::Command;
-use liveops::feed::{self, Cursor, Mode, NewPost};
+use liveops::feed::{self, Cursor, FeedMode, NewPost};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{OpenApi, ToSchema};
@@ -87,7 +87,7 @@ pub async fn follow(
     request: Request<Body>,
 ) -> Answered {
     let asked = local.read_empty(request, PLAYERS).await?;
-    local.submit(asked, Command::Feed(feed::Command::Follow { player, other })).await
+    local.submit(asked, Command::Feed(feed::FeedCommand::Follow { player, other })).await
 }
 
 /// One player follows another no more.
@@ -109,7 +109,7 @@ pub async fn unfollow(
     request: Request<Body>,
 ) -> Answered {
     let asked = local.read_empty(request, PLAYERS).await?;
-    local.submit(asked, Command::Feed(feed::Command::Unfollow { player, other })).await
+    local.submit(asked, Command::Feed(feed::FeedCommand::Unfollow { player, other })).await
 }
 
 /// Whom a player follows, in the order of the ids.
@@ -198,18 +198,18 @@ pub async fn post(State(local): State<Local>, request: Request<Body>) -> Answere
     let not_a_time = || Problem::invalid("it is a time such as 2026-01-31T12:00:00Z").field("at");
     let at_ms = at.map(|at| parse_time(&at).ok_or_else(not_a_time)).transpose()?;
     let post = NewPost { player, name, kind, text, props, at_ms };
-    local.submit(asked, Command::Feed(feed::Command::Post(post))).await
+    local.submit(asked, Command::Feed(feed::FeedCommand::Post(post))).await
 }
 
 struct PageAsked {
-    mode: Mode,
+    mode: FeedMode,
     n: usize,
     before: Option<Cursor>,
 }
 
 impl PageAsked {
     fn read(query: &str) -> Result<PageAsked, Problem> {
-        let mut asked = PageAsked { mode: Mode::Latest, n: ITEMS, before: None };
+        let mut asked = PageAsked { mode: FeedMode::Latest, n: ITEMS, before: None };
         for (name, value) in crate::query_string::pairs(query)? {
             let known = match name.as_str() {
                 "mode" => mode(&value).map(|mode| asked.mode = mode),
@@ -226,10 +226,10 @@ impl PageAsked {
     }
 }
 
-fn mode(text: &str) -> Option<Mode> {
+fn mode(text: &str) -> Option<FeedMode> {
     match text {
-        "latest" => Some(Mode::Latest),
-        "fair" => Some(Mode::Fair),
+        "latest" => Some(FeedMode::Latest),
+        "fair" => Some(FeedMode::Fair),
         _ => None,
     }
 }

@@ -11,7 +11,9 @@ use hyper::Request;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE};
 use hyper::http::request::Parts;
 use liveops::Command;
-use liveops::levels::{self, DATA_BYTES_MAX, Found, ListError, Packed, Row, Viewer, Waiting};
+use liveops::levels::{
+    self, DATA_BYTES_MAX, LevelRow, LevelViewer, ListError, LoadedLevel, ModerationItem, PackedLevel,
+};
 use model::ports::counters::StoreError;
 use serde::Serialize;
 use utoipa::OpenApi;
@@ -72,12 +74,12 @@ pub async fn save(State(local): State<Local>, request: Request<Body>) -> Answere
     let (asked, level) = asked.split();
     let SaveLevel { name, data, player, player_name, fields, thumb, source, state } = level;
     let bytes = data.len();
-    let pack = move || Packed::new(&data, thumb.as_deref());
+    let pack = move || PackedLevel::new(&data, thumb.as_deref());
     let packed = unless_small(bytes, pack).await?.map_err(commands::problem)?;
-    let Packed { data, thumb, blob } = packed;
+    let PackedLevel { data, thumb, blob } = packed;
     let (id, state) = (draw_id(), state.into());
-    let save = levels::Save { id, name, player, player_name, fields, source, state, data, thumb };
-    local.submit_with(asked, Command::Levels(levels::Command::Save(save)), &blob).await
+    let save = levels::SaveLevel { id, name, player, player_name, fields, source, state, data, thumb };
+    local.submit_with(asked, Command::Levels(levels::LevelCommand::Save(save)), &blob).await
 }
 
 /// A level with its data. Drafts and removed levels are shown to their makers (signed) and to moderators.
@@ -128,7 +130,7 @@ pub async fn load(State(local): State<Local>, Path(id): Path<String>, request: R
 pub async fn list(State(local): State<Local>, request: Request<Body>) -> Answered {
     #[derive(Serialize)]
     struct Page {
-        levels: Vec<Row>,
+        levels: Vec<LevelRow>,
         total: usize,
         page: u64,
         per_page: u64,
@@ -138,16 +140,16 @@ pub async fn list(State(local): State<Local>, request: Request<Body>) -> Answere
     let parameters::Asked { mut list, followed_by } =
         parameters::list(head.uri.query().unwrap_or_default(), viewer)?;
     let game = shared.views.liveops.game(access.game.number);
-    let levels::Page { total, levels } = {
+    let levels::LevelPage { total, levels } = {
         let game = game.read();
         if let Some(player) = followed_by {
             list.friends = Some(game.feed.follows(&player).into_iter().map(str::to_owned).collect());
         }
         game.levels.list(&list, now_ms(), &access.game.tz).map_err(no_page)?
     };
-    let bytes = levels.iter().map(Found::bytes).sum();
+    let bytes = levels.iter().map(LoadedLevel::bytes).sum();
     let page = move || {
-        let levels = levels.into_iter().map(Found::row).collect::<Result<_, StoreError>>()?;
+        let levels = levels.into_iter().map(LoadedLevel::row).collect::<Result<_, StoreError>>()?;
         Ok(Page { levels, total, page: list.page, per_page: list.per_page })
     };
     answer(bytes, page).await
@@ -173,7 +175,7 @@ pub async fn set_state(
     let rights = Rights::Signed(Scope::LevelsModerate);
     let asked: Asked<SetState> = local.read(request, rights, BODY_BYTES_MAX).await?;
     let state = asked.body.state;
-    local.submit(asked, Command::Levels(levels::Command::SetState { id, state })).await
+    local.submit(asked, Command::Levels(levels::LevelCommand::SetState { id, state })).await
 }
 
 /// Rates a level. A player has one vote on a level; a later one replaces it and leaves the day of the first.
@@ -190,7 +192,7 @@ pub async fn set_state(
 pub async fn rate(State(local): State<Local>, Path(id): Path<String>, request: Request<Body>) -> Answered {
     let asked: Asked<RateLevel> = local.read(request, PLAYERS, BODY_BYTES_MAX).await?;
     let (asked, RateLevel { player, rating }) = asked.split();
-    local.submit(asked, Command::Levels(levels::Command::Rate { id, player, rating })).await
+    local.submit(asked, Command::Levels(levels::LevelCommand::Rate { id, player, rating })).await
 }
 
 /// Says that a level should not be there. Moderators decide.
@@ -207,7 +209,7 @@ pub async fn rate(State(local): State<Local>, Path(id): Path<String>, request: R
 pub async fn flag(State(local): State<Local>, Path(id): Path<String>, request: Request<Body>) -> Answered {
     let asked: Asked<FlagLevel> = local.read(request, PLAYERS, BODY_BYTES_MAX).await?;
     let (asked, FlagLevel { player, reason }) = asked.split();
-    local.submit(asked, Command::Levels(levels::Command::Flag { id, player, reason })).await
+    local.submit(asked, Command::Levels(levels::LevelCommand::Flag { id, player, reason })).await
 }
 
 /// The levels that were flagged and wait for a decision, the most flagged first.
@@ -222,7 +224,7 @@ pub async fn flag(State(local): State<Local>, Path(id): Path<String>, request: R
 pub async fn queue(State(local): State<Local>, request: Request<Body>) -> Answered {
     #[derive(Serialize)]
     struct Queue {
-        items: Vec<Waiting>,
+        items: Vec<ModerationItem>,
         total: usize,
         page: u64,
         per_page: u64,
@@ -233,7 +235,7 @@ pub async fn queue(State(local): State<Local>, request: Request<Body>) -> Answer
     let (page, per_page) = parameters::page(head.uri.query().unwrap_or_default())?;
     shared.views.caught_up(shared.log.durable_until()).await;
     let game = shared.views.liveops.game(access.game.number);
-    let levels::Queue { items, total } = game.read().levels.queue(page, per_page);
+    let levels::ModerationQueue { items, total } = game.read().levels.queue(page, per_page);
     answer(0, move || Ok(Queue { items, total, page, per_page })).await
 }
 
@@ -252,22 +254,22 @@ pub async fn decide(State(local): State<Local>, Path(id): Path<String>, request:
     let rights = Rights::Server(Scope::LevelsModerate);
     let asked: Asked<DecideLevel> = local.read(request, rights, BODY_BYTES_MAX).await?;
     let decision = asked.body.decision;
-    local.submit(asked, Command::Levels(levels::Command::Decide { id, decision })).await
+    local.submit(asked, Command::Levels(levels::LevelCommand::Decide { id, decision })).await
 }
 
 /// Who reads, and what they may see.
-fn reader(shared: &AppState, head: &Parts) -> Result<(Access, Viewer), Problem> {
+fn reader(shared: &AppState, head: &Parts) -> Result<(Access, LevelViewer), Problem> {
     let now_ms = now_ms();
     let access = auth::for_reads(&shared.catalog, &head.headers, head.uri.query(), now_ms as u64 / 1000)?;
     if access.may(Scope::LevelsModerate) {
-        return Ok((access, Viewer::Moderator));
+        return Ok((access, LevelViewer::Moderator));
     }
     let Some(signed) = signature::check(shared, &access, head, &[], now_ms)? else {
-        return Ok((access, Viewer::Anybody));
+        return Ok((access, LevelViewer::Public));
     };
     let game = shared.views.liveops.game(access.game.number);
     let player = game.read().players.session(&signed.session, now_ms).map(|session| session.player.clone());
-    Ok((access, player.map_or(Viewer::Anybody, Viewer::Player)))
+    Ok((access, player.map_or(LevelViewer::Public, LevelViewer::Player)))
 }
 
 /// A new level's id.

@@ -69,7 +69,7 @@ pub async fn open_session(State(local): State<Local>, request: Request<Body>) ->
     let rights = Rights::Public(Scope::ScoresWrite);
     let asked: Asked<OpenSession> = local.read(request, rights, BODY_BYTES_MAX).await?;
     let OpenSession { player, name } = &asked.body;
-    let open = players::Command::OpenSession {
+    let open = players::PlayerCommand::OpenSession {
         session: random::token(16),
         player: player.clone(),
         name: name.clone(),

@@ -9,7 +9,7 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use hyper::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, HeaderMap};
 use hyper::{Request, StatusCode, Uri};
-use liveops::players::{Command as Players, GONE_WITHIN_MS, Link, Receipt, Stage};
+use liveops::players::{ERASURE_WITHIN_MS, ErasureStage, IdentityLink, PlayerCommand as Players, Receipt};
 use liveops::{Command, check_player};
 use serde::{Deserialize, Serialize};
 use utoipa::{OpenApi, ToSchema};
@@ -141,9 +141,9 @@ fn proof(receipt: String, known: &Receipt) -> Proof {
         return Proof { receipt, kind: "export".to_owned(), asked_at, ..Proof::default() };
     };
     let (state, is_counted) = match erasure.stage {
-        Stage::Asked => ("invisible", false),
-        Stage::Erased => ("log", true),
-        Stage::Purged => ("done", true),
+        ErasureStage::Requested => ("invisible", false),
+        ErasureStage::Erased => ("log", true),
+        ErasureStage::Purged => ("done", true),
     };
     Proof {
         receipt,
@@ -151,7 +151,7 @@ fn proof(receipt: String, known: &Receipt) -> Proof {
         invisible_at: Some(asked_at.clone()),
         asked_at,
         state: Some(state.to_owned()),
-        gone_by: Some(rfc3339(known.at_ms + GONE_WITHIN_MS)),
+        gone_by: Some(rfc3339(known.at_ms + ERASURE_WITHIN_MS)),
         done_at: erasure.done_ms.map(rfc3339),
         events: is_counted.then_some(erasure.found.events),
         commands: is_counted.then_some(erasure.found.commands),
@@ -206,7 +206,7 @@ async fn receipt_of_export(local: &Local, access: &Access) -> Result<String, Pro
 }
 
 /// All ids of a player, in order.
-fn ids(player: &str, links: Vec<Link>) -> Vec<String> {
+fn ids(player: &str, links: Vec<IdentityLink>) -> Vec<String> {
     let linked = links.into_iter().flat_map(|link| [link.anonymous, link.player]);
     let mut ids: Vec<String> = linked.chain([player.to_owned()]).collect();
     ids.sort_unstable();
@@ -215,7 +215,7 @@ fn ids(player: &str, links: Vec<Link>) -> Vec<String> {
 }
 
 /// What makes other ids the player's. May wait for the disk.
-async fn links(shared: &Arc<AppState>, game: u32, player: &str) -> Result<Vec<Link>, Problem> {
+async fn links(shared: &Arc<AppState>, game: u32, player: &str) -> Result<Vec<IdentityLink>, Problem> {
     let (shared, player) = (Arc::clone(shared), player.to_owned());
     let read = move || shared.views.liveops.game(game).read().players.links(&player);
     let links = tokio::task::spawn_blocking(read).await;

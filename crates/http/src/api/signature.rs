@@ -9,7 +9,7 @@
 
 use hmac::{Hmac, KeyInit, Mac};
 use hyper::http::request::Parts;
-use liveops::Signed;
+use liveops::RequestSignature;
 use sha2::{Digest, Sha256};
 
 use super::commands::hex;
@@ -30,7 +30,7 @@ pub fn check(
     head: &Parts,
     body: &[u8],
     now_ms: i64,
-) -> Result<Option<Signed>, Problem> {
+) -> Result<Option<RequestSignature>, Problem> {
     let Some(value) = head.headers.get(HEADER) else { return Ok(None) };
     let problem = |detail: &str| Problem::signature(detail).field(HEADER);
     let parts: Vec<&str> = value.to_str().unwrap_or_default().split(';').collect();
@@ -57,7 +57,7 @@ pub fn check(
             "it does not fit the request, or the session is over; open one with POST /v1/session",
         ));
     }
-    Ok(Some(Signed { session: session.to_owned(), nonce: nonce.to_owned() }))
+    Ok(Some(RequestSignature { session: session.to_owned(), nonce: nonce.to_owned() }))
 }
 
 /// The key of a session. Derived, so that neither the log nor a checkpoint holds it.

@@ -10,8 +10,8 @@ use axum::response::IntoResponse;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, USER_AGENT};
 use hyper::{Request, Uri};
 use liveops::surveys::{self, AnswerEvent};
-use liveops::vars::{self, Json, Moment};
-use liveops::{Command, Kind};
+use liveops::vars::{self, Json, TimestampMs};
+use liveops::{Command, RefusalKind};
 use model::batch::{Endpoint, KeyClass};
 use model::{Dimension, RawBatch, RawEvent};
 use serde::Deserialize;
@@ -63,10 +63,10 @@ pub struct PutSurvey {
     audience: Audience,
     /// RFC 3339.
     #[schema(value_type = Option<String>)]
-    starts_at: Option<Moment>,
+    starts_at: Option<TimestampMs>,
     /// RFC 3339.
     #[schema(value_type = Option<String>)]
-    ends_at: Option<Moment>,
+    ends_at: Option<TimestampMs>,
 }
 
 /// One question.
@@ -183,7 +183,9 @@ pub async fn list(
 pub async fn put(State(local): State<Local>, Path(key): Path<String>, request: Request<Body>) -> Answered {
     let asked: Asked<PutSurvey> = local.read(request, WRITERS, BODY_BYTES_MAX).await?;
     let (asked, survey) = asked.split();
-    local.submit(asked, Command::Surveys(surveys::Command::Put { key, definition: survey.into() })).await
+    local
+        .submit(asked, Command::Surveys(surveys::SurveyCommand::Put { key, definition: survey.into() }))
+        .await
 }
 
 /// Removes a survey with its answers.
@@ -194,7 +196,7 @@ pub async fn put(State(local): State<Local>, Path(key): Path<String>, request: R
 )]
 pub async fn delete(State(local): State<Local>, Path(key): Path<String>, request: Request<Body>) -> Answered {
     let asked = local.read_empty(request, WRITERS).await?;
-    local.submit(asked, Command::Surveys(surveys::Command::Delete { key })).await
+    local.submit(asked, Command::Surveys(surveys::SurveyCommand::Delete { key })).await
 }
 
 /// Answers a survey, once per player. The answers become events `survey.<survey>.<question>` of the player, with the
@@ -227,10 +229,10 @@ pub async fn answer(
         headers: &headers,
         peer,
     };
-    let command = surveys::Command::Answer { key: key.clone(), player: player.clone(), answers };
+    let command = surveys::SurveyCommand::Answer { key: key.clone(), player: player.clone(), answers };
     let outcome = local.decided(asked, Command::Surveys(command), &[]).await?;
     // An answer given before may not have become events: this server may have gone in between.
-    if outcome.is_ok() || outcome.as_ref().is_err_and(|refusal| refusal.kind == Kind::Conflict) {
+    if outcome.is_ok() || outcome.as_ref().is_err_and(|refusal| refusal.kind == RefusalKind::Conflict) {
         teller.tell(&key, &player).await?;
     }
     outcome.map(commands::answered).map_err(commands::problem)
@@ -319,10 +321,10 @@ fn event<'a>(answer: &'a AnswerEvent, player: &'a str) -> RawEvent<'a> {
     event
 }
 
-impl From<PutSurvey> for surveys::Definition {
-    fn from(it: PutSurvey) -> surveys::Definition {
+impl From<PutSurvey> for surveys::SurveyDefinition {
+    fn from(it: PutSurvey) -> surveys::SurveyDefinition {
         let Audience { country, platform, version, segment } = it.audience;
-        surveys::Definition {
+        surveys::SurveyDefinition {
             title: it.title,
             questions: it.questions.into_iter().map(surveys::Question::from).collect(),
             audience: vars::Audience { country, platform, version, segment },
@@ -336,9 +338,9 @@ impl From<Question> for surveys::Question {
     fn from(it: Question) -> surveys::Question {
         let Question { key, kind, text, options, min, max } = it;
         let kind = match kind {
-            QuestionKind::Choice => surveys::Kind::Choice,
-            QuestionKind::Scale => surveys::Kind::Scale,
-            QuestionKind::Text => surveys::Kind::Text,
+            QuestionKind::Choice => surveys::QuestionKind::Choice,
+            QuestionKind::Scale => surveys::QuestionKind::Scale,
+            QuestionKind::Text => surveys::QuestionKind::Text,
         };
         surveys::Question { key, kind, text, options, min, max }
     }

@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH};
 use hyper::{Request, StatusCode, Uri};
 use liveops::Command;
-use liveops::vars::{self, CHANGES_MAX, Change, Evaluated, VARS_BYTES_MAX};
+use liveops::vars::{self, CHANGES_MAX, Evaluation, VARS_BYTES_MAX, VarsChange};
 use serde::Serialize;
 use utoipa::OpenApi;
 
@@ -76,7 +76,7 @@ pub async fn all(
     let who = Parameters::read(uri.query())?.who(&shared, &access, &headers, peer)?;
     let game = shared.views.liveops.game(access.game.number);
     let (game, now_ms) = (game.read(), now_ms());
-    let Evaluated { version, etag } = game.vars.evaluate(&who, now_ms);
+    let Evaluation { version, etag } = game.vars.evaluate(&who, now_ms);
     Ok(tagged(&headers, version, &etag, || game.vars.json(&who, now_ms)))
 }
 
@@ -109,7 +109,7 @@ pub async fn one(
     let game = shared.views.liveops.game(access.game.number);
     let game = game.read();
     let found = game.vars.value(&name, &who, now_ms());
-    let (value, Evaluated { version, etag }) =
+    let (value, Evaluation { version, etag }) =
         found.ok_or_else(|| Problem::not_found("there is no such variable").field("name"))?;
     // The version stands in the body, so it is part of what the tag identifies.
     let body = || format!(r#"{{"name":"{name}","value":{value},"version":{version}}}"#);
@@ -133,7 +133,7 @@ pub async fn put(State(local): State<Local>, Path(name): Path<String>, request: 
     let asked: Asked<PutVariable> = local.read(request, WRITERS, BODY_BYTES_MAX).await?;
     let (asked, body) = asked.split();
     let expected_version = body.expected_version;
-    let command = vars::Command::Put { name, definition: body.into(), expected_version };
+    let command = vars::VarsCommand::Put { name, definition: body.into(), expected_version };
     local.submit(asked, Command::Vars(command)).await
 }
 
@@ -152,7 +152,7 @@ pub async fn put_many(State(local): State<Local>, request: Request<Body>) -> Ans
     let asked: Asked<PutVariables> = local.read(request, WRITERS, VARS_BYTES_MAX).await?;
     let (asked, PutVariables { vars, expected_version }) = asked.split();
     let vars = vars.into_iter().map(|(name, variable)| (name, variable.map(Into::into))).collect();
-    local.submit(asked, Command::Vars(vars::Command::PutMany { vars, expected_version })).await
+    local.submit(asked, Command::Vars(vars::VarsCommand::PutMany { vars, expected_version })).await
 }
 
 /// Removes a variable.
@@ -170,7 +170,7 @@ pub async fn delete(
     request: Request<Body>,
 ) -> Answered {
     let asked = local.read_empty(request, WRITERS).await?;
-    local.submit(asked, Command::Vars(vars::Command::Delete { name })).await
+    local.submit(asked, Command::Vars(vars::VarsCommand::Delete { name })).await
 }
 
 /// All variables as they were written.
@@ -202,7 +202,7 @@ pub async fn definitions(State(shared): State<Arc<AppState>>, uri: Uri, headers:
 pub async fn history(State(shared): State<Arc<AppState>>, uri: Uri, headers: HeaderMap) -> Answered {
     #[derive(Serialize)]
     struct History<'a> {
-        changes: Vec<&'a Change>,
+        changes: Vec<&'a VarsChange>,
     }
     let access = of_writer(&shared, &uri, &headers)?;
     let count = changes_asked(uri.query().unwrap_or_default())?;
@@ -224,7 +224,7 @@ pub async fn history(State(shared): State<Arc<AppState>>, uri: Uri, headers: Hea
 pub async fn roll_back(State(local): State<Local>, request: Request<Body>) -> Answered {
     let asked: Asked<RollBack> = local.read(request, WRITERS, BODY_BYTES_MAX).await?;
     let RollBack { version, expected_version } = asked.body;
-    local.submit(asked, Command::Vars(vars::Command::RollBack { version, expected_version })).await
+    local.submit(asked, Command::Vars(vars::VarsCommand::RollBack { version, expected_version })).await
 }
 
 fn of_writer(shared: &AppState, uri: &Uri, headers: &HeaderMap) -> Result<Access, Problem> {

@@ -18,7 +18,7 @@ use http_body_util::StreamBody;
 use hyper::Uri;
 use hyper::body::Frame;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName};
-use liveops::boards::{SOURCE, Window};
+use liveops::boards::{BoardWindow, SOURCE};
 use model::batch::KeyClass;
 use tokio::sync::watch;
 
@@ -157,7 +157,7 @@ struct Parameters {
     vars: bool,
     who: who::Parameters,
     board: Option<String>,
-    window: Option<Window>,
+    window: Option<BoardWindow>,
     per_page: u32,
     newest: bool,
     code: String,
@@ -250,9 +250,9 @@ fn min_interval(text: &str) -> Result<u32, Problem> {
 }
 
 /// A window by its name.
-pub(crate) fn window(label: &str) -> Result<Window, Problem> {
+pub(crate) fn window(label: &str) -> Result<BoardWindow, Problem> {
     let problem = || Problem::invalid("it is day, week, month, season, all, 24h, 7d or 30d").field("window");
-    Window::from_label(label).ok_or_else(problem)
+    BoardWindow::from_label(label).ok_or_else(problem)
 }
 
 fn per_page(text: &str) -> Result<u32, Problem> {

@@ -1,6 +1,6 @@
 //! Whatever happens, and however often somebody is away: who watches has what a new question would be answered.
 
-use liveops::vars::Who;
+use liveops::vars::VarsViewer;
 use model::Dimension;
 use model::query::{CompareWith, Measure, MetricQuery, Query, QueryDimension, Step, WindowLength};
 use proptest::prelude::*;
@@ -79,7 +79,7 @@ fn topics() -> Vec<Topic> {
     };
     let mut topics = vec![Topic::Online, Topic::Events, board(), feed(), minutes_of("hit")];
     topics.push(Topic::Page(Box::new(newest)));
-    topics.push(Topic::Vars(Box::new(Who { country: "FR".into(), ..Who::default() })));
+    topics.push(Topic::Vars(Box::new(VarsViewer { country: "FR".into(), ..VarsViewer::default() })));
     topics.extend(queries.map(|query| Topic::Query(Box::new(query))));
     topics
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use liveops::{By, Caller, Command, CommandRef};
+use liveops::{Caller, Command, CommandRef, Principal};
 use model::batch::{BatchBuilder, Endpoint, KeyClass, StoredEvent};
 use model::deltas::Deltas;
 use serde_json::{Value, json};
@@ -100,7 +100,7 @@ impl World {
     /// A command is decided: `{subject: {command: {...}}}`.
     pub fn command(&mut self, command: Value) {
         let command: Command = serde_json::from_value(command).expect("a command");
-        let by = By { caller: Caller::Server, signed: None };
+        let by = Principal { caller: Caller::Server, signed: None };
         let (received_ms, tz) = (self.now_ms(), "UTC".to_owned());
         let command = CommandRef { game: 1, received_ms, by, tz, idempotency: None, command, blob: &[] };
         self.apply(COMMAND, 0, &liveops::encode(&command));

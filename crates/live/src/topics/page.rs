@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use liveops::LiveOps;
-use liveops::boards::{Asks, Query, Window};
-use liveops::feed::Mode;
+use liveops::boards::{BoardQuery, BoardViewer, BoardWindow};
+use liveops::feed::FeedMode;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ pub enum Page {
         /// The board.
         table: String,
         /// None: the longest that it has.
-        window: Option<Window>,
+        window: Option<BoardWindow>,
         /// Rows.
         per_page: u32,
         /// Newest first instead of best first.
@@ -51,7 +51,7 @@ impl Page {
         match self {
             Page::Board { table, window, per_page, newest, filter, .. } => {
                 let filter: BTreeMap<_, _> = filter.iter().cloned().collect();
-                let window = window.map(Window::label);
+                let window = window.map(BoardWindow::label);
                 json!({ "table": table, "window": window, "per_page": per_page, "newest": newest, "filter": filter })
             }
             Page::Feed { player, .. } => json!({ "player": player }),
@@ -86,19 +86,19 @@ impl Page {
         let Page::Board { window, per_page, newest, filter, code, .. } = self else {
             unreachable!("the caller has a board");
         };
-        let query = Query {
+        let query = BoardQuery {
             window: *window,
             per_page: *per_page,
             newest: *newest,
             filter: filter.iter().cloned().collect(),
-            ..Query::default()
+            ..BoardQuery::default()
         };
         let asks = match code {
-            None => Asks::All,
-            Some(code) => Asks::Public((!code.is_empty()).then_some(code)),
+            None => BoardViewer::All,
+            Some(code) => BoardViewer::Public((!code.is_empty()).then_some(code)),
         };
         let game = liveops.game(game);
-        if game.read().boards.is_elsewhere(table, now_ms) {
+        if game.read().boards.needs_advance(table, now_ms) {
             game.write().boards.advance(table, now_ms);
         }
         let game = game.read();
@@ -110,7 +110,7 @@ impl Page {
 fn feed(player: &str, n: usize, liveops: &LiveOps, game: u32) -> Result<String, String> {
     let game = liveops.game(game);
     let game = game.read();
-    let page = game.feed.page(player, Mode::Latest, n, None).map_err(|error| error.to_string())?;
+    let page = game.feed.page(player, FeedMode::Latest, n, None).map_err(|error| error.to_string())?;
     let page = page.ok_or("there is no such page")?;
     serde_json::to_string(&page).map_err(|error| error.to_string())
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use liveops::LiveOps;
-use liveops::vars::Who;
+use liveops::vars::VarsViewer;
 use serde_json::value::RawValue;
 
 use crate::channel::Message;
@@ -54,14 +54,14 @@ impl Source for Seen {
 /// Somebody who watches.
 pub(crate) struct Viewer {
     game: u32,
-    who: Who,
+    who: VarsViewer,
     list: List,
     /// The tag of what was told last.
     told: String,
 }
 
 impl Viewer {
-    pub fn new(game: u32, who: Who, list: List) -> Viewer {
+    pub fn new(game: u32, who: VarsViewer, list: List) -> Viewer {
         Viewer { game, who, list, told: String::new() }
     }
 

@@ -1,7 +1,8 @@
-//! What runs have beside their scores: fields and a source, each set of them kept once; and the lists that follow.
+//! Attributes of runs: fields and a source. Each distinct set is stored once. Filtered lists follow from them.
 //!
-//! A board that declares fields has a list for each of their values and for each combination, so that a filtered page is
-//! as exact and as fast as an unfiltered one. Such a list is named by a [`Filter`] and has a number; 0 is the whole.
+//! A board that declares fields has a list for each of their values and for each combination, so that a filtered page
+//! is as exact and as fast as an unfiltered one. A list is identified by a [`Filter`] and has a number; 0 is the
+//! unfiltered list.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,176 +12,175 @@ use serde::{Deserialize, Serialize};
 
 use crate::Refusal;
 
-/// Fields that a board may declare. With the source there are at most 2^5 lists that a run belongs to.
-pub const DECLARED_MAX: usize = 4;
-/// Different values of one declared field, or different sources, that a board has at a time.
+/// Fields that a board may declare. With the source, a run belongs to at most 2^5 lists.
+pub(super) const DECLARED_MAX: usize = 4;
+/// Distinct values of one declared field, or distinct sources, of a board at a time.
 const VALUES_MAX: usize = 1_000;
-/// Lists of values and combinations that a board has at a time.
+/// Lists of values and combinations of a board at a time.
 const LISTS_MAX: usize = 20_000;
-/// The source among fields: no field has a colon in its name.
+/// The key of the source in a filter. Field names cannot contain a colon.
 pub const SOURCE: &str = ":source";
 
-/// Values that runs have in common: of declared fields, and under [`SOURCE`] of the source.
+/// Values that the runs of a list have: of declared fields, and of the source under [`SOURCE`].
 pub type Filter = BTreeMap<String, String>;
 
-/// What a run has beside its score.
+/// The attributes of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Attributes {
-    /// What the game sends along.
+pub(super) struct RunAttributes {
+    /// Fields that the game sends with the score.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub fields: BTreeMap<String, String>,
-    /// Where it was played.
+    /// The place where it was played, such as a site or shop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
 }
 
-impl Attributes {
-    /// Whether there is nothing.
-    pub fn is_empty(&self) -> bool {
+impl RunAttributes {
+    pub(super) fn is_empty(&self) -> bool {
         self.fields.is_empty() && self.source.is_none()
     }
 
-    /// The filters to which it answers, apart from the empty one.
+    /// Returns the filters that these attributes match, except the empty one.
     fn filters(&self, declared: &[String]) -> Vec<Filter> {
         let source = self.source.iter().map(|source| (SOURCE, source));
         let fields = declared.iter().filter_map(|name| Some((name.as_str(), self.fields.get(name)?)));
         let parts: Vec<(&str, &String)> = fields.chain(source).collect();
-        let part = |set: usize| move |at: &usize| set >> at & 1 == 1;
-        let filter = |set: usize| {
+        let part = |subset: usize| move |at: &usize| subset >> at & 1 == 1;
+        let filter = |subset: usize| {
             let own = |at: usize| (parts[at].0.to_owned(), parts[at].1.clone());
-            (0..parts.len()).filter(part(set)).map(own).collect()
+            (0..parts.len()).filter(part(subset)).map(own).collect()
         };
         (1..1 << parts.len()).map(filter).collect()
     }
 }
 
-/// A set of attributes that runs have.
-struct Held {
-    attributes: Arc<Attributes>,
+/// A distinct set of attributes.
+struct AttributeSet {
+    attributes: Arc<RunAttributes>,
     lists: Box<[u32]>,
     runs: u32,
 }
 
-/// A list that is not the whole.
-struct List {
+/// A filtered list.
+struct AttributeList {
     filter: Arc<Filter>,
     /// Sets of attributes that belong to it.
-    sets: u32,
+    set_count: u32,
 }
 
-/// All attributes of a board, and its lists. Numbers begin with 1.
+/// The attributes of a board and its filtered lists. Numbers start at 1.
 #[derive(Default)]
-pub struct Catalogue {
-    held: Slots<Held>,
-    known: HashMap<Arc<Attributes>, u32>,
-    lists: Slots<List>,
-    listed: HashMap<Arc<Filter>, u32>,
-    /// How many values of a field there are among the lists.
+pub(super) struct AttributeCatalogue {
+    sets: Slots<AttributeSet>,
+    numbers: HashMap<Arc<RunAttributes>, u32>,
+    lists: Slots<AttributeList>,
+    list_numbers: HashMap<Arc<Filter>, u32>,
+    /// The number of values of each field among the lists.
     values: HashMap<String, usize>,
     changed: Vec<u32>,
     changed_lists: Vec<u32>,
 }
 
-impl Catalogue {
-    /// Whether there is room for attributes of a new run.
-    pub fn check(&self, attributes: &Attributes, declared: &[String]) -> Result<(), Refusal> {
-        if attributes.is_empty() || self.known.contains_key(attributes) {
+impl AttributeCatalogue {
+    /// Refuses attributes of a new run that would exceed a limit.
+    pub(super) fn check(&self, attributes: &RunAttributes, declared: &[String]) -> Result<(), Refusal> {
+        if attributes.is_empty() || self.numbers.contains_key(attributes) {
             return Ok(());
         }
         let new: Vec<Filter> = attributes
             .filters(declared)
             .into_iter()
-            .filter(|filter| !self.listed.contains_key(filter))
+            .filter(|filter| !self.list_numbers.contains_key(filter))
             .collect();
         for name in new.iter().filter(|filter| filter.len() == 1).flat_map(BTreeMap::keys) {
             if self.values.get(name).is_some_and(|count| *count >= VALUES_MAX) {
                 return Err(too_many(
                     name,
-                    format!("a board has at most {VALUES_MAX} of its values at a time"),
+                    format!("a board can have at most {VALUES_MAX} values of this field at a time"),
                 ));
             }
         }
-        if self.listed.len() + new.len() > LISTS_MAX {
-            let detail = format!("a board has at most {LISTS_MAX} values and combinations at a time");
+        if self.list_numbers.len() + new.len() > LISTS_MAX {
+            let detail = format!("a board can have at most {LISTS_MAX} values and combinations at a time");
             return Err(too_many("", detail));
         }
         Ok(())
     }
 
-    /// The number of a new run's attributes.
-    pub fn hold(&mut self, attributes: &Attributes, declared: &[String]) -> u32 {
+    /// Returns the number of these attributes and counts a run that has them.
+    pub(super) fn intern(&mut self, attributes: &RunAttributes, declared: &[String]) -> u32 {
         if attributes.is_empty() {
             return 0;
         }
-        let number = match self.known.get(attributes) {
+        let number = match self.numbers.get(attributes) {
             Some(number) => *number,
             None => self.add(attributes.clone(), declared),
         };
-        self.hold_more(number);
+        self.add_reference(number);
         number
     }
 
-    /// Another run has attributes that are known.
-    pub fn hold_more(&mut self, number: u32) {
-        if let Some(held) = self.held.get_mut(number) {
-            held.runs += 1;
+    /// Counts another run with these attributes.
+    pub(super) fn add_reference(&mut self, number: u32) {
+        if let Some(set) = self.sets.get_mut(number) {
+            set.runs += 1;
         }
     }
 
-    /// A run with these attributes is gone.
-    pub fn release(&mut self, number: u32) {
-        let Some(held) = self.held.get_mut(number) else { return };
-        held.runs -= 1;
-        if held.runs == 0 {
-            self.forget(number);
+    /// Uncounts a run. Attributes without runs are removed.
+    pub(super) fn release(&mut self, number: u32) {
+        let Some(set) = self.sets.get_mut(number) else { return };
+        set.runs -= 1;
+        if set.runs == 0 {
+            self.remove(number);
         }
     }
 
-    fn forget(&mut self, number: u32) {
-        let Some(held) = self.held.take(number) else { return };
+    fn remove(&mut self, number: u32) {
+        let Some(set) = self.sets.take(number) else { return };
         self.changed.push(number);
-        self.known.remove(&held.attributes);
-        for list in held.lists {
-            let kept = self.lists.get_mut(list).expect("attributes name lists that are there");
-            kept.sets -= 1;
-            if kept.sets == 0 {
-                self.unlist(list);
+        self.numbers.remove(&set.attributes);
+        for list in set.lists {
+            let kept = self.lists.get_mut(list).expect("lists of attributes exist");
+            kept.set_count -= 1;
+            if kept.set_count == 0 {
+                self.remove_list(list);
             }
         }
     }
 
-    fn unlist(&mut self, number: u32) {
+    fn remove_list(&mut self, number: u32) {
         let Some(list) = self.lists.take(number) else { return };
         self.changed_lists.push(number);
-        self.listed.remove(&list.filter);
+        self.list_numbers.remove(&list.filter);
         self.count_value(&list.filter, -1);
     }
 
-    fn add(&mut self, attributes: Attributes, declared: &[String]) -> u32 {
-        let number = self.held.free();
+    fn add(&mut self, attributes: RunAttributes, declared: &[String]) -> u32 {
+        let number = self.sets.free();
         self.add_at(number, attributes, declared);
         self.changed.push(number);
         number
     }
 
-    fn add_at(&mut self, number: u32, attributes: Attributes, declared: &[String]) {
+    fn add_at(&mut self, number: u32, attributes: RunAttributes, declared: &[String]) {
         let lists = self.lists_for(&attributes, declared);
         let attributes = Arc::new(attributes);
-        self.known.insert(Arc::clone(&attributes), number);
-        self.held.put(number, Held { attributes, lists, runs: 0 });
+        self.numbers.insert(Arc::clone(&attributes), number);
+        self.sets.put(number, AttributeSet { attributes, lists, runs: 0 });
     }
 
-    fn lists_for(&mut self, attributes: &Attributes, declared: &[String]) -> Box<[u32]> {
+    fn lists_for(&mut self, attributes: &RunAttributes, declared: &[String]) -> Box<[u32]> {
         let filters = attributes.filters(declared);
         let lists: Box<[u32]> = filters.into_iter().map(|filter| self.list_for(filter)).collect();
         for list in &lists {
-            self.lists.get_mut(*list).expect("it was just found").sets += 1;
+            self.lists.get_mut(*list).expect("it exists").set_count += 1;
         }
         lists
     }
 
     fn list_for(&mut self, filter: Filter) -> u32 {
-        if let Some(number) = self.listed.get(&filter) {
+        if let Some(number) = self.list_numbers.get(&filter) {
             return *number;
         }
         let number = self.lists.free();
@@ -196,76 +196,73 @@ impl Catalogue {
         }
     }
 
-    /// Attributes by their number; 0 has none.
-    pub fn get(&self, number: u32) -> Option<&Attributes> {
-        self.held.get(number).map(|held| &*held.attributes)
+    pub(super) fn get(&self, number: u32) -> Option<&RunAttributes> {
+        self.sets.get(number).map(|set| &*set.attributes)
     }
 
-    /// The lists to which runs with these attributes belong, apart from the whole.
+    /// Returns the filtered lists to which runs with these attributes belong.
     #[inline]
-    pub fn lists_of(&self, number: u32) -> &[u32] {
-        self.held.get(number).map_or(&[], |held| &held.lists)
+    pub(super) fn lists_of(&self, number: u32) -> &[u32] {
+        self.sets.get(number).map_or(&[], |set| &set.lists)
     }
 
-    /// The number of the list of a filter; `None`: there is no run of it.
-    pub fn list(&self, filter: &Filter) -> Option<u32> {
-        if filter.is_empty() { Some(0) } else { self.listed.get(filter).copied() }
+    /// Returns the number of a filter's list; `None` if no run matches.
+    pub(super) fn list(&self, filter: &Filter) -> Option<u32> {
+        if filter.is_empty() { Some(0) } else { self.list_numbers.get(filter).copied() }
     }
 
-    /// Whether there is a list of this number.
-    pub fn has(&self, list: u32) -> bool {
+    pub(super) fn has(&self, list: u32) -> bool {
         list == 0 || self.lists.get(list).is_some()
     }
 
-    /// Other declared fields. Lists that stay keep their numbers.
-    pub fn redeclare(&mut self, declared: &[String]) {
-        self.lists.all.iter_mut().flatten().for_each(|list| list.sets = 0);
-        for number in 1..=self.held.all.len() as u32 {
-            let Some(attributes) = self.held.get(number).map(|held| Arc::clone(&held.attributes)) else {
+    /// Changes the declared fields. Lists that remain keep their numbers.
+    pub(super) fn redeclare(&mut self, declared: &[String]) {
+        self.lists.all.iter_mut().flatten().for_each(|list| list.set_count = 0);
+        for number in 1..=self.sets.all.len() as u32 {
+            let Some(attributes) = self.sets.get(number).map(|set| Arc::clone(&set.attributes)) else {
                 continue;
             };
             let lists = self.lists_for(&attributes, declared);
-            self.held.get_mut(number).expect("it was just there").lists = lists;
+            self.sets.get_mut(number).expect("it exists").lists = lists;
         }
-        let idle = |(at, list): (usize, &Option<List>)| {
-            Some(at as u32 + 1).filter(|_| list.as_ref().is_some_and(|it| it.sets == 0))
+        let idle = |(at, list): (usize, &Option<AttributeList>)| {
+            Some(at as u32 + 1).filter(|_| list.as_ref().is_some_and(|it| it.set_count == 0))
         };
         let idle: Vec<u32> = self.lists.all.iter().enumerate().filter_map(idle).collect();
-        idle.into_iter().for_each(|number| self.unlist(number));
+        idle.into_iter().for_each(|number| self.remove_list(number));
     }
 
-    /// Takes a list that was written.
-    pub fn restore_list(&mut self, number: u32, filter: Filter) {
+    pub(super) fn restore_list(&mut self, number: u32, filter: Filter) {
         self.count_value(&filter, 1);
         let filter = Arc::new(filter);
-        self.listed.insert(Arc::clone(&filter), number);
-        self.lists.put(number, List { filter, sets: 0 });
+        self.list_numbers.insert(Arc::clone(&filter), number);
+        self.lists.put(number, AttributeList { filter, set_count: 0 });
     }
 
-    /// Takes attributes that were written, after all lists.
-    pub fn restore(&mut self, number: u32, attributes: Attributes, declared: &[String]) {
+    /// Restores attributes, after all lists.
+    pub(super) fn restore(&mut self, number: u32, attributes: RunAttributes, declared: &[String]) {
         self.add_at(number, attributes, declared);
     }
 
-    /// Called after the last attributes: those that no run has are forgotten.
-    pub fn restored(&mut self) {
-        self.held.find_free();
+    /// Called after the last record. Removes attributes that no run has.
+    pub(super) fn finish_restore(&mut self) {
+        self.sets.find_free();
         self.lists.find_free();
-        let idle = |(at, held): (usize, &Option<Held>)| {
-            Some(at as u32 + 1).filter(|_| held.as_ref().is_some_and(|it| it.runs == 0))
+        let idle = |(at, set): (usize, &Option<AttributeSet>)| {
+            Some(at as u32 + 1).filter(|_| set.as_ref().is_some_and(|it| it.runs == 0))
         };
-        let idle: Vec<u32> = self.held.all.iter().enumerate().filter_map(idle).collect();
-        idle.into_iter().for_each(|number| self.forget(number));
+        let idle: Vec<u32> = self.sets.all.iter().enumerate().filter_map(idle).collect();
+        idle.into_iter().for_each(|number| self.remove(number));
     }
 
-    /// Numbers of attributes that changed since the last call, each with what it is now.
-    pub fn take_changed(&mut self) -> Vec<(u32, Option<Arc<Attributes>>)> {
-        let now = |number: u32| self.held.get(number).map(|held| Arc::clone(&held.attributes));
+    /// Returns the numbers of attributes that changed since the previous call, with their current values.
+    pub(super) fn drain_changed(&mut self) -> Vec<(u32, Option<Arc<RunAttributes>>)> {
+        let now = |number: u32| self.sets.get(number).map(|set| Arc::clone(&set.attributes));
         std::mem::take(&mut self.changed).into_iter().map(|number| (number, now(number))).collect()
     }
 
-    /// Numbers of lists that changed since the last call, each with what it is now.
-    pub fn take_changed_lists(&mut self) -> Vec<(u32, Option<Arc<Filter>>)> {
+    /// Returns the numbers of lists that changed since the previous call, with their current filters.
+    pub(super) fn drain_changed_lists(&mut self) -> Vec<(u32, Option<Arc<Filter>>)> {
         let now = |number: u32| self.lists.get(number).map(|list| Arc::clone(&list.filter));
         std::mem::take(&mut self.changed_lists).into_iter().map(|number| (number, now(number))).collect()
     }
@@ -280,7 +277,7 @@ fn too_many(name: &str, detail: String) -> Refusal {
     Refusal { field: Some(field), ..Refusal::too_many(detail) }
 }
 
-/// Things by number from 1 on; free numbers are used again.
+/// Values by number, from 1 on. Free numbers are reused.
 struct Slots<T> {
     all: Vec<Option<T>>,
     free: Vec<u32>,
@@ -302,12 +299,12 @@ impl<T> Slots<T> {
         self.all.get_mut((number as usize).wrapping_sub(1))?.as_mut()
     }
 
-    /// A number that is not in use.
+    /// Returns a number that is not in use.
     fn free(&mut self) -> u32 {
         self.free.pop().unwrap_or(self.all.len() as u32 + 1)
     }
 
-    /// Puts it at a number that `free` told, or that it had before; then `find_free` is called once at the end.
+    /// Puts a value at a number returned by `free`, or at a restored number; `find_free` must follow the restore.
     fn put(&mut self, number: u32, it: T) {
         let len = self.all.len().max(number as usize);
         self.all.resize_with(len, || None);
@@ -330,9 +327,9 @@ impl<T> Slots<T> {
 mod tests {
     use super::*;
 
-    fn attributes(fields: &[(&str, &str)], source: Option<&str>) -> Attributes {
+    fn attributes(fields: &[(&str, &str)], source: Option<&str>) -> RunAttributes {
         let fields = fields.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
-        Attributes { fields, source: source.map(str::to_owned) }
+        RunAttributes { fields, source: source.map(str::to_owned) }
     }
 
     fn declared() -> Vec<String> {
@@ -340,10 +337,10 @@ mod tests {
     }
 
     #[test]
-    fn a_run_belongs_to_a_list_for_each_combination_of_declared_values() {
-        let mut catalogue = Catalogue::default();
+    fn run_belongs_to_a_list_for_each_combination_of_declared_values() {
+        let mut catalogue = AttributeCatalogue::default();
         let number = catalogue
-            .hold(&attributes(&[("car", "red"), ("map", "sea"), ("ghost", "7")], Some("web")), &declared());
+            .intern(&attributes(&[("car", "red"), ("map", "sea"), ("ghost", "7")], Some("web")), &declared());
         assert_eq!(catalogue.lists_of(number).len(), 7);
         let both: Filter =
             [("car", "red"), ("map", "sea")].map(|(name, value)| (name.into(), value.into())).into();
@@ -351,27 +348,30 @@ mod tests {
         assert!(catalogue.lists_of(number).contains(&list));
         assert_eq!(catalogue.list(&[("car".to_owned(), "blue".to_owned())].into()), None);
         assert_eq!(catalogue.list(&Filter::new()), Some(0));
-        assert_eq!(catalogue.hold(&Attributes::default(), &declared()), 0);
+        assert_eq!(catalogue.intern(&RunAttributes::default(), &declared()), 0);
     }
 
     #[test]
-    fn attributes_and_lists_go_with_their_last_run() {
-        let mut catalogue = Catalogue::default();
+    fn attributes_and_lists_are_removed_with_their_last_run() {
+        let mut catalogue = AttributeCatalogue::default();
         let red = attributes(&[("car", "red")], None);
-        let number = catalogue.hold(&red, &declared());
-        assert_eq!(catalogue.hold(&red, &declared()), number);
+        let number = catalogue.intern(&red, &declared());
+        assert_eq!(catalogue.intern(&red, &declared()), number);
         catalogue.release(number);
         assert_eq!(catalogue.get(number), Some(&red));
         catalogue.release(number);
-        assert_eq!((catalogue.get(number), catalogue.listed.len(), catalogue.values["car"]), (None, 0, 0));
-        assert_eq!(catalogue.hold(&attributes(&[("car", "blue")], None), &declared()), number);
+        assert_eq!(
+            (catalogue.get(number), catalogue.list_numbers.len(), catalogue.values["car"]),
+            (None, 0, 0)
+        );
+        assert_eq!(catalogue.intern(&attributes(&[("car", "blue")], None), &declared()), number);
     }
 
     #[test]
-    fn too_many_values_are_refused_by_the_field_that_has_them() {
-        let mut catalogue = Catalogue::default();
+    fn refusal_names_the_field_with_too_many_values() {
+        let mut catalogue = AttributeCatalogue::default();
         for value in 0..VALUES_MAX {
-            catalogue.hold(&attributes(&[("car", &value.to_string())], None), &declared());
+            catalogue.intern(&attributes(&[("car", &value.to_string())], None), &declared());
         }
         let check = |fields: &[(&str, &str)], source| {
             let refused = catalogue.check(&attributes(fields, source), &declared());

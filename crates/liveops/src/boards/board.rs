@@ -1,100 +1,101 @@
 //! One board: its players, their runs, and a tree for each list in each window.
 //!
-//! What a player's rows are follows from the player's runs alone ([`places`](super::places)). Every change, a score, a
-//! ban, a new day, a run that leaves a rolling window, is the difference between the places before and after it, and
-//! costs a few ways down a tree, whatever the number of players.
+//! A player's rows follow from the player's runs alone ([`places`](super::places)). Every change, such as a score, a
+//! ban, a new day, or a run that leaves a rolling window, is applied as the difference between the places before and
+//! after it. It costs a few paths down a tree, whatever the number of players.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use hashbrown::{HashMap, HashSet};
 use rustc_hash::FxBuildHasher;
 
-use super::attributes::Catalogue;
-use super::calendar::{Calendar, Instance, Window};
-use super::config::{Config, Keep};
-use super::held::Held;
-use super::places::{Place, Places};
-use super::recent::Recent;
+use super::attributes::AttributeCatalogue;
+use super::calendar::{BoardCalendar, BoardWindow, WindowInstance};
+use super::config::{BoardConfig, KeepRule};
+use super::places::{TreePlace, TreePlaces};
+use super::quarantine::QuarantinedScore;
+use super::recent::RecentRuns;
+use super::records::BoardRecords;
 use super::roster::Roster;
 use super::runs::{Arrival, NONE, Run, Runs};
-use super::store::Stored;
 use super::tree::Tree;
 
-/// Rows of forgotten windows that are looked at with each command.
-const FORGOTTEN_ROWS_PER_COMMAND: usize = 64;
+/// Rows of retired windows that are checked with each command.
+const RETIRED_ROWS_PER_COMMAND: usize = 64;
 
 /// A board.
 pub struct Board {
-    /// Its name.
-    pub table: String,
-    /// Its settings.
-    pub config: Config,
-    /// Its windows.
-    pub calendar: Calendar,
-    /// The arrival that the next run can have.
+    pub(super) table: String,
+    pub(super) config: BoardConfig,
+    pub(super) calendar: BoardCalendar,
+    /// The least arrival that the next run can have.
     pub clock: Arrival,
-    /// Its players.
+    /// The board's players.
     pub roster: Roster,
-    /// Players who are banned.
-    pub hidden: HashSet<u32, FxBuildHasher>,
-    /// Their runs.
+    /// Banned players.
+    pub(super) hidden: HashSet<u32, FxBuildHasher>,
+    /// The players' runs.
     pub runs: Runs,
-    /// What runs have beside scores, and the lists that follow.
-    pub catalogue: Catalogue,
-    /// Scores that wait for a moderator.
-    pub held: BTreeMap<u64, Held>,
-    /// What has to be written.
-    pub stored: Stored,
+    pub(super) catalogue: AttributeCatalogue,
+    /// Quarantined scores by arrival.
+    pub(super) quarantine: BTreeMap<u64, QuarantinedScore>,
+    pub(super) stored: BoardRecords,
     pub(super) trees: HashMap<(u32, u32), Tree, FxBuildHasher>,
-    pub(super) rolling: Vec<Rolling>,
-    /// Runs in the longest rolling window by arrival: the player, or where a player may have very many, the run.
+    pub(super) rolling: Vec<RollingWindow>,
+    /// Runs in the longest rolling window by arrival: the player, or the run if a player may have many.
     pub(super) queue: VecDeque<(Arrival, u32)>,
-    pub(super) recent: Recent,
-    /// Trees of forgotten windows, whose runs may not be needed any more.
-    forgotten: Vec<Forgotten>,
-    pub(super) before: Places,
-    pub(super) after: Places,
+    pub(super) recent: RecentRuns,
+    /// Trees of removed windows, whose runs may no longer be needed.
+    retired: Vec<RetiredTree>,
+    pub(super) before: TreePlaces,
+    pub(super) after: TreePlaces,
 }
 
-/// A rolling window as the trees show it.
+/// A rolling window as the trees currently show it.
 #[derive(Clone, Copy, Debug)]
-pub struct Rolling {
-    pub(super) window: Window,
+pub(super) struct RollingWindow {
+    pub(super) window: BoardWindow,
     pub(super) id: u32,
     /// The first arrival in it.
     pub(super) floor: Arrival,
     since: Arrival,
 }
 
-impl Rolling {
+impl RollingWindow {
     fn floor_at(&self, now: Arrival) -> Arrival {
-        floor(self.window.rolling_ms().expect("it is a rolling one"), now).max(self.since)
+        floor(self.window.rolling_ms().expect("the window is rolling"), now).max(self.since)
     }
 }
 
-/// The first arrival in the last `length_ms`: what is exactly so old is not in them any more.
-pub fn floor(length_ms: i64, now: Arrival) -> Arrival {
+/// Returns the first arrival in the last `length_ms`. A run of exactly that age is no longer included.
+pub(super) fn floor(length_ms: i64, now: Arrival) -> Arrival {
     Arrival::first_of(now.ms() - length_ms + 1)
 }
 
-struct Forgotten {
+struct RetiredTree {
     tree: Tree,
     left: usize,
 }
 
 impl Board {
-    /// A board without players, with its first windows.
-    pub fn new(number: u32, table: &str, config: Config, now: Arrival, tz: &str) -> Board {
-        let calendar = Calendar::default();
-        let mut board = Board::of(number, table, config, calendar, now);
+    /// Creates a board without players and opens its first windows.
+    pub fn new(number: u32, table: &str, config: BoardConfig, now: Arrival, tz: &str) -> Board {
+        let calendar = BoardCalendar::default();
+        let mut board = Board::with_calendar(number, table, config, calendar, now);
         board.calendar.declare(&board.config.windows, Arrival(0));
-        board.calendar.begin(now, tz);
-        board.find_rolling();
+        board.calendar.open_windows(now, tz);
+        board.update_rolling();
         board
     }
 
-    /// A board of this calendar, to be filled by the store.
-    pub fn of(number: u32, table: &str, config: Config, calendar: Calendar, clock: Arrival) -> Board {
+    /// Creates an empty board with this calendar, to be filled from records.
+    pub(super) fn with_calendar(
+        number: u32,
+        table: &str,
+        config: BoardConfig,
+        calendar: BoardCalendar,
+        clock: Arrival,
+    ) -> Board {
         Board {
             table: table.to_owned(),
             runs: Runs::new(config.order, config.keep),
@@ -103,54 +104,54 @@ impl Board {
             clock,
             roster: Roster::default(),
             hidden: HashSet::default(),
-            catalogue: Catalogue::default(),
-            held: BTreeMap::new(),
-            stored: Stored::new(number),
+            catalogue: AttributeCatalogue::default(),
+            quarantine: BTreeMap::new(),
+            stored: BoardRecords::new(number),
             trees: HashMap::default(),
             rolling: Vec::new(),
             queue: VecDeque::new(),
-            recent: Recent::default(),
-            forgotten: Vec::new(),
-            before: Places::new(),
-            after: Places::new(),
+            recent: RecentRuns::default(),
+            retired: Vec::new(),
+            before: TreePlaces::new(),
+            after: TreePlaces::new(),
         }
     }
 
-    /// Whether there are scores, which were ranked by the settings that they came with.
-    pub fn has_rows(&self) -> bool {
-        self.runs.count() > 0 || !self.held.is_empty()
+    /// Returns true if there are scores: settings that affect ranks can then no longer change.
+    pub(super) fn has_rows(&self) -> bool {
+        self.runs.count() > 0 || !self.quarantine.is_empty()
     }
 
-    /// When a command of this time happens: never before one that was decided.
+    /// Returns the arrival of a command with this time: never before an earlier command's.
     pub fn now(&self, ms: i64) -> Arrival {
         self.clock.max(Arrival::first_of(ms))
     }
 
-    /// Brings the windows to the time of a command.
-    pub fn begin(&mut self, now: Arrival, tz: &str) {
+    /// Advances the windows to the time of a command.
+    pub(super) fn advance_to(&mut self, now: Arrival, tz: &str) {
         if self.clock != now {
             self.clock = now;
-            self.stored.meta();
+            self.stored.mark_meta_changed();
         }
         if self.calendar.is_due(now) {
-            let forgotten = self.calendar.begin(now, tz);
-            self.forget(forgotten);
-            self.find_rolling();
+            let retired = self.calendar.open_windows(now, tz);
+            self.retire_windows(retired);
+            self.update_rolling();
         }
         self.slide(now);
-        self.leave_queue(now);
-        self.collect_forgotten();
+        self.expire_queue(now);
+        self.collect_retired();
     }
 
-    /// Other windows and filters.
-    pub fn declare(&mut self, config: Config, now: Arrival, tz: &str) {
+    /// Changes the windows and filters.
+    pub fn declare(&mut self, config: BoardConfig, now: Arrival, tz: &str) {
         let filters_changed = config.filters != self.config.filters;
         self.config = config;
-        let gone = self.calendar.declare(&self.config.windows, now);
-        self.forget(gone);
-        let forgotten = self.calendar.begin(now, tz);
-        self.forget(forgotten);
-        self.find_rolling();
+        let removed = self.calendar.declare(&self.config.windows, now);
+        self.retire_windows(removed);
+        let retired = self.calendar.open_windows(now, tz);
+        self.retire_windows(retired);
+        self.update_rolling();
         if self.runs.count() == 0 {
             self.runs.reorder(self.config.order, self.config.keep);
         }
@@ -158,20 +159,20 @@ impl Board {
             self.catalogue.redeclare(&self.config.filters);
             self.rebuild(self.roster.len());
         }
-        self.stored.meta();
+        self.stored.mark_meta_changed();
     }
 
-    /// Closes the season; tells the number of the new one.
+    /// Closes the season and returns the number of the new one.
     pub fn reset(&mut self, now: Arrival) -> Option<u32> {
-        let (season, forgotten) = self.calendar.reset(now)?;
-        self.forget(forgotten);
+        let (season, retired) = self.calendar.reset(now)?;
+        self.retire_windows(retired);
         self.clock = now.next();
-        self.stored.meta();
+        self.stored.mark_meta_changed();
         Some(season)
     }
 
-    /// The number of a player, who is added if new.
-    pub fn player(&mut self, id: &str, name: &str) -> u32 {
+    /// Returns the number of a player. Adds the player or updates the name if needed.
+    pub fn find_or_add_player(&mut self, id: &str, name: &str) -> u32 {
         let found = self.roster.find(id);
         let is_changed = match found {
             Some(number) => !name.is_empty() && self.roster.rename(number, name),
@@ -179,28 +180,28 @@ impl Board {
         };
         let number = found.unwrap_or_else(|| self.roster.add(id, name));
         if is_changed {
-            self.stored.players.change(number);
+            self.stored.players.push(number);
         }
         number
     }
 
-    /// Adds a run of a player, who then has the rows that the board's windows give to its runs.
-    pub fn add(&mut self, player: u32, run: &Run) -> u32 {
+    /// Adds a run and updates the player's rows in all windows. Returns the run's number.
+    pub fn add_run(&mut self, player: u32, run: &Run) -> u32 {
         let number = match self.config.keep {
-            Keep::Best | Keep::Last => self.add_best(player, run),
-            Keep::All => self.add_row(player, run),
-            Keep::Sum => self.add_to_sums(player, run),
+            KeepRule::Best | KeepRule::Last => self.add_best(player, run),
+            KeepRule::All => self.add_row(player, run),
+            KeepRule::Sum => self.add_to_sums(player, run),
         };
         self.recent.add(run.arrival, player, &self.runs);
         number
     }
 
     fn add_best(&mut self, player: u32, run: &Run) -> u32 {
-        self.look_before(player);
+        self.snapshot_before(player);
         let number = self.runs.add(player, run);
-        self.enter_queue(run.arrival, player);
-        self.look_after(player);
-        let is_alone = self.runs.of(player).nth(1).is_none();
+        self.enqueue(run.arrival, player);
+        self.update_trees_after(player);
+        let is_alone = self.runs.of_player(player).nth(1).is_none();
         if !is_alone || self.after.is_empty() {
             self.prune(player);
         }
@@ -209,7 +210,7 @@ impl Board {
 
     fn add_row(&mut self, player: u32, run: &Run) -> u32 {
         let number = self.runs.add(player, run);
-        self.enter_queue(run.arrival, number);
+        self.enqueue(run.arrival, number);
         self.before.clear();
         let mut after = std::mem::take(&mut self.after);
         after.clear();
@@ -225,7 +226,7 @@ impl Board {
         let mut number = NONE;
         if !self.rolling.is_empty() {
             number = self.runs.add(player, run);
-            self.enter_queue(run.arrival, number);
+            self.enqueue(run.arrival, number);
         }
         for (list, instance) in self.lists(run) {
             self.add_to_sum(player, list, instance, run);
@@ -236,7 +237,7 @@ impl Board {
         number
     }
 
-    /// Removes what is not needed of a player's runs any more.
+    /// Removes a player's runs that are no longer needed.
     pub(super) fn prune(&mut self, player: u32) {
         for run in self.unneeded(player) {
             self.free(player, run);
@@ -249,22 +250,22 @@ impl Board {
         self.runs.remove(player, run);
     }
 
-    /// Takes a player's rows away, or gives them back.
-    pub fn hide(&mut self, player: u32, is_hidden: bool) {
-        self.look_before(player);
+    /// Hides or shows a player's rows.
+    pub(super) fn set_hidden(&mut self, player: u32, is_hidden: bool) {
+        self.snapshot_before(player);
         if is_hidden {
             self.hidden.insert(player);
         } else {
             self.hidden.remove(&player);
         }
-        self.look_after(player);
+        self.update_trees_after(player);
     }
 
-    /// Forgets a player.
+    /// Erases a player.
     pub fn erase(&mut self, player: u32) {
-        self.hide(player, true);
-        let mut runs: Vec<u32> = self.runs.of(player).collect();
-        if self.config.keep == Keep::Sum {
+        self.set_hidden(player, true);
+        let mut runs: Vec<u32> = self.runs.of_player(player).collect();
+        if self.config.keep == KeepRule::Sum {
             let own = |(arrival, run): &(Arrival, u32)| {
                 self.is_queued(*arrival, *run) && self.runs.player(*run) == player
             };
@@ -273,46 +274,46 @@ impl Board {
         runs.into_iter().for_each(|run| self.free(player, run));
         self.hidden.remove(&player);
         self.roster.erase(player);
-        self.stored.players.change(player);
-        self.stored.erased.change(player);
+        self.stored.players.push(player);
+        self.stored.erased.push(player);
     }
 
-    /// Whether the run that was queued is still there: the number of one that is gone may be another's.
+    /// Returns true if the queued run still exists: its number may have been reused.
     fn is_queued(&self, arrival: Arrival, run: u32) -> bool {
-        self.runs.is_there(run) && self.runs.arrival(run) == arrival && self.runs.tag(run) == 0
+        self.runs.exists(run) && self.runs.arrival(run) == arrival && self.runs.tag(run) == 0
     }
 
-    /// The runs that leave the longest rolling window stay only where another window has them.
-    fn leave_queue(&mut self, now: Arrival) {
+    /// Removes runs that have left the longest rolling window and are in no other window.
+    fn expire_queue(&mut self, now: Arrival) {
         let floor = self.kept_from(now);
         while let Some((arrival, it)) = self.queue.pop_front_if(|(arrival, _)| *arrival < floor) {
             match self.config.keep {
-                Keep::Best | Keep::Last => self.prune(it),
-                Keep::All | Keep::Sum if self.is_queued(arrival, it) => self.look_at(it),
-                Keep::All | Keep::Sum => {}
+                KeepRule::Best | KeepRule::Last => self.prune(it),
+                KeepRule::All | KeepRule::Sum if self.is_queued(arrival, it) => self.free_if_unneeded(it),
+                KeepRule::All | KeepRule::Sum => {}
             }
         }
     }
 
-    /// Gives up a run, or all of its player's, if no window needs it.
-    fn look_at(&mut self, run: u32) {
-        if !self.runs.is_there(run) {
+    /// Removes a run, or all unneeded runs of its player.
+    fn free_if_unneeded(&mut self, run: u32) {
+        if !self.runs.exists(run) {
             return;
         }
         let player = self.runs.player(run);
         match self.config.keep {
-            Keep::Best | Keep::Last => self.prune(player),
-            Keep::All | Keep::Sum if self.is_row_needed(run) => {}
-            Keep::All | Keep::Sum => self.free(player, run),
+            KeepRule::Best | KeepRule::Last => self.prune(player),
+            KeepRule::All | KeepRule::Sum if self.is_row_needed(run) => {}
+            KeepRule::All | KeepRule::Sum => self.free(player, run),
         }
     }
 
-    /// The first arrival that a rolling window may still ask for.
+    /// Returns the first arrival that a rolling window may still need.
     pub(super) fn kept_from(&self, now: Arrival) -> Arrival {
         self.calendar.longest_rolling_ms().map_or(Arrival::NEVER, |length_ms| floor(length_ms, now))
     }
 
-    fn enter_queue(&mut self, arrival: Arrival, it: u32) {
+    fn enqueue(&mut self, arrival: Arrival, it: u32) {
         if self.rolling.is_empty() {
             return;
         }
@@ -323,38 +324,41 @@ impl Board {
         self.queue.insert(at, (arrival, it));
     }
 
-    /// What windows there were is looked through little by little.
-    fn forget(&mut self, instances: Vec<Instance>) {
+    /// Retires the trees of removed windows. Their runs are checked gradually.
+    fn retire_windows(&mut self, instances: Vec<WindowInstance>) {
         for instance in instances {
             let lists: Vec<(u32, u32)> =
                 self.trees.keys().filter(|key| key.1 == instance.id).copied().collect();
             for tree in lists.iter().filter_map(|key| self.trees.remove(key)) {
-                self.forgotten.push(Forgotten { left: tree.len(), tree });
+                self.retired.push(RetiredTree { left: tree.len(), tree });
             }
-            self.stored.meta();
+            self.stored.mark_meta_changed();
         }
     }
 
-    fn collect_forgotten(&mut self) {
-        for _ in 0..FORGOTTEN_ROWS_PER_COMMAND {
-            let Some(last) = self.forgotten.last_mut() else { return };
+    fn collect_retired(&mut self) {
+        for _ in 0..RETIRED_ROWS_PER_COMMAND {
+            let Some(last) = self.retired.last_mut() else { return };
             match last.left.checked_sub(1) {
-                None => drop(self.forgotten.pop()),
+                None => drop(self.retired.pop()),
                 Some(left) => {
                     last.left = left;
-                    let run = last.tree.row(left).expect("rows of forgotten trees stay");
-                    self.look_at(run);
+                    let run = last.tree.row(left).expect("a retired tree does not change");
+                    self.free_if_unneeded(run);
                 }
             }
         }
     }
 
-    pub(super) fn find_rolling(&mut self) {
+    pub(super) fn update_rolling(&mut self) {
         let before = std::mem::take(&mut self.rolling);
-        let known = |id: u32| before.iter().find(|it| it.id == id);
+        let previous = |id: u32| before.iter().find(|it| it.id == id);
         let rolling = self.calendar.rolling().map(|(window, id, since)| {
-            let new = Rolling { window, id, since, floor: since };
-            Rolling { floor: known(id).map_or_else(|| new.floor_at(self.clock), |it| it.floor), ..new }
+            let new = RollingWindow { window, id, since, floor: since };
+            RollingWindow {
+                floor: previous(id).map_or_else(|| new.floor_at(self.clock), |it| it.floor),
+                ..new
+            }
         });
         self.rolling = rolling.collect();
         if self.rolling.is_empty() {
@@ -362,8 +366,8 @@ impl Board {
         }
     }
 
-    /// Whether rolling windows show something else than at this time.
-    pub fn is_elsewhere(&self, ms: i64) -> bool {
+    /// Returns true if the rolling windows show another time than `ms`.
+    pub fn needs_advance(&self, ms: i64) -> bool {
         let now = self.now(ms);
         self.rolling.iter().any(|it| {
             let floor = it.floor_at(now);
@@ -375,13 +379,13 @@ impl Board {
         self.queue.partition_point(|(arrival, _)| *arrival < floor)
     }
 
-    /// Lets rolling windows show this time: rows leave exactly when their time is over, and come back when a command
-    /// is decided that came before a read.
-    pub fn slide(&mut self, now: Arrival) {
+    /// Moves the rolling windows to this time. Rows leave exactly when they are too old, and return if a command is
+    /// applied with an earlier time than a read.
+    pub(super) fn slide(&mut self, now: Arrival) {
         for at in 0..self.rolling.len() {
             let (from, to) = (self.rolling[at].floor, self.rolling[at].floor_at(now));
             if from < to {
-                self.slide_on(at, from, to);
+                self.slide_forward(at, from, to);
             } else if to < from {
                 self.slide_back(at, from, to);
             }
@@ -389,43 +393,43 @@ impl Board {
         }
     }
 
-    fn slide_on(&mut self, at: usize, from: Arrival, to: Arrival) {
+    fn slide_forward(&mut self, at: usize, from: Arrival, to: Arrival) {
         let (first, last) = (self.queued(from), self.queued(to));
         if first == last {
             return;
         }
-        if last == self.queue.len() && self.config.keep != Keep::Sum {
-            // All of them leave.
+        if last == self.queue.len() && self.config.keep != KeepRule::Sum {
+            // All rows leave.
             let id = self.rolling[at].id;
             return self.trees.retain(|(_, instance), _| *instance != id);
         }
         for item in first..last {
             let (arrival, it) = self.queue[item];
-            self.slide_over(at, it, arrival, arrival.next());
+            self.slide_past(at, it, arrival, arrival.next());
         }
     }
 
     fn slide_back(&mut self, at: usize, from: Arrival, to: Arrival) {
         for item in (self.queued(to)..self.queued(from)).rev() {
             let (arrival, it) = self.queue[item];
-            self.slide_over(at, it, arrival, arrival);
+            self.slide_past(at, it, arrival, arrival);
         }
     }
 
-    /// Moves the beginning of a window over the run that came at `arrival`.
-    fn slide_over(&mut self, at: usize, it: u32, arrival: Arrival, floor: Arrival) {
+    /// Moves the start of a window past the run that arrived at `arrival`.
+    fn slide_past(&mut self, at: usize, it: u32, arrival: Arrival, floor: Arrival) {
         match self.config.keep {
-            Keep::Best | Keep::Last => {}
-            Keep::All | Keep::Sum if !self.is_queued(arrival, it) => return,
-            Keep::All => return self.slide_over_row(at, it, floor),
-            Keep::Sum => return self.slide_over_part(at, it, floor),
+            KeepRule::Best | KeepRule::Last => {}
+            KeepRule::All | KeepRule::Sum if !self.is_queued(arrival, it) => return,
+            KeepRule::All => return self.slide_past_row(at, it, floor),
+            KeepRule::Sum => return self.slide_past_part(at, it, floor),
         }
-        self.look_before(it);
+        self.snapshot_before(it);
         self.rolling[at].floor = floor;
-        self.look_after(it);
+        self.update_trees_after(it);
     }
 
-    fn slide_over_row(&mut self, at: usize, run: u32, floor: Arrival) {
+    fn slide_past_row(&mut self, at: usize, run: u32, floor: Arrival) {
         if self.hidden.contains(&self.runs.player(run)) {
             return;
         }
@@ -436,64 +440,64 @@ impl Board {
         before.clear();
         after.clear();
         let places = if floor > self.runs.arrival(run) { before } else { after };
-        places.extend(lists.map(|list| Place { list, instance, run }));
+        places.extend(lists.map(|list| TreePlace { list, instance, run }));
         self.replace();
     }
 
-    pub(super) fn slide_over_part(&mut self, at: usize, run: u32, floor: Arrival) {
+    pub(super) fn slide_past_part(&mut self, at: usize, run: u32, floor: Arrival) {
         let (player, run, instance) = (self.runs.player(run), self.runs.get(run), self.rolling[at].id);
         let lists = std::iter::once(0).chain(self.catalogue.lists_of(run.attributes).iter().copied());
         for list in lists.collect::<Vec<u32>>() {
             if floor > run.arrival {
-                self.take_from_sum(player, list, instance, &run);
+                self.subtract_from_sum(player, list, instance, &run);
             } else {
                 self.add_to_sum(player, list, instance, &run);
             }
         }
     }
 
-    /// Makes everything that follows from the runs of so many players.
-    pub fn rebuild(&mut self, players: u32) {
+    /// Rebuilds everything that follows from the runs of this many players.
+    pub(super) fn rebuild(&mut self, players: u32) {
         self.trees.clear();
         self.queue.clear();
-        self.forgotten.clear();
-        self.find_rolling();
+        self.retired.clear();
+        self.update_rolling();
         let clock = self.clock;
         self.rolling.iter_mut().for_each(|it| it.floor = it.floor_at(clock));
         self.rebuild_trees(players);
-        self.recent = Recent::of(&self.runs);
+        self.recent = RecentRuns::from_runs(&self.runs);
     }
 }
 
-/// Bytes of memory that a board takes, without what its collections keep free.
+/// Memory of a board in bytes, without the spare capacity of collections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Bytes {
-    /// Runs, chains and trees: all that ranks are made of.
+pub struct BoardMemory {
+    /// Runs, chains and trees.
     pub ranks: usize,
-    /// From ids to players.
+    /// The lookup of players by id.
     pub lookup: usize,
     /// Ids and names.
     pub texts: usize,
-    /// Subscores, attributes, sums, time.
+    /// Subscores, attributes, sums and lists by time.
     pub rest: usize,
 }
 
 impl Board {
-    /// Bytes of memory.
-    pub fn bytes(&self) -> Bytes {
+    /// Returns the memory of the board in bytes.
+    pub fn memory(&self) -> BoardMemory {
         let ((texts, lookup), (rows, rest)) = (self.roster.bytes(), self.runs.bytes());
         let trees: usize = self.trees.values().map(Tree::bytes).sum();
         let times = self.queue.capacity() * size_of::<(Arrival, u32)>() + self.recent.bytes();
-        Bytes { ranks: rows + trees, lookup, texts, rest: rest + times }
+        BoardMemory { ranks: rows + trees, lookup, texts, rest: rest + times }
     }
 
-    /// A player's rank in a current window, from 1 on.
-    pub fn rank_of(&self, player: u32, window: Window) -> Option<usize> {
+    /// Returns a player's rank in a current window, from 1 on.
+    pub fn rank_of(&self, player: u32, window: BoardWindow) -> Option<usize> {
         self.rank(self.current_row(player, window)?, window)
     }
 }
 
-/// The list in a window whose sum a row is.
+/// Returns the tag of a player's sum in a list of a window.
 pub(super) fn tag(list: u32, instance: u32) -> u64 {
     u64::from(list) << 32 | u64::from(instance)
 }

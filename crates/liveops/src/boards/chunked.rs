@@ -1,16 +1,14 @@
-//! A column that grows without moving what it has.
+//! A vector that grows without moving its elements.
 
 use std::ops::{Index, IndexMut};
 
-use super::memory;
-
-/// Bytes of a piece, or a little less. A small column is one small vector; a large one never copies itself to grow, and
-/// its pieces are large enough for large pages.
+/// Bytes of a chunk, at most. A small vector is one small chunk. A large one is never copied to grow, and its chunks
+/// fit huge pages.
 const PIECE_BYTES: usize = 4 << 20;
 
-/// Values by their number from 0 on.
+/// Values by number, from 0 on.
 #[derive(Clone, Debug)]
-pub struct Chunked<T> {
+pub(super) struct Chunked<T> {
     pieces: Vec<Vec<T>>,
 }
 
@@ -24,16 +22,15 @@ impl<T> Chunked<T> {
     const SHIFT: u32 = (PIECE_BYTES / size_of::<T>()).ilog2();
     const PIECE: usize = 1 << Self::SHIFT;
 
-    /// How many there are.
     #[inline]
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         let full = self.pieces.len().saturating_sub(1) << Self::SHIFT;
         full + self.pieces.last().map_or(0, Vec::len)
     }
 
-    /// Adds a value; it has the number that [`Chunked::len`] said.
+    /// Appends a value, whose number is the previous [`Chunked::len`].
     #[inline]
-    pub fn push(&mut self, value: T) {
+    pub(super) fn push(&mut self, value: T) {
         match self.pieces.last_mut() {
             Some(last) if last.len() < Self::PIECE => last.push(value),
             _ => self.push_piece(value),
@@ -45,22 +42,21 @@ impl<T> Chunked<T> {
         let mut piece = Vec::new();
         if !self.pieces.is_empty() {
             piece.reserve_exact(Self::PIECE);
-            memory::in_large_pages(&piece);
+            memory::advise_huge_pages(&piece);
         }
         piece.push(value);
         self.pieces.push(piece);
     }
 
-    /// A value, if there is one of this number.
     #[inline]
-    pub fn get(&self, number: u32) -> Option<&T> {
+    pub(super) fn get(&self, number: u32) -> Option<&T> {
         self.pieces.get((number >> Self::SHIFT) as usize)?.get(number as usize & (Self::PIECE - 1))
     }
 }
 
 impl<T: Clone> Chunked<T> {
-    /// Adds copies of a value until there are so many.
-    pub fn grow(&mut self, len: usize, value: T) {
+    /// Appends copies of a value up to this length.
+    pub(super) fn grow(&mut self, len: usize, value: T) {
         while self.len() < len {
             self.push(value.clone());
         }

@@ -1,128 +1,128 @@
-//! What a board is: how it ranks, what it keeps, who may write to it and what it checks.
+//! The settings of a board: how it ranks, which runs it keeps, who may submit and what is checked.
 
 use serde::{Deserialize, Serialize};
 
 use super::attributes::DECLARED_MAX;
-use super::calendar::Window;
-use super::decimal::{DECIMALS_MAX, Decimal};
+use super::calendar::BoardWindow;
+use super::decimal::{DECIMALS_MAX, ScoreDecimal};
 use crate::names::check_text;
 use crate::players::SESSION_MS;
 use crate::{Refusal, is_key};
 
 const TITLE_BYTES_MAX: usize = 200;
 const CODE_BYTES_MAX: usize = 64;
-/// A longer one would outlive the session.
+/// The limit of `min_play_s`: a session does not live longer.
 const MIN_PLAY_S_MAX: u32 = (SESSION_MS / 1000) as u32;
 
-/// Which scores come first.
+/// The order of scores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Order {
-    /// The highest.
+pub enum ScoreOrder {
+    /// Highest first.
     #[default]
     Desc,
-    /// The lowest.
+    /// Lowest first.
     Asc,
 }
 
-/// What becomes of a player's runs in a window.
+/// The rule that decides which of a player's runs count in a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Keep {
-    /// The best one is the player's row.
+pub enum KeepRule {
+    /// The best run.
     #[default]
     Best,
-    /// The last one is.
+    /// The last run.
     Last,
-    /// Their sum is.
+    /// The sum of all runs.
     Sum,
-    /// Each is a row.
+    /// All runs, each as a row.
     All,
 }
 
-/// Who may submit.
+/// The senders that may submit scores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Mode {
-    /// Anybody with the public key.
+pub enum SubmitMode {
+    /// Every client with the public key.
     Open,
-    /// A player, with requests signed by a session.
+    /// Players, with requests signed in a player session.
     #[default]
     Session,
-    /// Servers with a secret key.
+    /// Servers, with a secret key.
     Server,
 }
 
-/// What a player's score is checked against. A failed check holds the score back until a moderator decides.
+/// Checks of scores that clients submit. A score that fails one is quarantined until a moderator decides.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Checks {
-    /// Seconds from the beginning of the session to the score.
+pub struct ScoreChecks {
+    /// The least time from the start of the session to the score, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_play_s: Option<u32>,
-    /// Points per second since the beginning of the session.
+    /// The most points per second since the start of the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub points_per_s_max: Option<f64>,
-    /// A level that the player has to have won since the beginning of the session, by `$level` events.
+    /// A level that the player must have won since the start of the session, according to `$level` events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<String>,
 }
 
-impl Checks {
-    /// Whether nothing is checked.
+impl ScoreChecks {
+    /// Returns true if nothing is checked.
     pub fn is_empty(&self) -> bool {
-        *self == Checks::default()
+        *self == ScoreChecks::default()
     }
 }
 
-/// A board's settings.
+/// The settings of a board.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Config {
-    /// Which scores come first.
-    pub order: Order,
-    /// What becomes of a player's runs.
-    pub keep: Keep,
-    /// Its windows.
-    pub windows: Vec<Window>,
-    /// The lowest score that is taken, in units.
+pub struct BoardConfig {
+    /// The order of scores.
+    pub order: ScoreOrder,
+    /// The rule that decides which of a player's runs count.
+    pub keep: KeepRule,
+    /// The board's windows.
+    pub windows: Vec<BoardWindow>,
+    /// The lowest accepted score, in units.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min: Option<i64>,
-    /// The highest score that is taken, in units.
+    /// The highest accepted score, in units.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<i64>,
     /// Decimals of scores and subscores.
     pub decimals: u8,
-    /// Who may submit.
-    pub mode: Mode,
-    /// Whether something is at stake.
+    /// The senders that may submit scores.
+    pub mode: SubmitMode,
+    /// True if the board is competitive.
     pub competitive: bool,
-    /// What scores of players are checked against.
-    #[serde(default, skip_serializing_if = "Checks::is_empty")]
-    pub checks: Checks,
+    /// Checks of scores that clients submit.
+    #[serde(default, skip_serializing_if = "ScoreChecks::is_empty")]
+    pub checks: ScoreChecks,
     /// Fields by which rows can be filtered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<String>,
-    /// Who does not know it does not see the board.
+    /// The access code of a private board.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// For people.
+    /// The display name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub title: String,
 }
 
-impl Config {
-    /// A board as it is made by its first use.
-    pub fn new(mode: Mode) -> Config {
-        Config {
-            order: Order::Desc,
-            keep: Keep::Best,
-            windows: Window::ALL.to_vec(),
+impl BoardConfig {
+    /// Returns the settings of a board that is created by its first use.
+    pub fn new(mode: SubmitMode) -> BoardConfig {
+        BoardConfig {
+            order: ScoreOrder::Desc,
+            keep: KeepRule::Best,
+            windows: BoardWindow::ALL.to_vec(),
             min: None,
             max: None,
             decimals: 0,
             mode,
             competitive: false,
-            checks: Checks::default(),
+            checks: ScoreChecks::default(),
             filters: Vec::new(),
             code: None,
             title: String::new(),
@@ -130,63 +130,68 @@ impl Config {
     }
 }
 
-/// Settings to be made; what is absent stays as it is.
+/// Settings to change; those that are absent stay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Change {
-    /// Which scores come first.
+pub struct BoardUpdate {
+    /// The order of scores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub order: Option<Order>,
-    /// What becomes of a player's runs.
+    pub order: Option<ScoreOrder>,
+    /// The rule that decides which of a player's runs count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub keep: Option<Keep>,
-    /// Its windows.
+    pub keep: Option<KeepRule>,
+    /// The board's windows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub windows: Option<Vec<Window>>,
-    /// The lowest score that is taken, as JSON writes numbers.
+    pub windows: Option<Vec<BoardWindow>>,
+    /// The lowest accepted score, as a JSON number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min: Option<String>,
-    /// The highest score that is taken, as JSON writes numbers.
+    /// The highest accepted score, as a JSON number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<String>,
     /// Decimals of scores and subscores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decimals: Option<u8>,
-    /// Who may submit.
+    /// The senders that may submit scores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mode: Option<Mode>,
-    /// Whether something is at stake; then servers submit, unless `mode` says otherwise.
+    pub mode: Option<SubmitMode>,
+    /// True makes the board competitive: only servers submit, unless `mode` says otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub competitive: Option<bool>,
-    /// What scores of players are checked against.
+    /// Checks of scores that clients submit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub checks: Option<Checks>,
+    pub checks: Option<ScoreChecks>,
     /// Fields by which rows can be filtered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filters: Option<Vec<String>>,
-    /// The code of a private board; empty: the board is for all.
+    /// The access code of a private board; empty makes the board public.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// The code of a board that becomes private and is given none; drawn at the door.
+    /// The random code for a board that becomes private without a code of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new_code: Option<String>,
-    /// For people.
+    /// The display name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
 }
 
-impl Change {
-    /// The settings that follow from those before. With rows on the board, what they were ranked by stays.
-    pub fn of(self, before: &Config, is_new: bool, has_rows: bool) -> Result<Config, Refusal> {
+impl BoardUpdate {
+    /// Returns the new settings. Refuses to change settings that affect ranks if the board has rows.
+    pub(super) fn apply_to(
+        self,
+        before: &BoardConfig,
+        is_new: bool,
+        has_rows: bool,
+    ) -> Result<BoardConfig, Refusal> {
         let mut config = before.clone();
         let decimals = self.decimals.unwrap_or(before.decimals);
         if decimals > DECIMALS_MAX {
-            return Err(Refusal::invalid("decimals", format!("it is at most {DECIMALS_MAX}")));
+            return Err(Refusal::invalid("decimals", format!("must be at most {DECIMALS_MAX}")));
         }
         (config.min, config.max) = self.bounds(before, decimals)?;
         config.decimals = decimals;
         config.mode = match (self.mode, self.competitive) {
             (Some(mode), _) => mode,
-            (None, Some(true)) if is_new || !before.competitive => Mode::Server,
+            (None, Some(true)) if is_new || !before.competitive => SubmitMode::Server,
             _ => before.mode,
         };
         config.order = self.order.unwrap_or(config.order);
@@ -203,37 +208,37 @@ impl Change {
         config.normalise();
         config.check()?;
         if has_rows {
-            same("order", config.order == before.order)?;
-            same("keep", config.keep == before.keep)?;
-            same("decimals", config.decimals == before.decimals)?;
+            check_unchanged("order", config.order == before.order)?;
+            check_unchanged("keep", config.keep == before.keep)?;
+            check_unchanged("decimals", config.decimals == before.decimals)?;
         }
         Ok(config)
     }
 
-    fn bounds(&self, before: &Config, decimals: u8) -> Result<(Option<i64>, Option<i64>), Refusal> {
+    fn bounds(&self, before: &BoardConfig, decimals: u8) -> Result<(Option<i64>, Option<i64>), Refusal> {
         let read = |field: &str, new: &Option<String>, old: Option<i64>| {
-            let old = || old.map(|units| Decimal { units, decimals: before.decimals }.to_string());
+            let old = || old.map(|units| ScoreDecimal { units, decimals: before.decimals }.to_string());
             let Some(text) = new.clone().or_else(old) else { return Ok(None) };
-            let parsed = Decimal::parse(&text, decimals).map(|it| Some(it.units));
-            parsed.ok_or_else(|| Refusal::invalid(field, "it is a number within the range of scores"))
+            let parsed = ScoreDecimal::parse(&text, decimals).map(|it| Some(it.units));
+            parsed.ok_or_else(|| Refusal::invalid(field, "must be a number within the range of scores"))
         };
         let (min, max) = (read("min", &self.min, before.min)?, read("max", &self.max, before.max)?);
         if min.zip(max).is_some_and(|(min, max)| min > max) {
-            return Err(Refusal::invalid("min", "it is at most `max`"));
+            return Err(Refusal::invalid("min", "must be at most `max`"));
         }
         Ok((min, max))
     }
 }
 
-fn same(field: &str, is_same: bool) -> Result<(), Refusal> {
+fn check_unchanged(field: &str, is_same: bool) -> Result<(), Refusal> {
     if is_same {
         return Ok(());
     }
-    let detail = format!("`{field}` cannot change while the board has rows; make another board");
+    let detail = format!("`{field}` cannot change while the board has scores; create another board");
     Err(Refusal { field: Some(field.to_owned()), ..Refusal::conflict(detail) })
 }
 
-impl Config {
+impl BoardConfig {
     fn normalise(&mut self) {
         self.windows.sort_unstable();
         self.windows.dedup();
@@ -243,16 +248,13 @@ impl Config {
 
     fn check(&self) -> Result<(), Refusal> {
         if self.windows.is_empty() {
-            return Err(Refusal::invalid("windows", "a board has at least one window"));
+            return Err(Refusal::invalid("windows", "must have at least one entry"));
         }
         if self.filters.len() > DECLARED_MAX {
-            return Err(Refusal::invalid(
-                "filters",
-                format!("a board declares at most {DECLARED_MAX} fields"),
-            ));
+            return Err(Refusal::invalid("filters", format!("must have at most {DECLARED_MAX} entries")));
         }
         if let Some(name) = self.filters.iter().find(|name| !is_key(name)) {
-            return Err(Refusal::invalid("filters", format!("`{name}` is no name of a field")));
+            return Err(Refusal::invalid("filters", format!("`{name}` is not a valid field name")));
         }
         check_text("title", &self.title, TITLE_BYTES_MAX)?;
         if let Some(code) = &self.code {
@@ -262,32 +264,32 @@ impl Config {
     }
 }
 
-impl Checks {
+impl ScoreChecks {
     fn check(&self) -> Result<(), Refusal> {
         if self.min_play_s.is_some_and(|seconds| seconds > MIN_PLAY_S_MAX) {
-            let detail = format!("it is at most {MIN_PLAY_S_MAX}: a session lives no longer");
+            let detail = format!("must be at most {MIN_PLAY_S_MAX}, the lifetime of a session");
             return Err(Refusal::invalid("checks.min_play_s", detail));
         }
         if self.points_per_s_max.is_some_and(|points| !points.is_finite() || points <= 0.0) {
-            return Err(Refusal::invalid("checks.points_per_s_max", "it is greater than 0"));
+            return Err(Refusal::invalid("checks.points_per_s_max", "must be greater than 0"));
         }
         if self.level.as_ref().is_some_and(|level| level.is_empty() || level.len() > LEVEL_BYTES_MAX) {
-            return Err(Refusal::invalid("checks.level", format!("it has 1 to {LEVEL_BYTES_MAX} bytes")));
+            return Err(Refusal::invalid("checks.level", format!("must have 1 to {LEVEL_BYTES_MAX} bytes")));
         }
         Ok(())
     }
 }
 
-/// As in events.
+/// Bytes of a level's name, as in events.
 const LEVEL_BYTES_MAX: usize = model::limits::DIMENSION_BYTES_MAX;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn check(before: &Config, has_rows: bool, change: &str, expected: &str) {
-        let change: Change = serde_json::from_str(change).expect("a change");
-        let found = match change.of(before, !has_rows, has_rows) {
+    fn check(before: &BoardConfig, has_rows: bool, change: &str, expected: &str) {
+        let change: BoardUpdate = serde_json::from_str(change).expect("a change");
+        let found = match change.apply_to(before, !has_rows, has_rows) {
             Ok(config) => serde_json::to_string(&config).expect("JSON"),
             Err(refusal) => refusal.field.expect("a field"),
         };
@@ -295,8 +297,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_stays_as_it_is() {
-        let mut board = Config::new(Mode::Session);
+    fn absent_settings_stay() {
+        let mut board = BoardConfig::new(SubmitMode::Session);
         (board.min, board.max) = (Some(1), Some(500));
         check(&board, true, "{}", &serde_json::to_string(&board).expect("JSON"));
         check(&board, false, r#"{"decimals":2}"#, r#""min":100,"max":50000,"decimals":2"#);
@@ -305,17 +307,17 @@ mod tests {
     }
 
     #[test]
-    fn where_something_is_at_stake_servers_submit() {
-        let board = Config::new(Mode::Session);
+    fn competitive_board_defaults_to_mode_server() {
+        let board = BoardConfig::new(SubmitMode::Session);
         check(&board, false, r#"{"competitive":true}"#, r#""mode":"server""#);
         check(&board, true, r#"{"competitive":true}"#, r#""mode":"server""#);
         check(&board, false, r#"{"competitive":true,"mode":"session"}"#, r#""mode":"session""#);
-        check(&Config { competitive: true, ..board }, true, r#"{"title":"x"}"#, r#""mode":"session""#);
+        check(&BoardConfig { competitive: true, ..board }, true, r#"{"title":"x"}"#, r#""mode":"session""#);
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_by_its_field() {
-        let board = Config::new(Mode::Session);
+    fn refusal_names_the_invalid_setting() {
+        let board = BoardConfig::new(SubmitMode::Session);
         for (change, field) in [
             (r#"{"decimals":7}"#, "decimals"),
             (r#"{"min":"2","max":"1"}"#, "min"),

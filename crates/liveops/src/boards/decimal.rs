@@ -1,42 +1,43 @@
-//! Scores as exact decimals: text in, whole units inside, text out. No floating point on the way.
+//! Scores as exact decimals, without floating point.
 
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// Beyond this a client that reads numbers as 64-bit floats would not be told the score it sent.
-pub const UNITS_MAX: i64 = (1 << 53) - 1;
+/// Beyond it, a client that reads numbers as 64-bit floats would get another score than it sent.
+pub(super) const UNITS_MAX: i64 = (1 << 53) - 1;
 /// Decimals that a board may keep.
-pub const DECIMALS_MAX: u8 = 6;
-/// Longer numbers are not scores but mischief.
+pub(super) const DECIMALS_MAX: u8 = 6;
+/// Longer numbers are refused.
 const TEXT_BYTES_MAX: usize = 64;
-/// Exponents beyond it are out of range whatever stands before them.
+/// With greater exponents a number is out of range, whatever its digits.
 const EXPONENT_MAX: i32 = 100;
 
 /// A number of units of 1 / 10^`decimals`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decimal {
-    /// How many units.
+pub struct ScoreDecimal {
+    /// The number of units.
     pub units: i64,
-    /// The size of a unit.
+    /// The number of decimals.
     pub decimals: u8,
 }
 
-impl Decimal {
-    /// Reads a JSON number. Digits beyond the decimals are rounded, halves away from zero, so that `0.30000000000000004`
-    /// with one decimal is 0.3. `None`: it is no JSON number, or beyond [`UNITS_MAX`].
-    pub fn parse(text: &str, decimals: u8) -> Option<Decimal> {
-        let number = Number::read(text)?;
+impl ScoreDecimal {
+    /// Parses a JSON number. Digits beyond the decimals are rounded, halves away from zero, so that
+    /// `0.30000000000000004` with one decimal is 0.3. Returns `None` if the text is not a JSON number or exceeds
+    /// 2^53 - 1 units.
+    pub fn parse(text: &str, decimals: u8) -> Option<ScoreDecimal> {
+        let number = ParsedNumber::parse(text)?;
         let units = number.units(i32::from(decimals))?;
-        Some(Decimal { units, decimals })
+        Some(ScoreDecimal { units, decimals })
     }
 
-    /// Whether the text is a JSON number.
+    /// Returns true if the text is a JSON number.
     pub fn is_number(text: &str) -> bool {
-        Number::read(text).is_some()
+        ParsedNumber::parse(text).is_some()
     }
 }
 
-impl std::fmt::Display for Decimal {
+impl std::fmt::Display for ScoreDecimal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let scale = 10_u64.pow(u32::from(self.decimals));
         let (whole, fraction) = (self.units.unsigned_abs() / scale, self.units.unsigned_abs() % scale);
@@ -50,27 +51,25 @@ impl std::fmt::Display for Decimal {
     }
 }
 
-impl Serialize for Decimal {
+impl Serialize for ScoreDecimal {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if self.decimals == 0 {
             return serializer.serialize_i64(self.units);
         }
-        RawValue::from_string(self.to_string())
-            .expect("it is written as JSON writes numbers")
-            .serialize(serializer)
+        RawValue::from_string(self.to_string()).expect("the text is a JSON number").serialize(serializer)
     }
 }
 
-/// A JSON number taken apart: `digits * 10^exponent`.
-struct Number<'a> {
+/// The parts of a JSON number: `digits * 10^exponent`.
+struct ParsedNumber<'a> {
     is_negative: bool,
     whole: &'a [u8],
     fraction: &'a [u8],
     exponent: i32,
 }
 
-impl<'a> Number<'a> {
-    fn read(text: &'a str) -> Option<Number<'a>> {
+impl<'a> ParsedNumber<'a> {
+    fn parse(text: &'a str) -> Option<ParsedNumber<'a>> {
         if text.len() > TEXT_BYTES_MAX {
             return None;
         }
@@ -90,7 +89,7 @@ impl<'a> Number<'a> {
             Some(_) => return None,
         };
         let is_json = !whole.is_empty() && (whole.len() == 1 || whole[0] != b'0');
-        is_json.then_some(Number { is_negative, whole, fraction, exponent })
+        is_json.then_some(ParsedNumber { is_negative, whole, fraction, exponent })
     }
 
     fn units(&self, decimals: i32) -> Option<i64> {
@@ -137,14 +136,14 @@ mod tests {
     use super::*;
 
     fn check(text: &str, decimals: u8, expected: &str) {
-        let found = Decimal::parse(text, decimals).map_or("none".to_owned(), |it| it.to_string());
+        let found = ScoreDecimal::parse(text, decimals).map_or("none".to_owned(), |it| it.to_string());
         assert_eq!(found, expected, "{text} with {decimals}");
     }
 
     #[test]
     fn decimals_are_exact() {
         check("0.1", 1, "0.1");
-        assert_eq!(Decimal::parse("0.1", 1).map(|it| it.units), Some(1));
+        assert_eq!(ScoreDecimal::parse("0.1", 1).map(|it| it.units), Some(1));
         check("0.30000000000000004", 1, "0.3");
         check("-12.50", 2, "-12.5");
         check("1.005", 2, "1.01");
@@ -168,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_or_too_large_is_none() {
+    fn invalid_and_too_large_numbers_are_none() {
         check("9007199254740991", 0, "9007199254740991");
         check("9007199254740992", 0, "none");
         check("9007199254740991.5", 0, "none");
@@ -182,9 +181,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn text_and_units_are_the_same_thing(units in -UNITS_MAX..=UNITS_MAX, decimals in 0..=DECIMALS_MAX) {
-            let decimal = Decimal { units, decimals };
-            prop_assert_eq!(Decimal::parse(&decimal.to_string(), decimals), Some(decimal));
+        fn text_and_units_convert_without_loss(units in -UNITS_MAX..=UNITS_MAX, decimals in 0..=DECIMALS_MAX) {
+            let decimal = ScoreDecimal { units, decimals };
+            prop_assert_eq!(ScoreDecimal::parse(&decimal.to_string(), decimals), Some(decimal));
             let json = serde_json::to_string(&decimal).expect("a number");
             prop_assert_eq!(json, decimal.to_string());
         }

@@ -1,67 +1,65 @@
-//! From an id's hash to a player's number: open addressing in four bytes a place, so that a look costs one miss.
+//! A hash table from players' ids to their numbers: open addressing with four bytes per slot, so that a lookup costs
+//! one cache miss.
 //!
-//! A place holds a number and, in the bits that the number leaves free, some bits of the hash: most places that are
-//! another player's are told apart without looking at that player.
+//! A slot holds a number and, in its remaining bits, a part of the hash. Most slots of other players are skipped
+//! without reading those players.
 
-use super::memory;
-
-/// Places of the first table.
-const PLACES_MIN: usize = 16;
+/// Slots of the smallest table.
+const SLOTS_MIN: usize = 16;
 const EMPTY: u32 = 0;
 
 /// Numbers by hash.
 #[derive(Default)]
-pub struct Lookup {
-    places: Vec<u32>,
+pub(super) struct PlayerLookup {
+    slots: Vec<u32>,
     used: usize,
-    /// A place's lower bits are a number, counted from 1.
+    /// The lower bits of a slot that hold a number, counted from 1.
     number_bits: u32,
 }
 
-impl Lookup {
-    /// A table with room for so many, none of them above `number_max`.
-    pub fn with_room(count: usize, number_max: u32) -> Lookup {
-        // A quarter is left empty, so that what is looked for is nearly always near.
-        let places = (count + count / 3).max(PLACES_MIN);
+impl PlayerLookup {
+    /// Creates a table with room for `count` numbers up to `number_max`.
+    pub(super) fn with_room(count: usize, number_max: u32) -> PlayerLookup {
+        // A quarter stays empty, so that probe sequences are short.
+        let slots = (count + count / 3).max(SLOTS_MIN);
         let mut room = Vec::new();
-        room.reserve_exact(places);
-        memory::in_large_pages(&room);
-        room.resize(places, EMPTY);
+        room.reserve_exact(slots);
+        memory::advise_huge_pages(&room);
+        room.resize(slots, EMPTY);
         let number_bits = (u32::BITS - number_max.saturating_add(1).leading_zeros()).clamp(8, 31);
-        Lookup { places: room, used: 0, number_bits }
+        PlayerLookup { slots: room, used: 0, number_bits }
     }
 
-    /// Whether another one of this number can be put.
-    pub fn has_room(&self, number: u32) -> bool {
-        self.used + self.used / 5 < self.places.len() && number < (1 << self.number_bits) - 1
+    /// Returns true if this number can be put.
+    pub(super) fn has_room(&self, number: u32) -> bool {
+        self.used + self.used / 5 < self.slots.len() && number < (1 << self.number_bits) - 1
     }
 
-    /// How many there are.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.used
     }
 
-    /// The number with this hash that is the one.
+    /// Returns the number with this hash for which `is_it` is true.
     #[inline]
-    pub fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
-        self.place(hash, is_it).map(|at| self.number(at))
+    pub(super) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+        self.slot(hash, is_it).map(|at| self.number(at))
     }
 
-    /// A number with this hash will be put or looked for soon.
+    /// Prefetches the slot of a hash.
     #[inline]
-    pub fn prefetch(&self, hash: u64) {
-        self.places.get(self.home(hash)).into_iter().for_each(memory::prefetch);
+    pub(super) fn prefetch(&self, hash: u64) {
+        self.slots.get(self.home(hash)).into_iter().for_each(memory::prefetch);
     }
 
     #[inline]
-    fn place(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<usize> {
-        if self.places.is_empty() {
+    fn slot(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<usize> {
+        if self.slots.is_empty() {
             return None;
         }
         let tag = self.tag(hash);
         let mut at = self.home(hash);
-        while self.places[at] != EMPTY {
-            if self.places[at] >> self.number_bits == tag && is_it(self.number(at)) {
+        while self.slots[at] != EMPTY {
+            if self.slots[at] >> self.number_bits == tag && is_it(self.number(at)) {
                 return Some(at);
             }
             at = self.next(at);
@@ -69,47 +67,44 @@ impl Lookup {
         None
     }
 
-    /// Puts a number that is not there, where there is room.
-    pub fn put(&mut self, hash: u64, number: u32) {
+    /// Puts a number that is not in the table. The table must have room.
+    pub(super) fn put(&mut self, hash: u64, number: u32) {
         let mut at = self.home(hash);
-        while self.places[at] != EMPTY {
+        while self.slots[at] != EMPTY {
             at = self.next(at);
         }
-        self.places[at] = self.tag(hash) << self.number_bits | (number + 1);
+        self.slots[at] = self.tag(hash) << self.number_bits | (number + 1);
         self.used += 1;
     }
 
-    /// Removes a number that is there.
-    pub fn remove(&mut self, hash: u64, number: u32, hash_of: impl Fn(u32) -> u64) {
-        let Some(mut hole) = self.place(hash, |it| it == number) else { return };
+    pub(super) fn remove(&mut self, hash: u64, number: u32, hash_of: impl Fn(u32) -> u64) {
+        let Some(mut hole) = self.slot(hash, |it| it == number) else { return };
         let mut at = self.next(hole);
-        while self.places[at] != EMPTY {
+        while self.slots[at] != EMPTY {
             // It may move into the hole if its home is not between the two.
             let (from_home, from_hole) =
-                (self.away(self.home(hash_of(self.number(at))), at), self.away(hole, at));
+                (self.distance(self.home(hash_of(self.number(at))), at), self.distance(hole, at));
             if from_home >= from_hole {
-                self.places[hole] = self.places[at];
+                self.slots[hole] = self.slots[at];
                 hole = at;
             }
             at = self.next(at);
         }
-        self.places[hole] = EMPTY;
+        self.slots[hole] = EMPTY;
         self.used -= 1;
     }
 
-    /// All numbers.
-    pub fn numbers(&self) -> impl Iterator<Item = u32> {
-        (0..self.places.len()).filter(|at| self.places[*at] != EMPTY).map(|at| self.number(at))
+    pub(super) fn numbers(&self) -> impl Iterator<Item = u32> {
+        (0..self.slots.len()).filter(|at| self.slots[*at] != EMPTY).map(|at| self.number(at))
     }
 
-    /// Bytes of memory.
-    pub fn bytes(&self) -> usize {
-        self.places.capacity() * size_of::<u32>()
+    pub(super) fn bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<u32>()
     }
 
     #[inline]
     fn home(&self, hash: u64) -> usize {
-        ((u128::from(hash) * self.places.len() as u128) >> 64) as usize
+        ((u128::from(hash) * self.slots.len() as u128) >> 64) as usize
     }
 
     #[inline]
@@ -119,17 +114,17 @@ impl Lookup {
 
     #[inline]
     fn number(&self, at: usize) -> u32 {
-        (self.places[at] & ((1 << self.number_bits) - 1)) - 1
+        (self.slots[at] & ((1 << self.number_bits) - 1)) - 1
     }
 
     #[inline]
     fn next(&self, at: usize) -> usize {
-        if at + 1 == self.places.len() { 0 } else { at + 1 }
+        if at + 1 == self.slots.len() { 0 } else { at + 1 }
     }
 
-    /// How many places from one on to another.
-    fn away(&self, from: usize, to: usize) -> usize {
-        if to >= from { to - from } else { to + self.places.len() - from }
+    /// Returns the distance between two slots, with wrap-around.
+    fn distance(&self, from: usize, to: usize) -> usize {
+        if to >= from { to - from } else { to + self.slots.len() - from }
     }
 }
 
@@ -139,31 +134,31 @@ mod tests {
 
     use super::*;
 
-    /// So few values that many have the same home.
+    /// Few distinct values, so that many numbers have the same home.
     fn hash(number: u32) -> u64 {
         u64::from(number % 7) << 61 | u64::from(number % 3)
     }
 
     proptest! {
         #[test]
-        fn what_was_put_and_not_removed_is_found(changes in prop::collection::vec(0u32..40, 0..200)) {
-            let mut lookup = Lookup::with_room(40, 40);
-            let mut there = std::collections::BTreeSet::new();
+        fn present_numbers_are_found_and_removed_ones_are_not(changes in prop::collection::vec(0u32..40, 0..200)) {
+            let mut lookup = PlayerLookup::with_room(40, 40);
+            let mut present = std::collections::BTreeSet::new();
             for number in changes {
-                if there.insert(number) {
+                if present.insert(number) {
                     prop_assert!(lookup.has_room(number));
                     lookup.put(hash(number), number);
                 } else {
-                    there.remove(&number);
+                    present.remove(&number);
                     lookup.remove(hash(number), number, hash);
                 }
                 for number in 0..40 {
                     let found = lookup.find(hash(number), |it| it == number);
-                    prop_assert_eq!(found.is_some(), there.contains(&number));
+                    prop_assert_eq!(found.is_some(), present.contains(&number));
                 }
                 let mut numbers: Vec<u32> = lookup.numbers().collect();
                 numbers.sort_unstable();
-                prop_assert!(numbers.iter().eq(&there) && lookup.len() == there.len());
+                prop_assert!(numbers.iter().eq(&present) && lookup.len() == present.len());
             }
         }
     }

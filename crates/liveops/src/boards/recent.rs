@@ -4,36 +4,35 @@ use std::collections::VecDeque;
 
 use super::runs::{Arrival, Runs};
 
-/// Runs that are remembered, before those that are gone are dropped and then the older half.
-const MOST: usize = 65_536;
+/// Runs that are kept. At the limit, removed runs are dropped first, then the older half.
+const RUNS_MAX: usize = 65_536;
 
-/// The newest runs, each with its player, in the order of their arrival.
+/// The newest runs by arrival, each with its player.
 #[derive(Default)]
-pub struct Recent {
+pub(super) struct RecentRuns {
     runs: VecDeque<(Arrival, u32)>,
 }
 
-impl Recent {
-    /// The newest of all runs.
-    pub fn of(runs: &Runs) -> Recent {
-        let there = (0..runs.len()).filter(|run| runs.is_there(*run));
-        let mut all: Vec<(Arrival, u32)> = there.map(|run| (runs.arrival(run), run)).collect();
-        if all.len() > MOST / 2 {
-            let older = all.len() - MOST / 2;
+impl RecentRuns {
+    /// Returns the newest of all runs.
+    pub(super) fn from_runs(runs: &Runs) -> RecentRuns {
+        let existing = (0..runs.len()).filter(|run| runs.exists(*run));
+        let mut all: Vec<(Arrival, u32)> = existing.map(|run| (runs.arrival(run), run)).collect();
+        if all.len() > RUNS_MAX / 2 {
+            let older = all.len() - RUNS_MAX / 2;
             all.select_nth_unstable(older);
             all.drain(..older);
         }
         all.sort_unstable();
         all.iter_mut().for_each(|it| it.1 = runs.player(it.1));
         all.dedup();
-        Recent { runs: all.into() }
+        RecentRuns { runs: all.into() }
     }
 
-    /// A run came.
-    pub fn add(&mut self, arrival: Arrival, player: u32, runs: &Runs) {
-        if self.runs.len() >= MOST {
-            self.runs.retain(|(arrival, player)| is_there(runs, *player, *arrival));
-            let older = self.runs.len().saturating_sub(MOST / 2);
+    pub(super) fn add(&mut self, arrival: Arrival, player: u32, runs: &Runs) {
+        if self.runs.len() >= RUNS_MAX {
+            self.runs.retain(|(arrival, player)| exists(runs, *player, *arrival));
+            let older = self.runs.len().saturating_sub(RUNS_MAX / 2);
             self.runs.drain(..older);
         }
         let at = match self.runs.back() {
@@ -43,23 +42,25 @@ impl Recent {
         self.runs.insert(at, (arrival, player));
     }
 
-    /// Bytes of memory.
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.runs.capacity() * size_of::<(Arrival, u32)>()
     }
 
-    /// Newest first. The run may be gone.
-    pub fn newest(&self) -> impl Iterator<Item = (Arrival, u32)> {
+    /// Returns the runs newest first. A run may have been removed.
+    pub(super) fn newest(&self) -> impl Iterator<Item = (Arrival, u32)> {
         self.runs.iter().rev().copied()
     }
 }
 
-/// Whether a run seems to be there still. Behind many newer ones it counts as there: where a player may have many runs,
-/// they stay.
-fn is_there(runs: &Runs, player: u32, arrival: Arrival) -> bool {
-    const LOOKED_AT: usize = 32;
-    let mut looked_at = 0;
-    let found =
-        runs.of(player).take(LOOKED_AT).inspect(|_| looked_at += 1).any(|run| runs.arrival(run) == arrival);
-    found || looked_at == LOOKED_AT
+/// Returns true if a run probably still exists. A run behind many newer ones of its player counts as existing, because
+/// boards that keep many runs rarely remove them.
+fn exists(runs: &Runs, player: u32, arrival: Arrival) -> bool {
+    const EXAMINED_MAX: usize = 32;
+    let mut examined = 0;
+    let found = runs
+        .of_player(player)
+        .take(EXAMINED_MAX)
+        .inspect(|_| examined += 1)
+        .any(|run| runs.arrival(run) == arrival);
+    found || examined == EXAMINED_MAX
 }

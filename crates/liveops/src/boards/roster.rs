@@ -1,107 +1,106 @@
-//! The players of a board: a number for each id, and the name that others see.
+//! The players of a board: a number for each id, and display names.
 
 use std::hash::BuildHasher;
 
 use hashbrown::DefaultHashBuilder;
 
 use super::chunked::Chunked;
-use super::lookup::Lookup;
-use super::memory;
+use super::lookup::PlayerLookup;
 
-/// Players whose ids and names lie together. One has to be passed over to get to the next, so not too many.
+/// Players whose ids and names are stored together. A lookup skips those before it, so there must not be too many.
 const PER_PAGE: usize = 16;
-/// Lines of memory in which most pages lie.
+/// Cache lines that most pages fit in.
 const PAGE_LINES: usize = 6;
-/// Beyond it there are many tables, which then grow one after the other and none for long.
+/// Beyond it there are many tables, which grow one at a time, so that no command waits for long.
 const ONE_TABLE_MAX: u32 = 1 << 15;
 const TABLES: usize = 64;
 
-/// Bytes that a page may have: 16 players of 128 and 64 bytes fit. A page begins at a multiple of four.
+/// The alignment of a page in bytes, so that a `u32` can address it.
 const UNIT: usize = 4;
 
-/// Players by number and by id. Numbers are dense, and those of erased players are used again.
+/// Players by number and by id. Numbers are dense; those of erased players are reused.
 ///
-/// Per player there is the length of the id, the length of the name, and both texts; an erased one has an empty id. Full
-/// pages of 16 players lie in one text, the last page by itself.
+/// An entry is the length of the id, the length of the name, and both texts. An erased player has an empty id. Full
+/// pages of 16 players are stored in [`TextPages`], the last page separately.
 #[derive(Default)]
 pub struct Roster {
-    texts: Texts,
-    /// Where each full page begins.
+    texts: TextPages,
+    /// The start of each full page.
     starts: Chunked<u32>,
     last: Vec<u8>,
     len: u32,
     erased: Vec<u32>,
-    tables: Vec<Lookup>,
+    tables: Vec<PlayerLookup>,
     hasher: DefaultHashBuilder,
 }
 
-/// What is known of a player. An empty name is the same as the id.
+/// A player. An empty name means that it equals the id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Known<'a> {
-    /// As the game calls the player.
+pub struct RosterEntry<'a> {
+    /// The id that the game chose.
     pub id: &'a str,
-    /// As others see the player.
+    /// The display name.
     pub name: &'a str,
 }
 
-impl<'a> Known<'a> {
-    /// The name to show.
-    pub fn shown(&self) -> &'a str {
+impl<'a> RosterEntry<'a> {
+    /// Returns the name to show.
+    pub(super) fn display_name(&self) -> &'a str {
         if self.name.is_empty() { self.id } else { self.name }
     }
 }
 
 impl Roster {
-    /// Numbers given, erased ones included.
+    /// Returns the number of players, including erased ones.
     pub fn len(&self) -> u32 {
         self.len
     }
 
-    /// The number of a player who is known.
+    /// Returns the number of a player.
     pub fn find(&self, id: &str) -> Option<u32> {
         let hash = self.hash_of(id.as_bytes());
         let table = self.tables.get(self.table_of(hash))?;
         table.find(hash, |number| self.id_bytes(number) == id.as_bytes())
     }
 
-    /// A number for a player who is not known yet.
+    /// Adds a player who is not in the roster and returns the number.
     pub fn add(&mut self, id: &str, name: &str) -> u32 {
         let number = self.erased.pop().unwrap_or(self.len);
-        self.place(number, id, name);
-        self.enter(number);
+        self.put(number, id, name);
+        self.index_player(number);
         number
     }
 
-    /// Another name for a player; tells whether it is another one.
+    /// Changes a player's name. Returns true if it was another one.
     pub fn rename(&mut self, number: u32, name: &str) -> bool {
-        let known = self.get(number);
-        let name = if name == known.id { "" } else { name };
-        if known.name == name {
+        let player = self.get(number);
+        let name = if name == player.id { "" } else { name };
+        if player.name == name {
             return false;
         }
-        let id = known.id.to_owned();
-        self.place(number, &id, name);
+        let id = player.id.to_owned();
+        self.put(number, &id, name);
         true
     }
 
-    /// Forgets a player.
+    /// Erases a player.
     pub fn erase(&mut self, number: u32) {
         let hash = self.hash(number);
         let at = self.table_of(hash);
         let mut table = std::mem::take(&mut self.tables[at]);
         table.remove(hash, number, |other| self.hash(other));
         self.tables[at] = table;
-        self.place(number, "", "");
+        self.put(number, "", "");
         self.erased.push(number);
     }
 
-    /// The player of a number.
+    /// Returns the player with this number.
     #[inline]
-    pub fn get(&self, number: u32) -> Known<'_> {
+    pub fn get(&self, number: u32) -> RosterEntry<'_> {
         let entry = self.entry(number);
         let (id, name) = entry[2..].split_at(usize::from(entry[0]));
-        let text = |bytes| std::str::from_utf8(bytes).expect("only text is put there");
-        Known { id: text(id), name: text(name) }
+        let text = |bytes| std::str::from_utf8(bytes).expect("entries are text");
+        RosterEntry { id: text(id), name: text(name) }
     }
 
     #[inline]
@@ -113,23 +112,23 @@ impl Roster {
     #[inline]
     fn entry(&self, number: u32) -> &[u8] {
         let mut rest = self.page(number as usize / PER_PAGE);
-        // An entry's place is known when those before it were read: all lines of the page are asked for at once.
-        rest.iter().step_by(memory::LINE).take(PAGE_LINES).for_each(memory::prefetch);
+        // The offset of an entry depends on the entries before it, so all lines of the page are prefetched at once.
+        rest.iter().step_by(memory::LINE_BYTES).take(PAGE_LINES).for_each(memory::prefetch);
         for _ in 0..number as usize % PER_PAGE {
             rest = &rest[bytes_of(rest)..];
         }
         &rest[..bytes_of(rest)]
     }
 
-    /// A page; a full one with what follows it.
+    /// Returns a page. A full page is followed by other data.
     #[inline]
     fn page(&self, page: usize) -> &[u8] {
         self.starts.get(page as u32).map_or(&self.last, |start| self.texts.from(*start))
     }
 
-    /// Puts a player at a number, which is known already or at most one further than the last. Lookups by id need
-    /// [`Roster::enter_all`] afterwards.
-    pub fn place(&mut self, number: u32, id: &str, name: &str) {
+    /// Puts a player at a number, which must be known or the next one. [`Roster::rebuild_lookup`] must follow before
+    /// lookups by id.
+    pub fn put(&mut self, number: u32, id: &str, name: &str) {
         let name = if name == id { "" } else { name };
         while self.len < number {
             self.append("", "");
@@ -137,8 +136,8 @@ impl Roster {
         if self.len == number {
             return self.append(id, name);
         }
-        let known = self.get(number);
-        if (known.id, known.name) != (id, name) {
+        let player = self.get(number);
+        if (player.id, player.name) != (id, name) {
             self.replace(number, id, name);
         }
     }
@@ -168,16 +167,16 @@ impl Roster {
         match self.starts.get(page as u32).copied() {
             None => self.last = new,
             Some(start) => {
-                self.texts.waste(start, PER_PAGE);
+                self.texts.discard(start, PER_PAGE);
                 self.starts[page as u32] = self.texts.add(&new);
-                self.tidy();
+                self.compact();
             }
         }
     }
 
-    /// Makes the text anew when most of it is not used any more.
-    fn tidy(&mut self) {
-        if self.texts.is_tidy() {
+    /// Rewrites the texts if most of them are unused.
+    fn compact(&mut self) {
+        if self.texts.is_compact() {
             return;
         }
         let before = std::mem::take(&mut self.texts);
@@ -187,16 +186,16 @@ impl Roster {
         }
     }
 
-    /// Makes lookups by id from what was placed.
-    pub fn enter_all(&mut self) {
+    /// Rebuilds the lookups by id.
+    pub(super) fn rebuild_lookup(&mut self) {
         self.tables = Self::tables_for(self.len);
         self.erased.clear();
         for page in 0..(self.len as usize).div_ceil(PER_PAGE) {
-            self.enter_page(page);
+            self.index_page(page);
         }
     }
 
-    fn enter_page(&mut self, page: usize) {
+    fn index_page(&mut self, page: usize) {
         let (first, mut hashes) = (page * PER_PAGE, [None; PER_PAGE]);
         let players = PER_PAGE.min(self.len as usize - first);
         let mut rest = self.page(page);
@@ -211,20 +210,20 @@ impl Roster {
             let number = (first + at) as u32;
             match hash {
                 None => self.erased.push(number),
-                Some(hash) => self.enter_hash(number, *hash),
+                Some(hash) => self.index_hash(number, *hash),
             }
         }
     }
 
-    fn enter(&mut self, number: u32) {
+    fn index_player(&mut self, number: u32) {
         if self.tables.is_empty() || self.tables.len() == 1 && self.len > ONE_TABLE_MAX {
             let before = std::mem::replace(&mut self.tables, Self::tables_for(self.len));
-            before.iter().flat_map(Lookup::numbers).for_each(|number| self.enter(number));
+            before.iter().flat_map(PlayerLookup::numbers).for_each(|number| self.index_player(number));
         }
-        self.enter_hash(number, self.hash(number));
+        self.index_hash(number, self.hash(number));
     }
 
-    fn enter_hash(&mut self, number: u32, hash: u64) {
+    fn index_hash(&mut self, number: u32, hash: u64) {
         let at = self.table_of(hash);
         if !self.tables[at].has_room(number) {
             self.tables[at] = self.grown(&self.tables[at]);
@@ -232,15 +231,16 @@ impl Roster {
         self.tables[at].put(hash, number);
     }
 
-    /// Empty tables with room for some more than these players.
-    fn tables_for(players: u32) -> Vec<Lookup> {
+    /// Returns empty tables with some spare room for this many players.
+    fn tables_for(players: u32) -> Vec<PlayerLookup> {
         let count = if players <= ONE_TABLE_MAX { 1 } else { TABLES };
         let each = players as usize / count;
-        (0..count).map(|_| Lookup::with_room(each + each / 50, players.saturating_mul(2))).collect()
+        (0..count).map(|_| PlayerLookup::with_room(each + each / 50, players.saturating_mul(2))).collect()
     }
 
-    fn grown(&self, table: &Lookup) -> Lookup {
-        let mut grown = Lookup::with_room(table.len() + table.len() / 4 + 1, self.len.saturating_mul(2));
+    fn grown(&self, table: &PlayerLookup) -> PlayerLookup {
+        let mut grown =
+            PlayerLookup::with_room(table.len() + table.len() / 4 + 1, self.len.saturating_mul(2));
         table.numbers().for_each(|number| grown.put(self.hash(number), number));
         grown
     }
@@ -253,15 +253,15 @@ impl Roster {
         self.hasher.hash_one(id)
     }
 
-    /// Tables use the highest and the lowest bits themselves.
+    /// The tables use the highest and the lowest bits.
     fn table_of(&self, hash: u64) -> usize {
         (hash >> 32) as usize & self.tables.len().saturating_sub(1)
     }
 
-    /// Bytes of memory: of ids and names, and of the lookup.
+    /// Returns the bytes of ids and names, and of the lookup.
     pub fn bytes(&self) -> (usize, usize) {
         let texts = self.texts.bytes() + self.starts.len() * size_of::<u32>();
-        (texts, self.tables.iter().map(Lookup::bytes).sum())
+        (texts, self.tables.iter().map(PlayerLookup::bytes).sum())
     }
 }
 
@@ -276,27 +276,27 @@ fn bytes_of(entry: &[u8]) -> usize {
     2 + usize::from(entry[0]) + usize::from(entry[1])
 }
 
-/// Pages of players, one after the other. A page that changes is put at the end.
+/// Pages of players in one append-only text. A page that changes is appended again.
 #[derive(Default)]
-struct Texts {
+struct TextPages {
     pieces: Vec<Vec<u8>>,
     used: usize,
     wasted: usize,
 }
 
-impl Texts {
+impl TextPages {
     const PIECE: usize = 4 << 20;
-    /// Less is not worth tidying.
+    /// Less waste is not worth compacting.
     const WASTE: usize = 64 << 10;
 
-    /// Adds a page; tells where it begins, in units of four bytes.
+    /// Appends a page and returns its start, in units of four bytes.
     fn add(&mut self, page: &[u8]) -> u32 {
         let has_room = |piece: &Vec<u8>| piece.len() + page.len() <= Self::PIECE;
         if !self.pieces.last().is_some_and(has_room) {
             let mut piece = Vec::new();
             if !self.pieces.is_empty() {
                 piece.reserve_exact(Self::PIECE);
-                memory::in_large_pages(&piece);
+                memory::advise_huge_pages(&piece);
             }
             self.pieces.push(piece);
         }
@@ -322,11 +322,11 @@ impl Texts {
         &text[..end]
     }
 
-    fn waste(&mut self, start: u32, players: usize) {
+    fn discard(&mut self, start: u32, players: usize) {
         self.wasted += self.page(start, players).len();
     }
 
-    fn is_tidy(&self) -> bool {
+    fn is_compact(&self) -> bool {
         self.wasted < Self::WASTE || self.wasted < self.used / 2
     }
 
@@ -340,7 +340,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn players_are_found_by_id_and_by_number_however_many_there_are() {
+    fn players_are_found_by_id_and_by_number() {
         let mut roster = Roster::default();
         for number in 0..40_000_u32 {
             assert_eq!(roster.find(&format!("player {number}")), None);
@@ -348,30 +348,30 @@ mod tests {
         }
         let mut again = Roster::default();
         for number in 0..roster.len() {
-            let known = roster.get(number);
-            assert_eq!(known.id, format!("player {number}"));
-            assert_eq!(known.name.len(), number as usize % 20);
-            assert_eq!(roster.find(known.id), Some(number));
-            again.place(number, known.id, known.name);
+            let player = roster.get(number);
+            assert_eq!(player.id, format!("player {number}"));
+            assert_eq!(player.name.len(), number as usize % 20);
+            assert_eq!(roster.find(player.id), Some(number));
+            again.put(number, player.id, player.name);
         }
-        again.enter_all();
+        again.rebuild_lookup();
         assert!((0..roster.len()).all(|number| again.find(roster.get(number).id) == Some(number)));
     }
 
     #[test]
-    fn a_name_can_change_and_is_the_id_when_there_is_none() {
+    fn name_can_change_and_defaults_to_the_id() {
         let mut roster = Roster::default();
         let [bo, al] = ["bo", "al"].map(|id| roster.add(id, id));
-        assert_eq!((roster.get(bo).name, roster.get(bo).shown()), ("", "bo"));
+        assert_eq!((roster.get(bo).name, roster.get(bo).display_name()), ("", "bo"));
         assert!(roster.rename(bo, "Bo the Great"));
         assert!(!roster.rename(bo, "Bo the Great"));
-        assert_eq!((roster.get(bo).shown(), roster.get(al).shown()), ("Bo the Great", "al"));
+        assert_eq!((roster.get(bo).display_name(), roster.get(al).display_name()), ("Bo the Great", "al"));
         assert!(roster.rename(bo, "bo"));
-        assert_eq!(roster.get(bo), Known { id: "bo", name: "" });
+        assert_eq!(roster.get(bo), RosterEntry { id: "bo", name: "" });
     }
 
     #[test]
-    fn names_that_change_often_leave_no_waste() {
+    fn frequent_renames_are_compacted() {
         let mut roster = Roster::default();
         for number in 0..1_000 {
             roster.add(&format!("player {number}"), "");
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_an_erased_player_is_used_again() {
+    fn number_of_an_erased_player_is_reused() {
         let mut roster = Roster::default();
         let numbers = ["al", "bo", "cy"].map(|id| roster.add(id, "name"));
         roster.erase(numbers[1]);

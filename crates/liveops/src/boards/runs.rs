@@ -1,19 +1,19 @@
-//! The runs of a board: each a score and when it came, chained by player.
+//! The runs of a board: each a score with its arrival, chained by player.
 //!
-//! A run is 20 bytes. What few boards use has a column of its own, made when it is first needed: subscores, attributes,
-//! and on boards where a player may have many runs, the player and the list that a run belongs to.
+//! A run takes 20 bytes. Data that few boards use is in columns of their own, created when first needed: subscores,
+//! attributes, and, if a player may have many runs, the player and the list of a run.
 
 use super::chunked::Chunked;
-use super::config::{Keep, Order};
-use super::memory;
-use super::tree::{Key, Keys};
+use super::config::{KeepRule, ScoreOrder};
+use super::tree::{RankKey, RankKeys};
 
-/// 2020-01-01: times are counted from here.
+/// 2020-01-01, the epoch of arrivals.
 const EPOCH_MS: i64 = 1_577_836_800_000;
-/// Runs that can come within the same millisecond: 2^18.
+/// Bits of the sequence within a millisecond: up to 2^18 runs.
 const SEQUENCE_BITS: u32 = 18;
 
-/// When a run came: milliseconds since 2020, and its turn within the millisecond. Later ones are greater.
+/// The time of a run: milliseconds since 2020, and a sequence number within the millisecond. Later runs have greater
+/// ones.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
@@ -21,80 +21,80 @@ const SEQUENCE_BITS: u32 = 18;
 pub struct Arrival(pub u64);
 
 impl Arrival {
-    /// Later than any.
-    pub const NEVER: Arrival = Arrival(u64::MAX >> FLAG_BITS);
+    /// Later than any run.
+    pub(super) const NEVER: Arrival = Arrival(u64::MAX >> FLAG_BITS);
 
-    /// The first of a millisecond. Times before 2020 and after 2159 are the first and the last that there is.
+    /// Returns the first arrival of a millisecond. Times before 2020 and after 2159 are clamped.
     pub fn first_of(ms: i64) -> Arrival {
         let ms = ms.saturating_sub(EPOCH_MS).clamp(0, (1 << (64 - SEQUENCE_BITS - FLAG_BITS)) - 1);
         Arrival((ms as u64) << SEQUENCE_BITS)
     }
 
-    /// The time, milliseconds since 1970.
+    /// Returns the time in milliseconds since 1970.
     pub fn ms(self) -> i64 {
         EPOCH_MS + (self.0 >> SEQUENCE_BITS) as i64
     }
 
-    /// The next one.
+    /// Returns the next arrival.
     pub fn next(self) -> Arrival {
         Arrival(self.0 + 1)
     }
 }
 
-/// Whether a run was signed or came from a server.
-pub const VERIFIED: u8 = 1;
+/// The run was signed or came from a server.
+pub(super) const VERIFIED: u8 = 1;
 /// The run has a subscore.
-pub const WITH_SUBSCORE: u8 = 2;
-/// The run has to be written with the next checkpoint.
+pub(super) const WITH_SUBSCORE: u8 = 2;
+/// The run must be written with the next checkpoint.
 const CHANGED: u8 = 4;
-/// There is no run at this number.
+/// The number is not in use.
 const FREE: u8 = 8;
 const FLAG_BITS: u32 = 4;
 const FLAGS: u64 = (1 << FLAG_BITS) - 1;
 
-/// The end of a chain carries this bit and the player's number; an empty chain is this alone.
+/// The last run of a chain has this bit and the player's number as its next.
 const END: u32 = 1 << 31;
-/// No run.
-pub const NONE: u32 = END - 1;
+/// No run: the head of an empty chain.
+pub(super) const NONE: u32 = END - 1;
 
-/// A run as it is given and told.
+/// A run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Run {
     /// In units of the board's decimals.
     pub score: i64,
-    /// 0 when there is none.
+    /// 0 if there is none.
     pub subscore: i64,
-    /// When it came.
+    /// Its time and position among all runs of the board.
     pub arrival: Arrival,
-    /// [`VERIFIED`] and [`WITH_SUBSCORE`].
+    /// Flags: verified (1), with subscore (2).
     pub flags: u8,
-    /// The number of its attributes; 0: none.
+    /// The number of its attributes; 0 for none.
     pub attributes: u32,
-    /// On boards of sums: which list's sum it is; 0: a run.
+    /// On boards of sums, the list and window of a sum; 0 for a run.
     pub tag: u64,
 }
 
-/// 20 bytes.
+/// A stored run, 20 bytes.
 #[derive(Clone, Copy)]
 #[repr(C, packed(4))]
-struct Row {
+struct RunRow {
     score: i64,
-    /// With flags in the lowest bits, below the order of arrival.
+    /// With flags in the lowest bits, which do not affect the order.
     arrival: u64,
     /// The player's next older run, or [`END`] and the player.
     next: u32,
 }
 
-impl Row {
+impl RunRow {
     fn has(&self, flag: u8) -> bool {
         self.arrival & u64::from(flag) != 0
     }
 }
 
-/// All runs of a board.
+/// The runs of a board.
 #[derive(Default)]
 pub struct Runs {
-    rows: Chunked<Row>,
+    rows: Chunked<RunRow>,
     subscores: Option<Chunked<i64>>,
     attributes: Option<Chunked<u32>>,
     tags: Option<Chunked<u64>>,
@@ -103,65 +103,59 @@ pub struct Runs {
     heads: Chunked<u32>,
     free: Vec<u32>,
     changed: Vec<u32>,
-    order: Order,
-    keep: Keep,
+    order: ScoreOrder,
+    keep: KeepRule,
 }
 
 impl Runs {
-    /// The runs of a board.
-    pub fn new(order: Order, keep: Keep) -> Runs {
+    pub fn new(order: ScoreOrder, keep: KeepRule) -> Runs {
         let mut runs = Runs::default();
         runs.reorder(order, keep);
         runs
     }
 
-    /// Another order, while there is no run.
-    pub fn reorder(&mut self, order: Order, keep: Keep) {
-        debug_assert_eq!(self.count(), 0, "runs are kept in the order that they came with");
+    /// Changes order and keep rule. The board must have no runs.
+    pub(super) fn reorder(&mut self, order: ScoreOrder, keep: KeepRule) {
+        debug_assert_eq!(self.count(), 0, "runs keep the order with which they were added");
         let mut owners = Chunked::default();
         owners.grow(self.rows.len(), 0);
-        let has_many = matches!(keep, Keep::All | Keep::Sum);
+        let has_many = matches!(keep, KeepRule::All | KeepRule::Sum);
         (self.order, self.keep, self.owners) = (order, keep, has_many.then_some(owners));
     }
 
-    /// Of the runs behind sums a player has very many; they are not chained. Sums are.
+    /// On boards of sums a player may have very many runs, which are not chained; sums are.
     fn is_chained(&self, run: u32) -> bool {
-        self.keep != Keep::Sum || self.tag(run) != 0
+        self.keep != KeepRule::Sum || self.tag(run) != 0
     }
 
-    /// Numbers in use and free ones.
+    /// Returns the count of numbers, including free ones.
     pub fn len(&self) -> u32 {
         self.rows.len() as u32
     }
 
-    /// Runs that there are.
+    /// Returns the count of runs.
     pub fn count(&self) -> usize {
         self.rows.len() - self.free.len()
     }
 
-    /// Whether there is a run at this number.
-    pub fn is_there(&self, run: u32) -> bool {
+    pub(super) fn exists(&self, run: u32) -> bool {
         !self.rows[run].has(FREE)
     }
 
-    /// When a run came.
     #[inline]
     pub fn arrival(&self, run: u32) -> Arrival {
         Arrival(self.rows[run].arrival >> FLAG_BITS)
     }
 
-    /// A run's score in units.
     pub fn score(&self, run: u32) -> i64 {
         self.rows[run].score
     }
 
-    /// The number of a run's attributes.
     #[inline]
-    pub fn attributes(&self, run: u32) -> u32 {
+    pub(super) fn attributes(&self, run: u32) -> u32 {
         self.attributes.as_ref().and_then(|all| all.get(run)).copied().unwrap_or(0)
     }
 
-    /// Which list's sum it is.
     pub fn tag(&self, run: u32) -> u64 {
         self.tags.as_ref().and_then(|all| all.get(run)).copied().unwrap_or(0)
     }
@@ -170,7 +164,6 @@ impl Runs {
         self.subscores.as_ref().and_then(|all| all.get(run)).copied().unwrap_or(0)
     }
 
-    /// All of a run.
     pub fn get(&self, run: u32) -> Run {
         let row = self.rows[run];
         Run {
@@ -183,7 +176,7 @@ impl Runs {
         }
     }
 
-    /// The player of a run.
+    /// Returns the player of a run.
     pub fn player(&self, run: u32) -> u32 {
         if let Some(owners) = &self.owners {
             return owners[run];
@@ -195,9 +188,9 @@ impl Runs {
         next & !END
     }
 
-    /// A player's runs, newest first. On boards of sums: the sums.
+    /// Returns a player's runs, newest first. On boards of sums, returns the sums.
     #[inline]
-    pub fn of(&self, player: u32) -> impl Iterator<Item = u32> {
+    pub(super) fn of_player(&self, player: u32) -> impl Iterator<Item = u32> {
         let first = if (player as usize) < self.heads.len() { self.heads[player] } else { NONE };
         std::iter::successors((first != NONE).then_some(first), |run| {
             let next = self.rows[*run].next;
@@ -205,31 +198,31 @@ impl Runs {
         })
     }
 
-    /// Adds a run to those of a player.
+    /// Adds a run of a player and returns its number.
     pub fn add(&mut self, player: u32, run: &Run) -> u32 {
         let number = self.put(player, run);
         if self.is_chained(number) {
             self.chain(player, number);
         }
-        self.change(number);
+        self.mark_changed(number);
         number
     }
 
-    /// Puts a run at a number of its own.
+    /// Puts a run at a free number.
     fn put(&mut self, player: u32, run: &Run) -> u32 {
         let number = self.free.pop().unwrap_or(self.rows.len() as u32);
         self.put_at(number, player, run);
         number
     }
 
-    /// Puts a run at a number, for a player whose chain [`Runs::restored`] makes.
-    pub fn put_at(&mut self, number: u32, player: u32, run: &Run) {
-        self.room(number);
-        // A changed row that was given up and is used again is still listed as changed.
+    /// Puts a run at a number. [`Runs::finish_restore`] must follow to build the player's chain.
+    pub(super) fn put_at(&mut self, number: u32, player: u32, run: &Run) {
+        self.grow_to(number);
+        // A row that changed, was freed and is used again is still listed as changed.
         let changed = self.rows[number].arrival & u64::from(CHANGED);
         let flags = u64::from(run.flags) | changed;
         self.rows[number] =
-            Row { score: run.score, arrival: run.arrival.0 << FLAG_BITS | flags, next: END | player };
+            RunRow { score: run.score, arrival: run.arrival.0 << FLAG_BITS | flags, next: END | player };
         set(&mut self.subscores, number, run.subscore);
         set(&mut self.attributes, number, run.attributes);
         set(&mut self.tags, number, run.tag);
@@ -239,18 +232,18 @@ impl Runs {
         }
     }
 
-    /// Says that there is no run at a number.
-    pub fn put_free(&mut self, number: u32) {
-        self.room(number);
-        self.rows[number] = Row { score: 0, arrival: u64::from(FREE), next: END };
+    /// Marks a number as not in use.
+    pub(super) fn put_empty(&mut self, number: u32) {
+        self.grow_to(number);
+        self.rows[number] = RunRow { score: 0, arrival: u64::from(FREE), next: END };
     }
 
-    fn room(&mut self, number: u32) {
-        self.rows.grow(number as usize + 1, Row { score: 0, arrival: u64::from(FREE), next: END });
+    fn grow_to(&mut self, number: u32) {
+        self.rows.grow(number as usize + 1, RunRow { score: 0, arrival: u64::from(FREE), next: END });
     }
 
-    /// Makes chains and the list of free numbers from what was put.
-    pub fn restored(&mut self, players: u32) {
+    /// Builds the chains and the list of free numbers.
+    pub fn finish_restore(&mut self, players: u32) {
         self.heads = Chunked::default();
         self.heads.grow(players as usize, NONE);
         self.free.clear();
@@ -264,11 +257,11 @@ impl Runs {
         }
     }
 
-    /// Puts a run into its player's chain, newest first.
+    /// Inserts a run into its player's chain, newest first.
     fn chain(&mut self, player: u32, run: u32) {
         self.heads.grow(player as usize + 1, NONE);
         let arrival = self.arrival(run);
-        let newer = self.of(player).take_while(|it| self.arrival(*it) > arrival).last();
+        let newer = self.of_player(player).take_while(|it| self.arrival(*it) > arrival).last();
         let older = match newer {
             None => std::mem::replace(&mut self.heads[player], run),
             Some(newer) => std::mem::replace(&mut self.rows[newer].next, run),
@@ -276,7 +269,6 @@ impl Runs {
         self.rows[run].next = if older == NONE || older & END != 0 { END | player } else { older };
     }
 
-    /// Removes a run of a player.
     pub fn remove(&mut self, player: u32, run: u32) {
         let after = self.rows[run].next;
         if !self.is_chained(run) {
@@ -284,24 +276,24 @@ impl Runs {
         } else if self.heads[player] == run {
             self.heads[player] = if after & END == 0 { after } else { NONE };
         } else {
-            let newer = self.of(player).find(|it| self.rows[*it].next == run);
+            let newer = self.of_player(player).find(|it| self.rows[*it].next == run);
             self.rows[newer.expect("a run is in its player's chain")].next = after;
         }
-        self.change(run);
+        self.mark_changed(run);
         let row = &mut self.rows[run];
-        *row = Row { score: 0, arrival: row.arrival & FLAGS | u64::from(FREE), next: END };
+        *row = RunRow { score: 0, arrival: row.arrival & FLAGS | u64::from(FREE), next: END };
         self.free.push(run);
     }
 
-    fn change(&mut self, run: u32) {
+    fn mark_changed(&mut self, run: u32) {
         if !self.rows[run].has(CHANGED) {
             self.rows[run].arrival |= u64::from(CHANGED);
             self.changed.push(run);
         }
     }
 
-    /// Numbers whose run changed since the last call.
-    pub fn take_changed(&mut self) -> Vec<u32> {
+    /// Returns the numbers of runs that changed since the previous call.
+    pub fn drain_changed(&mut self) -> Vec<u32> {
         let changed = std::mem::take(&mut self.changed);
         for run in &changed {
             self.rows[*run].arrival &= !u64::from(CHANGED);
@@ -309,9 +301,9 @@ impl Runs {
         changed
     }
 
-    /// Bytes of memory: of rows and chains, and of what few boards use.
+    /// Returns the bytes of rows and chains, and of the optional columns.
     pub fn bytes(&self) -> (usize, usize) {
-        let rows = self.rows.len() * size_of::<Row>() + (self.heads.len() + self.free.len()) * 4;
+        let rows = self.rows.len() * size_of::<RunRow>() + (self.heads.len() + self.free.len()) * 4;
         let eights = [self.subscores.as_ref().map(Chunked::len), self.tags.as_ref().map(Chunked::len)];
         let fours = [self.attributes.as_ref().map(Chunked::len), self.owners.as_ref().map(Chunked::len)];
         let sum = |lens: [Option<usize>; 2]| lens.into_iter().flatten().sum::<usize>();
@@ -319,9 +311,9 @@ impl Runs {
     }
 }
 
-impl Keys for Runs {
+impl RankKeys for Runs {
     #[inline]
-    fn key(&self, run: u32) -> Key {
+    fn key(&self, run: u32) -> RankKey {
         let row = self.rows[run];
         let subscore = if row.has(WITH_SUBSCORE) { self.subscore(run) } else { 0 };
         self.key_of(row.score, subscore, Arrival(row.arrival >> FLAG_BITS))
@@ -334,12 +326,12 @@ impl Keys for Runs {
 }
 
 impl Runs {
-    /// The key that a run of this score would have.
+    /// Returns the key that a run with this score would have.
     #[inline]
-    pub fn key_of(&self, score: i64, subscore: i64, arrival: Arrival) -> Key {
-        // `!` turns the order around and has no value that it cannot turn.
-        let turn = |units: i64| if self.order == Order::Asc { units } else { !units };
-        Key { score: turn(score), subscore: turn(subscore), arrival: arrival.0 }
+    pub fn key_of(&self, score: i64, subscore: i64, arrival: Arrival) -> RankKey {
+        // `!` inverts the order and, unlike `-`, works for every value.
+        let invert = |units: i64| if self.order == ScoreOrder::Asc { units } else { !units };
+        RankKey { score: invert(score), subscore: invert(subscore), arrival: arrival.0 }
     }
 }
 
@@ -363,15 +355,15 @@ mod tests {
     }
 
     fn check(runs: &Runs, player: u32, expected: &[i64]) {
-        let scores: Vec<i64> = runs.of(player).map(|run| runs.score(run)).collect();
+        let scores: Vec<i64> = runs.of_player(player).map(|run| runs.score(run)).collect();
         assert_eq!(scores, expected);
-        assert!(runs.of(player).all(|run| runs.player(run) == player));
+        assert!(runs.of_player(player).all(|run| runs.player(run) == player));
     }
 
     #[test]
-    fn the_runs_of_a_player_are_told_newest_first() {
-        for keep in [Keep::Best, Keep::All] {
-            let mut runs = Runs::new(Order::Desc, keep);
+    fn runs_of_a_player_are_listed_newest_first() {
+        for keep in [KeepRule::Best, KeepRule::All] {
+            let mut runs = Runs::new(ScoreOrder::Desc, keep);
             let [first, second, third] =
                 [(10, 1), (30, 3), (20, 2)].map(|(score, turn)| runs.add(7, &run(score, turn)));
             runs.add(3, &run(5, 4));
@@ -380,7 +372,7 @@ mod tests {
             check(&runs, 0, &[]);
             runs.remove(7, third);
             check(&runs, 7, &[30, 10]);
-            assert_eq!(runs.add(3, &run(6, 5)), third, "the number is used again");
+            assert_eq!(runs.add(3, &run(6, 5)), third, "the number is reused");
             check(&runs, 3, &[6, 5]);
             runs.remove(7, second);
             runs.remove(7, first);
@@ -390,8 +382,8 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_is_what_is_told() {
-        let mut runs = Runs::new(Order::Desc, Keep::Best);
+    fn run_is_read_back_as_it_was_added() {
+        let mut runs = Runs::new(ScoreOrder::Desc, KeepRule::Best);
         let plain = runs.add(0, &run(-5, 1));
         let arrival = Arrival::first_of(1_800_000_000_123).next();
         let full =
@@ -399,13 +391,15 @@ mod tests {
         let number = runs.add(0, &full);
         assert_eq!((runs.get(number), arrival.ms()), (full, 1_800_000_000_123));
         assert_eq!(runs.get(plain), run(-5, 1));
-        assert_eq!(size_of::<Row>(), 20);
+        assert_eq!(size_of::<RunRow>(), 20);
     }
 
     #[test]
     fn better_scores_have_smaller_keys_in_both_orders() {
-        for (order, better, worse) in [(Order::Desc, i64::MAX, i64::MIN), (Order::Asc, i64::MIN, i64::MAX)] {
-            let runs = Runs::new(order, Keep::Best);
+        for (order, better, worse) in
+            [(ScoreOrder::Desc, i64::MAX, i64::MIN), (ScoreOrder::Asc, i64::MIN, i64::MAX)]
+        {
+            let runs = Runs::new(order, KeepRule::Best);
             let key = |score, subscore, turn| runs.key_of(score, subscore, Arrival(turn));
             assert!(key(better, 0, 9) < key(0, 0, 1) && key(0, 0, 9) < key(worse, 0, 1));
             assert!(key(0, better, 9) < key(0, 0, 1));
@@ -414,14 +408,14 @@ mod tests {
     }
 
     #[test]
-    fn each_changed_number_is_told_once() {
-        let mut runs = Runs::new(Order::Desc, Keep::Best);
+    fn each_changed_number_is_drained_once() {
+        let mut runs = Runs::new(ScoreOrder::Desc, KeepRule::Best);
         let first = runs.add(0, &run(1, 1));
         runs.remove(0, first);
         runs.add(0, &run(2, 2));
-        assert_eq!(runs.take_changed(), [first]);
-        assert!(runs.take_changed().is_empty());
+        assert_eq!(runs.drain_changed(), [first]);
+        assert!(runs.drain_changed().is_empty());
         runs.remove(0, first);
-        assert_eq!(runs.take_changed(), [first]);
+        assert_eq!(runs.drain_changed(), [first]);
     }
 }

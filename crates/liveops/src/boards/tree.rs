@@ -1,76 +1,75 @@
-//! Rows in order, with their positions: a counted B+-tree.
+//! Rows in order of rank, with their positions: a counted B+-tree.
 //!
-//! A leaf holds nothing but row numbers; what a row is compared by is read from the columns. Inner nodes hold whole
-//! keys and how many rows are below each child. So a row costs about 5 bytes here, and its position, the row at a
-//! position, and a change of either cost one way from the root to a leaf, whatever the number of rows.
+//! A leaf holds only row numbers; the keys are read from the columns. Inner nodes hold keys and the number of rows
+//! below each child. So a row takes about 5 bytes here, and finding its position, finding the row at a position, and
+//! changing either costs one path from the root to a leaf, whatever the number of rows.
 //!
-//! Within a leaf a place is found in two steps of independent reads, so that the misses of a large table overlap. A row
-//! that leaves is found by its number alone.
+//! Within a leaf, a position is found in two steps of independent reads, so that cache misses overlap. A row is removed
+//! by its number alone.
 
 use std::ops::Range;
 
 use super::chunked::Chunked;
-use super::memory;
 
-/// What rows are ordered by, smallest first.
+/// The sort key of a row, smallest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key {
-    /// The score, turned so that the best is the smallest.
+pub struct RankKey {
+    /// The score, inverted if needed so that the best is the smallest.
     pub score: i64,
-    /// The subscore, turned alike.
+    /// The subscore, inverted alike.
     pub subscore: i64,
-    /// When it came. No two rows have the same.
+    /// The arrival, which is unique.
     pub arrival: u64,
 }
 
-impl Key {
-    /// The key as one number, which orders keys of equal subscores.
-    pub fn without_subscore(&self) -> u128 {
-        // With the sign turned, negative scores come before positive ones.
+impl RankKey {
+    /// Returns the key as one number, which orders keys with equal subscores.
+    pub(super) fn without_subscore(&self) -> u128 {
+        // With the sign bit inverted, negative scores come before positive ones.
         let score = (self.score as u64) ^ (1 << 63);
         u128::from(score) << 64 | u128::from(self.arrival)
     }
 }
 
-/// Where the keys of rows are.
-pub trait Keys {
-    /// The key of a row. It does not change while the row is in a tree.
-    fn key(&self, row: u32) -> Key;
+/// Access to the keys of rows.
+pub(super) trait RankKeys {
+    /// Returns the key of a row. It must not change while the row is in a tree.
+    fn key(&self, row: u32) -> RankKey;
 
-    /// The key of a row will be asked for soon.
+    /// Prefetches the key of a row.
     fn prefetch(&self, _row: u32) {}
 }
 
-/// With its length four cache lines.
-const LEAF: usize = 63;
-const INNER: usize = 32;
-/// Within a leaf, so many rows are passed over at a time.
+/// With its length, a leaf takes four cache lines.
+const LEAF_ROWS: usize = 63;
+const INNER_CHILDREN: usize = 32;
+/// Rows of a leaf that are skipped at a time.
 const STEP: usize = 8;
-/// A node below it is joined with a neighbour, when both fit well into one.
-const FEW: usize = 4;
+/// A node with at most this fraction of its capacity is merged with a neighbour, if both fit well into one.
+const MERGE_DIVISOR: usize = 4;
 
 #[derive(Clone)]
 #[repr(align(64))]
 struct Leaf {
     len: u32,
-    rows: [u32; LEAF],
+    rows: [u32; LEAF_ROWS],
 }
 
 #[derive(Clone)]
 struct Inner {
     len: u32,
-    children: [u32; INNER],
+    children: [u32; INNER_CHILDREN],
     /// Rows below each child.
-    counts: [u32; INNER],
-    /// Every row below child `i` is at or after key `i`, and before key `i + 1`. The first is not looked at. Scores
-    /// lie together, because they nearly always decide.
-    scores: [i64; INNER],
-    rests: [(i64, u64); INNER],
+    counts: [u32; INNER_CHILDREN],
+    /// Every row below child `i` is at or after key `i`, and before key `i + 1`. The first key is not used. Scores are
+    /// stored separately, because they nearly always decide.
+    scores: [i64; INNER_CHILDREN],
+    rests: [(i64, u64); INNER_CHILDREN],
 }
 
 /// Rows in order.
 #[derive(Clone, Default)]
-pub struct Tree {
+pub(super) struct Tree {
     leaves: Arena<Leaf>,
     inners: Arena<Inner>,
     root: u32,
@@ -80,19 +79,17 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// How many rows there are.
     #[inline]
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Makes a tree of rows that are in order, with room in each leaf for some more.
-    pub fn of_sorted(rows: impl ExactSizeIterator<Item = u32>, keys: &impl Keys) -> Tree {
+    /// Builds a tree from sorted rows, with some spare room in each leaf.
+    pub(super) fn from_sorted(rows: impl ExactSizeIterator<Item = u32>, keys: &impl RankKeys) -> Tree {
         let mut tree = Tree { len: rows.len() as u32, ..Tree::default() };
         let mut level = tree.bulk_leaves(rows, keys);
         while level.len() > 1 {
@@ -106,9 +103,9 @@ impl Tree {
     fn bulk_leaves(
         &mut self,
         mut rows: impl ExactSizeIterator<Item = u32>,
-        keys: &impl Keys,
-    ) -> Vec<(Key, u32, u32)> {
-        const FILL: usize = LEAF - 5;
+        keys: &impl RankKeys,
+    ) -> Vec<(RankKey, u32, u32)> {
+        const FILL: usize = LEAF_ROWS - 5;
         let mut level = Vec::with_capacity(rows.len().div_ceil(FILL));
         while rows.len() > 0 {
             let mut leaf = Leaf::default();
@@ -121,9 +118,9 @@ impl Tree {
         level
     }
 
-    fn bulk_inners(&mut self, below: &[(Key, u32, u32)]) -> Vec<(Key, u32, u32)> {
-        let mut level = Vec::with_capacity(below.len().div_ceil(INNER - 2));
-        for nodes in below.chunks(INNER - 2) {
+    fn bulk_inners(&mut self, below: &[(RankKey, u32, u32)]) -> Vec<(RankKey, u32, u32)> {
+        let mut level = Vec::with_capacity(below.len().div_ceil(INNER_CHILDREN - 2));
+        for nodes in below.chunks(INNER_CHILDREN - 2) {
             let mut inner = Inner { len: nodes.len() as u32, ..Inner::default() };
             for (at, (key, node, count)) in nodes.iter().enumerate() {
                 (inner.children[at], inner.counts[at]) = (*node, *count);
@@ -135,20 +132,20 @@ impl Tree {
         level
     }
 
-    /// Adds a row that is not in the tree and tells its position, from 0 on.
-    pub fn insert(&mut self, row: u32, keys: &impl Keys) -> usize {
+    /// Adds a row that is not in the tree and returns its position, from 0 on.
+    pub(super) fn insert(&mut self, row: u32, keys: &impl RankKeys) -> usize {
         if self.leaves.is_empty() {
             self.root = self.leaves.add(Leaf::default());
         }
         if self.is_full(self.root, self.height) {
-            self.raise();
+            self.grow_root();
         }
         let key = keys.key(row);
         let (mut node, mut before) = (self.root, 0);
         for level in (1..=self.height).rev() {
             let mut at = self.inners[node].child_of(&key);
             if self.is_full(self.inners[node].children[at], level - 1) {
-                self.make_room(node, at, level, keys);
+                self.free_space_in_child(node, at, level, keys);
                 at = self.inners[node].child_of(&key);
             }
             let inner = &mut self.inners[node];
@@ -158,38 +155,38 @@ impl Tree {
         }
         self.len += 1;
         let leaf = &mut self.leaves[node];
-        let at = leaf.place(&key, keys);
+        let at = leaf.lower_bound(&key, keys);
         leaf.insert(at, row);
         before + at
     }
 
-    /// Removes a row with this key and tells the position it had. `None`: it was not there.
-    pub fn remove(&mut self, row: u32, key: &Key) -> Option<usize> {
+    /// Removes a row with this key and returns its position; `None` if it is not in the tree.
+    pub(super) fn remove(&mut self, row: u32, key: &RankKey) -> Option<usize> {
         if self.is_empty() {
             return None;
         }
         let (mut node, mut before) = (self.root, 0);
         for level in (1..=self.height).rev() {
             let at = self.inners[node].child_of(key);
-            let at = self.join(node, at, level);
+            let at = self.merge_if_small(node, at, level);
             let inner = &mut self.inners[node];
             inner.counts[at] -= 1;
             before += inner.before(at);
             node = inner.children[at];
         }
         let leaf = &mut self.leaves[node];
-        let Some(at) = leaf.place_of(row) else {
-            self.count_again(key);
+        let Some(at) = leaf.position_of(row) else {
+            self.restore_counts(key);
             return None;
         };
         leaf.remove(at);
         self.len -= 1;
-        self.lower();
+        self.shrink_root();
         Some(before + at)
     }
 
-    /// A row that was counted as removed was not there.
-    fn count_again(&mut self, key: &Key) {
+    /// Undoes the counting of a removal when the row was not found.
+    fn restore_counts(&mut self, key: &RankKey) {
         let mut node = self.root;
         for _ in 0..self.height {
             let inner = &mut self.inners[node];
@@ -199,18 +196,18 @@ impl Tree {
         }
     }
 
-    /// The position of a row with this key.
-    pub fn position(&self, row: u32, key: &Key) -> Option<usize> {
+    /// Returns the position of a row with this key.
+    pub(super) fn position(&self, row: u32, key: &RankKey) -> Option<usize> {
         if self.is_empty() {
             return None;
         }
         let (leaf, before) = self.leaf_of(key);
-        Some(before + self.leaves[leaf].place_of(row)?)
+        Some(before + self.leaves[leaf].position_of(row)?)
     }
 
-    /// Reads the ways to two keys at once, so that what is done with them next finds these in the caches.
+    /// Walks the paths to two keys at once, so that later accesses find them in the cache.
     #[inline]
-    pub fn warm(&self, old: &Key, new: &Key, keys: &impl Keys) {
+    pub(super) fn prefetch_paths(&self, old: &RankKey, new: &RankKey, keys: &impl RankKeys) {
         if self.leaves.is_empty() {
             return;
         }
@@ -223,17 +220,17 @@ impl Tree {
         self.leaves[new_node].rows().iter().skip(STEP - 1).step_by(STEP).for_each(|row| keys.prefetch(*row));
     }
 
-    /// How many rows have a smaller key.
-    pub fn rank(&self, key: &Key, keys: &impl Keys) -> usize {
+    /// Returns the number of rows with a smaller key.
+    pub(super) fn rank(&self, key: &RankKey, keys: &impl RankKeys) -> usize {
         if self.is_empty() {
             return 0;
         }
         let (leaf, before) = self.leaf_of(key);
-        before + self.leaves[leaf].place(key, keys)
+        before + self.leaves[leaf].lower_bound(key, keys)
     }
 
-    /// The rows at these positions, in order; fewer when there are not so many.
-    pub fn rows(&self, positions: Range<usize>) -> Vec<u32> {
+    /// Returns the rows at these positions, in order; fewer if the tree is shorter.
+    pub(super) fn rows(&self, positions: Range<usize>) -> Vec<u32> {
         let end = positions.end.min(self.len());
         let mut rows = Vec::with_capacity(end.saturating_sub(positions.start));
         let mut from = positions.start;
@@ -247,8 +244,8 @@ impl Tree {
         rows
     }
 
-    /// The row at a position.
-    pub fn row(&self, position: usize) -> Option<u32> {
+    /// Returns the row at a position.
+    pub(super) fn row(&self, position: usize) -> Option<u32> {
         if position >= self.len() {
             return None;
         }
@@ -256,12 +253,11 @@ impl Tree {
         Some(self.leaves[leaf].rows[at])
     }
 
-    /// Bytes of memory.
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.leaves.all.len() * size_of::<Leaf>() + self.inners.all.len() * size_of::<Inner>()
     }
 
-    fn leaf_of(&self, key: &Key) -> (u32, usize) {
+    fn leaf_of(&self, key: &RankKey) -> (u32, usize) {
         let (mut node, mut before) = (self.root, 0);
         for _ in 0..self.height {
             let inner = &self.inners[node];
@@ -272,7 +268,7 @@ impl Tree {
         (node, before)
     }
 
-    /// The leaf with the row at a position that exists, and the row's place in it.
+    /// Returns the leaf with the row at an existing position, and the row's index in it.
     fn leaf_at(&self, position: usize) -> (u32, usize) {
         let (mut node, mut rest) = (self.root, position as u32);
         for _ in 0..self.height {
@@ -289,21 +285,21 @@ impl Tree {
 
     fn is_full(&self, node: u32, level: u32) -> bool {
         match level {
-            0 => self.leaves[node].len as usize == LEAF,
-            _ => self.inners[node].len as usize == INNER,
+            0 => self.leaves[node].len as usize == LEAF_ROWS,
+            _ => self.inners[node].len as usize == INNER_CHILDREN,
         }
     }
 
-    /// A root above the root, which then has a parent and can be divided.
-    fn raise(&mut self) {
+    /// Adds a root above the root, which can then be split.
+    fn grow_root(&mut self) {
         let mut inner = Inner { len: 1, ..Inner::default() };
         (inner.children[0], inner.counts[0]) = (self.root, self.len);
         self.root = self.inners.add(inner);
         self.height += 1;
     }
 
-    /// Takes away roots that have one child.
-    fn lower(&mut self) {
+    /// Removes roots with a single child.
+    fn shrink_root(&mut self) {
         while self.height > 0 && self.inners[self.root].len == 1 {
             let child = self.inners[self.root].children[0];
             self.inners.remove(self.root);
@@ -312,28 +308,28 @@ impl Tree {
         }
     }
 
-    /// Makes room in the full child `at` of a node that has room: a leaf's rows go to a neighbour, if it has room; else
-    /// the child is divided.
-    fn make_room(&mut self, node: u32, at: usize, level: u32, keys: &impl Keys) {
+    /// Frees space in the full child `at` of a node that is not full: moves rows of a leaf to a neighbour with room,
+    /// otherwise splits the child.
+    fn free_space_in_child(&mut self, node: u32, at: usize, level: u32, keys: &impl RankKeys) {
         if level > 1 {
-            return self.divide_inner(node, at);
+            return self.split_inner(node, at);
         }
         let inner = &self.inners[node];
         let len = |at: usize| self.leaves[inner.children[at]].len as usize;
-        const ROOMY: usize = LEAF - LEAF / 8;
+        const ROOMY: usize = LEAF_ROWS - LEAF_ROWS / 8;
         if at + 1 < inner.len as usize && len(at + 1) < ROOMY {
-            self.even_out(node, at, keys);
+            self.rebalance(node, at, keys);
         } else if at > 0 && len(at - 1) < ROOMY {
-            self.even_out(node, at - 1, keys);
+            self.rebalance(node, at - 1, keys);
         } else {
-            self.divide_leaf(node, at, keys);
+            self.split_leaf(node, at, keys);
         }
     }
 
-    /// Shares the rows of the leaves `at` and `at + 1` evenly.
-    fn even_out(&mut self, node: u32, at: usize, keys: &impl Keys) {
+    /// Distributes the rows of the leaves `at` and `at + 1` evenly.
+    fn rebalance(&mut self, node: u32, at: usize, keys: &impl RankKeys) {
         let [left, right] = [at, at + 1].map(|at| self.inners[node].children[at]);
-        let mut rows = [0; 2 * LEAF];
+        let mut rows = [0; 2 * LEAF_ROWS];
         let (first, second) = (self.leaves[left].len as usize, self.leaves[right].len as usize);
         rows[..first].copy_from_slice(self.leaves[left].rows());
         rows[first..first + second].copy_from_slice(self.leaves[right].rows());
@@ -346,7 +342,7 @@ impl Tree {
         inner.set_key(at + 1, keys.key(rows[half]));
     }
 
-    fn divide_leaf(&mut self, node: u32, at: usize, keys: &impl Keys) {
+    fn split_leaf(&mut self, node: u32, at: usize, keys: &impl RankKeys) {
         let child = self.inners[node].children[at];
         let mut right = Leaf::default();
         let left = &mut self.leaves[child];
@@ -355,29 +351,29 @@ impl Tree {
         left.len = half as u32;
         let (key, count) = (keys.key(right.rows[0]), right.len);
         let new = self.leaves.add(right);
-        self.inners[node].divided(at, key, new, count);
+        self.inners[node].insert_split(at, key, new, count);
     }
 
-    fn divide_inner(&mut self, node: u32, at: usize) {
+    fn split_inner(&mut self, node: u32, at: usize) {
         let child = self.inners[node].children[at];
         let left = &mut self.inners[child];
         let half = left.len as usize / 2;
         let right = left.split_off(half);
         let (key, count) = (right.key(0), right.counts.iter().sum());
         let new = self.inners.add(right);
-        self.inners[node].divided(at, key, new, count);
+        self.inners[node].insert_split(at, key, new, count);
     }
 
-    /// Joins the child `at` with a neighbour, if it has few and both fit well into one. Tells where it is now.
-    fn join(&mut self, node: u32, at: usize, level: u32) -> usize {
+    /// Merges the child `at` with a neighbour if it is small and both fit well into one. Returns its new index.
+    fn merge_if_small(&mut self, node: u32, at: usize, level: u32) -> usize {
         let inner = &self.inners[node];
-        let most = if level == 1 { LEAF } else { INNER };
+        let most = if level == 1 { LEAF_ROWS } else { INNER_CHILDREN };
         let len = |at: usize| match level {
             1 => self.leaves[inner.children[at]].len as usize,
             _ => self.inners[inner.children[at]].len as usize,
         };
         let (mine, well) = (len(at), most - most / 4);
-        if mine > most / FEW || inner.len == 1 {
+        if mine > most / MERGE_DIVISOR || inner.len == 1 {
             return at;
         }
         let left = if at + 1 < inner.len as usize && mine + len(at + 1) <= well {
@@ -387,11 +383,11 @@ impl Tree {
         } else {
             return at;
         };
-        self.join_with_next(node, left, level);
+        self.merge_with_next(node, left, level);
         left
     }
 
-    fn join_with_next(&mut self, node: u32, at: usize, level: u32) {
+    fn merge_with_next(&mut self, node: u32, at: usize, level: u32) {
         let [left, right] = [at, at + 1].map(|at| self.inners[node].children[at]);
         let key = self.inners[node].key(at + 1);
         if level == 1 {
@@ -411,7 +407,7 @@ impl Tree {
 
 impl Default for Leaf {
     fn default() -> Leaf {
-        Leaf { len: 0, rows: [0; LEAF] }
+        Leaf { len: 0, rows: [0; LEAF_ROWS] }
     }
 }
 
@@ -422,19 +418,19 @@ impl Leaf {
     }
 
     fn prefetch(&self) {
-        self.rows.iter().step_by(memory::LINE / size_of::<u32>()).for_each(memory::prefetch);
+        self.rows.iter().step_by(memory::LINE_BYTES / size_of::<u32>()).for_each(memory::prefetch);
     }
 
-    /// Where a row is. All of the leaf is looked at, which needs no guess.
+    /// Returns the index of a row. Scans the whole leaf, which avoids mispredicted branches.
     #[inline]
-    fn place_of(&self, row: u32) -> Option<usize> {
+    fn position_of(&self, row: u32) -> Option<usize> {
         let found = |(at, it): (usize, &u32)| if *it == row && at < self.len as usize { at + 1 } else { 0 };
         self.rows.iter().enumerate().map(found).max().and_then(|at| at.checked_sub(1))
     }
 
-    /// How many rows have a smaller key. Two rounds of reads that do not wait for each other.
+    /// Returns the number of rows with a smaller key, in two rounds of independent reads.
     #[inline]
-    fn place(&self, key: &Key, keys: &impl Keys) -> usize {
+    fn lower_bound(&self, key: &RankKey, keys: &impl RankKeys) -> usize {
         let rows = self.rows();
         let last = |step: &[u32]| step[STEP - 1];
         rows.chunks_exact(STEP).for_each(|step| keys.prefetch(last(step)));
@@ -470,28 +466,34 @@ impl Leaf {
 
 impl Default for Inner {
     fn default() -> Inner {
-        Inner { len: 0, children: [0; INNER], counts: [0; INNER], scores: [0; INNER], rests: [(0, 0); INNER] }
+        Inner {
+            len: 0,
+            children: [0; INNER_CHILDREN],
+            counts: [0; INNER_CHILDREN],
+            scores: [0; INNER_CHILDREN],
+            rests: [(0, 0); INNER_CHILDREN],
+        }
     }
 }
 
 impl Inner {
-    fn key(&self, at: usize) -> Key {
+    fn key(&self, at: usize) -> RankKey {
         let (subscore, arrival) = self.rests[at];
-        Key { score: self.scores[at], subscore, arrival }
+        RankKey { score: self.scores[at], subscore, arrival }
     }
 
-    fn set_key(&mut self, at: usize, key: Key) {
+    fn set_key(&mut self, at: usize, key: RankKey) {
         self.scores[at] = key.score;
         self.rests[at] = (key.subscore, key.arrival);
     }
 
-    /// The child below which a row with this key belongs.
+    /// Returns the child that contains a key.
     #[inline]
-    fn child_of(&self, key: &Key) -> usize {
+    fn child_of(&self, key: &RankKey) -> usize {
         let len = self.len as usize;
-        // All scores are compared: that is a few instructions and no guess.
+        // Comparing all scores takes a few instructions and no mispredicted branch.
         let smaller = |at: usize| at > 0 && at < len && self.scores[at] < key.score;
-        let below = (0..INNER).filter(|at| smaller(*at)).count();
+        let below = (0..INNER_CHILDREN).filter(|at| smaller(*at)).count();
         let equals = (below + 1..len).take_while(|at| self.scores[*at] == key.score && self.key(*at) <= *key);
         below + equals.count()
     }
@@ -502,8 +504,8 @@ impl Inner {
         counts.map(|(other, count)| if other < at { *count } else { 0 }).sum::<u32>() as usize
     }
 
-    /// The child `at` gave its last `count` rows to a new one after it.
-    fn divided(&mut self, at: usize, key: Key, new: u32, count: u32) {
+    /// Inserts `new` after child `at`, which gave it its last `count` rows.
+    fn insert_split(&mut self, at: usize, key: RankKey, new: u32, count: u32) {
         let len = self.len as usize;
         self.children.copy_within(at + 1..len, at + 2);
         self.counts.copy_within(at + 1..len, at + 2);
@@ -531,8 +533,8 @@ impl Inner {
         right
     }
 
-    /// Takes over all children of the next node, whose first key its parent knows.
-    fn append(&mut self, from: &Inner, first: Key) {
+    /// Appends all children of the next node, whose first key is in their parent.
+    fn append(&mut self, from: &Inner, first: RankKey) {
         let at = self.len as usize;
         self.append_range(from, 0..from.len as usize);
         self.set_key(at, first);
@@ -548,7 +550,7 @@ impl Inner {
     }
 }
 
-/// Nodes by number; numbers of removed ones are used again.
+/// Nodes by number. Numbers of removed nodes are reused.
 #[derive(Clone)]
 struct Arena<T> {
     all: Chunked<T>,

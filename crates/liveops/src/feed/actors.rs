@@ -1,30 +1,30 @@
-//! The players that the feed knows: who they are, what they did, whom they follow, what they were granted.
+//! The players of the feed with their items, follows and grants.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use super::stamp::Stamp;
+use super::item_position::ItemPosition;
 
-/// A player. Players are numbered as they come; the numbers are not stored and differ from start to start.
+/// A player. Numbers are given in order of appearance; they are not stored and differ from start to start.
 #[derive(Default)]
 pub(super) struct Actor {
-    /// Empty: nobody, this number is free.
+    /// Empty if this number is free.
     pub(super) id: Box<str>,
-    /// As last told; empty when never.
+    /// The last known display name; may be empty.
     pub(super) name: Box<str>,
-    /// What this player did, oldest first; the tails are deeds.
-    pub(super) items: Vec<Stamp>,
+    /// The player's items, oldest first; the tails are activities.
+    pub(super) items: Vec<ItemPosition>,
     /// The records that hold the items: the number of the first item of each.
     pub(super) chunks: Vec<u64>,
-    /// Items that were put into the last of these.
+    /// Items that were put into the last record.
     pub(super) chunk_len: u8,
-    /// Whom this player follows, by number.
+    /// The numbers of the followed players, sorted.
     pub(super) follows: Vec<u32>,
-    /// How many follow this player.
+    /// The number of followers.
     pub(super) followers: u32,
-    /// In the order in which they were granted: the achievement and the time.
+    /// Achievements and times, in the order in which they were granted.
     pub(super) grants: Vec<(Arc<str>, i64)>,
 }
 
@@ -38,8 +38,9 @@ impl Actor {
 #[derive(Default)]
 pub(super) struct Actors {
     slots: Vec<Actor>,
-    /// The newest item of each, close together: a page looks at all the followed, but reads on only with a few.
-    newest: Vec<Stamp>,
+    /// The newest item of each player, contiguous in memory: a page reads it for all followed players, but further
+    /// items only for a few.
+    newest: Vec<ItemPosition>,
     free: Vec<u32>,
     by_id: HashTable<u32>,
     hasher: DefaultHashBuilder,
@@ -54,12 +55,12 @@ impl Actors {
         &mut self.slots[actor as usize]
     }
 
-    /// All numbers that are or were in use.
+    /// Returns all numbers that are or were in use.
     pub(super) fn numbers(&self) -> std::ops::Range<u32> {
         0..self.slots.len() as u32
     }
 
-    /// Players there are.
+    /// Returns the number of players.
     pub(super) fn len(&self) -> usize {
         self.by_id.len()
     }
@@ -79,8 +80,8 @@ impl Actors {
         }
         let actor = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Actor::default());
-            self.newest.push(Stamp::OLDEST);
-            u32::try_from(self.slots.len() - 1).expect("there are fewer players than this")
+            self.newest.push(ItemPosition::OLDEST);
+            u32::try_from(self.slots.len() - 1).expect("the number of players is limited")
         });
         self.slots[actor as usize].id = id.into();
         let (slots, hasher) = (&self.slots, &self.hasher);
@@ -89,18 +90,18 @@ impl Actors {
         actor
     }
 
-    /// The newest item; [`Stamp::OLDEST`] when there is none.
-    pub(super) fn newest(&self, actor: u32) -> Stamp {
+    /// Returns the player's newest item, or [`ItemPosition::OLDEST`] if there is none.
+    pub(super) fn newest(&self, actor: u32) -> ItemPosition {
         self.newest[actor as usize]
     }
 
-    /// To be called when items came or went.
-    pub(super) fn items_changed(&mut self, actor: u32) {
-        self.newest[actor as usize] = self.get(actor).items.last().copied().unwrap_or(Stamp::OLDEST);
+    /// Must be called after items were added or removed.
+    pub(super) fn update_newest(&mut self, actor: u32) {
+        self.newest[actor as usize] = self.get(actor).items.last().copied().unwrap_or(ItemPosition::OLDEST);
     }
 
-    /// Forgets a player of whom nothing is left to say; whether it did.
-    pub(super) fn forget_if_idle(&mut self, actor: u32) -> bool {
+    /// Removes a player who has no items, follows, followers or grants. Returns true if it did.
+    pub(super) fn remove_if_idle(&mut self, actor: u32) -> bool {
         if !self.get(actor).is_idle() {
             return false;
         }

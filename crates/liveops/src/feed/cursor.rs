@@ -1,30 +1,30 @@
-//! Where a page ended, as text that a client gives back.
+//! The position at which a page ended, as text that the client sends back.
 
-use super::stamp::Stamp;
+use super::item_position::ItemPosition;
 
-/// The last item that a page looked at.
+/// The last item that a page visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
-    /// Of `fair`: which newest of its player it was. 0: of `latest`.
+    /// In mode `fair`, the round; 0 in mode `latest`.
     pub(super) round: usize,
-    /// The item; its tail says nothing.
-    pub(super) item: Stamp,
-    /// The number that the next item had when the first page was asked for.
+    /// The item, without a tail.
+    pub(super) item: ItemPosition,
+    /// The number of the next item at the time of the first page.
     pub(super) as_of: u64,
 }
 
 impl Cursor {
-    /// Reads what [`Cursor::text`] made; `None` for anything else.
+    /// Parses the text of [`Cursor::text`]; `None` for anything else.
     pub fn parse(text: &str) -> Option<Cursor> {
         let mut numbers = text.split('-').map(|part| part.parse::<u64>().ok());
         let mut number = || numbers.next().flatten();
         let (round, at_ms, item, as_of) = (number()?, number()?, number()?, number()?);
-        let item = Stamp::new(i64::try_from(at_ms).ok()?, item, 0);
+        let item = ItemPosition::new(i64::try_from(at_ms).ok()?, item, 0);
         let cursor = Cursor { round: usize::try_from(round).ok()?, item, as_of };
         (cursor.text() == text).then_some(cursor)
     }
 
-    /// Digits and `-`.
+    /// Returns the cursor as digits and `-`.
     pub fn text(&self) -> String {
         format!("{}-{}-{}-{}", self.round, self.item.at_ms(), self.item.number(), self.as_of)
     }

@@ -1,15 +1,15 @@
-//! Who follows whom.
+//! Follows between players.
 
 use super::Feed;
 use super::records;
-use crate::game::Context;
-use crate::{Answer, Refusal, Touched, check_player};
+use crate::game::CommandContext;
+use crate::{CommandResponse, Refusal, Touched, check_player};
 
-/// How many one player can follow.
+/// Players that one player can follow.
 const FOLLOWS_MAX: usize = 20_000;
 
 impl Feed {
-    /// The ids of those whom the player follows, in the order of the ids.
+    /// Returns the ids of the followed players, sorted.
     pub fn follows(&self, player: &str) -> Vec<&str> {
         let followed = self.followed(player).iter();
         let mut ids: Vec<&str> = followed.map(|&other| &*self.actors.get(other).id).collect();
@@ -17,13 +17,13 @@ impl Feed {
         ids
     }
 
-    /// Whether the one follows the other.
+    /// Returns true if `player` follows `other`.
     pub fn is_following(&self, player: &str, other: &str) -> bool {
         let other = self.actors.find(other);
         other.is_some_and(|other| self.followed(player).binary_search(&other).is_ok())
     }
 
-    /// How many follow a player.
+    /// Returns the number of a player's followers.
     pub fn followers(&self, player: &str) -> u32 {
         self.actors.by_id(player).map_or(0, |actor| actor.followers)
     }
@@ -34,14 +34,14 @@ impl Feed {
 
     pub(super) fn follow(
         &mut self,
-        context: &mut Context<'_>,
+        context: &mut CommandContext<'_>,
         player: &str,
         other: &str,
-    ) -> Result<Answer, Refusal> {
+    ) -> Result<CommandResponse, Refusal> {
         check_player("player", player)?;
         check_player("other", other)?;
         if player == other {
-            return Err(Refusal::invalid("other", "nobody follows themselves"));
+            return Err(Refusal::invalid("other", "a player cannot follow themselves"));
         }
         if !self.is_following(player, other) {
             self.check_follows(player, other)?;
@@ -49,18 +49,18 @@ impl Feed {
             self.dirty.insert(records::follow_key(player, other));
             context.touched.push(Touched::Follows(player.to_owned()));
         }
-        Ok(Answer::nothing())
+        Ok(CommandResponse::no_content())
     }
 
     fn check_follows(&self, player: &str, other: &str) -> Result<(), Refusal> {
         if self.followed(player).len() >= FOLLOWS_MAX {
-            return Err(too_many("other", format!("a player follows at most {FOLLOWS_MAX}")));
+            return Err(too_many("other", format!("a player can follow at most {FOLLOWS_MAX} others")));
         }
         if self.follow_count >= self.limits.follows {
-            return Err(too_many("other", "there are as many follows in this game as there can be"));
+            return Err(too_many("other", "this game cannot have more follows"));
         }
         if !self.has_room_for(player) || !self.has_room_for(other) {
-            return Err(too_many("player", "the feed of this game knows as many players as it can"));
+            return Err(too_many("player", "the feed of this game cannot have more players"));
         }
         Ok(())
     }
@@ -75,19 +75,24 @@ impl Feed {
         }
     }
 
-    pub(super) fn unfollow(&mut self, context: &mut Context<'_>, player: &str, other: &str) -> Answer {
+    pub(super) fn unfollow(
+        &mut self,
+        context: &mut CommandContext<'_>,
+        player: &str,
+        other: &str,
+    ) -> CommandResponse {
         if let (Some(from), Some(to)) = (self.actors.find(player), self.actors.find(other))
-            && self.cut(from, to)
+            && self.remove_follow(from, to)
         {
             context.touched.push(Touched::Follows(player.to_owned()));
-            self.forget_if_idle(from);
-            self.forget_if_idle(to);
+            self.remove_if_idle(from);
+            self.remove_if_idle(to);
         }
-        Answer::nothing()
+        CommandResponse::no_content()
     }
 
-    /// Ends a follow, if there is one. Both players stay known.
-    fn cut(&mut self, from: u32, to: u32) -> bool {
+    /// Removes a follow if it exists, and returns true if it did. Does not remove players.
+    fn remove_follow(&mut self, from: u32, to: u32) -> bool {
         let follower = self.actors.get_mut(from);
         let Ok(place) = follower.follows.binary_search(&to) else { return false };
         follower.follows.remove(place);
@@ -97,27 +102,27 @@ impl Feed {
         true
     }
 
-    /// Ends all follows of a player in both directions.
+    /// Removes all follows of a player in both directions.
     ///
-    /// Followers are looked for among all players of the game: about 10 ms for a million of them, which nobody pays
-    /// but the one who erases, and it saves every follow a second list.
-    pub(super) fn cut_all(&mut self, actor: u32) {
+    /// Searches all players of the game for followers: about 10 ms for a million players, once per erasure, which saves
+    /// a second list for every follow.
+    pub(super) fn remove_all_follows(&mut self, actor: u32) {
         for other in self.actors.get(actor).follows.clone() {
-            self.cut(actor, other);
-            self.forget_if_idle(other);
+            self.remove_follow(actor, other);
+            self.remove_if_idle(other);
         }
         for other in self.actors.numbers() {
             if self.actors.get(actor).followers == 0 {
                 return;
             }
-            if self.cut(other, actor) {
-                self.forget_if_idle(other);
+            if self.remove_follow(other, actor) {
+                self.remove_if_idle(other);
             }
         }
     }
 }
 
-/// A limit, and the field that went over it.
+/// Returns a refusal because a limit is reached, with the field that caused it.
 pub(super) fn too_many(field: &str, detail: impl Into<String>) -> Refusal {
     Refusal { field: Some(field.to_owned()), ..Refusal::too_many(detail) }
 }

@@ -1,243 +1,148 @@
-//! Pages of the feed: chosen among the newest of each of the followed, equal items collapsed.
-//!
-//! Nothing is prepared for a reader. A page looks once at each of the followed, then only at the items that it shows
-//! or passes over, in one of two orders:
-//!
-//! - `latest`: the newest item first.
-//! - `fair` with `n`: the newest item of each of the followed, newest first, then the second newest of each, up to the
-//!   n-th. Whoever does a hundred things an hour stands in as many rounds once each.
-//!
-//! Equal items of several are one group, which stands where the first of them stands in that order, and names
-//! everybody. A page reads the feed as it was when the first page was asked for, which its cursor says: what comes
-//! later moves nothing on it.
+//! Feed pages as clients see them.
 
-use std::collections::BinaryHeap;
-use std::collections::binary_heap::PeekMut;
+use std::cmp::Reverse;
 
-use hashbrown::HashSet;
-use rustc_hash::FxBuildHasher;
+use model::ports::counters::StoreError;
+use serde::Serialize;
+use serde_json::value::RawValue;
 
-use super::Feed;
+use super::activity_key::ActivityKey;
 use super::cursor::Cursor;
-use super::deeds::Doers;
-use super::stamp::Stamp;
+use super::item_position::ItemPosition;
+use super::post::ItemBody;
+use super::selection::{FeedMode, ItemGroup};
+use super::{Feed, rfc3339};
 
-/// What one page may look at, in items and in players; about 20 ns each. A page that would look at more ends early,
-/// and the next one goes on from there.
-const WORK_MAX: usize = 300_000;
-/// The least work of an item that is passed over.
-const ITEM_WORK: usize = 4;
+/// Players that one item names. The count includes all.
+const PLAYERS_NAMED_MAX: usize = 1_000;
 
-/// In which order a page is chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// The newest first.
-    Latest,
-    /// The newest of each, then the second newest of each, and so on.
-    Fair,
+/// A page of the feed.
+#[derive(Debug, Serialize)]
+pub struct FeedPage<'a> {
+    items: Vec<FeedItem<'a>>,
+    /// The cursor of the next page, absent on the last one. A page may have fewer items than requested, or none, and
+    /// still a next one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
 }
 
-/// Equal items of the followed.
-pub(super) struct Group {
-    /// The newest of them; its tail is the deed.
-    pub(super) item: Stamp,
-    /// The items themselves, in no order; the tails are players.
-    pub(super) members: Vec<Stamp>,
+/// Equal items of several players, or the item of one.
+#[derive(Debug, Serialize)]
+struct FeedItem<'a> {
+    /// The number of the newest of them.
+    id: String,
+    kind: String,
+    at: String,
+    /// Newest first.
+    players: Vec<NamedPlayer<'a>>,
+    players_count: usize,
+    #[serde(flatten)]
+    details: ItemDetails<'a>,
 }
 
-/// A page, before it is told.
-#[derive(Default)]
-pub(super) struct Groups {
-    pub(super) groups: Vec<Group>,
-    pub(super) next: Option<Cursor>,
+#[derive(Debug, Serialize)]
+struct NamedPlayer<'a> {
+    player: &'a str,
+    name: &'a str,
 }
 
-/// One reader's walk through the items of the followed.
-struct Walk<'a> {
-    feed: &'a Feed,
-    followed: &'a [u32],
-    /// A bit for each player.
-    is_followed: Vec<u64>,
-    mode: Mode,
-    n: usize,
-    from: Option<Cursor>,
-    /// Items of this number and later ones are not there yet.
-    as_of: u64,
-    work: usize,
-    /// Deeds that were met on this page.
-    met: HashSet<u32, FxBuildHasher>,
-    page: Groups,
-}
-
-/// An item that may be the next one.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Candidate {
-    /// The tail is the deed.
-    item: Stamp,
-    actor: u32,
+#[derive(Debug, Default, Serialize)]
+struct ItemDetails<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    table: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    score: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    level: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    achievement: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    props: Option<Box<RawValue>>,
 }
 
 impl Feed {
-    pub(super) fn groups(&self, player: &str, mode: Mode, n: usize, from: Option<Cursor>) -> Groups {
-        let followed = self.followed(player);
-        let mut walk = Walk {
-            feed: self,
-            followed,
-            is_followed: vec![0; (self.actors.numbers().len()).div_ceil(64)],
-            mode,
-            n,
-            from,
-            as_of: from.map_or(self.next, |from| from.as_of),
-            work: 0,
-            met: HashSet::default(),
-            page: Groups::default(),
+    /// Returns a page of at most `n` activities of the followed players. `None` if the cursor is of the other mode.
+    pub fn page(
+        &self,
+        player: &str,
+        mode: FeedMode,
+        n: usize,
+        from: Option<Cursor>,
+    ) -> Result<Option<FeedPage<'_>>, StoreError> {
+        if from.is_some_and(|from| (from.round == 0) != (mode == FeedMode::Latest)) {
+            return Ok(None);
+        }
+        let groups = self.groups(player, mode, n, from);
+        let items: Result<_, _> = groups.groups.into_iter().map(|group| self.item(group)).collect();
+        Ok(Some(FeedPage { items: items?, next: groups.next.map(|next| next.text()) }))
+    }
+
+    fn item(&self, group: ItemGroup) -> Result<FeedItem<'_>, StoreError> {
+        let (kind, details) = self.details(group.item.tail())?;
+        let (players, players_count) = self.named_players(group.members);
+        let (id, at) = (group.item.number().to_string(), rfc3339(group.item.at_ms()));
+        Ok(FeedItem { id, kind, at, players, players_count, details })
+    }
+
+    /// Returns the kind and the details of an activity. The text of an achievement is its name, that of a level its
+    /// title.
+    fn details(&self, activity: u32) -> Result<(String, ItemDetails<'_>), StoreError> {
+        let bytes = self.activities.bytes(activity);
+        let Some(activity) = ActivityKey::read(bytes) else {
+            return Err(StoreError("a feed item is damaged".to_owned()));
         };
-        for &actor in followed {
-            walk.is_followed[actor as usize / 64] |= 1 << (actor % 64);
-        }
-        match mode {
-            Mode::Latest => walk.latest(),
-            Mode::Fair => walk.fair(),
-        }
-        walk.page
-    }
-}
-
-impl Walk<'_> {
-    fn latest(&mut self) {
-        let before = self.from.map(|from| from.item);
-        let newest = self.followed.iter().filter_map(|&actor| self.newest(actor, before));
-        let mut heap = BinaryHeap::from(newest.collect::<Vec<_>>());
-        self.work += self.followed.len();
-        while let Some(candidate) = self.take_newest(&mut heap) {
-            self.visit(candidate, 0);
-            if self.is_full() {
-                let next = Cursor { round: 0, item: candidate.item.with(0), as_of: self.as_of };
-                self.page.next = (!heap.is_empty()).then_some(next);
-                return;
+        let none = ItemDetails::default();
+        let (kind, details) = match activity {
+            ActivityKey::Score { table, score } => {
+                ("score", ItemDetails { table: Some(table), score: Some(score), ..none })
             }
-        }
-    }
-
-    /// The newest item, with the next one of the same player in its place.
-    fn take_newest(&self, heap: &mut BinaryHeap<Candidate>) -> Option<Candidate> {
-        let mut top = heap.peek_mut()?;
-        let candidate = *top;
-        match self.newest(candidate.actor, Some(candidate.item)) {
-            Some(older) => *top = older,
-            None => drop(PeekMut::pop(top)),
-        }
-        Some(candidate)
-    }
-
-    fn fair(&mut self) {
-        let first_round = self.from.map_or(1, |from| from.round);
-        for round in first_round..=self.n {
-            let before = self.from.filter(|from| from.round == round).map(|from| from.item);
-            let (mut heap, is_last) = self.round(round, before);
-            while let Some(candidate) = heap.pop() {
-                self.visit(candidate, round);
-                if self.is_full() {
-                    let next = Cursor { round, item: candidate.item.with(0), as_of: self.as_of };
-                    self.page.next = (!heap.is_empty() || !is_last).then_some(next);
-                    return;
-                }
+            ActivityKey::Achievement { key } => {
+                let text = self.achievements.get(key).map(|it| it.name.clone());
+                ("achievement", ItemDetails { achievement: Some(key), text, ..none })
             }
-            if is_last {
-                return;
+            ActivityKey::Level { level } => {
+                ("level", ItemDetails { level: Some(level), text: self.body(bytes)?.text, ..none })
             }
-        }
-    }
-
-    /// The newest item of one of the followed, or the newest before another.
-    fn newest(&self, actor: u32, before: Option<Stamp>) -> Option<Candidate> {
-        let newest = self.feed.actors.newest(actor);
-        let is_before = |item: Stamp| before.is_none_or(|before| item < before);
-        let is_there = |item: &Stamp| item.number() < self.as_of;
-        if newest == Stamp::OLDEST {
-            return None;
-        }
-        if is_before(newest) && is_there(&newest) {
-            return Some(Candidate { item: newest, actor });
-        }
-        let items = &self.feed.actors.get(actor).items;
-        let items = &items[..items.partition_point(|item| is_before(*item))];
-        items.iter().rev().find(|item| is_there(item)).map(|&item| Candidate { item, actor })
-    }
-
-    /// The items of one round that come after `before`; whether nobody has one for the next round.
-    fn round(&mut self, round: usize, before: Option<Stamp>) -> (BinaryHeap<Candidate>, bool) {
-        let (mut candidates, mut is_last) = (Vec::new(), round == self.n);
-        let mut is_there_more = false;
-        for &actor in self.followed {
-            let mut items = self.newest_items(actor).skip(round - 1);
-            let Some(item) = items.next() else { continue };
-            is_there_more |= items.next().is_some();
-            if before.is_none_or(|before| item < before) {
-                candidates.push(Candidate { item, actor });
-            }
-        }
-        is_last |= !is_there_more;
-        self.work += self.followed.len();
-        (BinaryHeap::from(candidates), is_last)
-    }
-
-    fn newest_items(&self, actor: u32) -> impl Iterator<Item = Stamp> {
-        let items = self.feed.actors.get(actor).items.iter().rev();
-        items.copied().filter(|item| item.number() < self.as_of)
-    }
-
-    fn is_full(&self) -> bool {
-        self.page.groups.len() == self.n || self.work > WORK_MAX
-    }
-
-    /// Shows an item with all that equal it, unless they stood somewhere before.
-    fn visit(&mut self, candidate: Candidate, round: usize) {
-        self.work += ITEM_WORK;
-        let deed = candidate.item.tail();
-        if !self.met.insert(deed) {
-            return;
-        }
-        let members = self.members(deed);
-        let item = candidate.item.with(candidate.actor);
-        // What stands before it on this page was met; so on the first page it is the first.
-        let is_before = |other: &Stamp| self.is_before(*other, deed, item, round);
-        if self.from.is_none() || !members.iter().any(is_before) {
-            let newest = members.iter().max().copied().unwrap_or(item);
-            self.page.groups.push(Group { item: newest.with(deed), members });
-        }
-    }
-
-    /// All items of the followed with this deed. Goes through the fewer of the two: who did it, or who is followed.
-    fn members(&mut self, deed: u32) -> Vec<Stamp> {
-        let doers = self.feed.deeds.doers(deed);
-        let mut members = Vec::new();
-        let mut add = |doer: Stamp| {
-            if doer.number() < self.as_of {
-                members.push(doer);
+            ActivityKey::Post { .. } => {
+                let ItemBody { kind, text, props } = self.body(bytes)?;
+                return Ok((kind, ItemDetails { text, props, ..none }));
             }
         };
-        if matches!(doers, Doers::Many(_)) && doers.len() > self.followed.len() {
-            self.followed.iter().for_each(|&actor| doers.of(actor, &mut add));
-        } else {
-            let is_followed = |actor: u32| self.is_followed[actor as usize / 64] >> (actor % 64) & 1 == 1;
-            doers.each(|doer| {
-                if is_followed(doer.tail()) {
-                    add(doer)
-                }
-            });
-        }
-        // Those who equal are looked at again: whether they stand before, and by which names.
-        self.work += doers.len().min(self.followed.len()) + 2 * members.len();
-        members
+        Ok((kind.to_owned(), details))
     }
 
-    /// Whether an equal item stands before this one, which is in this round.
-    fn is_before(&self, other: Stamp, deed: u32, item: Stamp, round: usize) -> bool {
-        if self.mode == Mode::Latest {
-            return other > item;
+    fn body(&self, activity: &[u8]) -> Result<ItemBody, StoreError> {
+        let Some(body) = self.blobs.get(activity)? else { return Ok(ItemBody::default()) };
+        serde_json::from_slice(&body).map_err(|error| StoreError(error.to_string()))
+    }
+
+    /// Returns each player once, newest first, and the total number of players.
+    fn named_players(&self, mut members: Vec<ItemPosition>) -> (Vec<NamedPlayer<'_>>, usize) {
+        members.sort_by_key(|position| (position.tail(), Reverse(*position)));
+        members.dedup_by_key(|position| position.tail());
+        let count = members.len();
+        if count > PLAYERS_NAMED_MAX {
+            members.select_nth_unstable_by_key(PLAYERS_NAMED_MAX, |position| Reverse(*position));
+            members.truncate(PLAYERS_NAMED_MAX);
         }
-        let rounds = if other > item { round } else { round - 1 };
-        self.newest_items(other.tail()).take(rounds).any(|it| it == other.with(deed))
+        members.sort_unstable_by_key(|position| Reverse(*position));
+        let named = |position: &ItemPosition| {
+            let actor = self.actors.get(position.tail());
+            NamedPlayer { player: &actor.id, name: &actor.name }
+        };
+        (members.iter().map(named).collect(), count)
+    }
+
+    /// Returns a player's items, newest first, as followers see them.
+    pub(super) fn items_of(&self, player: &str) -> Result<impl Serialize, StoreError> {
+        let actor = self.actors.find(player);
+        let items = actor.map_or(&[][..], |actor| &self.actors.get(actor).items);
+        let group = |item: &ItemPosition| ItemGroup {
+            item: *item,
+            members: vec![item.with_tail(actor.unwrap_or_default())],
+        };
+        items.iter().rev().map(|item| self.item(group(item))).collect::<Result<Vec<_>, _>>()
     }
 }

@@ -1,7 +1,8 @@
-//! The feed beside a naive model of it, through random steps and restarts.
+//! The feed compared with a naive model, through random steps and restarts.
 
 mod naive;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -9,10 +10,10 @@ use model::ports::records::{RecordWrite, Records};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use self::naive::Naive;
-use super::items::Limits;
+use self::naive::NaiveFeed;
+use super::items::FeedLimits;
 use super::*;
-use crate::command::{By, Caller};
+use crate::command::{Caller, Principal};
 use crate::game::Touched;
 
 const NOW: i64 = 1_800_000_000_000;
@@ -33,7 +34,7 @@ impl Records for Store {
     }
 }
 
-/// Numbers that look random and are the same every time: SplitMix64, Steele, Lea and Flood 2014.
+/// Deterministic pseudo-random numbers: SplitMix64, Steele, Lea and Flood 2014.
 struct Dice(u64);
 
 impl Dice {
@@ -49,27 +50,27 @@ impl Dice {
     }
 }
 
-/// A game and its model, side by side.
+/// A game and its model.
 struct World {
     store: Arc<Store>,
     game: Game,
-    model: Naive,
-    limits: Limits,
+    model: NaiveFeed,
+    limits: FeedLimits,
     now: i64,
     dice: Dice,
 }
 
 impl World {
-    fn new(seed: u64, limits: Limits) -> World {
+    fn new(seed: u64, limits: FeedLimits) -> World {
         let store = Arc::new(Store::default());
         let game = open(&store, limits);
-        World { store, game, model: Naive::default(), limits, now: NOW, dice: Dice(seed) }
+        World { store, game, model: NaiveFeed::default(), limits, now: NOW, dice: Dice(seed) }
     }
 
-    fn apply(&mut self, command: Command) -> (Result<Answer, Refusal>, Vec<Touched>) {
-        let (mut touched, by) = (Vec::new(), By { caller: Caller::Server, signed: None });
-        let at = At { offset: 1, ms: self.now };
-        let mut context = Context { at, by: &by, tz: "UTC", blob: &[], touched: &mut touched };
+    fn apply(&mut self, command: FeedCommand) -> (Result<CommandResponse, Refusal>, Vec<Touched>) {
+        let (mut touched, by) = (Vec::new(), Principal { caller: Caller::Server, signed: None });
+        let at = LogPoint { offset: 1, ms: self.now };
+        let mut context = CommandContext { at, by: &by, tz: "UTC", blob: &[], touched: &mut touched };
         (self.game.apply_feed(&mut context, command), touched)
     }
 
@@ -94,57 +95,57 @@ impl World {
             18 => self.unfollow(),
             19 => self.catalogue(),
             20 if self.dice.roll(8) == 0 => self.erase(),
-            _ => self.look(),
+            _ => self.check_reader(),
         }
     }
 
     fn post(&mut self) {
         let player = self.dice.player();
         let name = ["", "", "Bo", "Cy"][self.dice.roll(4) as usize];
-        let (at, what) = (self.now, self.dice.roll(6));
-        let at = At { offset: 1, ms: at };
+        let (at, details) = (self.now, self.dice.roll(6));
+        let at = LogPoint { offset: 1, ms: at };
         let feed = &mut self.game.feed;
-        let (at, what) = match self.dice.roll(3) {
+        let (at, details) = match self.dice.roll(3) {
             0 => {
-                feed.post_score(at, &player, name, "board", &what.to_string());
-                (at.ms, json!({ "kind": "score", "table": "board", "score": what.to_string() }))
+                feed.post_score(at, &player, name, "board", &details.to_string());
+                (at.ms, json!({ "kind": "score", "table": "board", "score": details.to_string() }))
             }
             1 => {
-                feed.post_level(at, &player, name, &format!("l{what}"), "Title");
-                (at.ms, json!({ "kind": "level", "level": format!("l{what}"), "text": "Title" }))
+                feed.post_level(at, &player, name, &format!("l{details}"), "Title");
+                (at.ms, json!({ "kind": "level", "level": format!("l{details}"), "text": "Title" }))
             }
-            _ => self.post_own(&player, name, what),
+            _ => self.post_custom(&player, name, details),
         };
-        self.model.post(self.limits, at, &player, name, what);
+        self.model.post(self.limits, at, &player, name, details);
     }
 
-    /// Some of them happened a while ago.
-    fn post_own(&mut self, player: &str, name: &str, what: u64) -> (i64, Value) {
+    /// Some posts have a time in the past.
+    fn post_custom(&mut self, player: &str, name: &str, details: u64) -> (i64, Value) {
         let at = self.now - [0, 0, 40, 400][self.dice.roll(4) as usize];
-        let props = if what < 2 { json!({ "n": what }) } else { json!({}) };
+        let props = if details < 2 { json!({ "n": details }) } else { json!({}) };
         let post = NewPost {
             player: player.into(),
             name: name.into(),
             kind: "trade".into(),
-            text: format!("text {}", what / 2),
+            text: format!("text {}", details / 2),
             props: serde_json::from_value(props.clone()).expect("an object"),
             at_ms: Some(at),
         };
         let text = post.text.clone();
-        let expected = Answer::created(&json!({ "id": self.model.next.to_string() }));
-        let (outcome, touched) = self.apply(Command::Post(post));
+        let expected = CommandResponse::created(&json!({ "id": self.model.next.to_string() }));
+        let (outcome, touched) = self.apply(FeedCommand::Post(post));
         assert_eq!(outcome, Ok(expected));
         assert_eq!(touched, [Touched::Posted(player.to_owned())]);
-        let mut told = json!({ "kind": "trade", "text": text });
-        if what < 2 {
-            told["props"] = props;
+        let mut item = json!({ "kind": "trade", "text": text });
+        if details < 2 {
+            item["props"] = props;
         }
-        (at, told)
+        (at, item)
     }
 
     fn grant(&mut self) {
         let (player, key) = (self.dice.player(), format!("a{}", self.dice.roll(4)));
-        let command = Command::Grant { key: key.clone(), player: player.clone(), name: String::new() };
+        let command = FeedCommand::Grant { key: key.clone(), player: player.clone(), name: String::new() };
         let status = self.apply(command).0.map(|answer| answer.status).ok();
         let grant = (player.clone(), key.clone());
         let expected = match (self.model.catalogue.contains(&key), self.model.grants.contains_key(&grant)) {
@@ -155,14 +156,15 @@ impl World {
         assert_eq!(status, expected);
         if expected == Some(201) {
             self.model.grants.insert(grant, self.now);
-            let what = json!({ "kind": "achievement", "achievement": key });
-            self.model.post(self.limits, self.now, &player, "", what);
+            let details = json!({ "kind": "achievement", "achievement": key });
+            self.model.post(self.limits, self.now, &player, "", details);
         }
     }
 
     fn follow(&mut self) {
         let (player, other) = (self.dice.player(), self.dice.player());
-        let (outcome, touched) = self.apply(Command::Follow { player: player.clone(), other: other.clone() });
+        let (outcome, touched) =
+            self.apply(FeedCommand::Follow { player: player.clone(), other: other.clone() });
         assert_eq!(outcome.is_ok(), player != other);
         let is_new = player != other && self.model.follows.insert((player.clone(), other));
         assert_eq!(touched, if is_new { vec![Touched::Follows(player)] } else { vec![] });
@@ -170,21 +172,21 @@ impl World {
 
     fn unfollow(&mut self) {
         let (player, other) = (self.dice.player(), self.dice.player());
-        let command = Command::Unfollow { player: player.clone(), other: other.clone() };
-        assert_eq!(self.apply(command).0, Ok(Answer::nothing()));
+        let command = FeedCommand::Unfollow { player: player.clone(), other: other.clone() };
+        assert_eq!(self.apply(command).0, Ok(CommandResponse::no_content()));
         self.model.follows.remove(&(player, other));
-        self.model.forget_idle();
+        self.model.remove_idle_names();
     }
 
     fn catalogue(&mut self) {
         let key = format!("a{}", self.dice.roll(4));
         if self.dice.roll(3) > 0 {
             let achievement = Achievement { name: key.to_uppercase(), ..Achievement::default() };
-            let put = Command::PutAchievement { key: key.clone(), achievement };
+            let put = FeedCommand::PutAchievement { key: key.clone(), achievement };
             assert!(self.apply(put).0.is_ok());
             self.model.catalogue.insert(key);
         } else {
-            let outcome = self.apply(Command::DeleteAchievement { key: key.clone() }).0;
+            let outcome = self.apply(FeedCommand::DeleteAchievement { key: key.clone() }).0;
             assert_eq!(outcome.is_ok(), self.model.catalogue.remove(&key));
         }
     }
@@ -197,10 +199,10 @@ impl World {
         assert_eq!(self.game.feed.export_player(&player).expect("a store"), nothing);
     }
 
-    /// One reader looks at everything.
-    fn look(&mut self) {
+    /// Compares all pages and lists of one reader.
+    fn check_reader(&mut self) {
         let reader = self.dice.player();
-        let mode = [Mode::Latest, Mode::Fair][self.dice.roll(2) as usize];
+        let mode = [FeedMode::Latest, FeedMode::Fair][self.dice.roll(2) as usize];
         let n = 1 + self.dice.roll(6) as usize;
         let as_of = self.model.next;
         let (mut from, mut cursor) = (0, None);
@@ -212,15 +214,15 @@ impl World {
             let Some(next) = next else { break };
             (from, cursor) = (next, page["next"].as_str().and_then(Cursor::parse));
         }
-        self.look_at(&reader);
+        self.check_state_of(&reader);
     }
 
-    fn page(&self, reader: &str, mode: Mode, n: usize, cursor: Option<Cursor>) -> Value {
+    fn page(&self, reader: &str, mode: FeedMode, n: usize, cursor: Option<Cursor>) -> Value {
         let page = self.game.feed.page(reader, mode, n, cursor).expect("the store can be read");
         serde_json::to_value(page.expect("the cursor is of this mode")).expect("JSON")
     }
 
-    /// Achievements that are in the catalogue are told with their names.
+    /// Achievements in the catalogue have their name as text.
     fn with_names(&self, mut items: Vec<Value>) -> Vec<Value> {
         for item in &mut items {
             let key = item["achievement"].as_str().unwrap_or_default().to_owned();
@@ -231,7 +233,7 @@ impl World {
         items
     }
 
-    fn look_at(&mut self, player: &str) {
+    fn check_state_of(&mut self, player: &str) {
         let feed = &self.game.feed;
         let follows = self.model.follows.iter().filter(|(one, _)| one == player).map(|(_, other)| &**other);
         let follows: Vec<&str> = follows.collect();
@@ -241,8 +243,9 @@ impl World {
         assert_eq!(feed.item_count(), self.model.items.len());
         let friends: Vec<Vec<&str>> = vec![follows, vec!["p1", "p2", "nobody", "p1"]];
         for (index, ids) in friends.iter().enumerate() {
-            let asked = if index == 0 { Friends::FollowedBy(player) } else { Friends::These(ids) };
-            let list = serde_json::to_value(feed.achievements(Some(player), asked, false)).expect("JSON");
+            let filter =
+                if index == 0 { FriendFilter::FollowedBy(player) } else { FriendFilter::Players(ids) };
+            let list = serde_json::to_value(feed.achievements(Some(player), filter, false)).expect("JSON");
             assert_eq!(list, self.achievements(player, ids));
         }
     }
@@ -251,9 +254,14 @@ impl World {
         let listed = self.model.catalogue.iter().map(|key| {
             let granted = |player: &str| self.model.grants.get(&(player.to_owned(), key.clone())).copied();
             let ids: BTreeSet<&str> = friends.iter().copied().collect();
+            let details = json!({ "kind": "achievement", "achievement": key });
+            let number = |id: &str| {
+                let mut items = self.model.items.iter();
+                items.find(|item| item.player == id && item.details == details).map(|item| item.number)
+            };
             let mut having: Vec<(i64, &str)> =
                 ids.into_iter().filter_map(|id| Some((-granted(id)?, id))).collect();
-            having.sort_unstable();
+            having.sort_by_key(|(at, id)| (*at, Reverse(number(id)), *id));
             let name = |id: &str| self.model.names.get(id).cloned().unwrap_or_default();
             let friend =
                 |(at, id): &(i64, &str)| json!({ "player": id, "name": name(id), "at": rfc3339(-at) });
@@ -270,23 +278,28 @@ impl World {
     }
 }
 
-fn open(store: &Arc<Store>, limits: Limits) -> Game {
+fn open(store: &Arc<Store>, limits: FeedLimits) -> Game {
     let records: Arc<dyn Records> = Arc::clone(store) as Arc<dyn Records>;
     let mut game = Game::new(1, &records);
     game.feed.limits = limits;
     for (key, value) in &*store.0.lock() {
         if Game::is_restored(key[4]) {
-            game.restore(key[4], &key[5..], value).expect("it was written by the same program");
+            game.restore(key[4], &key[5..], value).expect("a valid record");
         }
     }
-    game.restored();
+    game.finish_restore();
     game
 }
 
 #[test]
-fn ten_thousand_steps_agree_with_a_naive_model_through_restarts() {
-    let limits =
-        Limits { items_per_player: 9, equal_items: 2, items: 70, items_per_record: 3, ..Limits::default() };
+fn ten_thousand_random_steps_agree_with_a_naive_model() {
+    let limits = FeedLimits {
+        items_per_player: 9,
+        equal_items: 2,
+        items: 70,
+        items_per_record: 3,
+        ..FeedLimits::default()
+    };
     let mut world = World::new(1, limits);
     for step in 0..10_000 {
         world.step();
@@ -295,56 +308,57 @@ fn ten_thousand_steps_agree_with_a_naive_model_through_restarts() {
         }
     }
     let players: Vec<String> = (0..PLAYERS).map(|number| format!("p{number}")).collect();
-    players.iter().for_each(|player| world.look_at(player));
+    players.iter().for_each(|player| world.check_state_of(player));
     players.iter().for_each(|player| world.game.feed.erase_player(player));
-    (0..4).for_each(|key| drop(world.apply(Command::DeleteAchievement { key: format!("a{key}") })));
+    (0..4).for_each(|key| drop(world.apply(FeedCommand::DeleteAchievement { key: format!("a{key}") })));
     world.restart();
     let left: Vec<Vec<u8>> = world.store.0.lock().keys().map(|key| key[4..].to_vec()).collect();
-    assert_eq!(left, [b"\x04n"], "when everybody is erased there is one record, of the numbers");
+    assert_eq!(left, [b"\x04n"], "only the record of the counters is left");
     assert_eq!((world.game.feed.actors.len(), world.game.feed.item_count()), (0, 0));
 }
 
 #[test]
-fn limits_are_refused_by_the_name_of_their_field() {
-    let limits = Limits { follows: 2, players: 5, ..Limits::default() };
+fn refusal_names_the_field_that_reached_a_limit() {
+    let limits = FeedLimits { follows: 2, players: 5, ..FeedLimits::default() };
     let mut world = World::new(4, limits);
     let achievement = Achievement { name: "First".into(), ..Achievement::default() };
-    world.apply(Command::PutAchievement { key: "first".into(), achievement }).0.expect("an achievement");
-    let follow = |player: &str, other: &str| Command::Follow { player: player.into(), other: other.into() };
+    world.apply(FeedCommand::PutAchievement { key: "first".into(), achievement }).0.expect("an achievement");
+    let follow =
+        |player: &str, other: &str| FeedCommand::Follow { player: player.into(), other: other.into() };
     let grant =
-        |player: &str| Command::Grant { key: "first".into(), player: player.into(), name: String::new() };
-    let mut check = |command: Command, expected: &str| {
-        let told = match world.apply(command).0 {
+        |player: &str| FeedCommand::Grant { key: "first".into(), player: player.into(), name: String::new() };
+    let mut check = |command: FeedCommand, expected: &str| {
+        let item = match world.apply(command).0 {
             Ok(answer) => answer.status.to_string(),
             Err(refusal) => format!("{:?} {}", refusal.kind, refusal.field.unwrap_or_default()),
         };
-        assert_eq!(told, expected);
+        assert_eq!(item, expected);
     };
     check(follow("ann", "bo"), "204");
     check(follow("bo", "cy"), "204");
     check(follow("cy", "ann"), "TooMany other");
-    check(Command::Unfollow { player: "bo".into(), other: "cy".into() }, "204");
+    check(FeedCommand::Unfollow { player: "bo".into(), other: "cy".into() }, "204");
     check(follow("cy", "ann"), "204");
     check(grant("di"), "201");
     check(grant("ed"), "201");
     check(grant("flo"), "TooMany player");
     check(grant("di"), "200");
-    check(Command::Unfollow { player: "cy".into(), other: "ann".into() }, "204");
+    check(FeedCommand::Unfollow { player: "cy".into(), other: "ann".into() }, "204");
     check(grant("flo"), "201");
 }
 
 #[test]
-fn an_export_has_all_of_one_player_and_nothing_of_others() {
-    let mut world = World::new(5, Limits::default());
+fn export_has_all_data_of_one_player_only() {
+    let mut world = World::new(5, FeedLimits::default());
     let achievement = Achievement { name: "First".into(), ..Achievement::default() };
-    world.apply(Command::PutAchievement { key: "first".into(), achievement }).0.expect("an achievement");
-    let at = At { offset: 1, ms: NOW };
+    world.apply(FeedCommand::PutAchievement { key: "first".into(), achievement }).0.expect("an achievement");
+    let at = LogPoint { offset: 1, ms: NOW };
     for (player, score) in [("bo", "7"), ("cy", "8")] {
         world.game.feed.post_score(at, player, &player.to_uppercase(), "board", score);
-        let grant = Command::Grant { key: "first".into(), player: player.into(), name: String::new() };
+        let grant = FeedCommand::Grant { key: "first".into(), player: player.into(), name: String::new() };
         world.apply(grant).0.expect("a grant");
     }
-    world.apply(Command::Follow { player: "bo".into(), other: "cy".into() }).0.expect("a follow");
+    world.apply(FeedCommand::Follow { player: "bo".into(), other: "cy".into() }).0.expect("a follow");
     world.restart();
     let at = rfc3339(NOW);
     let bo = json!([{ "player": "bo", "name": "BO" }]);
@@ -360,9 +374,9 @@ fn an_export_has_all_of_one_player_and_nothing_of_others() {
     assert_eq!(world.game.feed.export_player("bo").expect("a store"), expected);
 }
 
-/// Pages that are asked for one after the other while much happens in between.
-fn check_reading_on(seed: u64, mode: Mode) {
-    let limits = Limits { equal_items: 1_000, items_per_record: 3, ..Limits::default() };
+/// Compares consecutive pages while items are added in between.
+fn check_paging(seed: u64, mode: FeedMode) {
+    let limits = FeedLimits { equal_items: 1_000, items_per_record: 3, ..FeedLimits::default() };
     let mut world = World::new(seed, limits);
     (0..400).for_each(|_| world.step());
     let reader = world.dice.player();
@@ -393,26 +407,26 @@ fn check_reading_on(seed: u64, mode: Mode) {
 }
 
 #[test]
-fn reading_on_shows_each_item_once_whatever_comes_in_between() {
+fn paging_shows_each_item_once_while_items_are_added() {
     for seed in 0..25 {
-        check_reading_on(seed, Mode::Latest);
-        check_reading_on(seed, Mode::Fair);
+        check_paging(seed, FeedMode::Latest);
+        check_paging(seed, FeedMode::Fair);
     }
 }
 
 #[test]
-fn a_page_that_would_look_at_too_much_ends_early_and_loses_nothing() {
-    let mut world = World::new(3, Limits::default());
+fn expensive_page_ends_early_and_the_next_one_continues() {
+    let mut world = World::new(3, FeedLimits::default());
     for player in 0..3_000 {
         let other = format!("q{player}");
-        let follow = Command::Follow { player: "reader".into(), other: other.clone() };
+        let follow = FeedCommand::Follow { player: "reader".into(), other: other.clone() };
         world.apply(follow).0.expect("a follow");
         for score in 0..60 {
-            let at = At { offset: 1, ms: NOW + player * 60 + score };
+            let at = LogPoint { offset: 1, ms: NOW + player * 60 + score };
             world.game.feed.post_score(at, &other, "", "board", &score.to_string());
         }
     }
-    for mode in [Mode::Latest, Mode::Fair] {
+    for mode in [FeedMode::Latest, FeedMode::Fair] {
         let (mut scores, mut pages, mut cursor) = (Vec::new(), 0, None);
         loop {
             let page = world.page("reader", mode, 100, cursor);

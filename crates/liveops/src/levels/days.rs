@@ -1,11 +1,11 @@
-//! Days of the game's zone, and times as answers tell them.
+//! Days in the game's time zone, and the text form of times.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 const DAY_S: i64 = 86_400;
 
-/// The day, counted from 1970-01-01, that a clock in this zone shows. An unknown zone is UTC.
+/// Returns the local day in this zone, counted from 1970-01-01. An unknown zone counts as UTC.
 pub(super) fn day(ms: i64, tz: &str) -> u32 {
     let at = Timestamp::from_millisecond(ms.max(0)).unwrap_or(Timestamp::UNIX_EPOCH);
     let zone = TimeZone::get(tz).unwrap_or(TimeZone::UTC);
@@ -13,13 +13,13 @@ pub(super) fn day(ms: i64, tz: &str) -> u32 {
     local_s.div_euclid(DAY_S).max(0) as u32
 }
 
-/// A day as `2026-11-20`.
+/// Returns a day as `2026-11-20`.
 pub(super) fn date(day: u32) -> String {
     let noon = Timestamp::from_second(i64::from(day) * DAY_S + DAY_S / 2).unwrap_or(Timestamp::MAX);
     TimeZone::UTC.to_datetime(noon).date().to_string()
 }
 
-/// RFC 3339 in UTC with milliseconds.
+/// Returns a time as RFC 3339 in UTC with milliseconds.
 pub(super) fn rfc3339(ms: i64) -> String {
     let at = Timestamp::from_millisecond(ms).unwrap_or(Timestamp::UNIX_EPOCH);
     format!("{at:.3}")
@@ -35,7 +35,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_begins_at_midnight_of_the_games_zone() {
+    fn day_begins_at_midnight_in_the_time_zone_of_the_game() {
         check("2026-11-20T23:59:59.999Z", "UTC", "2026-11-20");
         check("2026-11-21T00:00:00Z", "UTC", "2026-11-21");
         check("2026-11-20T22:59:59.999Z", "Europe/Paris", "2026-11-20");

@@ -1,25 +1,25 @@
-//! One level, as it is kept in memory.
+//! A level in memory.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::content::Content;
-use super::flags::Flags;
+use super::content::ContentRef;
+use super::flags::LevelFlags;
 use super::votes::Votes;
 
 const ID_BYTES: usize = 12;
 
-/// What names a level: 12 lower-case letters and digits.
+/// The id of a level: 12 lower-case letters and digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct LevelId([u8; ID_BYTES]);
 
 impl LevelId {
     pub(super) const BYTES: usize = ID_BYTES;
 
-    /// Reads an id as it stands in a path, an event or a record's key.
-    pub(super) fn read(text: &[u8]) -> Option<LevelId> {
+    /// Parses an id from a path, an event or a record's key.
+    pub(super) fn parse(text: &[u8]) -> Option<LevelId> {
         let bytes: [u8; ID_BYTES] = text.try_into().ok()?;
         let allowed = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
         bytes.iter().all(allowed).then_some(LevelId(bytes))
@@ -40,22 +40,22 @@ impl fmt::Debug for LevelId {
     }
 }
 
-/// Who sees a level.
+/// The visibility of a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
-    /// Its maker alone.
+pub enum LevelState {
+    /// Visible to its maker only.
     Draft,
-    /// Everybody.
+    /// Visible to everyone.
     Published,
-    /// Its maker, without the data. It does not come back.
+    /// Visible to its maker only, without the data. Cannot be undone.
     Removed,
 }
 
-/// What was played, as the game's `$level` events tell it, and how often it was flagged.
+/// Counts of the game's `$level` events, and of flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Counters {
+pub(super) struct PlayCounters {
     pub(super) starts: u64,
     pub(super) wins: u64,
     pub(super) retries: u64,
@@ -63,39 +63,39 @@ pub(super) struct Counters {
     pub(super) flags: u64,
 }
 
-/// A level and everything about it but its data.
+/// A level with everything but its data.
 #[derive(Debug)]
 pub(super) struct Level {
     pub(super) id: LevelId,
-    /// The offset of the command that made it: unique, and greater for a later level.
+    /// The offset of the command that saved it: unique, and greater for a later level.
     pub(super) sequence: u64,
     pub(super) created_ms: i64,
-    /// When it was first published.
+    /// The time at which it was first published.
     pub(super) published_ms: Option<i64>,
-    pub(super) state: State,
+    pub(super) state: LevelState,
     pub(super) name: Box<str>,
     pub(super) maker: u32,
     pub(super) maker_name: Box<str>,
     pub(super) fields: BTreeMap<Box<str>, Box<str>>,
     pub(super) source: Box<str>,
-    pub(super) data: Content,
-    pub(super) thumb: Option<Content>,
+    pub(super) data: ContentRef,
+    pub(super) thumb: Option<ContentRef>,
     pub(super) votes: Votes,
-    pub(super) counters: Counters,
-    pub(super) flags: Flags,
+    pub(super) counters: PlayCounters,
+    pub(super) flags: LevelFlags,
 }
 
 impl Level {
     pub(super) fn is_published(&self) -> bool {
-        self.state == State::Published
+        self.state == LevelState::Published
     }
 
     pub(super) fn is_removed(&self) -> bool {
-        self.state == State::Removed
+        self.state == LevelState::Removed
     }
 
-    /// What it counts against its maker's limit: nothing once the data is gone.
-    pub(super) fn held_bytes(&self) -> u64 {
+    /// Returns the bytes that count towards its maker's limit: 0 once the data is removed.
+    pub(super) fn content_bytes(&self) -> u64 {
         if self.is_removed() {
             return 0;
         }
@@ -103,22 +103,22 @@ impl Level {
     }
 }
 
-/// All levels of a game. A slot is a level's place in memory, until the next start.
+/// The levels of a game by slot. A slot is valid until the next start.
 #[derive(Debug, Default)]
-pub(super) struct Shelf {
+pub(super) struct LevelArena {
     slots: Vec<Option<Level>>,
     free: Vec<u32>,
     by_id: hashbrown::HashMap<LevelId, u32>,
 }
 
-impl Shelf {
+impl LevelArena {
     pub(super) fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    /// The slot of the level that is named so.
+    /// Returns the slot of the level with this id.
     pub(super) fn slot(&self, id: &[u8]) -> Option<u32> {
-        self.by_id.get(&LevelId::read(id)?).copied()
+        self.by_id.get(&LevelId::parse(id)?).copied()
     }
 
     pub(super) fn get(&self, slot: u32) -> &Level {
@@ -129,7 +129,7 @@ impl Shelf {
         self.slots[slot as usize].as_mut().expect("slots in use hold a level")
     }
 
-    /// Every level with its slot, in no particular order.
+    /// Returns every level with its slot, in no particular order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Level)> {
         self.slots.iter().enumerate().filter_map(|(slot, level)| Some((slot as u32, level.as_ref()?)))
     }

@@ -1,4 +1,4 @@
-//! Reading levels: one, or a page of many.
+//! Reading one level, or a page of many.
 
 use std::collections::BTreeMap;
 
@@ -6,72 +6,72 @@ use model::ports::counters::StoreError;
 use serde::Serialize;
 
 use super::Levels;
-use super::content::{self, Unread};
+use super::content::{self, PackedText};
 use super::days::{day, rfc3339};
-use super::level::{Level, State};
-use super::orders::{Mode, Place};
-use super::votes::Tally;
+use super::level::{Level, LevelState};
+use super::orders::{LevelMode, OrderKey};
+use super::votes::VoteTally;
 use crate::Refusal;
 
-/// Data and pictures of one page, not compressed.
+/// Uncompressed bytes of data and thumbnails on one page.
 pub const PAGE_BYTES_MAX: u64 = 8 << 20;
 
-/// Who asks.
+/// The viewer of a level.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Viewer {
-    /// Sees what is published.
-    Anybody,
-    /// Sees their own drafts and removed levels as well.
+pub enum LevelViewer {
+    /// A viewer who sees published levels.
+    Public,
+    /// A player, who also sees their own drafts and removed levels.
     Player(String),
-    /// A moderator or the game's own server sees those of everybody.
+    /// A moderator or the game's own server, who sees all drafts and removed levels.
     Moderator,
 }
 
-impl Viewer {
+impl LevelViewer {
     fn sees_all_of(&self, player: &str) -> bool {
         match self {
-            Viewer::Anybody => false,
-            Viewer::Player(id) => id == player,
-            Viewer::Moderator => true,
+            LevelViewer::Public => false,
+            LevelViewer::Player(id) => id == player,
+            LevelViewer::Moderator => true,
         }
     }
 }
 
-/// Which levels, in which order. All conditions must hold.
+/// The levels to list, and their order. All conditions must hold.
 #[derive(Clone, Debug)]
-pub struct List {
+pub struct LevelQuery {
     /// The order.
-    pub mode: Mode,
-    /// Fields that must have these values; a level may have others beside them.
+    pub mode: LevelMode,
+    /// Fields that must have these values. A level may have others.
     pub filters: Vec<(String, String)>,
-    /// Made by one of these.
+    /// Only levels of these players.
     pub friends: Option<Vec<String>>,
-    /// Made by this player.
+    /// Only levels of this player.
     pub player: Option<String>,
-    /// The player's drafts and removed levels as well, for those who may see them.
+    /// Includes the player's drafts and removed levels, for viewers who may see them.
     pub all_states: bool,
-    /// From this source.
+    /// Only levels from this source.
     pub source: Option<String>,
-    /// Made at or after this time, milliseconds since 1970.
+    /// Only levels created at or after this time, in milliseconds since 1970.
     pub from_ms: Option<i64>,
-    /// Made before this time.
+    /// Only levels created before this time.
     pub to_ms: Option<i64>,
-    /// Counted from 1.
+    /// The page number from 1 on.
     pub page: u64,
-    /// Levels a page.
+    /// Levels per page.
     pub per_page: u64,
-    /// With their data.
+    /// Includes the data.
     pub data: bool,
-    /// With their pictures.
+    /// Includes the thumbnails.
     pub thumbs: bool,
-    /// Who asks.
-    pub viewer: Viewer,
+    /// The viewer.
+    pub viewer: LevelViewer,
 }
 
-impl List {
-    /// Published levels in this order, without data.
-    pub fn of(mode: Mode) -> List {
-        List {
+impl LevelQuery {
+    /// Returns a query for published levels in this order, without data.
+    pub fn of(mode: LevelMode) -> LevelQuery {
+        LevelQuery {
             mode,
             filters: Vec::new(),
             friends: None,
@@ -84,7 +84,7 @@ impl List {
             per_page: 20,
             data: false,
             thumbs: true,
-            viewer: Viewer::Anybody,
+            viewer: LevelViewer::Public,
         }
     }
 
@@ -93,28 +93,31 @@ impl List {
             return Ok(());
         }
         let Some(player) = &self.player else {
-            return Err(Refusal::invalid("state", "all states are listed of one player"));
+            return Err(Refusal::invalid(
+                "state",
+                "`all` requires `player`: drafts and removed levels can only be listed for one player",
+            ));
         };
         if self.viewer.sees_all_of(player) {
             return Ok(());
         }
-        Err(Refusal::forbidden("only the player and moderators see drafts and removed levels"))
+        Err(Refusal::forbidden("only the player and moderators can see drafts and removed levels"))
     }
 }
 
-/// A page of a list.
+/// A page of levels.
 #[derive(Clone, Debug)]
-pub struct Page {
-    /// How many levels there are on all pages.
+pub struct LevelPage {
+    /// The number of levels on all pages.
     pub total: usize,
-    /// Those of this page.
-    pub levels: Vec<Found>,
+    /// The levels of this page.
+    pub levels: Vec<LoadedLevel>,
 }
 
-/// Why there is no page.
+/// The reason why a page cannot be returned.
 #[derive(Debug, thiserror::Error)]
 pub enum ListError {
-    /// It would be too large.
+    /// The query is refused.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The store failed.
@@ -122,56 +125,56 @@ pub enum ListError {
     Store(#[from] StoreError),
 }
 
-/// A level as answers have it.
+/// A level as clients see it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
-    /// Its id, 12 letters and digits.
+pub struct LevelRow {
+    /// The level's id, 12 letters and digits.
     pub id: String,
     /// Its name.
     pub name: String,
-    /// Who made it.
+    /// The id of its maker.
     pub player: String,
-    /// The maker's name as others see it.
+    /// The maker's display name.
     pub player_name: String,
-    /// Who sees it.
-    pub state: State,
-    /// What lists can be filtered by.
+    /// Its visibility.
+    pub state: LevelState,
+    /// The fields that lists can be filtered by.
     pub fields: BTreeMap<String, String>,
-    /// Where it was made; may be empty.
+    /// The place where it was made; may be empty.
     pub source: String,
-    /// When it was made.
+    /// The time at which it was created.
     pub created_at: String,
-    /// How many players rated it.
+    /// The number of players who rated it.
     pub votes: u32,
     /// The mean of all votes; null without votes.
     pub rating: Option<f64>,
     /// The Bayesian average of all votes.
     pub score: f64,
-    /// How often it was started.
+    /// The number of starts.
     pub starts: u64,
-    /// How often it was won.
+    /// The number of wins.
     pub wins: u64,
-    /// How often it was tried again.
+    /// The number of retries.
     pub retries: u64,
-    /// How often it was left.
+    /// The number of quits.
     pub quits: u64,
-    /// How often it was flagged.
+    /// The number of flags.
     pub flags: u64,
-    /// The votes by which the list is ordered, in a mode that does not count all of them.
+    /// The votes that decide the order of the list, in a mode that does not count all votes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub window: Option<Window>,
-    /// Its picture, a data URL.
+    pub window: Option<RatingWindow>,
+    /// The thumbnail, a data URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thumb: Option<String>,
-    /// Its data.
+    /// The data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<String>,
 }
 
-/// Some of a level's votes.
+/// A selection of a level's votes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Window {
-    /// How many.
+pub struct RatingWindow {
+    /// The number of votes.
     pub votes: u32,
     /// Their mean; null without votes.
     pub rating: Option<f64>,
@@ -179,71 +182,71 @@ pub struct Window {
     pub score: f64,
 }
 
-impl Window {
-    fn of(tally: Tally) -> Window {
-        Window { votes: tally.votes, rating: tally.mean(), score: tally.score() }
+impl RatingWindow {
+    fn of(tally: VoteTally) -> RatingWindow {
+        RatingWindow { votes: tally.votes, rating: tally.mean(), score: tally.score() }
     }
 }
 
-/// A level that was found, what is large in it not yet decompressed.
+/// A level whose data and thumbnail are not decompressed yet.
 #[derive(Clone, Debug)]
-pub struct Found {
-    row: Row,
-    data: Option<Unread>,
-    thumb: Option<Unread>,
+pub struct LoadedLevel {
+    row: LevelRow,
+    data: Option<PackedText>,
+    thumb: Option<PackedText>,
 }
 
-impl Found {
-    /// What there is to decompress, in bytes of text.
+impl LoadedLevel {
+    /// Returns the bytes of text to decompress.
     pub fn bytes(&self) -> usize {
-        self.data.iter().chain(&self.thumb).map(Unread::bytes).sum()
+        self.data.iter().chain(&self.thumb).map(PackedText::bytes).sum()
     }
 
-    /// The level for an answer. Takes some milliseconds for large data, so call it without a lock.
-    pub fn row(self) -> Result<Row, StoreError> {
-        let text = |unread: Option<Unread>| unread.map(|unread| unread.text()).transpose();
-        Ok(Row { data: text(self.data)?, thumb: text(self.thumb)?, ..self.row })
+    /// Decompresses the level. This takes some milliseconds for large data, so call it without holding a lock.
+    pub fn row(self) -> Result<LevelRow, StoreError> {
+        let text = |packed: Option<PackedText>| packed.map(|packed| packed.unpack()).transpose();
+        Ok(LevelRow { data: text(self.data)?, thumb: text(self.thumb)?, ..self.row })
     }
 }
 
 impl Levels {
-    /// The level of this id with all it has, if the viewer may see it.
-    pub fn load(&self, id: &str, viewer: &Viewer) -> Result<Option<Found>, StoreError> {
-        let Some(level) = self.shelf.slot(id.as_bytes()).map(|slot| self.shelf.get(slot)) else {
+    /// Returns the level of this id with its data and thumbnail, if the viewer may see it.
+    pub fn load(&self, id: &str, viewer: &LevelViewer) -> Result<Option<LoadedLevel>, StoreError> {
+        let Some(level) = self.arena.slot(id.as_bytes()).map(|slot| self.arena.get(slot)) else {
             return Ok(None);
         };
         if !level.is_published() && !viewer.sees_all_of(self.maker(level)) {
             return Ok(None);
         }
-        self.found(level, true, true).map(Some)
+        self.load_level(level, true, true).map(Some)
     }
 
-    /// A page of levels and how many there are on all pages, both exact.
+    /// Returns a page of levels and the exact number of levels on all pages.
     ///
-    /// Without conditions it costs what lies before the page: 15 us for the first one, 3 ms for the last one of
-    /// 100,000 levels. With conditions it costs about 0.3 us for each level that meets the rarest of them.
-    pub fn list(&self, list: &List, now_ms: i64, tz: &str) -> Result<Page, ListError> {
+    /// Without conditions, the cost is the number of levels before the page: 15 us for the first page, 3 ms for the
+    /// last page of 100,000 levels. With conditions, it is about 0.3 us for each level that matches the rarest of them.
+    pub fn list(&self, list: &LevelQuery, now_ms: i64, tz: &str) -> Result<LevelPage, ListError> {
         list.check_states()?;
         let today = day(now_ms, tz);
         let take = list.per_page as usize;
         let skip = usize::try_from(list.page.saturating_sub(1).saturating_mul(list.per_page));
         let skip = skip.unwrap_or(usize::MAX);
         let (total, slots) = match self.candidates(list) {
-            None => self.orders.page(list.mode, today, &self.shelf, skip, take),
-            Some(candidates) => self.pick(list, today, candidates, skip, take),
+            None => self.orders.page(list.mode, today, &self.arena, skip, take),
+            Some(candidates) => self.select(list, today, candidates, skip, take),
         };
         self.check_bytes(list, &slots)?;
         let found = slots.into_iter().map(|slot| {
-            let level = self.shelf.get(slot);
-            let found = self.found(level, list.data, list.thumbs)?;
+            let level = self.arena.get(slot);
+            let found = self.load_level(level, list.data, list.thumbs)?;
             Ok(found.in_window(list.mode, level, today))
         });
-        Ok(Page { total, levels: found.collect::<Result<_, StoreError>>()? })
+        Ok(LevelPage { total, levels: found.collect::<Result<_, StoreError>>()? })
     }
 
-    /// The slots among which all that meet the conditions are; nothing without a condition.
-    fn candidates(&self, list: &List) -> Option<Vec<u32>> {
-        let of = |id: &str| self.people.find(id).map_or(&[][..], |person| &person.levels);
+    /// Returns a superset of the matching levels' slots; `None` without a condition.
+    fn candidates(&self, list: &LevelQuery) -> Option<Vec<u32>> {
+        let of = |id: &str| self.contributors.find(id).map_or(&[][..], |contributor| &contributor.levels);
         if let Some(player) = &list.player {
             return Some(of(player).to_vec());
         }
@@ -253,26 +256,26 @@ impl Levels {
             slots.dedup();
             return Some(slots);
         }
-        if let Some(slots) = self.postings.rarest(&list.filters, list.source.as_deref()) {
+        if let Some(slots) = self.filter_index.rarest(&list.filters, list.source.as_deref()) {
             return Some(slots.to_vec());
         }
         let dated = list.from_ms.is_some() || list.to_ms.is_some();
-        dated.then(|| self.orders.made_between(list.from_ms.unwrap_or(0), list.to_ms.unwrap_or(i64::MAX)))
+        dated.then(|| self.orders.created_between(list.from_ms.unwrap_or(0), list.to_ms.unwrap_or(i64::MAX)))
     }
 
-    fn pick(
+    fn select(
         &self,
-        list: &List,
+        list: &LevelQuery,
         today: u32,
         candidates: Vec<u32>,
         skip: usize,
         take: usize,
     ) -> (usize, Vec<u32>) {
         let place = |slot: u32| {
-            let level = self.shelf.get(slot);
-            self.meets(list, level).then(|| Place::of(list.mode, level, slot, today))?
+            let level = self.arena.get(slot);
+            self.matches(list, level).then(|| OrderKey::of(list.mode, level, slot, today))?
         };
-        let mut places: Vec<Place> = candidates.into_iter().filter_map(place).collect();
+        let mut places: Vec<OrderKey> = candidates.into_iter().filter_map(place).collect();
         let total = places.len();
         let until = skip.saturating_add(take);
         if until < total {
@@ -283,10 +286,10 @@ impl Levels {
         (total, places.into_iter().skip(skip).map(|place| place.slot).collect())
     }
 
-    fn meets(&self, list: &List, level: &Level) -> bool {
+    fn matches(&self, list: &LevelQuery, level: &Level) -> bool {
         let maker = self.maker(level);
         let is_friend = |friends: &Vec<String>| friends.iter().any(|friend| friend == maker);
-        // Without a player the candidates are the friends' levels already.
+        // Without a player, the candidates are already the friends' levels.
         let is_friends = list.player.is_none() || list.friends.as_ref().is_none_or(is_friend);
         (level.is_published() || list.all_states)
             && is_friends
@@ -299,8 +302,8 @@ impl Levels {
                 .all(|(field, value)| level.fields.get(field.as_str()).is_some_and(|has| **has == **value))
     }
 
-    fn check_bytes(&self, list: &List, slots: &[u32]) -> Result<(), Refusal> {
-        let levels = slots.iter().map(|slot| self.shelf.get(*slot));
+    fn check_bytes(&self, list: &LevelQuery, slots: &[u32]) -> Result<(), Refusal> {
+        let levels = slots.iter().map(|slot| self.arena.get(*slot));
         let bytes = levels.map(|level| {
             let data = if list.data && !level.is_removed() { level.data.bytes } else { 0 };
             let thumb = level.thumb.filter(|_| list.thumbs).map_or(0, |thumb| thumb.bytes);
@@ -310,23 +313,24 @@ impl Levels {
         if bytes <= PAGE_BYTES_MAX {
             return Ok(());
         }
-        let detail =
-            format!("this page would have {bytes} bytes of data and pictures, at most {PAGE_BYTES_MAX} go");
+        let detail = format!(
+            "the page would have {bytes} bytes of data and thumbnails; the limit is {PAGE_BYTES_MAX}, so request fewer levels"
+        );
         Err(Refusal::invalid("per_page", detail))
     }
 
-    fn found(&self, level: &Level, data: bool, thumb: bool) -> Result<Found, StoreError> {
-        let read = |content| content::read(&self.blobs, content);
+    fn load_level(&self, level: &Level, data: bool, thumb: bool) -> Result<LoadedLevel, StoreError> {
+        let read = |content| content::get_blob(&self.blobs, content);
         let data = if data && !level.is_removed() { Some(read(&level.data)?) } else { None };
         let thumb = level.thumb.as_ref().filter(|_| thumb).map(read).transpose()?;
-        Ok(Found { row: self.row(level), data, thumb })
+        Ok(LoadedLevel { row: self.row(level), data, thumb })
     }
 
-    /// A level without its data and its picture.
-    pub(super) fn row(&self, level: &Level) -> Row {
+    /// Returns a level without its data and thumbnail.
+    pub(super) fn row(&self, level: &Level) -> LevelRow {
         let all = level.votes.all();
         let fields = level.fields.iter().map(|(field, value)| (field.to_string(), value.to_string()));
-        Row {
+        LevelRow {
             id: level.id.as_str().to_owned(),
             name: level.name.to_string(),
             player: self.maker(level).to_owned(),
@@ -350,14 +354,14 @@ impl Levels {
     }
 
     fn maker(&self, level: &Level) -> &str {
-        &self.people.get(level.maker).id
+        &self.contributors.get(level.maker).id
     }
 }
 
-impl Found {
-    fn in_window(mut self, mode: Mode, level: &Level, today: u32) -> Found {
-        let counts_all = matches!(mode, Mode::Popular | Mode::Newest);
-        self.row.window = (!counts_all).then(|| Window::of(mode.tally(level, today)));
+impl LoadedLevel {
+    fn in_window(mut self, mode: LevelMode, level: &Level, today: u32) -> LoadedLevel {
+        let counts_all = matches!(mode, LevelMode::Popular | LevelMode::Newest);
+        self.row.window = (!counts_all).then(|| RatingWindow::of(mode.tally(level, today)));
         self
     }
 }

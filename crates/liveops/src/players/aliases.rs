@@ -1,10 +1,10 @@
-//! Which other ids a player has had, by their texts: so that all of them can be found when the player is to be forgotten.
+//! The ids of a player, so that an erasure finds all of them.
 //!
-//! Kept on disk alone. Who is counted as whom is not decided here but in [`model::identity`], by numbers.
+//! Only on disk. The ids that are counted as one player are decided in [`model::identity`], by their numbers.
 //!
 //! ```text
-//! t/<anonymous>                       the id that it was found to be
-//! f/<id's length u8><id><anonymous>   empty: an anonymous id that was found to be this one
+//! t/<anonymous>                       the id that it was linked to
+//! f/<id's length u8><id><anonymous>   empty: an anonymous id that was linked to this id
 //! ```
 
 use std::collections::BTreeSet;
@@ -12,48 +12,48 @@ use std::collections::BTreeSet;
 use model::ports::counters::StoreError;
 use serde::{Deserialize, Serialize};
 
-use crate::subject::Blobs;
+use crate::subject::BlobStore;
 
 use super::Players;
 
-/// An anonymous id was found to be another id's owner.
+/// A link from an anonymous id to another id of the same player.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Link {
+pub struct IdentityLink {
     /// The anonymous id.
     pub anonymous: String,
-    /// Whose it is.
+    /// The id that it was linked to.
     pub player: String,
 }
 
-/// Ids that one player may have; more are not looked for.
+/// Ids of one player that are followed; a longer chain is cut off.
 const IDS_MAX: usize = 10_000;
 
-/// Links between ids.
 #[derive(Default)]
-pub(super) struct Aliases(pub(super) Blobs);
+pub(super) struct Aliases(pub(super) BlobStore);
 
 impl Aliases {
-    fn put(&mut self, link: &Link) {
+    fn put(&mut self, link: &IdentityLink) {
         let (to, from) = keys(link);
         self.0.put(&to, link.player.as_bytes());
         self.0.put(&from, []);
     }
 
-    pub(super) fn remove(&mut self, link: &Link) {
+    pub(super) fn remove(&mut self, link: &IdentityLink) {
         let (to, from) = keys(link);
         self.0.remove(&to);
         self.0.remove(&from);
     }
 
-    /// All links among the ids of the player that this id belongs to.
-    fn of(&self, id: &str) -> Result<Vec<Link>, StoreError> {
+    /// Returns all links between the ids of the player who has this id.
+    fn of(&self, id: &str) -> Result<Vec<IdentityLink>, StoreError> {
         let (mut ids, mut links) = (BTreeSet::from([id.to_owned()]), BTreeSet::new());
         let mut left = vec![id.to_owned()];
         while let Some(id) = left.pop().filter(|_| ids.len() < IDS_MAX) {
             let to = self.0.get(&[b"t/", id.as_bytes()].concat())?;
-            let to = to.map(|to| Link { anonymous: id.clone(), player: text(&to) });
+            let to = to.map(|to| IdentityLink { anonymous: id.clone(), player: text(&to) });
             let from = self.0.keys(&prefix(&id))?.into_iter();
-            let from = from.map(|key| Link { anonymous: text(&key[3 + id.len()..]), player: id.clone() });
+            let from =
+                from.map(|key| IdentityLink { anonymous: text(&key[3 + id.len()..]), player: id.clone() });
             for link in to.into_iter().chain(from) {
                 for other in [&link.anonymous, &link.player] {
                     if ids.insert(other.clone()) {
@@ -67,7 +67,7 @@ impl Aliases {
     }
 }
 
-fn keys(link: &Link) -> (Vec<u8>, Vec<u8>) {
+fn keys(link: &IdentityLink) -> (Vec<u8>, Vec<u8>) {
     let to = [b"t/", link.anonymous.as_bytes()].concat();
     (to, [&prefix(&link.player), link.anonymous.as_bytes()].concat())
 }
@@ -82,19 +82,18 @@ fn text(bytes: &[u8]) -> String {
 }
 
 impl Players {
-    /// Values that are kept on disk.
-    pub fn blobs(&mut self) -> &mut Blobs {
+    pub(crate) fn blobs(&mut self) -> &mut BlobStore {
         &mut self.aliases.0
     }
 
-    pub(crate) fn linked(&mut self, anonymous: &str, player: &str) {
+    pub(crate) fn add_link(&mut self, anonymous: &str, player: &str) {
         if anonymous != player {
-            self.aliases.put(&Link { anonymous: anonymous.to_owned(), player: player.to_owned() });
+            self.aliases.put(&IdentityLink { anonymous: anonymous.to_owned(), player: player.to_owned() });
         }
     }
 
-    /// The links among all ids of the player that this id belongs to. Reads the store.
-    pub fn links(&self, player: &str) -> Result<Vec<Link>, StoreError> {
+    /// Returns all links between the ids of the player who has this id. Reads the store.
+    pub fn links(&self, player: &str) -> Result<Vec<IdentityLink>, StoreError> {
         if player.len() > usize::from(u8::MAX) { Ok(Vec::new()) } else { self.aliases.of(player) }
     }
 }

@@ -1,82 +1,84 @@
-//! How a player is forgotten: decided at once, carried out behind the log, and proved by a receipt that names nobody.
+//! The erasure of a player: decided at once, carried out in the background, and confirmed by a receipt that does not
+//! name the player.
 //!
-//! 1. *Asked*: everything that is read has forgotten the player; the ids are kept, to find them in the log.
-//! 2. *Erased*: the log holds nothing of the player any more, and the ids are forgotten, too.
-//! 3. *Purged*: the store's files hold nothing any more, either.
+//! 1. *Requested*: nothing that can be read contains the player. The ids are kept to find the player in the log.
+//! 2. *Erased*: the log no longer contains the player, and the ids are removed, too.
+//! 3. *Purged*: the files of the store do not contain the player either.
 //!
-//! Each step is a command, so after a crash the work goes on where it was.
+//! Each step is a command, so that the work continues after a crash.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Link, Players};
-use crate::game::{Context, Game, Touched};
+use super::{IdentityLink, Players};
+use crate::game::{CommandContext, Game, Touched};
 use crate::names::check_player;
-use crate::subject::{Changes, Damaged};
-use crate::{Answer, Refusal};
+use crate::subject::{RecordError, RecordWriter};
+use crate::{CommandResponse, Refusal};
 
-/// Within this time nothing is left on any disk.
-pub const GONE_WITHIN_MS: i64 = 24 * 3600 * 1000;
-/// Erasures of a game that are under way; beyond it new ones are refused.
-const UNDER_WAY_MAX: usize = 10_000;
-/// Receipts kept per game; beyond it the oldest are forgotten.
+/// The time after which no disk contains the player.
+pub const ERASURE_WITHIN_MS: i64 = 24 * 3600 * 1000;
+/// Erasures of a game in progress; beyond it new ones are refused.
+const IN_PROGRESS_MAX: usize = 10_000;
+/// Receipts kept per game; beyond it the oldest are removed.
 const RECEIPTS_MAX: usize = 100_000;
 
-/// What was found of a player in the log.
+/// Counts of the log entries that an erasure changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Found {
-    /// Events that no longer name the player.
+pub struct ErasedCounts {
+    /// Events from which the player's ids were removed.
     pub events: u64,
     /// Commands that were emptied.
     pub commands: u64,
 }
 
-/// How far an erasure is.
+/// The progress of an erasure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stage {
-    /// Nobody can read anything of the player.
-    Asked,
-    /// The log holds nothing of the player.
+pub enum ErasureStage {
+    /// No response contains the player.
+    #[serde(rename = "asked")]
+    Requested,
+    /// The log does not contain the player.
     Erased,
-    /// No file does.
+    /// No file contains the player.
     Purged,
 }
 
-/// An erasure, under way or done.
+/// An erasure in progress or complete.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Erasure {
-    /// How far it is.
-    pub stage: Stage,
-    /// The offset of the command that asked for it: what came later is another story.
+    /// The progress.
+    pub stage: ErasureStage,
+    /// The offset of the command that requested it: later entries are not erased.
     pub offset: u64,
-    /// The player's ids, as long as they are needed.
+    /// The player's ids, while they are needed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ids: Vec<String>,
-    /// What was found in the log.
+    /// Counts of the changed log entries.
     #[serde(default)]
-    pub found: Found,
-    /// When it was done, milliseconds since 1970.
+    pub found: ErasedCounts,
+    /// The time of completion, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done_ms: Option<i64>,
 }
 
-/// What proves that a player was given out or forgotten, without saying who.
+/// The proof of an export or an erasure, without the player's ids.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receipt {
-    /// When it was asked for, milliseconds since 1970.
+    /// The time of the request, in milliseconds since 1970.
     pub at_ms: i64,
-    /// `None`: an export.
+    /// The erasure; `None` for an export.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub erasure: Option<Erasure>,
 }
 
 impl Receipt {
-    fn is_under_way(&self) -> bool {
-        self.erasure.as_ref().is_some_and(|erasure| erasure.stage != Stage::Purged)
+    fn is_in_progress(&self) -> bool {
+        self.erasure.as_ref().is_some_and(|erasure| erasure.stage != ErasureStage::Purged)
     }
 }
 
@@ -84,7 +86,7 @@ impl Receipt {
 #[derive(Default)]
 pub(super) struct Receipts {
     all: BTreeMap<String, Receipt>,
-    under_way: usize,
+    in_progress: usize,
     /// By time, oldest first.
     order: BTreeSet<(i64, String)>,
     changed: Vec<String>,
@@ -93,18 +95,23 @@ pub(super) struct Receipts {
 impl Receipts {
     fn add(&mut self, id: String, receipt: Receipt) {
         if self.order.len() >= RECEIPTS_MAX {
-            let is_over = |(_, id): &&(i64, String)| !self.all[id].is_under_way();
-            let oldest = self.order.iter().find(is_over).cloned().expect("few are under way");
+            let is_over = |(_, id): &&(i64, String)| !self.all[id].is_in_progress();
+            let oldest = self
+                .order
+                .iter()
+                .find(is_over)
+                .cloned()
+                .expect("receipts in progress are fewer than the limit");
             self.order.remove(&oldest);
             self.all.remove(&oldest.1);
             self.changed.push(oldest.1);
         }
         self.changed.push(id.clone());
-        self.take(id, receipt);
+        self.insert(id, receipt);
     }
 
-    fn take(&mut self, id: String, receipt: Receipt) {
-        self.under_way += usize::from(receipt.is_under_way());
+    fn insert(&mut self, id: String, receipt: Receipt) {
+        self.in_progress += usize::from(receipt.is_in_progress());
         self.order.insert((receipt.at_ms, id.clone()));
         self.all.insert(id, receipt);
     }
@@ -116,66 +123,66 @@ impl Receipts {
         Ok(erasure)
     }
 
-    pub(super) fn purged(&mut self, id: &str, now_ms: i64) -> Result<Answer, Refusal> {
+    pub(super) fn purged(&mut self, id: &str, now_ms: i64) -> Result<CommandResponse, Refusal> {
         let erasure = self.erasure(id)?;
-        if erasure.stage == Stage::Erased {
-            (erasure.stage, erasure.done_ms) = (Stage::Purged, Some(now_ms));
-            self.under_way -= 1;
+        if erasure.stage == ErasureStage::Erased {
+            (erasure.stage, erasure.done_ms) = (ErasureStage::Purged, Some(now_ms));
+            self.in_progress -= 1;
         }
-        Ok(Answer::nothing())
+        Ok(CommandResponse::no_content())
     }
 
-    pub(super) fn exported(&mut self, id: String, now_ms: i64) -> Result<Answer, Refusal> {
+    pub(super) fn exported(&mut self, id: String, now_ms: i64) -> Result<CommandResponse, Refusal> {
         self.add(id, Receipt { at_ms: now_ms, erasure: None });
-        Ok(Answer::nothing())
+        Ok(CommandResponse::no_content())
     }
 
-    pub(super) fn restore(&mut self, id: &str, value: &[u8]) -> Result<(), Damaged> {
+    pub(super) fn restore(&mut self, id: &str, value: &[u8]) -> Result<(), RecordError> {
         let receipt = serde_json::from_slice(value)?;
-        self.take(id.to_owned(), receipt);
+        self.insert(id.to_owned(), receipt);
         Ok(())
     }
 
-    pub(super) fn changes(&mut self, changes: &mut Changes<'_>) {
+    pub(super) fn write_changes(&mut self, writer: &mut RecordWriter<'_>) {
         for id in std::mem::take(&mut self.changed) {
             let key = [b"e/", id.as_bytes()].concat();
             match self.all.get(&id) {
                 Some(receipt) => {
-                    changes.put(&key, serde_json::to_vec(receipt).expect("numbers and text are JSON"))
+                    writer.put(&key, serde_json::to_vec(receipt).expect("numbers and text are JSON"))
                 }
-                None => changes.remove(&key),
+                None => writer.remove(&key),
             }
         }
     }
 }
 
 impl Players {
-    /// The receipt of this id.
+    /// Returns the receipt of this id.
     pub fn receipt(&self, id: &str) -> Option<&Receipt> {
         self.receipts.all.get(id)
     }
 
-    /// Whether an erasure is under way.
-    pub fn is_erasing(&self) -> bool {
-        self.receipts.under_way > 0
+    /// Returns true if an erasure is in progress.
+    pub(crate) fn is_erasing(&self) -> bool {
+        self.receipts.in_progress > 0
     }
 
-    /// The offset before which the log says nothing about a player of these ids to anybody who asks.
-    pub fn forgotten_until(&self, ids: &[String]) -> u64 {
+    /// Returns the offset before which an export must skip the log for a player with these ids.
+    pub fn erased_until(&self, ids: &[String]) -> u64 {
         let of = self.erasures().filter(|(_, erasure)| erasure.ids.iter().any(|id| ids.contains(id)));
         of.map(|(_, erasure)| erasure.offset).max().unwrap_or(0)
     }
 
-    /// The erasures that are under way, by receipt.
+    /// Returns the erasures in progress, by receipt.
     pub fn erasures(&self) -> impl Iterator<Item = (&str, &Erasure)> {
-        let under_way = self.receipts.all.iter().filter(|(_, receipt)| receipt.is_under_way());
-        under_way.filter_map(|(id, receipt)| Some((id.as_str(), receipt.erasure.as_ref()?)))
+        let in_progress = self.receipts.all.iter().filter(|(_, receipt)| receipt.is_in_progress());
+        in_progress.filter_map(|(id, receipt)| Some((id.as_str(), receipt.erasure.as_ref()?)))
     }
 }
 
-/// What an erasure is answered with; the door writes times as text.
+/// The response to an erasure request. The server converts times to text.
 #[derive(Serialize)]
-struct Asked<'a> {
+struct EraseResponse<'a> {
     receipt: &'a str,
     invisible_ms: i64,
     gone_by_ms: i64,
@@ -184,14 +191,16 @@ struct Asked<'a> {
 impl Game {
     pub(super) fn erase(
         &mut self,
-        context: &mut Context<'_>,
+        context: &mut CommandContext<'_>,
         receipt: String,
         player: &str,
-        links: &[Link],
-    ) -> Result<Answer, Refusal> {
+        links: &[IdentityLink],
+    ) -> Result<CommandResponse, Refusal> {
         check_player("player", player)?;
-        if self.players.receipts.under_way >= UNDER_WAY_MAX {
-            return Err(Refusal::too_many(format!("{UNDER_WAY_MAX} erasures are under way; wait for some")));
+        if self.players.receipts.in_progress >= IN_PROGRESS_MAX {
+            return Err(Refusal::too_many(format!(
+                "{IN_PROGRESS_MAX} erasures are already in progress; try again when some are complete"
+            )));
         }
         let linked = links.iter().flat_map(|link| [&link.anonymous, &link.player]).cloned();
         let mut ids: Vec<String> = linked.chain([player.to_owned()]).collect();
@@ -201,23 +210,24 @@ impl Game {
         links.iter().for_each(|link| self.players.aliases.remove(link));
         context.touched.push(Touched::Erased(ids.clone()));
         let at_ms = context.at.ms;
-        let asked = Asked { receipt: &receipt, invisible_ms: at_ms, gone_by_ms: at_ms + GONE_WITHIN_MS };
-        let answer = Answer { status: 202, json: json!(asked).to_string() };
-        let (stage, offset) = (Stage::Asked, context.at.offset);
-        let erasure = Erasure { stage, offset, ids, found: Found::default(), done_ms: None };
+        let response =
+            EraseResponse { receipt: &receipt, invisible_ms: at_ms, gone_by_ms: at_ms + ERASURE_WITHIN_MS };
+        let answer = CommandResponse { status: 202, json: json!(response).to_string() };
+        let (stage, offset) = (ErasureStage::Requested, context.at.offset);
+        let erasure = Erasure { stage, offset, ids, found: ErasedCounts::default(), done_ms: None };
         self.players.receipts.add(receipt, Receipt { at_ms, erasure: Some(erasure) });
         Ok(answer)
     }
 
-    /// The ids are forgotten with the last that mentions them: the answer to the request that asked for it.
-    pub(super) fn erased(&mut self, receipt: &str, found: Found) -> Result<Answer, Refusal> {
+    /// Removes the ids, and the last place that has them: the stored response to the request.
+    pub(super) fn erased(&mut self, receipt: &str, found: ErasedCounts) -> Result<CommandResponse, Refusal> {
         let erasure = self.players.receipts.erasure(receipt)?;
         let ids = std::mem::take(&mut erasure.ids);
-        if erasure.stage == Stage::Asked {
-            (erasure.stage, erasure.found) = (Stage::Erased, found);
+        if erasure.stage == ErasureStage::Requested {
+            (erasure.stage, erasure.found) = (ErasureStage::Erased, found);
         }
-        ids.iter().for_each(|id| self.answers.erase_player(id));
-        Ok(Answer::nothing())
+        ids.iter().for_each(|id| self.responses.erase_player(id));
+        Ok(CommandResponse::no_content())
     }
 }
 
@@ -230,8 +240,10 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
-    use crate::players::Traces;
-    use crate::{Applied, By, Caller, Command, CommandRef, Idempotency, LiveOps, encode, players};
+    use crate::players::PlayerIdIndex;
+    use crate::{
+        AppliedCommand, Caller, Command, CommandRef, Idempotency, LiveOps, Principal, encode, players,
+    };
 
     const NOW: i64 = 1_800_000_000_000;
 
@@ -251,7 +263,7 @@ mod tests {
         }
     }
 
-    /// A board, a score on it, a ban, a level's rating, a follower.
+    /// A board, a score on it, a ban and follows in both directions.
     fn everything(player: &str) -> Vec<Command> {
         let json =
             |json: String| serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}: {json}"));
@@ -279,12 +291,12 @@ mod tests {
             Bench { records, liveops, log: Vec::new() }
         }
 
-        fn apply(&mut self, idempotency: Option<&str>, command: players::Command) -> Applied {
+        fn apply(&mut self, idempotency: Option<&str>, command: players::PlayerCommand) -> AppliedCommand {
             self.apply_any(idempotency, Command::Players(command))
         }
 
-        fn apply_any(&mut self, idempotency: Option<&str>, command: Command) -> Applied {
-            let by = By { caller: Caller::Server, signed: None };
+        fn apply_any(&mut self, idempotency: Option<&str>, command: Command) -> AppliedCommand {
+            let by = Principal { caller: Caller::Server, signed: None };
             let key = |key: &str| Idempotency { key: key.to_owned(), request: "same".to_owned() };
             let (idempotency, tz) = (idempotency.map(key), "UTC".to_owned());
             let entry = CommandRef { game: 1, received_ms: NOW, by, tz, idempotency, command, blob: &[] };
@@ -295,14 +307,14 @@ mod tests {
 
         fn session(&mut self, id: &str, player: &str) {
             let (session, player) = (id.to_owned(), player.to_owned());
-            let command = players::Command::OpenSession { session, player, name: "Canary".to_owned() };
+            let command = players::PlayerCommand::OpenSession { session, player, name: "Canary".to_owned() };
             assert!(self.apply(Some(&format!("public:{id}")), command).outcome.is_ok());
         }
 
-        fn erase(&mut self, receipt: &str, player: &str) -> Applied {
+        fn erase(&mut self, receipt: &str, player: &str) -> AppliedCommand {
             let links = self.liveops.game(1).read().players.links(player).expect("a store");
             let (receipt, player) = (receipt.to_owned(), player.to_owned());
-            let command = players::Command::Erase { receipt, player: player.clone(), links };
+            let command = players::PlayerCommand::Erase { receipt, player: player.clone(), links };
             self.apply(Some(&format!("server:erase {player}")), command)
         }
 
@@ -316,11 +328,11 @@ mod tests {
             }
         }
 
-        /// The records go on in another process.
+        /// Opens the records in a new instance.
         fn restart(&mut self) {
             self.checkpoint();
             let records = Arc::clone(&self.records) as Arc<dyn Records>;
-            self.liveops = LiveOps::open(records).expect("what was written");
+            self.liveops = LiveOps::open(records).expect("the records are valid");
         }
 
         fn found(&self, text: &str) -> bool {
@@ -328,7 +340,7 @@ mod tests {
             self.records.0.lock().iter().any(|(key, value)| holds(key) || holds(value))
         }
 
-        fn stage(&self, receipt: &str) -> Option<Stage> {
+        fn stage(&self, receipt: &str) -> Option<ErasureStage> {
             let game = self.liveops.game(1);
             let game = game.read();
             Some(game.players.receipt(receipt)?.erasure.as_ref()?.stage)
@@ -336,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ids_are_kept_until_the_log_is_free_of_them_and_no_longer() {
+    fn ids_are_kept_until_the_log_no_longer_contains_them() {
         let mut bench = Bench::new();
         bench.session("one", "canary-bo");
         bench.session("two", "cy");
@@ -361,24 +373,30 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(erasing(&bench), [("r1".to_owned(), 3, vec!["canary-bo".to_owned()])]);
-        let found = Found { events: 5, commands: 2 };
-        let erased = players::Command::Erased { receipt: "r1".to_owned(), found };
+        let found = ErasedCounts { events: 5, commands: 2 };
+        let erased = players::PlayerCommand::Erased { receipt: "r1".to_owned(), found };
         assert!(bench.apply(None, erased).outcome.is_ok());
         bench.restart();
         assert!(!bench.found("canary-bo") && bench.found("cy"));
-        assert_eq!((bench.liveops.erasing(), bench.stage("r1")), (vec![1], Some(Stage::Erased)));
-        let purged = players::Command::Purged { receipt: "r1".to_owned() };
+        assert_eq!(
+            (bench.liveops.games_with_erasures(), bench.stage("r1")),
+            (vec![1], Some(ErasureStage::Erased))
+        );
+        let purged = players::PlayerCommand::Purged { receipt: "r1".to_owned() };
         assert!(bench.apply(None, purged).outcome.is_ok());
         bench.restart();
-        assert_eq!((bench.liveops.erasing(), bench.stage("r1")), (vec![], Some(Stage::Purged)));
+        assert_eq!(
+            (bench.liveops.games_with_erasures(), bench.stage("r1")),
+            (vec![], Some(ErasureStage::Purged))
+        );
         let game = bench.liveops.game(1);
-        let receipt = game.read().players.receipt("r1").cloned().expect("it stays");
-        let erasure = receipt.erasure.expect("it is of an erasure");
+        let receipt = game.read().players.receipt("r1").cloned().expect("the receipt is kept");
+        let erasure = receipt.erasure.expect("it has an erasure");
         assert_eq!((erasure.found, erasure.done_ms, erasure.ids.len()), (found, Some(NOW), 0));
     }
 
     #[test]
-    fn of_everything_that_a_player_did_no_record_is_left_and_watchers_are_told() {
+    fn erasure_leaves_no_record_and_reports_changed_topics() {
         let mut bench = Bench::new();
         for command in everything("canary-bo").into_iter().chain(everything("di")) {
             let applied = bench.apply_any(None, command.clone());
@@ -390,18 +408,20 @@ mod tests {
         for touched in [Touched::Board("fast".to_owned()), Touched::Posted("canary-bo".to_owned())] {
             assert!(applied.touched.contains(&touched), "{:?}", applied.touched);
         }
-        let erased = players::Command::Erased { receipt: "r1".to_owned(), found: Found::default() };
+        let erased =
+            players::PlayerCommand::Erased { receipt: "r1".to_owned(), found: ErasedCounts::default() };
         assert!(bench.apply(None, erased).outcome.is_ok());
         bench.restart();
         assert!(!bench.found("canary-bo") && bench.found("di"));
-        let mut traces = Traces::default();
-        traces.add("canary-bo", 0);
-        let about = bench.log.iter().filter(|it| traces.in_command(it).expect("a command").is_some()).count();
-        assert_eq!(about, 5, "four deeds and the erasure");
+        let mut ids = PlayerIdIndex::default();
+        ids.add("canary-bo", 0);
+        let about =
+            bench.log.iter().filter(|it| ids.find_in_command(it).expect("a command").is_some()).count();
+        assert_eq!(about, 5, "four activities and the erasure");
     }
 
     #[test]
-    fn answers_about_the_player_are_forgotten_and_others_are_not() {
+    fn erasure_removes_stored_responses_of_the_player_only() {
         let mut bench = Bench::new();
         bench.session("one", "bo");
         bench.session("two", "cy");
@@ -409,8 +429,11 @@ mod tests {
         let mut again = |session: &str, player: &str| {
             let (session, player) = (session.to_owned(), player.to_owned());
             let key = format!("public:{session}");
-            let command =
-                players::Command::OpenSession { session: "new".to_owned(), player, name: String::new() };
+            let command = players::PlayerCommand::OpenSession {
+                session: "new".to_owned(),
+                player,
+                name: String::new(),
+            };
             bench.apply(Some(&key), command).outcome.expect("a session").json
         };
         assert!(again("one", "bo").contains("\"new\""));
@@ -418,18 +441,18 @@ mod tests {
     }
 
     #[test]
-    fn all_ids_that_turned_out_to_be_one_player_go_together() {
+    fn erasure_covers_all_linked_ids() {
         let mut bench = Bench::new();
         for (anonymous, player) in
             [("anon-1", "bo"), ("anon-2", "bo"), ("anon-3", "anon-1"), ("anon-4", "cy")]
         {
-            bench.liveops.linked(1, anonymous.as_bytes(), player.as_bytes());
+            bench.liveops.apply_link(1, anonymous.as_bytes(), player.as_bytes());
         }
         bench.session("one", "anon-3");
         bench.session("two", "anon-4");
         bench.restart();
-        bench.liveops.linked(1, b"anon-5", b"bo");
-        bench.liveops.linked(2, b"anon-6", b"bo");
+        bench.liveops.apply_link(1, b"anon-5", b"bo");
+        bench.liveops.apply_link(2, b"anon-6", b"bo");
         let applied = bench.erase("r1", "anon-2");
         let ids = ["anon-1", "anon-2", "anon-3", "anon-5", "bo"].map(str::to_owned).to_vec();
         assert_eq!(applied.touched.last(), Some(&Touched::Erased(ids)));
@@ -438,47 +461,48 @@ mod tests {
         assert!(game.read().players.session("two", NOW).is_some());
         assert_eq!(game.read().players.links("bo").expect("a store"), []);
         assert_eq!(game.read().players.links("cy").expect("a store").len(), 1);
-        let erased = players::Command::Erased { receipt: "r1".to_owned(), found: Found::default() };
+        let erased =
+            players::PlayerCommand::Erased { receipt: "r1".to_owned(), found: ErasedCounts::default() };
         assert!(bench.apply(None, erased).outcome.is_ok());
         bench.restart();
         assert!(!bench.found("anon-1") && !bench.found("anon-5") && bench.found("anon-4"));
     }
 
     #[test]
-    fn a_command_is_about_a_player_whom_it_names_or_whose_session_sent_it() {
+    fn player_is_found_in_commands_by_id_and_by_session() {
         let mut bench = Bench::new();
         bench.session("one", "bo");
         bench.session("two", "cy");
         bench.erase("r1", "bo");
-        let mut traces = players::Traces::default();
-        traces.add("bo", 7);
-        let about: Vec<_> = bench.log.iter().map(|it| traces.in_command(it).expect("a command")).collect();
+        let mut ids = players::PlayerIdIndex::default();
+        ids.add("bo", 7);
+        let about: Vec<_> = bench.log.iter().map(|it| ids.find_in_command(it).expect("a command")).collect();
         assert_eq!(about, [Some(7), None, Some(7)]);
-        let signed = Some(crate::Signed { session: "one".to_owned(), nonce: "n".to_owned() });
-        let by = By { caller: Caller::Public, signed };
-        let purged = players::Command::Purged { receipt: "r1".to_owned() };
+        let signed = Some(crate::RequestSignature { session: "one".to_owned(), nonce: "n".to_owned() });
+        let by = Principal { caller: Caller::Public, signed };
+        let purged = players::PlayerCommand::Purged { receipt: "r1".to_owned() };
         let (command, tz, idempotency) = (Command::Players(purged), "UTC".to_owned(), None);
         let entry =
             encode(&CommandRef { game: 1, received_ms: NOW, by, tz, idempotency, command, blob: &[] });
-        assert_eq!(traces.in_command(&entry).expect("a command"), Some(7));
-        assert_eq!(players::game_of(&entry).expect("a command"), 1);
+        assert_eq!(ids.find_in_command(&entry).expect("a command"), Some(7));
+        assert_eq!(players::game_of_command(&entry).expect("a command"), 1);
     }
 
     #[test]
-    fn receipts_are_bounded_and_erasures_under_way_are_never_the_ones_that_go() {
+    fn receipts_are_bounded_without_evicting_erasures_in_progress() {
         let mut receipts = Receipts::default();
         let erasure = Erasure {
-            stage: Stage::Asked,
+            stage: ErasureStage::Requested,
             offset: 0,
             ids: vec!["bo".to_owned()],
-            found: Found::default(),
+            found: ErasedCounts::default(),
             done_ms: None,
         };
         receipts.add("first".to_owned(), Receipt { at_ms: 0, erasure: Some(erasure) });
         for n in 0..RECEIPTS_MAX as i64 {
             receipts.exported(format!("{n}"), n).expect("there is room");
         }
-        assert_eq!((receipts.all.len(), receipts.under_way), (RECEIPTS_MAX, 1));
+        assert_eq!((receipts.all.len(), receipts.in_progress), (RECEIPTS_MAX, 1));
         assert!(receipts.all.contains_key("first") && !receipts.all.contains_key("0"));
     }
 }

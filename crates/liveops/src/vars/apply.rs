@@ -1,27 +1,26 @@
 //! Deciding the commands that change variables.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 
 use serde_json::json;
 
 use super::definition::Variable;
-use super::history::{Change, Changed};
-use super::moment::Moment;
-use super::schema::Budget;
-use super::{Command, Definition, VARS_BYTES_MAX, VARS_MAX, Vars};
-use crate::game::{Context, Game, Touched};
-use crate::{Answer, Refusal, is_key};
+use super::history::{VariableDiff, VarsChange};
+use super::schema::CheckBudget;
+use super::timestamp::TimestampMs;
+use super::{VARS_BYTES_MAX, VARS_MAX, VarDefinition, Vars, VarsCommand};
+use crate::game::{CommandContext, Game, Touched};
+use crate::{CommandResponse, Refusal, is_key};
 
-/// What variables of these names become; `None`: they go.
-type Writes = BTreeMap<String, Option<Variable>>;
+/// New variables by name; `None` removes.
+type VarWrites = BTreeMap<String, Option<Variable>>;
 
 impl Game {
     pub(crate) fn apply_vars(
         &mut self,
-        context: &mut Context<'_>,
-        command: Command,
-    ) -> Result<Answer, Refusal> {
+        context: &mut CommandContext<'_>,
+        command: VarsCommand,
+    ) -> Result<CommandResponse, Refusal> {
         let before = self.vars.version();
         let answer = self.vars.apply(context, command)?;
         if self.vars.version() != before {
@@ -32,39 +31,43 @@ impl Game {
 }
 
 impl Vars {
-    fn apply(&mut self, context: &Context<'_>, command: Command) -> Result<Answer, Refusal> {
+    fn apply(
+        &mut self,
+        context: &CommandContext<'_>,
+        command: VarsCommand,
+    ) -> Result<CommandResponse, Refusal> {
         match command {
-            Command::Put { name, definition, expected_version } => {
-                self.expect(expected_version)?;
+            VarsCommand::Put { name, definition, expected_version } => {
+                self.check_version(expected_version)?;
                 check_name("name", &name)?;
-                definition.check("", &Budget::new())?;
+                definition.check("", &CheckBudget::new())?;
                 self.write(context, BTreeMap::from([(name.clone(), Some(definition.into()))]), None)?;
-                Ok(Answer::ok(&json!({ "version": self.version(), "name": name })))
+                Ok(CommandResponse::ok(&json!({ "version": self.version(), "name": name })))
             }
-            Command::PutMany { vars, expected_version } => {
-                self.expect(expected_version)?;
+            VarsCommand::PutMany { vars, expected_version } => {
+                self.check_version(expected_version)?;
                 self.write(context, checked(vars)?, None)?;
                 Ok(self.answer())
             }
-            Command::Delete { name } => {
+            VarsCommand::Delete { name } => {
                 self.definition(&name).ok_or_else(|| not_found(&name))?;
                 self.write(context, BTreeMap::from([(name, None)]), None)?;
                 Ok(self.answer())
             }
-            Command::RollBack { version, expected_version } => {
-                self.expect(expected_version)?;
-                let writes = self.back_to(version)?;
+            VarsCommand::RollBack { version, expected_version } => {
+                self.check_version(expected_version)?;
+                let writes = self.rollback_writes(version)?;
                 self.write(context, writes, Some(version))?;
                 Ok(self.answer())
             }
         }
     }
 
-    fn answer(&self) -> Answer {
-        Answer::ok(&json!({ "version": self.version() }))
+    fn answer(&self) -> CommandResponse {
+        CommandResponse::ok(&json!({ "version": self.version() }))
     }
 
-    fn expect(&self, expected_version: Option<u64>) -> Result<(), Refusal> {
+    fn check_version(&self, expected_version: Option<u64>) -> Result<(), Refusal> {
         match expected_version {
             Some(expected) if expected != self.version() => {
                 let detail = format!("the version is {}, not {expected}", self.version());
@@ -74,45 +77,45 @@ impl Vars {
         }
     }
 
-    fn back_to(&self, version: u64) -> Result<Writes, Refusal> {
+    fn rollback_writes(&self, version: u64) -> Result<VarWrites, Refusal> {
         if version == self.version() {
-            return Ok(Writes::new());
+            return Ok(VarWrites::new());
         }
         let before = self.history.before(version).ok_or_else(|| Refusal {
             field: Some("version".to_owned()),
-            ..Refusal::not_found(format!("what the variables were at version {version} is not known"))
+            ..Refusal::not_found(format!("the variables of version {version} are no longer known"))
         })?;
         Ok(before.into_iter().map(|(name, variable)| (name.to_owned(), variable.cloned())).collect())
     }
 
-    /// Writes what differs, as one change. When nothing does, there is no new version.
+    /// Writes the variables that differ, as one change. If none does, the version stays.
     fn write(
         &mut self,
-        context: &Context<'_>,
-        mut writes: Writes,
+        context: &CommandContext<'_>,
+        mut writes: VarWrites,
         rolled_back_to: Option<u64>,
     ) -> Result<(), Refusal> {
         writes.retain(|name, after| self.variables.get(name) != after.as_ref());
         if writes.is_empty() {
             return Ok(());
         }
-        self.check_room(&writes)?;
+        self.check_capacity(&writes)?;
         let version = self.version() + 1;
         let changed = writes.into_iter().map(|(name, after)| {
             let before = self.set(&name, after.clone());
             self.unwritten.variables.insert(name.clone());
-            (name, Changed { before, after })
+            (name, VariableDiff { before, after })
         });
         let changed = changed.collect();
-        let at = Moment::from_ms(context.at.ms);
-        let change = Change { version, at, by: context.by.caller, rolled_back_to, changed };
+        let at = TimestampMs::from_ms(context.at.ms);
+        let change = VarsChange { version, at, by: context.by.caller, rolled_back_to, changed };
         self.unwritten.versions.extend(self.history.push(change));
         self.unwritten.versions.insert(version);
-        self.version.store(version, Ordering::Release);
+        self.version = version;
         Ok(())
     }
 
-    fn check_room(&self, writes: &Writes) -> Result<(), Refusal> {
+    fn check_capacity(&self, writes: &VarWrites) -> Result<(), Refusal> {
         let (mut count, mut bytes) = (self.variables.len(), self.bytes);
         for (name, after) in writes {
             if let Some(before) = self.variables.get(name) {
@@ -123,20 +126,23 @@ impl Vars {
             }
         }
         if count > VARS_MAX {
-            return Err(Refusal::too_many(format!("a game has at most {VARS_MAX} variables")));
+            return Err(Refusal::too_many(format!("a game can have at most {VARS_MAX} variables")));
         }
         if bytes > VARS_BYTES_MAX && bytes > self.bytes {
-            let detail = format!("the variables of a game have at most {VARS_BYTES_MAX} bytes together");
+            let detail = format!("the variables of a game can have at most {VARS_BYTES_MAX} bytes together");
             return Err(Refusal::too_many(detail));
         }
         Ok(())
     }
 
-    /// Puts or removes a variable; gives back what was there.
+    /// Puts or removes a variable and returns the previous one.
     pub(super) fn set(&mut self, name: &str, after: Option<Variable>) -> Option<Variable> {
         if let Some(after) = &after {
             self.bytes += after.bytes();
-            after.definition().edges().for_each(|edge| *self.edges.entry(edge).or_default() += 1);
+            after
+                .definition()
+                .transitions()
+                .for_each(|transition| *self.transitions.entry(transition).or_default() += 1);
         }
         let before = match after {
             Some(after) => self.variables.insert(name.to_owned(), after),
@@ -144,26 +150,26 @@ impl Vars {
         };
         if let Some(before) = &before {
             self.bytes -= before.bytes();
-            before.definition().edges().for_each(|edge| self.forget_edge(edge));
+            before.definition().transitions().for_each(|transition| self.remove_transition(transition));
         }
         before
     }
 
-    fn forget_edge(&mut self, edge: i64) {
-        let Some(count) = self.edges.get_mut(&edge) else { return };
+    fn remove_transition(&mut self, transition: i64) {
+        let Some(count) = self.transitions.get_mut(&transition) else { return };
         *count -= 1;
         if *count == 0 {
-            self.edges.remove(&edge);
+            self.transitions.remove(&transition);
         }
     }
 }
 
-fn checked(vars: BTreeMap<String, Option<Definition>>) -> Result<Writes, Refusal> {
+fn checked(vars: BTreeMap<String, Option<VarDefinition>>) -> Result<VarWrites, Refusal> {
     if vars.is_empty() {
-        return Err(Refusal::invalid("vars", "it names at least one variable"));
+        return Err(Refusal::invalid("vars", "must name at least one variable"));
     }
-    let budget = Budget::new();
-    let check = |(name, definition): (String, Option<Definition>)| {
+    let budget = CheckBudget::new();
+    let check = |(name, definition): (String, Option<VarDefinition>)| {
         check_name(&format!("vars.{name}"), &name)?;
         if let Some(definition) = &definition {
             definition.check(&format!("vars.{name}."), &budget)?;
@@ -177,7 +183,7 @@ fn check_name(field: &str, name: &str) -> Result<(), Refusal> {
     if is_key(name) {
         return Ok(());
     }
-    Err(Refusal::invalid(field, "a name has 1 to 100 letters, digits, `.`, `_` or `-`"))
+    Err(Refusal::invalid(field, "a name must have 1 to 100 letters, digits, `.`, `_` or `-`"))
 }
 
 fn not_found(name: &str) -> Refusal {

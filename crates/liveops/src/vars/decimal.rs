@@ -1,67 +1,67 @@
-//! Numbers as their decimal digits say, of any precision: what schemas compare.
+//! Exact decimal numbers of any precision, which schemas compare.
 
 use std::cmp::Ordering;
 
 /// Characters of a number.
 const TEXT_BYTES_MAX: usize = 100;
-/// The highest power of ten, up or down.
+/// The greatest absolute exponent.
 const EXPONENT_MAX: i32 = 999;
 
-/// `digits` times ten to the `exponent`. There is one way to write each number: no zeros at either end of the digits.
+/// `digits` times ten to the `exponent`. The form is unique: no zeros at either end of the digits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Decimal {
+pub(crate) struct JsonDecimal {
     negative: bool,
     digits: Vec<u8>,
     exponent: i32,
 }
 
-impl Decimal {
-    /// Reads a number as JSON writes it.
-    pub(crate) fn parse(text: &str) -> Result<Decimal, String> {
+impl JsonDecimal {
+    /// Parses a JSON number.
+    pub(crate) fn parse(text: &str) -> Result<JsonDecimal, String> {
         if text.len() > TEXT_BYTES_MAX {
-            return Err(format!("a number has at most {TEXT_BYTES_MAX} characters"));
+            return Err(format!("a number can have at most {TEXT_BYTES_MAX} characters"));
         }
         let (negative, text) = text.strip_prefix('-').map_or((false, text), |text| (true, text));
         let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
         let exponent: i32 =
             exponent.parse().ok().filter(|it: &i32| it.abs() <= EXPONENT_MAX).ok_or_else(|| {
-                format!("a number's exponent lies between -{EXPONENT_MAX} and {EXPONENT_MAX}")
+                format!("the exponent of a number must be between -{EXPONENT_MAX} and {EXPONENT_MAX}")
             })?;
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
         let digits = [whole.as_bytes(), fraction.as_bytes()].concat();
-        Ok(Decimal { negative, digits, exponent: exponent - fraction.len() as i32 }.normal())
+        Ok(JsonDecimal { negative, digits, exponent: exponent - fraction.len() as i32 }.normal())
     }
 
-    fn normal(mut self) -> Decimal {
+    fn normal(mut self) -> JsonDecimal {
         while self.digits.last() == Some(&b'0') {
             self.digits.pop();
             self.exponent += 1;
         }
         let zeros = self.digits.iter().take_while(|digit| **digit == b'0').count();
         self.digits.drain(..zeros);
-        if self.is_zero() { Decimal { negative: false, digits: Vec::new(), exponent: 0 } } else { self }
+        if self.is_zero() { JsonDecimal { negative: false, digits: Vec::new(), exponent: 0 } } else { self }
     }
 
     fn is_zero(&self) -> bool {
         self.digits.is_empty()
     }
 
-    /// Whether it has no fraction. `1.0` has none.
+    /// Returns true if the number has no fraction. `1.0` has none.
     pub(crate) fn is_integer(&self) -> bool {
         self.exponent >= 0
     }
 
-    /// Whether it is above zero.
+    /// Returns true if the number is above zero.
     pub(crate) fn is_positive(&self) -> bool {
         !self.negative && !self.is_zero()
     }
 
-    /// The number, if it is one of `u32`.
+    /// Returns the number if it fits a `u32`.
     pub(crate) fn as_u32(&self) -> Option<u32> {
         self.as_i64().and_then(|number| u32::try_from(number).ok())
     }
 
-    /// The number, if it is whole and has at most 18 digits.
+    /// Returns the number if it is whole and has at most 18 digits.
     pub(crate) fn as_i64(&self) -> Option<i64> {
         if !self.is_integer() || self.places() > 18 {
             return None;
@@ -70,20 +70,20 @@ impl Decimal {
         Some(if self.negative { -number } else { number })
     }
 
-    /// The digits as a number, if they are at most 18.
+    /// Returns the digits as a number if there are at most 18.
     pub(crate) fn mantissa(&self) -> Option<u64> {
         let number = |sum: u64, digit: &u8| sum * 10 + u64::from(digit - b'0');
         (self.digits.len() <= 18).then(|| self.digits.iter().fold(0, number))
     }
 
-    /// Whether it is a whole number of `unit`s, exactly: `0.3` is three times `0.1`. `unit` is above zero and has at
-    /// most 18 digits.
-    pub(crate) fn is_multiple_of(&self, unit: &Decimal) -> bool {
+    /// Returns true if the number is an exact multiple of `unit`: `0.3` is three times `0.1`. `unit` must be above zero
+    /// and have at most 18 digits.
+    pub(crate) fn is_multiple_of(&self, unit: &JsonDecimal) -> bool {
         if self.is_zero() {
             return true;
         }
         let Some(divisor) = unit.mantissa() else { return false };
-        // The last digit is not zero, so a number with digits below those of the unit is none of its multiples.
+        // The last digit is not zero, so a number with digits below those of the unit is not a multiple.
         let Ok(zeros) = usize::try_from(self.exponent - unit.exponent) else { return false };
         let digits = self.digits.iter().copied().chain(std::iter::repeat_n(b'0', zeros));
         let rest =
@@ -91,12 +91,12 @@ impl Decimal {
         rest == 0
     }
 
-    /// Digits before the point; negative for zeros after it.
+    /// Returns the number of digits before the point; negative for zeros after it.
     fn places(&self) -> i32 {
         self.digits.len() as i32 + self.exponent
     }
 
-    fn cmp_size(&self, other: &Decimal) -> Ordering {
+    fn cmp_size(&self, other: &JsonDecimal) -> Ordering {
         match (self.is_zero(), other.is_zero()) {
             (true, _) | (_, true) => other.is_zero().cmp(&self.is_zero()),
             _ => self.places().cmp(&other.places()).then_with(|| self.digits.cmp(&other.digits)),
@@ -104,8 +104,8 @@ impl Decimal {
     }
 }
 
-impl Ord for Decimal {
-    fn cmp(&self, other: &Decimal) -> Ordering {
+impl Ord for JsonDecimal {
+    fn cmp(&self, other: &JsonDecimal) -> Ordering {
         match (self.negative, other.negative) {
             (false, false) => self.cmp_size(other),
             (true, true) => other.cmp_size(self),
@@ -115,8 +115,8 @@ impl Ord for Decimal {
     }
 }
 
-impl PartialOrd for Decimal {
-    fn partial_cmp(&self, other: &Decimal) -> Option<Ordering> {
+impl PartialOrd for JsonDecimal {
+    fn partial_cmp(&self, other: &JsonDecimal) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
@@ -126,21 +126,21 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn decimal(text: &str) -> Decimal {
-        Decimal::parse(text).expect("the test gives a number")
+    fn decimal(text: &str) -> JsonDecimal {
+        JsonDecimal::parse(text).expect("the test gives a number")
     }
 
     #[test]
-    fn one_number_has_one_form() {
+    fn equal_numbers_have_one_form() {
         for same in [["1", "1.0"], ["100", "1e2"], ["-0.0", "0"], ["0.5", "5E-1"], ["12.50e1", "125"]] {
             assert_eq!(decimal(same[0]), decimal(same[1]), "{same:?}");
         }
-        assert!(Decimal::parse("1e1000").is_err());
-        assert!(Decimal::parse(&"1".repeat(101)).is_err());
+        assert!(JsonDecimal::parse("1e1000").is_err());
+        assert!(JsonDecimal::parse(&"1".repeat(101)).is_err());
     }
 
     #[test]
-    fn numbers_stand_in_their_order() {
+    fn numbers_are_ordered_by_value() {
         let ordered =
             ["-1e300", "-12.5", "-12", "-0.1", "0", "1e-300", "0.1", "0.12", "1", "9", "10", "1e300"];
         for pair in ordered.windows(2) {
@@ -161,7 +161,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whole_numbers_behave_as_whole_numbers(one in -10_000_i64..10_000, other in -10_000_i64..10_000, unit in 1_i64..50) {
+        fn whole_numbers_agree_with_i64(one in -10_000_i64..10_000, other in -10_000_i64..10_000, unit in 1_i64..50) {
             let (a, b) = (decimal(&one.to_string()), decimal(&other.to_string()));
             prop_assert_eq!(a.cmp(&b), one.cmp(&other));
             prop_assert_eq!(a.as_i64(), Some(one));

@@ -1,85 +1,85 @@
-//! What a variable is: its value for everybody, and the conditions under which somebody gets another.
+//! The definition of a variable: its value, and the conditions for other values.
 
 use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
-use super::audience::{Lists, Percent, Who};
+use super::audience::{AudienceLists, Percent, VarsViewer};
 use super::json::Json;
-use super::moment::{Moment, is_within};
-use super::schema::{Budget, Fault, Schema};
+use super::schema::{CheckBudget, Schema, SchemaError};
+use super::timestamp::{TimestampMs, is_within};
 use crate::{Refusal, check_text, is_key};
 
 /// Bytes of a definition as JSON.
-pub const DEFINITION_BYTES_MAX: usize = 64 << 10;
+pub(crate) const DEFINITION_BYTES_MAX: usize = 64 << 10;
 /// Conditions of one variable.
 const CONDITIONS_MAX: usize = 100;
 const DESCRIPTION_BYTES_MAX: usize = 1_000;
 
-/// A variable as its makers wrote it, and as the log and the records keep it.
+/// A variable as it was written, and as the log and the records store it.
 ///
-/// An unknown field is refused everywhere: a program that did not know a condition's new criterion, and passed over it,
-/// would give the value to everybody.
+/// Unknown fields are refused everywhere: a program that ignored a condition's unknown criterion would give the value
+/// to every viewer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Definition {
-    /// What everybody gets whom no condition matches.
+pub struct VarDefinition {
+    /// The value of viewers whom no condition matches.
     pub value: Json,
-    /// What everybody gets outside of `starts_at` and `ends_at`; without it, `null`.
+    /// The value outside of `starts_at` and `ends_at`; by default `null`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<Json>,
-    /// A JSON Schema that the value, the default and the values of all conditions fit.
+    /// A JSON Schema for the value, the default and the values of all conditions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Json>,
-    /// The first one that matches decides.
+    /// Conditions for other values. The first matching condition wins.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// For people.
+    /// A description for the game's developers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Before this, the default holds.
+    /// Before this time, the default applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub starts_at: Option<Moment>,
-    /// From here on, the default holds.
+    pub starts_at: Option<TimestampMs>,
+    /// From this time on, the default applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ends_at: Option<Moment>,
+    pub ends_at: Option<TimestampMs>,
 }
 
-/// Who gets another value. Of the criteria that are given, all have to match.
+/// A condition under which viewers get another value. All given criteria must match.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Condition {
-    /// The variant's name in charts.
+    /// The name of the variant in charts.
     pub name: String,
-    /// What they get.
+    /// The value of viewers who match.
     pub value: Json,
     /// ISO 3166 two-letter codes, upper case.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub country: Vec<String>,
-    /// As in events.
+    /// Platforms, as in events.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub platform: Vec<String>,
-    /// The game's versions, each exactly as events name it.
+    /// Versions of the game, exactly as events name them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub version: Vec<String>,
-    /// One of these is enough.
+    /// Segments, of which one must match.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub segment: Vec<String>,
     /// A share of all players.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percent: Option<Percent>,
-    /// Before this it does not match.
+    /// Before this time, it does not match.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub starts_at: Option<Moment>,
-    /// From here on it does not match.
+    pub starts_at: Option<TimestampMs>,
+    /// From this time on, it does not match.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ends_at: Option<Moment>,
+    pub ends_at: Option<TimestampMs>,
 }
 
 impl Condition {
-    fn lists(&self) -> Lists<'_> {
-        Lists {
+    fn lists(&self) -> AudienceLists<'_> {
+        AudienceLists {
             country: &self.country,
             platform: &self.platform,
             version: &self.version,
@@ -87,82 +87,88 @@ impl Condition {
         }
     }
 
-    fn has(&self, variable: &str, who: &Who, now_ms: i64) -> bool {
+    fn matches(&self, variable: &str, viewer: &VarsViewer, now_ms: i64) -> bool {
         is_within(now_ms, self.starts_at, self.ends_at)
-            && self.lists().has(who)
-            && self.percent.as_ref().is_none_or(|percent| percent.has(variable, &who.player))
+            && self.lists().matches(viewer)
+            && self.percent.as_ref().is_none_or(|percent| percent.contains(variable, &viewer.player))
     }
 
-    fn check(&self, at: &str) -> Result<(), Refusal> {
+    fn check(&self, path: &str) -> Result<(), Refusal> {
         if !is_key(&self.name) {
-            let why = "it has 1 to 100 letters, digits, `.`, `_` or `-`";
-            return Err(Refusal::invalid(format!("{at}.name"), why));
+            let message = "must have 1 to 100 letters, digits, `.`, `_` or `-`";
+            return Err(Refusal::invalid(format!("{path}.name"), message));
         }
-        self.lists().check(&format!("{at}."))?;
-        check_window(&format!("{at}."), self.starts_at, self.ends_at)?;
-        self.percent.as_ref().map_or(Ok(()), |percent| percent.check(&format!("{at}.percent")))
+        self.lists().check(&format!("{path}."))?;
+        check_window(&format!("{path}."), self.starts_at, self.ends_at)?;
+        self.percent.as_ref().map_or(Ok(()), |percent| percent.check(&format!("{path}.percent")))
     }
 }
 
-pub(crate) fn check_window(at: &str, starts: Option<Moment>, ends: Option<Moment>) -> Result<(), Refusal> {
+pub(crate) fn check_window(
+    path: &str,
+    starts: Option<TimestampMs>,
+    ends: Option<TimestampMs>,
+) -> Result<(), Refusal> {
     match (starts, ends) {
         (Some(starts), Some(ends)) if ends <= starts => {
-            Err(Refusal::invalid(format!("{at}ends_at"), "it is after `starts_at`"))
+            Err(Refusal::invalid(format!("{path}ends_at"), "must be after `starts_at`"))
         }
         _ => Ok(()),
     }
 }
 
-impl Definition {
-    /// Refuses what a variable may not be. `at` goes before the fields' names.
-    pub(crate) fn check(&self, at: &str, budget: &Budget) -> Result<(), Refusal> {
+impl VarDefinition {
+    /// Refuses an invalid definition. `path` is prefixed to field names.
+    pub(crate) fn check(&self, path: &str, budget: &CheckBudget) -> Result<(), Refusal> {
         if self.conditions.len() > CONDITIONS_MAX {
-            let why = format!("there are at most {CONDITIONS_MAX}");
-            return Err(Refusal::invalid(format!("{at}conditions"), why));
+            let message = format!("must have at most {CONDITIONS_MAX} entries");
+            return Err(Refusal::invalid(format!("{path}conditions"), message));
         }
         check_text(
-            &format!("{at}description"),
+            &format!("{path}description"),
             self.description.as_deref().unwrap_or(""),
             DESCRIPTION_BYTES_MAX,
         )?;
-        check_window(at, self.starts_at, self.ends_at)?;
+        check_window(path, self.starts_at, self.ends_at)?;
         for (index, condition) in self.conditions.iter().enumerate() {
-            condition.check(&format!("{at}conditions[{index}]"))?;
+            condition.check(&format!("{path}conditions[{index}]"))?;
             if self.conditions[..index].iter().any(|earlier| earlier.name == condition.name) {
-                let why = "an earlier condition has this name";
-                return Err(Refusal::invalid(format!("{at}conditions[{index}].name"), why));
+                let message = "an earlier condition has the same name";
+                return Err(Refusal::invalid(format!("{path}conditions[{index}].name"), message));
             }
         }
-        self.check_values(at, budget)?;
+        self.check_values(path, budget)?;
         if self.bytes() > DEFINITION_BYTES_MAX {
-            let why = format!("a variable with its conditions has at most {DEFINITION_BYTES_MAX} bytes");
-            return Err(Refusal::invalid(format!("{at}value"), why));
+            let message =
+                format!("a variable with its conditions can have at most {DEFINITION_BYTES_MAX} bytes");
+            return Err(Refusal::invalid(format!("{path}value"), message));
         }
         Ok(())
     }
 
-    fn check_values(&self, at: &str, budget: &Budget) -> Result<(), Refusal> {
-        let fault =
-            |field: &str, fault: Fault| Refusal::invalid(format!("{at}{field}{}", fault.at), fault.why);
+    fn check_values(&self, path: &str, budget: &CheckBudget) -> Result<(), Refusal> {
+        let error = |field: &str, error: SchemaError| {
+            Refusal::invalid(format!("{path}{field}{}", error.path), error.message)
+        };
         let tree = |field: &str, json: &Json| match json.node() {
             Ok(_) => Ok(()),
-            Err(why) => Err(Refusal::invalid(format!("{at}{field}"), why)),
+            Err(message) => Err(Refusal::invalid(format!("{path}{field}"), message)),
         };
         let fields: Vec<(String, &Json)> = self.values().collect();
         let Some(text) = &self.schema else {
             return fields.iter().try_for_each(|(field, json)| tree(field, json));
         };
         tree("schema", text)?;
-        let node = text.node().expect("it was read just now");
-        let schema = Schema::read(&node).map_err(|found| fault("schema", found))?;
+        let node = text.node().expect("it was parsed above");
+        let schema = Schema::read(&node).map_err(|found| error("schema", found))?;
         fields.iter().try_for_each(|(field, json)| {
             tree(field, json)?;
-            let node = json.node().expect("it was read just now");
-            schema.check(&node, budget).map_err(|found| fault(field, found))
+            let node = json.node().expect("it was parsed above");
+            schema.check(&node, budget).map_err(|found| error(field, found))
         })
     }
 
-    /// Every value that somebody may get, with its place.
+    /// Returns every value with its path.
     fn values(&self) -> impl Iterator<Item = (String, &Json)> {
         let conditions = self.conditions.iter().enumerate();
         let conditions =
@@ -171,15 +177,15 @@ impl Definition {
         [("value".to_owned(), &self.value)].into_iter().chain(default).chain(conditions)
     }
 
-    /// Bytes as JSON.
+    /// Returns the length as JSON, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         serde_json::to_vec(self).expect("a definition has text keys").len()
     }
 
-    /// Every moment at which somebody's value may change by itself.
-    pub(crate) fn edges(&self) -> impl Iterator<Item = i64> {
+    /// Returns the times at which a value changes without a command.
+    pub(crate) fn transitions(&self) -> impl Iterator<Item = i64> {
         let conditions = self.conditions.iter().flat_map(|it| [it.starts_at, it.ends_at]);
-        [self.starts_at, self.ends_at].into_iter().chain(conditions).flatten().map(Moment::ms)
+        [self.starts_at, self.ends_at].into_iter().chain(conditions).flatten().map(TimestampMs::ms)
     }
 
     pub(crate) fn has_percent(&self) -> bool {
@@ -187,31 +193,31 @@ impl Definition {
     }
 }
 
-/// Which of a variable's values somebody gets.
+/// The value of a variable that applies to a viewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Chosen {
-    /// The default: it is not the variable's time.
+pub(crate) enum ChosenValue {
+    /// The default: the variable is outside of its time.
     Default,
     /// The value: no condition matches.
     Value,
-    /// That of a condition.
+    /// The value of a condition.
     Condition(usize),
 }
 
-/// A variable, ready to be asked. Cheap to share: a change of another variable copies nothing of it.
+/// A variable, ready to be evaluated. Cheap to share: a change of another variable does not copy it.
 #[derive(Clone, Debug)]
-pub(crate) struct Variable(Arc<Ready>);
+pub(crate) struct Variable(Arc<VariableData>);
 
 #[derive(Debug)]
-struct Ready {
-    definition: Definition,
+struct VariableData {
+    definition: VarDefinition,
     bytes: usize,
-    /// Of the name with the default, the value, and the value of each condition.
+    /// Digests of the name with the default, the value, and the value of each condition.
     digests: OnceLock<Vec<u128>>,
 }
 
 impl Variable {
-    pub(crate) fn definition(&self) -> &Definition {
+    pub(crate) fn definition(&self) -> &VarDefinition {
         &self.0.definition
     }
 
@@ -219,45 +225,45 @@ impl Variable {
         self.0.bytes
     }
 
-    pub(crate) fn chosen(&self, name: &str, who: &Who, now_ms: i64) -> Chosen {
+    pub(crate) fn choose(&self, name: &str, viewer: &VarsViewer, now_ms: i64) -> ChosenValue {
         let definition = &self.0.definition;
         if !is_within(now_ms, definition.starts_at, definition.ends_at) {
-            return Chosen::Default;
+            return ChosenValue::Default;
         }
-        let matches = |condition: &Condition| condition.has(name, who, now_ms);
-        definition.conditions.iter().position(matches).map_or(Chosen::Value, Chosen::Condition)
+        let matches = |condition: &Condition| condition.matches(name, viewer, now_ms);
+        definition.conditions.iter().position(matches).map_or(ChosenValue::Value, ChosenValue::Condition)
     }
 
-    /// The JSON text of a value.
-    pub(crate) fn text(&self, chosen: Chosen) -> &str {
+    /// Returns a value as JSON.
+    pub(crate) fn text(&self, chosen: ChosenValue) -> &str {
         let definition = &self.0.definition;
         match chosen {
-            Chosen::Default => definition.default.as_ref().map_or("null", Json::text),
-            Chosen::Value => definition.value.text(),
-            Chosen::Condition(index) => definition.conditions[index].value.text(),
+            ChosenValue::Default => definition.default.as_ref().map_or("null", Json::text),
+            ChosenValue::Value => definition.value.text(),
+            ChosenValue::Condition(index) => definition.conditions[index].value.text(),
         }
     }
 
-    /// A digest of the name with a value. Computed once; a variable has one name.
-    pub(crate) fn digest(&self, name: &str, chosen: Chosen) -> u128 {
+    /// Returns a digest of the name and a value, which is computed once: a variable has one name.
+    pub(crate) fn digest(&self, name: &str, chosen: ChosenValue) -> u128 {
         let index = match chosen {
-            Chosen::Default => 0,
-            Chosen::Value => 1,
-            Chosen::Condition(index) => 2 + index,
+            ChosenValue::Default => 0,
+            ChosenValue::Value => 1,
+            ChosenValue::Condition(index) => 2 + index,
         };
         self.0.digests.get_or_init(|| self.digests(name))[index]
     }
 
     fn digests(&self, name: &str) -> Vec<u128> {
-        let conditions = (0..self.0.definition.conditions.len()).map(Chosen::Condition);
-        let all = [Chosen::Default, Chosen::Value].into_iter().chain(conditions);
+        let conditions = (0..self.0.definition.conditions.len()).map(ChosenValue::Condition);
+        let all = [ChosenValue::Default, ChosenValue::Value].into_iter().chain(conditions);
         all.map(|chosen| digest(name, self.text(chosen))).collect()
     }
 }
 
-impl From<Definition> for Variable {
-    fn from(definition: Definition) -> Variable {
-        Variable(Arc::new(Ready { bytes: definition.bytes(), digests: OnceLock::new(), definition }))
+impl From<VarDefinition> for Variable {
+    fn from(definition: VarDefinition) -> Variable {
+        Variable(Arc::new(VariableData { bytes: definition.bytes(), digests: OnceLock::new(), definition }))
     }
 }
 
@@ -269,7 +275,7 @@ impl PartialEq for Variable {
 
 impl<'de> Deserialize<'de> for Variable {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Variable, D::Error> {
-        Definition::deserialize(deserializer).map(Variable::from)
+        VarDefinition::deserialize(deserializer).map(Variable::from)
     }
 }
 

@@ -1,42 +1,42 @@
-//! The last changes of a game's variables, so that people can see them and go back.
+//! The last changes of a game's variables, for the history page and rollbacks.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
 use super::definition::Variable;
-use super::moment::Moment;
+use super::timestamp::TimestampMs;
 use crate::Caller;
 
 /// Changes that are kept.
 pub const CHANGES_MAX: usize = 1_000;
-/// And their bytes together. The newest change is kept in any case.
-pub const CHANGES_BYTES_MAX: usize = 16 << 20;
+/// Bytes of all kept changes. The newest change is always kept.
+pub(crate) const CHANGES_BYTES_MAX: usize = 16 << 20;
 
-/// One change: everything that was written at once.
+/// One change: all variables that a command wrote.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Change {
-    /// The version that it made.
+pub struct VarsChange {
+    /// The version that the change created.
     pub version: u64,
-    /// When.
-    pub at: Moment,
-    /// The kind of credential.
+    /// The time of the change.
+    pub at: TimestampMs,
+    /// The kind of credential that made it.
     pub by: Caller,
-    /// The version whose variables it brought back.
+    /// The version that a rollback restored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rolled_back_to: Option<u64>,
-    /// What became what.
-    pub changed: BTreeMap<String, Changed>,
+    /// The changed variables by name.
+    pub changed: BTreeMap<String, VariableDiff>,
 }
 
-/// What a variable was and became; nothing: there was none of this name.
+/// A variable before and after a change; null if it did not exist.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Changed {
+pub struct VariableDiff {
     pub(crate) before: Option<Variable>,
     pub(crate) after: Option<Variable>,
 }
 
-impl Change {
+impl VarsChange {
     pub(crate) fn record(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("a change has text keys")
     }
@@ -44,39 +44,40 @@ impl Change {
 
 /// Oldest first, without gaps.
 #[derive(Default)]
-pub(crate) struct History {
-    changes: VecDeque<(Change, usize)>,
+pub(crate) struct ChangeHistory {
+    changes: VecDeque<(VarsChange, usize)>,
     bytes: usize,
 }
 
-impl History {
-    /// Takes note of a change; gives back the versions that are forgotten for it.
-    pub(crate) fn push(&mut self, change: Change) -> Vec<u64> {
+impl ChangeHistory {
+    /// Adds a change and returns the versions that are evicted.
+    pub(crate) fn push(&mut self, change: VarsChange) -> Vec<u64> {
         let bytes = change.record().len();
         self.bytes += bytes;
         self.changes.push_back((change, bytes));
-        let mut forgotten = Vec::new();
+        let mut evicted = Vec::new();
         while self.changes.len() > 1 && (self.changes.len() > CHANGES_MAX || self.bytes > CHANGES_BYTES_MAX) {
             let Some((oldest, bytes)) = self.changes.pop_front() else { break };
             self.bytes -= bytes;
-            forgotten.push(oldest.version);
+            evicted.push(oldest.version);
         }
-        forgotten
+        evicted
     }
 
-    /// The change that made a version.
-    pub(crate) fn of(&self, version: u64) -> Option<&Change> {
+    /// Returns the change that created a version.
+    pub(crate) fn of(&self, version: u64) -> Option<&VarsChange> {
         let first = self.changes.front()?.0.version;
         let at = usize::try_from(version.checked_sub(first)?).ok()?;
         self.changes.get(at).map(|(change, _)| change)
     }
 
-    /// Newest first.
-    pub(crate) fn newest(&self) -> impl Iterator<Item = &Change> {
+    /// Returns the changes, newest first.
+    pub(crate) fn newest(&self) -> impl Iterator<Item = &VarsChange> {
         self.changes.iter().rev().map(|(change, _)| change)
     }
 
-    /// What everything that changed after a version was at that version; nothing if that is no longer known.
+    /// Returns the variables that changed after a version, as they were at that version; `None` if the history does not
+    /// reach back that far.
     pub(crate) fn before(&self, version: u64) -> Option<BTreeMap<&str, Option<&Variable>>> {
         self.of(version + 1)?;
         let mut variables = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! JSON as it was written: `1.0` stays `1.0`, `1e400` stays itself, and keys keep their order.
+//! JSON that keeps its text: `1.0` stays `1.0`, `1e400` stays itself, and keys keep their order.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,29 +8,30 @@ use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use super::decimal::Decimal;
+use super::decimal::JsonDecimal;
 
-/// How deep a value may nest; `[1]` has depth 1.
-pub const DEPTH_MAX: usize = 16;
+/// The greatest nesting depth; `[1]` has depth 1.
+pub(crate) const DEPTH_MAX: usize = 16;
 
-/// One JSON value: its text without white space between the tokens. Equal means: the same text.
+/// A JSON value as text, without white space between tokens. Values are equal if their texts are.
 #[derive(Clone)]
 pub struct Json(Arc<RawValue>);
 
 impl Json {
-    /// The value of this text, if it is JSON.
+    /// Parses a JSON text.
     pub fn parse(text: &str) -> Option<Json> {
         serde_json::from_str(text).ok()
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn text(&self) -> &str {
         self.0.get()
     }
 
-    /// The value as a tree, or why it may not be one: too deep, a key twice, a number without bounds.
-    pub(crate) fn node(&self) -> Result<Node<'_>, String> {
-        Node::read(self.text(), DEPTH_MAX)
+    /// Parses the value into a tree. Fails if it is nested too deeply, has a duplicate key, or has a number out of
+    /// range.
+    pub(crate) fn node(&self) -> Result<JsonNode<'_>, String> {
+        JsonNode::read(self.text(), DEPTH_MAX)
     }
 }
 
@@ -63,7 +64,7 @@ impl<'de> Deserialize<'de> for Json {
     }
 }
 
-/// The text of a JSON value without white space between its tokens.
+/// Removes white space between the tokens of a JSON text.
 fn without_space(text: &str) -> Cow<'_, str> {
     if !text.bytes().any(is_space) {
         return Cow::Borrowed(text);
@@ -82,68 +83,70 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
-/// A JSON value to be looked into. Equal as JSON Schema has it: `1` is `1.0`, and the order of keys does not matter.
+/// A parsed JSON value. Equality is that of JSON Schema: `1` equals `1.0`, and the order of keys does not matter.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Node<'a> {
+pub(crate) enum JsonNode<'a> {
     Null,
     Bool(bool),
-    Number(Decimal),
-    Text(Cow<'a, str>),
-    List(Vec<Node<'a>>),
-    /// In the order of the keys.
-    Object(Vec<(Cow<'a, str>, Node<'a>)>),
+    Number(JsonDecimal),
+    String(Cow<'a, str>),
+    Array(Vec<JsonNode<'a>>),
+    /// Sorted by key.
+    Object(Vec<(Cow<'a, str>, JsonNode<'a>)>),
 }
 
-impl<'a> Node<'a> {
-    /// `text` is JSON without white space around it.
-    fn read(text: &'a str, depth_left: usize) -> Result<Node<'a>, String> {
-        let deeper = || depth_left.checked_sub(1).ok_or(format!("it nests deeper than {DEPTH_MAX}"));
+impl<'a> JsonNode<'a> {
+    /// Parses a JSON text without surrounding white space.
+    fn read(text: &'a str, depth_left: usize) -> Result<JsonNode<'a>, String> {
+        let deeper = || {
+            depth_left.checked_sub(1).ok_or(format!("must not be nested more than {DEPTH_MAX} levels deep"))
+        };
         Ok(match text.as_bytes().first() {
-            Some(b'{') => Node::Object(object(text, deeper()?)?),
-            Some(b'[') => Node::List(list(text, deeper()?)?),
-            Some(b'"') => Node::Text(read::<Text<'a>>(text)?.0),
-            Some(b't') => Node::Bool(true),
-            Some(b'f') => Node::Bool(false),
-            Some(b'n') => Node::Null,
-            _ => Node::Number(Decimal::parse(text)?),
+            Some(b'{') => JsonNode::Object(object(text, deeper()?)?),
+            Some(b'[') => JsonNode::Array(list(text, deeper()?)?),
+            Some(b'"') => JsonNode::String(read::<Text<'a>>(text)?.0),
+            Some(b't') => JsonNode::Bool(true),
+            Some(b'f') => JsonNode::Bool(false),
+            Some(b'n') => JsonNode::Null,
+            _ => JsonNode::Number(JsonDecimal::parse(text)?),
         })
     }
 
-    /// The node of a field.
-    pub(crate) fn field(&self, name: &str) -> Option<&Node<'a>> {
-        let Node::Object(fields) = self else { return None };
+    /// Returns the value of a field.
+    pub(crate) fn field(&self, name: &str) -> Option<&JsonNode<'a>> {
+        let JsonNode::Object(fields) = self else { return None };
         let at = fields.binary_search_by(|(key, _)| key.as_ref().cmp(name)).ok()?;
         Some(&fields[at].1)
     }
 
-    /// What JSON Schema calls this kind of value.
+    /// Returns the name of the type in JSON Schema.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
-            Node::Null => "null",
-            Node::Bool(_) => "boolean",
-            Node::Number(_) => "number",
-            Node::Text(_) => "string",
-            Node::List(_) => "array",
-            Node::Object(_) => "object",
+            JsonNode::Null => "null",
+            JsonNode::Bool(_) => "boolean",
+            JsonNode::Number(_) => "number",
+            JsonNode::String(_) => "string",
+            JsonNode::Array(_) => "array",
+            JsonNode::Object(_) => "object",
         }
     }
 }
 
 fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, String> {
-    serde_json::from_str(text).map_err(|error| format!("it cannot be read: {error}"))
+    serde_json::from_str(text).map_err(|error| format!("cannot be parsed: {error}"))
 }
 
-fn list(text: &str, depth_left: usize) -> Result<Vec<Node<'_>>, String> {
-    read::<Vec<&RawValue>>(text)?.into_iter().map(|raw| Node::read(raw.get(), depth_left)).collect()
+fn list(text: &str, depth_left: usize) -> Result<Vec<JsonNode<'_>>, String> {
+    read::<Vec<&RawValue>>(text)?.into_iter().map(|raw| JsonNode::read(raw.get(), depth_left)).collect()
 }
 
-fn object(text: &str, depth_left: usize) -> Result<Vec<(Cow<'_, str>, Node<'_>)>, String> {
+fn object(text: &str, depth_left: usize) -> Result<Vec<(Cow<'_, str>, JsonNode<'_>)>, String> {
     let fields = read::<Fields<'_>>(text)?.0.into_iter();
-    let fields = fields.map(|(key, raw)| Ok((key, Node::read(raw.get(), depth_left)?)));
+    let fields = fields.map(|(key, raw)| Ok((key, JsonNode::read(raw.get(), depth_left)?)));
     let mut fields: Vec<_> = fields.collect::<Result<_, String>>()?;
     fields.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
     match fields.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-        Some(pair) => Err(format!("the key `{}` stands twice in one object", pair[0].0)),
+        Some(pair) => Err(format!("the key `{}` occurs twice in one object", pair[0].0)),
         None => Ok(fields),
     }
 }
@@ -151,7 +154,7 @@ fn object(text: &str, depth_left: usize) -> Result<Vec<(Cow<'_, str>, Node<'_>)>
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// The fields of an object in the order in which they stand, doubles included.
+/// The fields of an object in their order, including duplicates.
 struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Fields<'de> {
@@ -188,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_keeps_its_text_but_for_white_space_between_tokens() {
+    fn value_keeps_its_text_except_white_space_between_tokens() {
         for (text, kept) in [
             ("1.0", "1.0"),
             (" 1e400 ", "1e400"),
@@ -214,9 +217,9 @@ mod tests {
     }
 
     #[test]
-    fn what_readers_would_not_agree_on_is_refused() {
+    fn ambiguous_json_is_refused() {
         assert!(node(r#"{"a":1,"a":2}"#).unwrap_err().contains("`a`"));
-        assert!(node(r#""\ud800""#).unwrap_err().contains("cannot be read"));
+        assert!(node(r#""\ud800""#).unwrap_err().contains("cannot be parsed"));
         assert!(node("1e99999999999").is_err());
         assert_eq!(node(&format!("{}1{}", "[".repeat(16), "]".repeat(16))), Ok("array".into()));
         assert!(node(&format!("{}1{}", "[".repeat(17), "]".repeat(17))).is_err());

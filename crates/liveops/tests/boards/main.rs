@@ -1,10 +1,10 @@
-//! Boards against a naive model that keeps every run and sorts: the same answers to the same questions, whatever is
-//! kept, in every window, over days, bans, resets and restarts.
+//! Boards compared with a naive model that keeps every run and sorts, for every keep rule and window, over days, bans,
+//! resets and restarts.
 
 mod model;
 mod world;
 
-use model::{Keep, Model, Shape};
+use model::{KeepRule, Model, Shape};
 use world::{Random, World};
 
 /// Steps of one world of six boards.
@@ -12,17 +12,17 @@ const STEPS: usize = 10_000;
 /// 2026-03-20, nine days before a day of 23 hours in Berlin.
 const START_MS: i64 = 1_773_964_800_000;
 
-/// Does random things to both, and compares every answer.
+/// Applies random steps to both and compares every response.
 fn check(seed: u64, steps: usize) {
     let mut random = Random(seed);
     let mut world = World::new();
     let shapes = [
-        Shape { keep: Keep::Best, ascending: false, decimals: 0 },
-        Shape { keep: Keep::Best, ascending: true, decimals: 2 },
-        Shape { keep: Keep::Last, ascending: false, decimals: 1 },
-        Shape { keep: Keep::Sum, ascending: false, decimals: 0 },
-        Shape { keep: Keep::Sum, ascending: true, decimals: 3 },
-        Shape { keep: Keep::All, ascending: false, decimals: 0 },
+        Shape { keep: KeepRule::Best, ascending: false, decimals: 0 },
+        Shape { keep: KeepRule::Best, ascending: true, decimals: 2 },
+        Shape { keep: KeepRule::Last, ascending: false, decimals: 1 },
+        Shape { keep: KeepRule::Sum, ascending: false, decimals: 0 },
+        Shape { keep: KeepRule::Sum, ascending: true, decimals: 3 },
+        Shape { keep: KeepRule::All, ascending: false, decimals: 0 },
     ];
     let mut models: Vec<Model> =
         shapes.into_iter().enumerate().map(|(at, shape)| Model::new(at, shape)).collect();
@@ -68,25 +68,25 @@ fn erase(world: &mut World, models: &mut [Model], random: &mut Random) {
 }
 
 #[test]
-fn boards_answer_as_a_naive_model_does() {
+fn boards_agree_with_a_naive_model() {
     check(1, STEPS);
 }
 
 #[test]
-fn boards_answer_as_a_naive_model_does_from_other_beginnings() {
+fn boards_agree_with_a_naive_model_for_other_seeds() {
     (2..6).for_each(|seed| check(seed, STEPS / 10));
 }
 
 #[test]
 #[ignore = "a million steps take minutes; `make torture` runs them"]
-fn boards_answer_as_a_naive_model_does_for_long() {
+fn boards_agree_with_a_naive_model_for_a_million_steps() {
     (100..150).for_each(|seed| check(seed, 2 * STEPS));
 }
 
 #[test]
-fn nothing_of_an_erased_player_is_in_any_record() {
+fn erasure_leaves_no_record() {
     let (mut world, mut random) = (World::new(), Random(7));
-    let mut model = Model::new(0, Shape { keep: Keep::Best, ascending: false, decimals: 0 });
+    let mut model = Model::new(0, Shape { keep: KeepRule::Best, ascending: false, decimals: 0 });
     model.define(&mut world, START_MS);
     for step in 0..2_000 {
         model.submit(&mut world, &mut random, START_MS + step, "erasure");

@@ -1,21 +1,21 @@
-//! A board that keeps every run, and sorts for each question.
+//! A board that keeps every run and sorts for each query.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
-use liveops::boards::{Change, Command, Page, Query, Score, Window};
+use liveops::boards::{BoardCommand, BoardPage, BoardQuery, BoardUpdate, BoardWindow, SubmittedScore};
 
 use crate::world::{Random, TZ, World};
 
-pub use liveops::boards::Keep;
+pub use liveops::boards::KeepRule;
 
 const DAY_MS: i64 = 86_400_000;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    pub keep: Keep,
+    pub keep: KeepRule,
     pub ascending: bool,
     pub decimals: u8,
 }
@@ -27,19 +27,19 @@ pub struct Run {
     subscore: Option<i64>,
     car: Option<String>,
     source: Option<String>,
-    /// Its turn among all runs.
+    /// Its number among all runs.
     turn: usize,
     ms: i64,
 }
 
 /// A kind of window that the board has.
 #[derive(Clone, Default)]
-struct Kind {
+struct WindowKind {
     /// Runs before this turn are not in it.
     since: usize,
-    /// Of calendar kinds: the beginnings of those that are kept, newest first.
+    /// The starts of the retained calendar windows, newest first.
     begun: Vec<i64>,
-    /// Of seasons: the first turn of each, and the number of the oldest that is kept.
+    /// The first turn of each season.
     seasons: Vec<usize>,
 }
 
@@ -48,13 +48,13 @@ pub struct Model {
     table: String,
     pub runs: Vec<Run>,
     pub banned: BTreeSet<String>,
-    kinds: BTreeMap<Window, Kind>,
+    kinds: BTreeMap<BoardWindow, WindowKind>,
     turns: usize,
     clock_ms: i64,
 }
 
-/// A row as both tell it: rank, player, score, subscore, time.
-type Told = (usize, String, String, Option<String>, i64);
+/// A row for comparison: rank, player, score, subscore, time.
+type ModelRow = (usize, String, String, Option<String>, i64);
 
 impl Model {
     pub fn new(number: usize, shape: Shape) -> Model {
@@ -74,27 +74,33 @@ impl Model {
         let change = serde_json::json!({
             "order": order, "keep": self.shape.keep, "decimals": self.shape.decimals, "filters": ["car"],
         });
-        self.declare(world, change, &Window::ALL, now_ms);
+        self.declare(world, change, &BoardWindow::ALL, now_ms);
     }
 
-    /// Some windows go, and may come again later, empty.
+    /// Removes some windows, which may be declared again later, empty.
     pub fn redeclare(&mut self, world: &mut World, random: &mut Random, now_ms: i64) {
-        let mut windows = Window::ALL.to_vec();
+        let mut windows = BoardWindow::ALL.to_vec();
         for _ in 0..random.below(3) {
             windows.remove(random.below(windows.len() as u64) as usize);
         }
         self.declare(world, serde_json::json!({ "windows": windows }), &windows, now_ms);
     }
 
-    fn declare(&mut self, world: &mut World, change: serde_json::Value, windows: &[Window], now_ms: i64) {
-        let change: Change = serde_json::from_value(change).expect("settings");
+    fn declare(
+        &mut self,
+        world: &mut World,
+        change: serde_json::Value,
+        windows: &[BoardWindow],
+        now_ms: i64,
+    ) {
+        let change: BoardUpdate = serde_json::from_value(change).expect("settings");
         world
-            .send(Command::Define { table: self.table.clone(), change }, now_ms)
+            .send(BoardCommand::Define { table: self.table.clone(), change }, now_ms)
             .expect("settings are taken");
         self.begin(now_ms);
         self.kinds.retain(|window, _| windows.contains(window));
         for window in windows {
-            let new = || Kind { since: self.turns, seasons: vec![self.turns], ..Kind::default() };
+            let new = || WindowKind { since: self.turns, seasons: vec![self.turns], ..WindowKind::default() };
             self.kinds.entry(*window).or_insert_with(new);
         }
         self.begin(now_ms);
@@ -106,19 +112,19 @@ impl Model {
             let begins = start(*window, self.clock_ms);
             if kind.begun.first() != Some(&begins) {
                 kind.begun.insert(0, begins);
-                kind.begun.truncate(1 + window.kept());
+                kind.begun.truncate(1 + window.retained());
             }
         }
     }
 
     pub fn reset(&mut self, world: &mut World, now_ms: i64, case: &str) {
-        let told = world.send(Command::Reset { table: self.table.clone() }, now_ms);
+        let response = world.send(BoardCommand::Reset { table: self.table.clone() }, now_ms);
         self.begin(now_ms);
-        match self.kinds.get_mut(&Window::Season) {
-            None => assert!(told.is_err(), "{case}"),
+        match self.kinds.get_mut(&BoardWindow::Season) {
+            None => assert!(response.is_err(), "{case}"),
             Some(kind) => {
                 kind.seasons.push(self.turns);
-                assert_eq!(told.expect("a reset")["season"], kind.seasons.len(), "{case}");
+                assert_eq!(response.expect("a reset")["season"], kind.seasons.len(), "{case}");
             }
         }
     }
@@ -126,33 +132,34 @@ impl Model {
     pub fn submit(&mut self, world: &mut World, random: &mut Random, now_ms: i64, case: &str) {
         let run = self.random_run(random, now_ms);
         let decimal = |units: i64| self.text(units);
-        let score = Score {
+        let score = SubmittedScore {
             player: run.player.clone(),
             name: format!("{} the {}th", run.player, random.below(3)),
             score: decimal(run.units),
             subscore: run.subscore.map(decimal),
             fields: run.car.iter().map(|car| ("car".to_owned(), car.clone())).collect(),
             source: run.source.clone(),
-            ..Score::default()
+            ..SubmittedScore::default()
         };
-        let list = (random.below(10) == 0).then(|| Box::new(Query { per_page: 3, ..Query::default() }));
+        let list =
+            (random.below(10) == 0).then(|| Box::new(BoardQuery { per_page: 3, ..BoardQuery::default() }));
         let is_listed = list.is_some();
-        let told = world.send(Command::Submit { table: self.table.clone(), score, list }, now_ms);
+        let response = world.send(BoardCommand::Submit { table: self.table.clone(), score, list }, now_ms);
         if self.banned.contains(&run.player) {
-            assert!(told.is_err(), "{case}");
+            assert!(response.is_err(), "{case}");
             return;
         }
-        let told = told.unwrap_or_else(|refusal| panic!("{case}: {refusal}"));
+        let response = response.unwrap_or_else(|refusal| panic!("{case}: {refusal}"));
         self.begin(now_ms);
         let before = self.own(&run.player);
         let run = Run { ms: self.clock_ms, ..run };
         self.turns += 1;
         self.runs.push(run.clone());
-        self.check_told(&run, before, &told, case);
+        self.check_response(&run, before, &response, case);
         if is_listed {
-            let rows = told["rows"].as_array().expect("rows");
+            let rows = response["rows"].as_array().expect("rows");
             let marked: Vec<_> = rows.iter().filter(|row| row["submitted"] == true).collect();
-            assert!(marked.len() == 1 && marked[0]["rank"] == told["rank"], "{case}: {told}");
+            assert!(marked.len() == 1 && marked[0]["rank"] == response["rank"], "{case}: {response}");
         }
     }
 
@@ -172,73 +179,77 @@ impl Model {
         }
     }
 
-    /// The player's best row in the longest window.
+    /// Returns the player's best row in the longest window.
     fn own(&self, player: &str) -> Option<i64> {
-        let rows = self.rows(&Query::default(), self.clock_ms);
+        let rows = self.rows(&BoardQuery::default(), self.clock_ms);
         rows.iter().find(|row| row.player == player).map(|row| row.units)
     }
 
-    fn check_told(&self, run: &Run, before: Option<i64>, told: &serde_json::Value, case: &str) {
+    fn check_response(&self, run: &Run, before: Option<i64>, response: &serde_json::Value, case: &str) {
         let best = self.own(&run.player);
         assert_eq!(
-            told["best"].to_string(),
+            response["best"].to_string(),
             best.map_or("null".to_owned(), |best| self.text(best)),
-            "{case}: {told}"
+            "{case}: {response}"
         );
         let gain = best
             .zip(before)
             .map(|(best, before)| if self.shape.ascending { before - best } else { best - before });
         let gain = gain.filter(|gain| *gain > 0).map_or("null".to_owned(), |gain| self.text(gain));
-        assert_eq!(told["improved_by"].to_string(), gain, "{case}: {told}");
+        assert_eq!(response["improved_by"].to_string(), gain, "{case}: {response}");
         let mut saved = false;
         for window in self.kinds.keys() {
-            let rows = self.rows(&Query { window: Some(*window), ..Query::default() }, self.clock_ms);
+            let rows =
+                self.rows(&BoardQuery { window: Some(*window), ..BoardQuery::default() }, self.clock_ms);
             let is_own = |row: &&Run| match self.shape.keep {
-                Keep::All => row.turn == run.turn,
+                KeepRule::All => row.turn == run.turn,
                 _ => row.player == run.player,
             };
             let place = rows.iter().position(|row| is_own(&row));
-            let rank = &told["ranks"][window.label()];
+            let rank = &response["ranks"][window.label()];
             assert_eq!(
                 rank.as_u64(),
                 place.map(|place| place as u64 + 1),
-                "{case}: {} {told}",
+                "{case}: {} {response}",
                 window.label()
             );
             saved |= place.is_some_and(|place| rows[place].turn == run.turn);
         }
-        assert_eq!(told["saved"], saved, "{case}: {told}");
+        assert_eq!(response["saved"], saved, "{case}: {response}");
     }
 
-    /// Asks one question of some kind.
+    /// Compares the page of a random query.
     pub fn read(&self, world: &World, random: &mut Random, now_ms: i64, case: &str) {
         let query = self.random_query(random, now_ms);
         let now_ms = self.moment(random, now_ms);
-        let told = world.page(&self.table, &query, now_ms);
+        let page = world.page(&self.table, &query, now_ms);
         let case = format!("{case}, {query:?}");
         if !self.has(&query) {
-            assert!(told.is_err(), "{case}: {told:?}");
+            assert!(page.is_err(), "{case}: {page:?}");
             return;
         }
-        let page = told.unwrap_or_else(|refusal| panic!("{case}: {refusal}"));
+        let page = page.unwrap_or_else(|refusal| panic!("{case}: {refusal}"));
         let (total, rows) = self.page(&query, self.clock_ms.max(now_ms));
-        let found: Vec<Told> = told_rows(&page);
+        let found: Vec<ModelRow> = model_rows(&page);
         assert_eq!((page.total, found), (total, rows), "{case}");
     }
 
-    /// Now, or the moment at which a run leaves a rolling window, or the one before.
+    /// Returns now, or the time at which a run leaves a rolling window, or the millisecond before.
     fn moment(&self, random: &mut Random, now_ms: i64) -> i64 {
-        let length_ms = Window::ALL[5 + random.below(3) as usize].rolling_ms().expect("a rolling one");
+        let length_ms = BoardWindow::ALL[5 + random.below(3) as usize].rolling_ms().expect("a rolling one");
         let run = self.runs.get(random.below(1 + self.runs.len() as u64) as usize);
         let leaves_ms = run.map_or(0, |run| run.ms + length_ms) - random.below(2) as i64;
         if leaves_ms < now_ms || random.below(2) == 0 { now_ms } else { leaves_ms }
     }
 
-    fn random_query(&self, random: &mut Random, now_ms: i64) -> Query {
-        let mut query =
-            Query { per_page: 1 + random.below(6) as u32, page: random.below(4) as u32, ..Query::default() };
+    fn random_query(&self, random: &mut Random, now_ms: i64) -> BoardQuery {
+        let mut query = BoardQuery {
+            per_page: 1 + random.below(6) as u32,
+            page: random.below(4) as u32,
+            ..BoardQuery::default()
+        };
         if random.below(8) > 0 {
-            query.window = Some(Window::ALL[random.below(8) as usize]);
+            query.window = Some(BoardWindow::ALL[random.below(8) as usize]);
         }
         if random.below(3) == 0 {
             query
@@ -255,7 +266,8 @@ impl Model {
             4 => query.friends = Some((0..random.below(9)).map(|_| random.player()).collect()),
             5 => query.player = Some(random.player()),
             6 => {
-                query.window = Some([Window::Day, Window::Week, Window::Month][random.below(3) as usize]);
+                query.window =
+                    Some([BoardWindow::Day, BoardWindow::Week, BoardWindow::Month][random.below(3) as usize]);
                 query.at_ms = Some(now_ms - random.below(90 * DAY_MS as u64) as i64);
             }
             7 => query.season = Some(1 + random.below(20) as u32),
@@ -264,23 +276,23 @@ impl Model {
         query
     }
 
-    /// Whether the board has such a window.
-    fn has(&self, query: &Query) -> bool {
+    /// Returns true if the board has the window of a query.
+    fn has(&self, query: &BoardQuery) -> bool {
         let window = self.window(query);
         let Some(kind) = self.kinds.get(&window) else { return false };
         let newest = kind.seasons.len() as u32;
         query
             .season
-            .is_none_or(|season| window == Window::Season && season <= newest && season + 12 >= newest)
+            .is_none_or(|season| window == BoardWindow::Season && season <= newest && season + 12 >= newest)
     }
 
-    fn window(&self, query: &Query) -> Window {
-        let longest = Window::BY_LENGTH.into_iter().find(|window| self.kinds.contains_key(window));
-        let unsaid = if query.season.is_some() { Some(Window::Season) } else { longest };
+    fn window(&self, query: &BoardQuery) -> BoardWindow {
+        let longest = BoardWindow::BY_LENGTH.into_iter().find(|window| self.kinds.contains_key(window));
+        let unsaid = if query.season.is_some() { Some(BoardWindow::Season) } else { longest };
         query.window.or(unsaid).expect("a window")
     }
 
-    fn page(&self, query: &Query, now_ms: i64) -> (usize, Vec<Told>) {
+    fn page(&self, query: &BoardQuery, now_ms: i64) -> (usize, Vec<ModelRow>) {
         let mut rows = self.rows(query, now_ms);
         if query.highest.is_some_and(|highest| highest == self.shape.ascending) {
             rows.sort_by_key(|row| {
@@ -301,21 +313,21 @@ impl Model {
         } else if query.newest {
             rows.sort_by_key(|(_, row)| Reverse(row.turn));
         } else if let Some(player) = &query.around {
-            // Of several rows the best one, whichever way the list is turned.
+            // Of several rows the best one, whichever order the query has.
             let own = rows.iter().filter(|(_, row)| row.player == *player);
             let best = own.min_by_key(|(_, row)| self.key(row)).map(|(rank, _)| rank - 1);
             let Some(place) = best else { return (rows.len(), Vec::new()) };
             first = place.saturating_sub(size / 2).min(rows.len().saturating_sub(size));
         }
         let total = rows.len();
-        let told = |(rank, row): (usize, Run)| {
+        let model_row = |(rank, row): (usize, Run)| {
             (rank, row.player, self.text(row.units), row.subscore.map(|units| self.text(units)), row.ms)
         };
-        (total, rows.into_iter().skip(first).take(size).map(told).collect())
+        (total, rows.into_iter().skip(first).take(size).map(model_row).collect())
     }
 
-    /// The rows of a list, best first.
-    fn rows(&self, query: &Query, now_ms: i64) -> Vec<Run> {
+    /// Returns the rows of a list, best first.
+    fn rows(&self, query: &BoardQuery, now_ms: i64) -> Vec<Run> {
         let window = self.window(query);
         let Some(kind) = self.kinds.get(&window) else { return Vec::new() };
         let turns = self.turns_of(kind, query, window);
@@ -335,8 +347,8 @@ impl Model {
         rows
     }
 
-    fn turns_of(&self, kind: &Kind, query: &Query, window: Window) -> std::ops::Range<usize> {
-        if window != Window::Season {
+    fn turns_of(&self, kind: &WindowKind, query: &BoardQuery, window: BoardWindow) -> std::ops::Range<usize> {
+        if window != BoardWindow::Season {
             return kind.since..usize::MAX;
         }
         let newest = kind.seasons.len();
@@ -348,12 +360,13 @@ impl Model {
     fn kept<'a>(&self, runs: impl Iterator<Item = &'a Run>) -> Vec<Run> {
         let mut rows: Vec<Run> = Vec::new();
         for run in runs {
-            let own = rows.iter_mut().find(|row| row.player == run.player && self.shape.keep != Keep::All);
+            let own =
+                rows.iter_mut().find(|row| row.player == run.player && self.shape.keep != KeepRule::All);
             match (own, self.shape.keep) {
-                (None, _) | (_, Keep::All) => rows.push(run.clone()),
-                (Some(row), Keep::Best) if self.key(run) >= self.key(row) => {}
-                (Some(row), Keep::Best | Keep::Last) => *row = run.clone(),
-                (Some(row), Keep::Sum) => *row = Run { units: row.units + run.units, ..run.clone() },
+                (None, _) | (_, KeepRule::All) => rows.push(run.clone()),
+                (Some(row), KeepRule::Best) if self.key(run) >= self.key(row) => {}
+                (Some(row), KeepRule::Best | KeepRule::Last) => *row = run.clone(),
+                (Some(row), KeepRule::Sum) => *row = Run { units: row.units + run.units, ..run.clone() },
             }
         }
         rows
@@ -380,29 +393,29 @@ impl Model {
     }
 }
 
-fn told_rows(page: &Page) -> Vec<Told> {
-    let told = page.rows.iter().map(|row| {
+fn model_rows(page: &BoardPage) -> Vec<ModelRow> {
+    let rows = page.rows.iter().map(|row| {
         let subscore = row.subscore.map(|it| it.to_string());
         (row.rank, row.player.clone(), row.score.to_string(), subscore, row.at)
     });
-    told.collect()
+    rows.collect()
 }
 
-fn answers(run: &Run, query: &Query) -> bool {
+fn answers(run: &Run, query: &BoardQuery) -> bool {
     query.filter.iter().all(|(name, value)| match name.as_str() {
         "car" => run.car.as_ref() == Some(value),
         _ => run.source.as_ref() == Some(value),
     })
 }
 
-/// When the calendar window of a kind began that holds a time; 0 for those that are not of the calendar.
-fn start(window: Window, ms: i64) -> i64 {
+/// Returns the start of the calendar window that contains a time; 0 for other kinds.
+fn start(window: BoardWindow, ms: i64) -> i64 {
     let zone = TimeZone::get(TZ).expect("a zone");
     let date = Timestamp::from_millisecond(ms).expect("a time").to_zoned(zone.clone()).date();
     let date = match window {
-        Window::Day => date,
-        Window::Week => date - i64::from(date.weekday().to_monday_zero_offset()).days(),
-        Window::Month => date.first_of_month(),
+        BoardWindow::Day => date,
+        BoardWindow::Week => date - i64::from(date.weekday().to_monday_zero_offset()).days(),
+        BoardWindow::Month => date.first_of_month(),
         _ => return 0,
     };
     date.to_zoned(zone).expect("in range").timestamp().as_millisecond()

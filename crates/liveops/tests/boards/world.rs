@@ -1,12 +1,12 @@
-//! Live-ops with a store and a log in memory, which can be stopped and started.
+//! Live-ops with a store and a log in memory, which can be restarted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ::model::ports::counters::StoreError;
 use ::model::ports::records::Records;
-use liveops::boards::{self, Asks, Page, Query};
-use liveops::{Answer, By, Caller, Command, CommandRef, LiveOps, Refusal, encode};
+use liveops::boards::{self, BoardPage, BoardQuery, BoardViewer};
+use liveops::{Caller, Command, CommandRef, CommandResponse, LiveOps, Principal, Refusal, encode};
 
 /// The game of the tests.
 const GAME: u32 = 7;
@@ -28,8 +28,8 @@ impl Records for Store {
     }
 }
 
-/// What the log has after the last checkpoint, with the answers that were given.
-type Entry = (Vec<u8>, Result<Answer, Refusal>);
+/// A log entry after the last checkpoint, with its outcome.
+type Entry = (Vec<u8>, Result<CommandResponse, Refusal>);
 
 pub struct World {
     live: LiveOps,
@@ -47,9 +47,13 @@ impl World {
         World { live: open(&store), store, log: Vec::new() }
     }
 
-    /// Decides a command of a server.
-    pub fn send(&mut self, command: boards::Command, received_ms: i64) -> Result<serde_json::Value, Refusal> {
-        let by = By { caller: Caller::Server, signed: None };
+    /// Applies a command of a server.
+    pub fn send(
+        &mut self,
+        command: boards::BoardCommand,
+        received_ms: i64,
+    ) -> Result<serde_json::Value, Refusal> {
+        let by = Principal { caller: Caller::Server, signed: None };
         let command = Command::Boards(command);
         let bytes = encode(&CommandRef {
             game: GAME,
@@ -68,25 +72,25 @@ impl World {
     pub fn ban(&mut self, player: &str, is_ban: bool, now_ms: i64) {
         let player = player.to_owned();
         let command = match is_ban {
-            true => boards::Command::Ban { player, reason: "why not".to_owned() },
-            false => boards::Command::Lift { player },
+            true => boards::BoardCommand::Ban { player, reason: "why not".to_owned() },
+            false => boards::BoardCommand::Lift { player },
         };
         self.send(command, now_ms).expect("bans and their ends are taken");
     }
 
-    /// Erasure is another subject's command; here it is followed by a checkpoint.
+    /// Erasure is a command of another subject; here a checkpoint follows instead.
     pub fn erase(&mut self, player: &str) {
         self.live.game(GAME).write().boards.erase_player(player);
         self.checkpoint();
     }
 
-    pub fn page(&self, table: &str, query: &Query, now_ms: i64) -> Result<Page, Refusal> {
+    pub fn page(&self, table: &str, query: &BoardQuery, now_ms: i64) -> Result<BoardPage, Refusal> {
         let game = self.live.game(GAME);
-        if game.read().boards.is_elsewhere(table, now_ms) {
+        if game.read().boards.needs_advance(table, now_ms) {
             game.write().boards.advance(table, now_ms);
         }
         let game = game.read();
-        game.boards.page(table, Asks::All, query, now_ms)
+        game.boards.page(table, BoardViewer::All, query, now_ms)
     }
 
     /// Writes what changed.
@@ -100,14 +104,14 @@ impl World {
         self.log.clear();
     }
 
-    /// Whether a text is in any record of boards. Other subjects have records of their own, and erase them themselves.
+    /// Returns true if any record of boards contains the text.
     pub fn mentions(&self, text: &str) -> bool {
         let is_in = |bytes: &[u8]| bytes.windows(text.len()).any(|part| part == text.as_bytes());
         let mut boards = self.store.0.iter().filter(|(key, _)| key[4] == BOARDS);
         boards.any(|(key, value)| is_in(key) || is_in(value))
     }
 
-    /// Starts again from the last checkpoint and the log after it: every answer is given once more, and is the same.
+    /// Restarts from the last checkpoint and the log after it. Every command must have the same outcome again.
     pub fn restart(&mut self) {
         self.live = open(&self.store);
         for (offset, (bytes, outcome)) in self.log.iter().enumerate() {
@@ -117,7 +121,7 @@ impl World {
     }
 }
 
-/// Numbers without order, the same for the same seed.
+/// Deterministic pseudo-random numbers.
 pub struct Random(pub u64);
 
 impl Random {
@@ -130,7 +134,7 @@ impl Random {
         format!("player-{}", self.below(25))
     }
 
-    /// Mostly moments, sometimes days, now and then back.
+    /// Mostly short pauses, sometimes days, and now and then a step back.
     pub fn pause_ms(&mut self) -> i64 {
         let pause = match self.below(100) {
             0..20 => 0,

@@ -1,4 +1,4 @@
-//! Thousands of random steps against a model that keeps everything in plain lists and counts it anew each time.
+//! Thousands of random steps compared with a model that keeps plain lists and counts them each time.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -7,7 +7,9 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 use liveops;
-use liveops::levels::{Command, Decision, List, Mode, Packed, Row, Save, State, Viewer};
+use liveops::levels::{
+    Decision, LevelCommand, LevelMode, LevelQuery, LevelRow, LevelState, LevelViewer, PackedLevel, SaveLevel,
+};
 use serde_json::{Value, json};
 
 use super::world::{World, server};
@@ -15,23 +17,23 @@ use super::world::{World, server};
 const STEPS: u64 = 10_000;
 const PLAYERS: [&str; 12] =
     ["ann", "bob", "cid", "dan", "eve", "fay", "gus", "hal", "ida", "jon", "k\"\\é", "leo"];
-/// The first level, which nobody takes away.
+/// The first level, which is never removed.
 const CROWDED: &str = "lev000000001";
 const NAMES: [&str; 5] = ["cave", "hill", "lake", "moor", "cliff"];
 const SIZES: [&str; 3] = ["big", "small", "tiny"];
 const SOURCES: [&str; 3] = ["", "web", "app"];
-const MODES: [Mode; 8] = [
-    Mode::Popular,
-    Mode::Newest,
-    Mode::Recent,
-    Mode::Today,
-    Mode::Yesterday,
-    Mode::Days7,
-    Mode::Days30,
-    Mode::Days90,
+const MODES: [LevelMode; 8] = [
+    LevelMode::Popular,
+    LevelMode::Newest,
+    LevelMode::Recent,
+    LevelMode::Today,
+    LevelMode::Yesterday,
+    LevelMode::Days7,
+    LevelMode::Days30,
+    LevelMode::Days90,
 ];
 
-/// Numbers that look random, the same for the same seed (SplitMix64).
+/// Deterministic pseudo-random numbers (SplitMix64).
 struct Dice(u64);
 
 impl Dice {
@@ -60,11 +62,11 @@ struct Vote {
 }
 
 #[derive(Clone)]
-struct Plain {
+struct ModelLevel {
     id: String,
     made: u64,
     created_ms: i64,
-    state: State,
+    state: LevelState,
     name: String,
     player: String,
     fields: BTreeMap<String, String>,
@@ -78,12 +80,12 @@ struct Plain {
     kept_at: u64,
 }
 
-/// A level's id, its open flags, and who said what.
-type Waits = (String, u64, Vec<(String, String)>);
+/// A level's id, its open flags, and players with reasons.
+type QueueRow = (String, u64, Vec<(String, String)>);
 
 #[derive(Default)]
 struct Model {
-    levels: Vec<Plain>,
+    levels: Vec<ModelLevel>,
 }
 
 fn mean(votes: &[&Vote]) -> Option<f64> {
@@ -97,25 +99,25 @@ fn score(votes: &[&Vote]) -> (u64, u64) {
     (sum + 55, votes.len() as u64 + 10)
 }
 
-impl Plain {
-    fn votes_of(&self, mode: Mode, today: Date) -> Vec<&Vote> {
+impl ModelLevel {
+    fn votes_of(&self, mode: LevelMode, today: Date) -> Vec<&Vote> {
         let back = |first: i64, last: i64| {
             let day = |back: i64| today.checked_sub(back.days()).expect("a date");
             let days = day(first)..=day(last);
             self.votes.iter().filter(|vote| days.contains(&vote.date)).collect()
         };
         match mode {
-            Mode::Popular | Mode::Newest => self.votes.iter().collect(),
-            Mode::Recent => self.votes.iter().rev().take(100).collect(),
-            Mode::Today => back(0, 0),
-            Mode::Yesterday => back(1, 1),
-            Mode::Days7 => back(6, 0),
-            Mode::Days30 => back(29, 0),
-            Mode::Days90 => back(89, 0),
+            LevelMode::Popular | LevelMode::Newest => self.votes.iter().collect(),
+            LevelMode::Recent => self.votes.iter().rev().take(100).collect(),
+            LevelMode::Today => back(0, 0),
+            LevelMode::Yesterday => back(1, 1),
+            LevelMode::Days7 => back(6, 0),
+            LevelMode::Days30 => back(29, 0),
+            LevelMode::Days90 => back(89, 0),
         }
     }
 
-    fn row(&self, list: Option<(Mode, Date)>, with: (bool, bool)) -> Value {
+    fn row(&self, list: Option<(LevelMode, Date)>, with: (bool, bool)) -> Value {
         let all: Vec<&Vote> = self.votes.iter().collect();
         let ratio = |(sum, count): (u64, u64)| sum as f64 / count as f64;
         let counter = |name: &str| self.counters.get(name).copied().unwrap_or_default();
@@ -128,12 +130,14 @@ impl Plain {
             "quits": counter("quit"), "flags": counter("flag"),
         });
         let (data, thumb) = with;
-        if let Some((mode, today)) = list.filter(|(mode, _)| !matches!(mode, Mode::Popular | Mode::Newest)) {
+        if let Some((mode, today)) =
+            list.filter(|(mode, _)| !matches!(mode, LevelMode::Popular | LevelMode::Newest))
+        {
             let votes = self.votes_of(mode, today);
             row["window"] =
                 json!({ "votes": votes.len(), "rating": mean(&votes), "score": ratio(score(&votes)) });
         }
-        if data && self.state != State::Removed {
+        if data && self.state != LevelState::Removed {
             row["data"] = json!(self.data);
         }
         if let Some(picture) = self.thumb.as_ref().filter(|_| thumb) {
@@ -142,9 +146,9 @@ impl Plain {
         row
     }
 
-    fn meets(&self, list: &List) -> bool {
+    fn meets(&self, list: &LevelQuery) -> bool {
         let same = |wanted: &Option<String>, has: &str| wanted.as_ref().is_none_or(|wanted| wanted == has);
-        (self.state == State::Published || list.all_states)
+        (self.state == LevelState::Published || list.all_states)
             && same(&list.player, &self.player)
             && same(&list.source, &self.source)
             && list.friends.as_ref().is_none_or(|friends| friends.contains(&self.player))
@@ -154,9 +158,9 @@ impl Plain {
     }
 }
 
-/// The better one is less.
-fn compare(mode: Mode, today: Date, one: &Plain, other: &Plain) -> Ordering {
-    if mode == Mode::Newest {
+/// Orders the better level first.
+fn compare(mode: LevelMode, today: Date, one: &ModelLevel, other: &ModelLevel) -> Ordering {
+    if mode == LevelMode::Newest {
         return (other.created_ms, other.made).cmp(&(one.created_ms, one.made));
     }
     let (votes, others) = (one.votes_of(mode, today), other.votes_of(mode, today));
@@ -168,12 +172,12 @@ fn compare(mode: Mode, today: Date, one: &Plain, other: &Plain) -> Ordering {
 }
 
 impl Model {
-    fn list(&self, list: &List, today: Date) -> (usize, Vec<Value>) {
-        let is_of_days = list.mode as usize >= Mode::Today as usize;
-        let listed = |level: &&Plain| {
+    fn list(&self, list: &LevelQuery, today: Date) -> (usize, Vec<Value>) {
+        let is_of_days = list.mode as usize >= LevelMode::Today as usize;
+        let listed = |level: &&ModelLevel| {
             level.meets(list) && !(is_of_days && level.votes_of(list.mode, today).is_empty())
         };
-        let mut levels: Vec<&Plain> = self.levels.iter().filter(listed).collect();
+        let mut levels: Vec<&ModelLevel> = self.levels.iter().filter(listed).collect();
         levels.sort_by(|one, other| compare(list.mode, today, one, other));
         let page =
             levels.iter().skip(((list.page - 1) * list.per_page) as usize).take(list.per_page as usize);
@@ -181,11 +185,11 @@ impl Model {
         (levels.len(), rows.collect())
     }
 
-    fn queue(&self) -> Vec<Waits> {
-        let waits = |level: &&Plain| level.open > 0;
-        let mut levels: Vec<&Plain> = self.levels.iter().filter(waits).collect();
+    fn queue(&self) -> Vec<QueueRow> {
+        let waits = |level: &&ModelLevel| level.open > 0;
+        let mut levels: Vec<&ModelLevel> = self.levels.iter().filter(waits).collect();
         levels.sort_by_key(|level| (std::cmp::Reverse(level.open), level.made));
-        let item = |level: &Plain| {
+        let item = |level: &ModelLevel| {
             let open = level.flags.iter().rev().filter(|flag| flag.2 > level.kept_at).take(20);
             let reasons = open.map(|flag| (flag.0.clone(), flag.1.clone()));
             (level.id.clone(), level.open, reasons.collect())
@@ -193,18 +197,18 @@ impl Model {
         levels.into_iter().map(item).collect()
     }
 
-    fn published(&mut self, id: &str) -> Option<&mut Plain> {
-        self.levels.iter_mut().find(|level| level.id == id && level.state == State::Published)
+    fn published(&mut self, id: &str) -> Option<&mut ModelLevel> {
+        self.levels.iter_mut().find(|level| level.id == id && level.state == LevelState::Published)
     }
 
-    fn there(&mut self, id: &str) -> Option<&mut Plain> {
-        self.levels.iter_mut().find(|level| level.id == id && level.state != State::Removed)
+    fn there(&mut self, id: &str) -> Option<&mut ModelLevel> {
+        self.levels.iter_mut().find(|level| level.id == id && level.state != LevelState::Removed)
     }
 }
 
-impl Plain {
+impl ModelLevel {
     fn remove(&mut self) {
-        self.state = State::Removed;
+        self.state = LevelState::Removed;
         (self.votes, self.flags, self.open, self.thumb) = (Vec::new(), Vec::new(), 0, None);
         self.kept_at = 0;
     }
@@ -261,7 +265,7 @@ impl Run {
         let name = self.dice.one(&NAMES).to_owned();
         let data = format!("data {}", self.dice.roll(3));
         let thumb = self.dice.chance(20).then(|| format!("data:image/png;base64,{}", self.dice.roll(2)));
-        let state = if self.dice.chance(drafts_percent) { State::Draft } else { State::Published };
+        let state = if self.dice.chance(drafts_percent) { LevelState::Draft } else { LevelState::Published };
         let mut fields = BTreeMap::new();
         if self.dice.chance(80) {
             fields.insert("size".to_owned(), self.dice.one(&SIZES).to_owned());
@@ -270,8 +274,8 @@ impl Run {
             fields.insert("dark".to_owned(), "yes".to_owned());
         }
         let source = self.dice.one(&SOURCES).to_owned();
-        let packed = Packed::new(&data, thumb.as_deref()).expect("small data");
-        let save = Save {
+        let packed = PackedLevel::new(&data, thumb.as_deref()).expect("small data");
+        let save = SaveLevel {
             id: id.clone(),
             name: name.clone(),
             player: player.clone(),
@@ -282,16 +286,16 @@ impl Run {
             data: packed.data,
             thumb: packed.thumb,
         };
-        let answer = self.world.apply(server(), Command::Save(save), &packed.blob).expect("saved");
+        let answer = self.world.apply(server(), LevelCommand::Save(save), &packed.blob).expect("saved");
         let answer: Value = serde_json::from_str(&answer.json).expect("JSON");
-        let same = |level: &&Plain| (&level.player, &level.name, &level.data) == (&player, &name, &data);
+        let same = |level: &&ModelLevel| (&level.player, &level.name, &level.data) == (&player, &name, &data);
         if let Some(first) = self.model.levels.iter().find(same) {
             return assert_eq!((&answer["id"], &answer["duplicate"]), (&json!(first.id), &json!(true)));
         }
         assert_eq!((&answer["id"], &answer["duplicate"]), (&json!(id), &json!(false)));
         let (made, created_ms) = (self.world.offset, self.world.now_ms);
         let (votes, counters, flags, open, kept_at) = (Vec::new(), BTreeMap::new(), Vec::new(), 0, 0);
-        self.model.levels.push(Plain {
+        self.model.levels.push(ModelLevel {
             id,
             made,
             created_ms,
@@ -316,7 +320,7 @@ impl Run {
         let player = format!("rater {}", self.dice.roll(300));
         let player = if self.dice.chance(30) { self.dice.one(&PLAYERS).to_owned() } else { player };
         let (rating, date) = (self.dice.roll(10) as u32 + 1, self.today());
-        let command = Command::Rate { id: id.clone(), player: player.clone(), rating: rating as u8 };
+        let command = LevelCommand::Rate { id: id.clone(), player: player.clone(), rating: rating as u8 };
         let outcome = self.world.apply(server(), command, &[]);
         let Some(level) = self.model.published(&id) else {
             return drop(outcome.expect_err("nothing to rate"));
@@ -332,7 +336,7 @@ impl Run {
         let answer: Value = serde_json::from_str(&answer.json).expect("JSON");
         assert_eq!(answer["changed"], before.is_some() && !is_same);
         let mean = mean(&level.votes.iter().collect::<Vec<_>>()).expect("a vote");
-        // A number that was read from text may be off by its last bit.
+        // A number that was parsed from text may differ in its last bit.
         assert!((answer["rating"].as_f64().expect("a number") - mean).abs() < 1e-12);
     }
 
@@ -347,7 +351,7 @@ impl Run {
     fn flag(&mut self) {
         let (id, player) = (self.some_id(), self.dice.one(&PLAYERS).to_owned());
         let reason = format!("reason {}", self.dice.roll(5));
-        let command = Command::Flag { id: id.clone(), player: player.clone(), reason: reason.clone() };
+        let command = LevelCommand::Flag { id: id.clone(), player: player.clone(), reason: reason.clone() };
         let outcome = self.world.apply(server(), command, &[]);
         let offset = self.world.offset;
         let Some(level) = self.model.published(&id) else {
@@ -365,7 +369,7 @@ impl Run {
     fn decide(&mut self) {
         let (id, keeps) = (self.some_id(), self.dice.chance(80));
         let decision = if keeps { Decision::Keep } else { Decision::Remove };
-        let outcome = self.world.apply(server(), Command::Decide { id: id.clone(), decision }, &[]);
+        let outcome = self.world.apply(server(), LevelCommand::Decide { id: id.clone(), decision }, &[]);
         let offset = self.world.offset;
         let Some(level) = self.model.there(&id) else { return drop(outcome.expect_err("nothing to decide")) };
         outcome.expect("a decision");
@@ -378,13 +382,13 @@ impl Run {
 
     fn set_state(&mut self) {
         let id = self.some_id();
-        let state = [State::Draft, State::Published, State::Published, State::Removed];
+        let state = [LevelState::Draft, LevelState::Published, LevelState::Published, LevelState::Removed];
         let state = state[self.dice.roll(4) as usize];
-        let outcome = self.world.apply(server(), Command::SetState { id: id.clone(), state }, &[]);
+        let outcome = self.world.apply(server(), LevelCommand::SetState { id: id.clone(), state }, &[]);
         let Some(level) = self.model.there(&id) else { return drop(outcome.expect_err("nothing to change")) };
         outcome.expect("a change");
         level.state = state;
-        if state == State::Removed {
+        if state == LevelState::Removed {
             level.remove();
         }
     }
@@ -409,10 +413,11 @@ impl Run {
         self.world.now_ms += minutes * 60_000;
     }
 
-    fn some_list(&mut self) -> List {
+    fn some_list(&mut self) -> LevelQuery {
         let dice = &mut self.dice;
         let mode = MODES[dice.roll(8) as usize];
-        let mut list = List { page: 1 + dice.roll(3), per_page: 1 + dice.roll(30), ..List::of(mode) };
+        let mut list =
+            LevelQuery { page: 1 + dice.roll(3), per_page: 1 + dice.roll(30), ..LevelQuery::of(mode) };
         list.player = dice.chance(15).then(|| dice.one(&PLAYERS).to_owned());
         list.friends = dice.chance(15).then(|| (0..3).map(|_| dice.one(&PLAYERS).to_owned()).collect());
         list.source = dice.chance(15).then(|| dice.one(&SOURCES[1..]).to_owned());
@@ -428,7 +433,7 @@ impl Run {
         (list.data, list.thumbs) = (dice.chance(20), dice.chance(50));
         if let Some(player) = list.player.clone().filter(|_| dice.chance(50)) {
             list.all_states = true;
-            list.viewer = if dice.chance(50) { Viewer::Player(player) } else { Viewer::Moderator };
+            list.viewer = if dice.chance(50) { LevelViewer::Player(player) } else { LevelViewer::Moderator };
         }
         list
     }
@@ -437,7 +442,7 @@ impl Run {
         let list = self.some_list();
         let page = self.world.list(&list);
         let (total, expected) = self.model.list(&list, self.today());
-        let row = |row: Row| serde_json::to_value(row).expect("JSON");
+        let row = |row: LevelRow| serde_json::to_value(row).expect("JSON");
         let levels: Vec<Value> =
             page.levels.into_iter().map(|found| row(found.row().expect("data"))).collect();
         assert_eq!((page.total, levels), (total, expected), "{list:?}");
@@ -445,18 +450,18 @@ impl Run {
 
     fn compare_all(&mut self) {
         for level in &self.model.levels {
-            let row = self.world.load(&level.id, &Viewer::Moderator).expect("a level");
+            let row = self.world.load(&level.id, &LevelViewer::Moderator).expect("a level");
             assert_eq!(serde_json::to_value(row).expect("JSON"), level.row(None, (true, true)));
-            let is_seen = self.world.load(&level.id, &Viewer::Anybody).is_some();
-            assert_eq!(is_seen, level.state == State::Published);
+            let is_seen = self.world.load(&level.id, &LevelViewer::Public).is_some();
+            assert_eq!(is_seen, level.state == LevelState::Published);
         }
         let game = self.world.game();
         let queue = game.read().levels.queue(1, u64::MAX);
-        let told = queue.items.into_iter().map(|item| {
+        let rows = queue.items.into_iter().map(|item| {
             let reasons = item.reasons.into_iter().map(|reason| (reason.player, reason.reason));
             (item.id, item.open_flags, reasons.collect::<Vec<_>>())
         });
-        assert_eq!(told.collect::<Vec<_>>(), self.model.queue());
+        assert_eq!(rows.collect::<Vec<_>>(), self.model.queue());
         for player in PLAYERS {
             let export = game.read().levels.export_player(player).expect("the store answers");
             self.compare_export(player, &export);
@@ -491,14 +496,14 @@ fn run(seed: u64, steps: u64) -> Run {
 }
 
 #[test]
-fn ten_thousand_steps_give_what_plain_lists_give() {
+fn ten_thousand_random_steps_agree_with_plain_lists() {
     let run = run(1, STEPS);
     let (levels, votes) = (run.model.levels.len(), run.model.levels[0].votes.len());
     assert!(levels > 50 && votes > 200, "a run that shows something: {levels} levels, {votes} votes");
 }
 
 #[test]
-fn other_steps_do_so_too() {
+fn other_seeds_agree_with_plain_lists() {
     for seed in 2..7 {
         run(seed, 500);
     }
@@ -506,6 +511,6 @@ fn other_steps_do_so_too() {
 
 #[test]
 #[ignore = "a million steps take minutes; `make torture` runs them"]
-fn a_million_steps_do_so_too() {
+fn a_million_steps_agree_with_plain_lists() {
     (100..150).for_each(|seed| drop(run(seed, 2 * STEPS)));
 }

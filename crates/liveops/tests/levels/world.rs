@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use liveops;
-use liveops::levels::{Command, Decision, List, Packed, Page, Row, Save, State, Viewer};
-use liveops::{Answer, By, Caller, CommandRef, Game, LiveOps, Refusal, Signed, encode, players};
+use liveops::levels::{
+    Decision, LevelCommand, LevelPage, LevelQuery, LevelRow, LevelState, LevelViewer, PackedLevel, SaveLevel,
+};
+use liveops::{
+    Caller, CommandRef, CommandResponse, Game, LiveOps, Principal, Refusal, RequestSignature, encode, players,
+};
 use model::batch::StoredEvent;
 use model::event::Dimension;
 use model::ports::counters::StoreError;
@@ -14,7 +18,7 @@ use parking_lot::{Mutex, RwLock};
 
 pub const GAME: u32 = 7;
 
-/// What is in the store.
+/// The records of the store.
 #[derive(Default)]
 pub struct Memory(Mutex<BTreeMap<Vec<u8>, Vec<u8>>>);
 
@@ -48,8 +52,8 @@ impl Records for Memory {
 }
 
 enum Entry {
-    Command(Vec<u8>),
-    Played { level: String, props: String, ms: i64 },
+    LevelCommand(Vec<u8>),
+    PlayProps { level: String, props: String, ms: i64 },
 }
 
 /// The game, its store and its log.
@@ -62,25 +66,25 @@ pub struct World {
     pub tz: String,
 }
 
-/// A level to be saved, published and without anything that is optional.
-pub fn level(id: &str, player: &str, name: &str, data: &str) -> (Save, Vec<u8>) {
-    let packed = Packed::new(data, None).expect("data within its limits");
-    let save = Save {
+/// A published level without optional fields.
+pub fn level(id: &str, player: &str, name: &str, data: &str) -> (SaveLevel, Vec<u8>) {
+    let packed = PackedLevel::new(data, None).expect("data within its limits");
+    let save = SaveLevel {
         id: id.to_owned(),
         name: name.to_owned(),
         player: player.to_owned(),
         player_name: String::new(),
         fields: BTreeMap::new(),
         source: String::new(),
-        state: State::Published,
+        state: LevelState::Published,
         data: packed.data,
         thumb: None,
     };
     (save, packed.blob)
 }
 
-pub fn server() -> By {
-    By { caller: Caller::Server, signed: None }
+pub fn server() -> Principal {
+    Principal { caller: Caller::Server, signed: None }
 }
 
 impl World {
@@ -95,24 +99,34 @@ impl World {
         self.live.game(GAME)
     }
 
-    pub fn apply(&mut self, by: By, command: Command, blob: &[u8]) -> Result<Answer, Refusal> {
+    pub fn apply(
+        &mut self,
+        by: Principal,
+        command: LevelCommand,
+        blob: &[u8],
+    ) -> Result<CommandResponse, Refusal> {
         self.submit(by, liveops::Command::Levels(command), blob)
     }
 
-    pub fn submit(&mut self, by: By, command: liveops::Command, blob: &[u8]) -> Result<Answer, Refusal> {
+    pub fn submit(
+        &mut self,
+        by: Principal,
+        command: liveops::Command,
+        blob: &[u8],
+    ) -> Result<CommandResponse, Refusal> {
         let (received_ms, tz) = (self.now_ms, self.tz.clone());
         let entry = CommandRef { game: GAME, received_ms, by, tz, idempotency: None, command, blob };
         let bytes = encode(&entry);
         self.offset += 1;
         let applied = self.live.apply(self.offset, &bytes).expect("a command");
-        self.tail.push((self.offset, Entry::Command(bytes)));
+        self.tail.push((self.offset, Entry::LevelCommand(bytes)));
         applied.outcome
     }
 
-    /// An event `$level` with these props.
+    /// Applies a `$level` event with these props.
     pub fn played(&mut self, level: &str, props: &str) {
         self.offset += 1;
-        let entry = Entry::Played { level: level.to_owned(), props: props.to_owned(), ms: self.now_ms };
+        let entry = Entry::PlayProps { level: level.to_owned(), props: props.to_owned(), ms: self.now_ms };
         apply(&self.live, self.offset, &entry);
         self.tail.push((self.offset, entry));
     }
@@ -122,7 +136,7 @@ impl World {
         self.tail.clear();
     }
 
-    /// What is left after `kill -9`: the store as of the last checkpoint, and the log from there on.
+    /// Restarts as after `kill -9`: from the store as of the last checkpoint and the log after it.
     pub fn crash(&mut self) {
         self.live = LiveOps::open(Arc::clone(&self.records) as _).expect("a store that opens");
         for (offset, entry) in &self.tail {
@@ -131,42 +145,42 @@ impl World {
     }
 
     pub fn erase(&mut self, player: &str) {
-        // Erasure is no command of this subject; here it is followed by a checkpoint, as there is no entry of it.
+        // Erasure is a command of another subject; here a checkpoint follows instead.
         self.game().write().levels.erase_player(player);
         self.checkpoint();
     }
 
-    pub fn list(&self, list: &List) -> Page {
+    pub fn list(&self, list: &LevelQuery) -> LevelPage {
         let game = self.game();
         let game = game.read();
         game.levels.list(list, self.now_ms, &self.tz).expect("a page")
     }
 
-    pub fn load(&self, id: &str, viewer: &Viewer) -> Option<Row> {
+    pub fn load(&self, id: &str, viewer: &LevelViewer) -> Option<LevelRow> {
         let found = self.game().read().levels.load(id, viewer).expect("the store answers")?;
         Some(found.row().expect("data that can be read"))
     }
 
-    /// A session of this player, to act for whom a signature is given.
-    pub fn session(&mut self, player: &str) -> By {
+    /// Opens a session of this player and returns a signed principal.
+    pub fn session(&mut self, player: &str) -> Principal {
         let session = format!("session-of-{player}");
-        let open = players::Command::OpenSession {
+        let open = players::PlayerCommand::OpenSession {
             session: session.clone(),
             player: player.to_owned(),
             name: String::new(),
         };
         self.submit(server(), liveops::Command::Players(open), &[]).expect("a session");
         let nonce = format!("nonce-{}", self.offset);
-        By { caller: Caller::Public, signed: Some(Signed { session, nonce }) }
+        Principal { caller: Caller::Public, signed: Some(RequestSignature { session, nonce }) }
     }
 }
 
 fn apply(live: &LiveOps, offset: u64, entry: &Entry) {
     match entry {
-        Entry::Command(bytes) => {
+        Entry::LevelCommand(bytes) => {
             let _ = live.apply(offset, bytes).expect("a command");
         }
-        Entry::Played { level, props, ms } => {
+        Entry::PlayProps { level, props, ms } => {
             let mut event = StoredEvent {
                 ts_ms: *ms,
                 name: b"$level",
@@ -174,7 +188,7 @@ fn apply(live: &LiveOps, offset: u64, entry: &Entry) {
                 ..StoredEvent::default()
             };
             event.dimensions[Dimension::Level as usize] = level.as_bytes();
-            live.event(GAME, offset, &event);
+            live.apply_event(GAME, offset, &event);
         }
     }
 }
@@ -187,11 +201,11 @@ pub fn decision(word: &str) -> Decision {
     }
 }
 
-pub fn state(word: &str) -> State {
+pub fn state(word: &str) -> LevelState {
     match word {
-        "draft" => State::Draft,
-        "published" => State::Published,
-        "removed" => State::Removed,
+        "draft" => LevelState::Draft,
+        "published" => LevelState::Published,
+        "removed" => LevelState::Removed,
         other => panic!("no state {other}"),
     }
 }

@@ -7,11 +7,13 @@ use std::sync::{Arc, Mutex};
 
 use liveops;
 
-use liveops::{Answer, By, Caller, Command, CommandRef, Game, LiveOps, Refusal};
+use liveops::{Caller, Command, CommandRef, CommandResponse, Game, Idempotency, LiveOps, Principal, Refusal};
+use model::batch::StoredEvent;
+use model::event::Dimension;
 use model::ports::counters::StoreError;
 use model::ports::records::{RecordWrite, Records};
 
-/// The game that tests are about.
+/// The game of the tests.
 pub const GAME: u32 = 7;
 
 /// Records as of the last checkpoint.
@@ -47,7 +49,7 @@ impl Records for Store {
 pub struct World {
     store: Arc<Store>,
     liveops: LiveOps,
-    /// What came after the last checkpoint.
+    /// Entries after the last checkpoint.
     tail: Vec<(u64, Vec<u8>)>,
     offset: u64,
     /// The time of the next command.
@@ -61,20 +63,39 @@ impl World {
         World { store, liveops, tail: Vec::new(), offset: 0, now_ms }
     }
 
-    /// Sends a command as a secret key.
-    pub fn send(&mut self, command: Command) -> Result<Answer, Refusal> {
+    /// Sends a command with a secret key.
+    pub fn send(&mut self, command: Command) -> Result<CommandResponse, Refusal> {
         self.send_as(Caller::Server, command)
     }
 
-    pub fn send_as(&mut self, caller: Caller, command: Command) -> Result<Answer, Refusal> {
+    pub fn send_as(&mut self, caller: Caller, command: Command) -> Result<CommandResponse, Refusal> {
+        self.send_blob(caller, command, &[])
+    }
+
+    pub fn send_blob(
+        &mut self,
+        caller: Caller,
+        command: Command,
+        blob: &[u8],
+    ) -> Result<CommandResponse, Refusal> {
+        self.send_whole(Principal { caller, signed: None }, None, command, blob)
+    }
+
+    pub fn send_whole(
+        &mut self,
+        by: Principal,
+        idempotency: Option<Idempotency>,
+        command: Command,
+        blob: &[u8],
+    ) -> Result<CommandResponse, Refusal> {
         let entry = CommandRef {
             game: GAME,
             received_ms: self.now_ms,
-            by: By { caller, signed: None },
+            by,
             tz: "UTC".into(),
-            idempotency: None,
+            idempotency,
             command,
-            blob: &[],
+            blob,
         };
         let bytes = liveops::encode(&entry);
         self.offset += 1;
@@ -98,7 +119,7 @@ impl World {
         self.tail.clear();
     }
 
-    /// Forgets everything in memory; reads the store and applies the log from the last checkpoint on.
+    /// Restarts from the store and the log after the last checkpoint.
     pub fn restart(&mut self) {
         self.liveops = open(&self.store);
         for (offset, bytes) in &self.tail {
@@ -106,7 +127,28 @@ impl World {
         }
     }
 
-    /// Every byte in the store.
+    /// Applies a `$level` event.
+    pub fn play(&mut self, level: &str, player: &str, state: &str) {
+        self.offset += 1;
+        let props = format!(r#"{{"state":"{state}"}}"#);
+        let (player, props) = (player.as_bytes(), props.as_bytes());
+        let mut event =
+            StoredEvent { ts_ms: self.now_ms, name: b"$level", player, props, ..StoredEvent::default() };
+        event.dimensions[Dimension::Level as usize] = level.as_bytes();
+        self.liveops.apply_event(GAME, self.offset, &event);
+    }
+
+    /// Applies an identity link.
+    pub fn link(&self, anonymous: &str, player: &str) {
+        self.liveops.apply_link(GAME, anonymous.as_bytes(), player.as_bytes());
+    }
+
+    /// Returns all records of the store.
+    pub fn records(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        self.store.0.lock().expect("no test panics while it reads").clone()
+    }
+
+    /// Returns all bytes of the store.
     pub fn bytes(&self) -> Vec<u8> {
         let records = self.store.0.lock().expect("no test panics while it reads");
         records.iter().flat_map(|(key, value)| [key.as_slice(), value].concat()).collect()
@@ -117,11 +159,11 @@ fn open(store: &Arc<Store>) -> LiveOps {
     LiveOps::open(Arc::clone(store) as Arc<dyn Records>).expect("the store is whole")
 }
 
-/// Numbers that look random and are the same every time.
+/// Deterministic pseudo-random numbers.
 pub struct Dice(pub u64);
 
 impl Dice {
-    /// Below `sides`.
+    /// Returns a number below `sides`.
     pub fn roll(&mut self, sides: u64) -> u64 {
         // SplitMix64, Steele, Lea and Flood 2014.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -131,7 +173,7 @@ impl Dice {
         (mixed ^ (mixed >> 31)) % sides
     }
 
-    /// True once in `sides` rolls.
+    /// Returns true once in `sides` rolls.
     pub fn once_in(&mut self, sides: u64) -> bool {
         self.roll(sides) == 0
     }

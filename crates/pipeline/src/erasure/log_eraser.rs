@@ -1,7 +1,7 @@
 //! Rewriting log entries without erased players.
 
 use hashbrown::HashMap;
-use liveops::players::{Found, Traces, game_of};
+use liveops::players::{ErasedCounts, PlayerIdIndex, game_of_command};
 use model::batch::{ErasureScope, EventBatch, StoredEvent};
 use wal::{EntryRef, Replacement, Rewriter};
 
@@ -20,8 +20,8 @@ pub(super) struct ErasureRequest {
 /// Finds the players of some requests in log entries and removes them.
 pub(super) struct LogEraser<'a> {
     requests: &'a [ErasureRequest],
-    found: Vec<Found>,
-    games: HashMap<u32, Traces>,
+    found: Vec<ErasedCounts>,
+    games: HashMap<u32, PlayerIdIndex>,
     seeds: &'a PlayerSeeds,
     masks: &'a IdMasks,
     /// Event ids before this offset need no replay from the log.
@@ -36,32 +36,32 @@ impl<'a> LogEraser<'a> {
         masks: &'a IdMasks,
         registered_until: u64,
     ) -> LogEraser<'a> {
-        let mut games: HashMap<u32, Traces> = HashMap::new();
+        let mut games: HashMap<u32, PlayerIdIndex> = HashMap::new();
         for (number, request) in requests.iter().enumerate() {
             let traces = games.entry(request.game).or_default();
             request.ids.iter().for_each(|id| traces.add(id, number));
         }
-        let found = vec![Found::default(); requests.len()];
+        let found = vec![ErasedCounts::default(); requests.len()];
         LogEraser { requests, found, games, seeds, masks, registered_until }
     }
 
     /// Returns what was found of each player.
-    pub(super) fn found(self) -> Vec<Found> {
+    pub(super) fn found(self) -> Vec<ErasedCounts> {
         self.found
     }
 
     /// Returns the number of the request whose player the command is about.
     fn in_command(&mut self, entry: &EntryRef<'_>) -> Option<usize> {
-        let traces = self.games.get_mut(&game_of(entry.bytes).ok()?)?;
+        let traces = self.games.get_mut(&game_of_command(entry.bytes).ok()?)?;
         // A command that cannot be read was skipped when it was applied.
-        let number = traces.in_command(entry.bytes).ok()??;
+        let number = traces.find_in_command(entry.bytes).ok()??;
         (entry.offset <= self.requests[number].offset).then_some(number)
     }
 
     /// Returns the number of the request whose player the event names, and what to erase of the event.
     fn in_event(
         &self,
-        traces: &Traces,
+        traces: &PlayerIdIndex,
         offset: u64,
         event: &StoredEvent<'_>,
     ) -> Option<(usize, ErasureScope)> {
@@ -69,7 +69,7 @@ impl<'a> LogEraser<'a> {
             return None;
         }
         let is_before_request = |number: &usize| offset <= self.requests[*number].offset;
-        let of = |id: &[u8]| traces.whose(id).filter(is_before_request);
+        let of = |id: &[u8]| traces.find(id).filter(is_before_request);
         of(event.player)
             .map(|number| (number, ErasureScope::Player))
             .or_else(|| of(event.anonymous).map(|number| (number, ErasureScope::Anonymous)))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use liveops::vars::Who;
+use liveops::vars::VarsViewer;
 use liveops::{Game, LiveOps};
 use model::Dimension;
 use model::batch::{DeclaredValues, StoredEvent};
@@ -17,7 +17,7 @@ pub(super) struct VariantAnnotator {
     version: String,
     has_experiments: bool,
     /// The viewer that `variants` belongs to. The events of a batch often belong to one player.
-    viewer: Who,
+    viewer: VarsViewer,
     variants: Option<String>,
 }
 
@@ -30,7 +30,7 @@ impl VariantAnnotator {
             (vars.version(), vars.has_experiments())
         };
         let version = (version > 0).then(|| version.to_string())?;
-        let (viewer, variants) = (Who::default(), None);
+        let (viewer, variants) = (VarsViewer::default(), None);
         Some(VariantAnnotator { game, now_ms, version, has_experiments, viewer, variants })
     }
 
@@ -49,7 +49,7 @@ impl VariantAnnotator {
     fn variants_of(&mut self, event: &StoredEvent<'_>) -> &str {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let dimension = |dimension: Dimension| text(event.dimensions[dimension as usize]);
-        let viewer = Who {
+        let viewer = VarsViewer {
             player: text(event.player),
             country: dimension(Dimension::Country),
             platform: dimension(Dimension::Platform),

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use liveops::feed::{self, Achievement};
-use liveops::vars::{self, Definition};
-use liveops::{By, Caller, Command};
+use liveops::vars::{self, VarDefinition};
+use liveops::{Caller, Command, Principal};
 use serde_json::json;
 use tracing::warn;
 
@@ -26,7 +26,7 @@ pub async fn create(local: &Local, access: &Access) {
     }
     let commands = std::iter::once(variables()).chain(ACHIEVEMENTS.map(achievement));
     for command in commands {
-        let by = By { caller: Caller::Server, signed: None };
+        let by = Principal { caller: Caller::Server, signed: None };
         let asked = Asked::of(access.clone(), by, now_ms());
         match local.decided(asked, command, &[]).await {
             Ok(Ok(_)) => {}
@@ -50,15 +50,15 @@ fn variables() -> Command {
         "speech_rate": { "value": 0.85, "description": "How fast the voice speaks", "schema": { "type": "number", "minimum": 0.1, "maximum": 2 } },
         "hue": { "value": 225, "description": "The colour of the sky: change it and look at an open game", "schema": { "type": "integer", "minimum": 0, "maximum": 360 } },
     });
-    let definitions: BTreeMap<String, Option<Definition>> =
+    let definitions: BTreeMap<String, Option<VarDefinition>> =
         serde_json::from_str(&definitions.to_string()).expect("the definitions are valid");
-    Command::Vars(vars::Command::PutMany { vars: definitions, expected_version: Some(0) })
+    Command::Vars(vars::VarsCommand::PutMany { vars: definitions, expected_version: Some(0) })
 }
 
 fn achievement((key, name, description): (&str, &str, &str)) -> Command {
     let achievement = json!({ "name": name, "description": description, "points": 10 });
     let achievement: Achievement = serde_json::from_value(achievement).expect("the achievement is valid");
-    Command::Feed(feed::Command::PutAchievement { key: key.to_owned(), achievement })
+    Command::Feed(feed::FeedCommand::PutAchievement { key: key.to_owned(), achievement })
 }
 
 #[cfg(test)]
@@ -67,7 +67,9 @@ mod tests {
 
     #[test]
     fn demo_definitions_are_valid() {
-        assert!(matches!(variables(), Command::Vars(vars::Command::PutMany { vars, .. }) if vars.len() == 7));
+        assert!(
+            matches!(variables(), Command::Vars(vars::VarsCommand::PutMany { vars, .. }) if vars.len() == 7)
+        );
         assert_eq!(ACHIEVEMENTS.map(achievement).len(), 3);
     }
 }

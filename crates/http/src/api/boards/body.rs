@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use liveops::boards::{Change, Checks, Decimal, Keep, Mode, Order, Score, Window};
+use liveops::boards::{
+    BoardUpdate, BoardWindow, KeepRule, ScoreChecks, ScoreDecimal, ScoreOrder, SubmitMode, SubmittedScore,
+};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -19,14 +21,14 @@ const CODE_BYTES: usize = 9;
 pub struct PutBoard {
     /// `desc`: the highest scores come first. `asc`: the lowest.
     #[schema(value_type = Option<String>, example = "desc")]
-    order: Option<Order>,
+    order: Option<ScoreOrder>,
     /// What becomes of a player's scores in a window: the `best` or the `last` is the row, or their `sum`, or `all` are.
     #[schema(value_type = Option<String>, example = "best")]
-    keep: Option<Keep>,
+    keep: Option<KeepRule>,
     /// `day`, `week` (from Monday), `month`, `season`, `all`, `24h`, `7d`, `30d`. All if never said; one that is added
     /// later counts from then on.
     #[schema(value_type = Option<Vec<String>>)]
-    windows: Option<Vec<Window>>,
+    windows: Option<Vec<BoardWindow>>,
     /// The lowest score that is taken.
     #[schema(value_type = Option<f64>)]
     min: Option<Box<RawValue>>,
@@ -37,7 +39,7 @@ pub struct PutBoard {
     decimals: Option<u8>,
     /// `open`: anybody with the public key. `session`: players with signed requests. `server`: secret keys.
     #[schema(value_type = Option<String>, example = "session")]
-    mode: Option<Mode>,
+    mode: Option<SubmitMode>,
     /// Whether something is at stake: then servers submit, unless `mode` says otherwise.
     competitive: Option<bool>,
     /// What players' scores are checked against.
@@ -126,8 +128,8 @@ pub struct PutBan {
 
 impl PutBoard {
     /// The settings to be made.
-    pub fn change(self) -> Result<Change, Problem> {
-        let checks = self.checks.map(|PutChecks { min_play_s, points_per_s_max, level }| Checks {
+    pub fn change(self) -> Result<BoardUpdate, Problem> {
+        let checks = self.checks.map(|PutChecks { min_play_s, points_per_s_max, level }| ScoreChecks {
             min_play_s,
             points_per_s_max,
             level,
@@ -141,7 +143,7 @@ impl PutBoard {
             }
             Some(Private::Code(code)) => (Some(code), None),
         };
-        Ok(Change {
+        Ok(BoardUpdate {
             order: self.order,
             keep: self.keep,
             windows: self.windows,
@@ -161,8 +163,8 @@ impl PutBoard {
 
 impl PostScore {
     /// The score that was sent, to a board that may be private.
-    pub fn score(self, code: Option<String>) -> Result<Score, Problem> {
-        Ok(Score {
+    pub fn score(self, code: Option<String>) -> Result<SubmittedScore, Problem> {
+        Ok(SubmittedScore {
             player: self.player,
             name: self.name,
             score: number("score", &self.score)?,
@@ -177,7 +179,7 @@ impl PostScore {
 
 /// The digits of a number as they were sent.
 fn number(field: &str, raw: &RawValue) -> Result<String, Problem> {
-    if Decimal::is_number(raw.get()) {
+    if ScoreDecimal::is_number(raw.get()) {
         return Ok(raw.get().to_owned());
     }
     Err(Problem::invalid("it is a number of at most 64 characters").field(field))

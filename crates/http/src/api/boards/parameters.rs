@@ -1,6 +1,6 @@
 //! What a page of a board is asked with.
 
-use liveops::boards::{FRIENDS_MAX, PER_PAGE_MAX, Query, SOURCE, Window};
+use liveops::boards::{BoardQuery, BoardWindow, FRIENDS_MAX, PER_PAGE_MAX, SOURCE};
 
 use crate::problem::Problem;
 use pipeline::time::parse_time;
@@ -14,7 +14,7 @@ const FOLLOWS: &str = "follows:";
 #[derive(Debug, Default)]
 pub struct Asked {
     /// The page.
-    pub query: Query,
+    pub query: BoardQuery,
     /// The friends are those whom this player follows.
     pub followed_by: Option<String>,
     /// The code of a private board.
@@ -98,9 +98,9 @@ fn some(value: String) -> Option<String> {
     (!value.is_empty()).then_some(value)
 }
 
-fn window(value: &str) -> Result<Window, Problem> {
+fn window(value: &str) -> Result<BoardWindow, Problem> {
     let detail = "it is day, week, month, season, all, 24h, 7d or 30d";
-    Window::from_label(value).ok_or_else(|| Problem::invalid(detail))
+    BoardWindow::from_label(value).ok_or_else(|| Problem::invalid(detail))
 }
 
 fn is_newest(value: &str) -> Result<bool, Problem> {
@@ -138,9 +138,19 @@ mod tests {
     fn check(query: &str, expected: &str) {
         let told = match list(query) {
             Ok(Asked { query, followed_by, code }) => {
-                let Query { window, filter, page, per_page, newest, highest, friends, season, at_ms, .. } =
-                    query;
-                let window = window.map_or("-", Window::label);
+                let BoardQuery {
+                    window,
+                    filter,
+                    page,
+                    per_page,
+                    newest,
+                    highest,
+                    friends,
+                    season,
+                    at_ms,
+                    ..
+                } = query;
+                let window = window.map_or("-", BoardWindow::label);
                 let friends = friends.or(followed_by.map(|player| vec![format!("of {player}")]));
                 format!("{window} {filter:?} {page}/{per_page} {newest} {highest:?} {friends:?} {season:?} {at_ms:?} {code:?}")
                     .replace('"', "")

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use liveops::levels::{Decision, State};
+use liveops::levels::{Decision, LevelState};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -43,11 +43,11 @@ pub enum NewState {
     Published,
 }
 
-impl From<NewState> for State {
-    fn from(state: NewState) -> State {
+impl From<NewState> for LevelState {
+    fn from(state: NewState) -> LevelState {
         match state {
-            NewState::Draft => State::Draft,
-            NewState::Published => State::Published,
+            NewState::Draft => LevelState::Draft,
+            NewState::Published => LevelState::Published,
         }
     }
 }
@@ -58,7 +58,7 @@ impl From<NewState> for State {
 pub struct SetState {
     /// `draft` or `published`; `removed` for good.
     #[schema(value_type = String, example = "published")]
-    pub state: State,
+    pub state: LevelState,
 }
 
 /// A player's vote.

@@ -1,6 +1,6 @@
 //! What a list of levels is asked with.
 
-use liveops::levels::{List, Mode, Viewer};
+use liveops::levels::{LevelMode, LevelQuery, LevelViewer};
 
 use crate::problem::Problem;
 use pipeline::time::parse_time;
@@ -17,14 +17,15 @@ const FOLLOWS: &str = "follows:";
 /// Whose levels are asked for, beside the list's own conditions.
 pub struct Asked {
     /// The list.
-    pub list: List,
+    pub list: LevelQuery,
     /// The friends are those whom this player follows.
     pub followed_by: Option<String>,
 }
 
 /// Reads the query string of a list.
-pub fn list(query: &str, viewer: Viewer) -> Result<Asked, Problem> {
-    let mut asked = Asked { list: List { viewer, ..List::of(Mode::Popular) }, followed_by: None };
+pub fn list(query: &str, viewer: LevelViewer) -> Result<Asked, Problem> {
+    let mut asked =
+        Asked { list: LevelQuery { viewer, ..LevelQuery::of(LevelMode::Popular) }, followed_by: None };
     for (name, value) in crate::query_string::pairs(query)? {
         asked.take(&name, value).map_err(|problem| problem.field(name))?;
     }
@@ -100,9 +101,9 @@ fn some(value: String) -> Option<String> {
     (!value.is_empty()).then_some(value)
 }
 
-fn mode(value: &str) -> Result<Mode, Problem> {
+fn mode(value: &str) -> Result<LevelMode, Problem> {
     let detail = "it is popular, newest, recent, today, yesterday, 7d, 30d or 90d";
-    Mode::from_label(value).ok_or_else(|| Problem::invalid(detail))
+    LevelMode::from_label(value).ok_or_else(|| Problem::invalid(detail))
 }
 
 fn number(value: &str, max: u64) -> Result<u64, Problem> {
@@ -138,9 +139,9 @@ mod tests {
     use super::*;
 
     fn check(query: &str, expected: &str) {
-        let told = match list(query, Viewer::Anybody) {
+        let told = match list(query, LevelViewer::Public) {
             Ok(Asked { list, followed_by }) => {
-                let List { mode, filters, friends, player, source, page, per_page, data, .. } = list;
+                let LevelQuery { mode, filters, friends, player, source, page, per_page, data, .. } = list;
                 let (mode, friends) = (mode.label(), friends.or(followed_by.map(|player| vec![player])));
                 let who = format!("{friends:?} {player:?} {source:?}");
                 format!("{mode} {filters:?} {who} {page}/{per_page} {data}").replace('"', "")

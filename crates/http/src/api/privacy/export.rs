@@ -85,7 +85,7 @@ impl Export {
     /// What is being forgotten may still stand in the log.
     fn from(&self, shared: &AppState) -> u64 {
         let game = shared.views.liveops.game(self.game.number);
-        let forgotten_until = game.read().players.forgotten_until(&self.ids);
+        let forgotten_until = game.read().players.erased_until(&self.ids);
         forgotten_until.max(shared.log.first())
     }
 

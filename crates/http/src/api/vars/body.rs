@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use liveops::vars::{self, Definition, Json, Moment};
+use liveops::vars::{self, Json, TimestampMs, VarDefinition};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -26,10 +26,10 @@ pub struct Variable {
     description: Option<String>,
     /// RFC 3339.
     #[schema(value_type = Option<String>)]
-    starts_at: Option<Moment>,
+    starts_at: Option<TimestampMs>,
     /// RFC 3339.
     #[schema(value_type = Option<String>)]
-    ends_at: Option<Moment>,
+    ends_at: Option<TimestampMs>,
 }
 
 /// As a variable, with the version that it is meant for.
@@ -52,10 +52,10 @@ pub struct PutVariable {
     description: Option<String>,
     /// RFC 3339.
     #[schema(value_type = Option<String>)]
-    starts_at: Option<Moment>,
+    starts_at: Option<TimestampMs>,
     /// RFC 3339.
     #[schema(value_type = Option<String>)]
-    ends_at: Option<Moment>,
+    ends_at: Option<TimestampMs>,
     /// Refused with 409 if the version is another one.
     pub expected_version: Option<u64>,
 }
@@ -85,10 +85,10 @@ pub struct Condition {
     percent: Option<Percent>,
     /// RFC 3339.
     #[schema(value_type = Option<String>)]
-    starts_at: Option<Moment>,
+    starts_at: Option<TimestampMs>,
     /// RFC 3339.
     #[schema(value_type = Option<String>)]
-    ends_at: Option<Moment>,
+    ends_at: Option<TimestampMs>,
 }
 
 /// A share of all players: those whose place in the salt's order lies from `from` up to, not including, `to`. The place
@@ -127,16 +127,16 @@ pub struct RollBack {
     pub expected_version: Option<u64>,
 }
 
-impl From<PutVariable> for Definition {
-    fn from(it: PutVariable) -> Definition {
+impl From<PutVariable> for VarDefinition {
+    fn from(it: PutVariable) -> VarDefinition {
         let PutVariable { value, default, schema, conditions, description, starts_at, ends_at, .. } = it;
         Variable { value, default, schema, conditions, description, starts_at, ends_at }.into()
     }
 }
 
-impl From<Variable> for Definition {
-    fn from(it: Variable) -> Definition {
-        Definition {
+impl From<Variable> for VarDefinition {
+    fn from(it: Variable) -> VarDefinition {
+        VarDefinition {
             value: it.value,
             default: it.default,
             schema: it.schema,

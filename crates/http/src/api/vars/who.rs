@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use hyper::header::{HeaderMap, USER_AGENT};
-use liveops::vars::Who;
+use liveops::vars::VarsViewer;
 use model::batch::KeyClass;
 use model::limits::{DIMENSION_BYTES_MAX, PLAYER_BYTES_MAX};
 use model::placeholder_id::is_placeholder_id;
@@ -82,7 +82,7 @@ impl Parameters {
         access: &Access,
         headers: &HeaderMap,
         peer: SocketAddr,
-    ) -> Result<Who, Problem> {
+    ) -> Result<VarsViewer, Problem> {
         let is_player = access.class == KeyClass::Public;
         if is_player && self.country.is_some() {
             let detail = "the country is that of the address; only a secret key may say another";
@@ -92,7 +92,7 @@ impl Parameters {
         let country = if is_player { located().map(|it| it.as_str().to_owned()) } else { self.country };
         let agent = || agent::device(text(headers, USER_AGENT)).platform.map(|it| it.label().to_owned());
         let platform = self.platform.or_else(|| if is_player { agent() } else { None });
-        Ok(Who {
+        Ok(VarsViewer {
             player: self.player,
             country: country.unwrap_or_default(),
             platform: platform.unwrap_or_default(),

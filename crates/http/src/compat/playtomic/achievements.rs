@@ -4,7 +4,7 @@
 //! achievement's key, and the name its name. A grant happens once and has no fields: saving it over or again changes
 //! nothing, and filters on fields find everything.
 
-use liveops::feed::{self, Friends};
+use liveops::feed::{self, FriendFilter};
 use liveops::{Caller, Command};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -78,7 +78,7 @@ pub(super) fn stream(asked: &Asked<'_>, stream: Stream) -> Answered {
     let kept = asked.achievements(own.as_deref(), &friends)?;
     let grants = kept.iter().flat_map(|kept| kept.grants.iter().map(move |grant| (kept, grant)));
     let mut grants: Vec<(&Kept, &Grant)> = grants.filter(|(_, grant)| grant.at_ms() >= since_ms).collect();
-    grants.sort_by_key(|(_, grant)| std::cmp::Reverse(grant.at_ms()));
+    grants.sort_by_key(|(_, grant)| std::cmp::Reverse((grant.at_ms(), grant.sequence)));
     let told = if stream.group { by_player(&grants) } else { one_by_one(&grants, asked.received_ms) };
     let mut body = Map::new();
     body.insert("numachievements".into(), told.len().into());
@@ -102,7 +102,7 @@ pub(super) async fn save(asked: &Asked<'_>, save: Save) -> Answered {
     if !asked.achievements(None, &[])?.iter().any(is_it) {
         return Err(Reply::fails(Code::InvalidAchievement));
     }
-    let grant = feed::Command::Grant { key, player, name };
+    let grant = feed::FeedCommand::Grant { key, player, name };
     let answer = asked.decide(Caller::Server, Command::Feed(grant), &[]).await?.map_err(Reply::refused)?;
     match (answer.status, save.overwrite || save.allowduplicates) {
         (201, _) => Ok(Reply::ok(Map::new())),
@@ -130,6 +130,8 @@ struct Grant {
     player: String,
     name: String,
     at: String,
+    /// Orders grants of the same millisecond.
+    sequence: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -144,7 +146,9 @@ impl Asked<'_> {
         let game = self.local.shared.views.liveops.game(self.access.game.number);
         let catalogue = {
             let game = game.read();
-            serde_json::to_value(game.feed.achievements(own, Friends::These(&players), false))
+            serde_json::to_value(
+                game.feed.achievements(own, FriendFilter::Players(&players), false).with_sequence(),
+            )
         };
         let catalogue = catalogue.and_then(serde_json::from_value::<Catalogue>);
         let catalogue = catalogue.map_err(|error| Reply::fails_because(Code::General, &error.to_string()))?;

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use liveops::{Answer, By, Caller, Command, Refusal};
+use liveops::{Caller, Command, CommandResponse, Principal, Refusal};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -67,8 +67,8 @@ impl Asked<'_> {
         caller: Caller,
         command: Command,
         blob: &[u8],
-    ) -> Result<Result<Answer, Refusal>, Reply> {
-        let by = By { caller, signed: None };
+    ) -> Result<Result<CommandResponse, Refusal>, Reply> {
+        let by = Principal { caller, signed: None };
         let asked = commands::Asked::of(self.access.clone(), by, self.received_ms);
         self.local.decided(asked, command, blob).await.map_err(|problem| Reply::problem(&problem))
     }

@@ -5,8 +5,10 @@
 
 use std::fmt::Display;
 
-use liveops::levels::{self, Found, List as Asks, ListError, Mode, Packed, Row, Viewer};
-use liveops::{Caller, Command, Kind};
+use liveops::levels::{
+    self, LevelMode, LevelQuery as Asks, LevelRow, LevelViewer, ListError, LoadedLevel, PackedLevel,
+};
+use liveops::{Caller, Command, RefusalKind};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -87,20 +89,20 @@ pub(super) async fn save(asked: &Asked<'_>, level: Level) -> Answered {
         return Ok(Reply::with(Code::LevelExists, leveled(told(&json(&row)?, asked.received_ms))));
     }
     let text = data.clone();
-    let packed = unless_small(data.len(), move || Packed::new(&text, None)).await;
+    let packed = unless_small(data.len(), move || PackedLevel::new(&text, None)).await;
     let packed = packed.map_err(|problem| Reply::problem(&problem))?.map_err(Reply::refused)?;
-    let save = levels::Save {
+    let save = levels::SaveLevel {
         id: draw_id(),
         name,
         player,
         player_name,
         fields: words::plain(level.fields),
         source,
-        state: levels::State::Published,
+        state: levels::LevelState::Published,
         data: packed.data,
         thumb: None,
     };
-    let command = Command::Levels(levels::Command::Save(save));
+    let command = Command::Levels(levels::LevelCommand::Save(save));
     let answer = asked.decide(Caller::Public, command, &packed.blob).await?.map_err(Reply::refused)?;
     let mut saved: Value = serde_json::from_str(&answer.json).map_err(|error| failed(&error))?;
     saved["data"] = data.into();
@@ -111,7 +113,7 @@ pub(super) async fn save(asked: &Asked<'_>, level: Level) -> Answered {
 pub(super) async fn load(asked: &Asked<'_>, load: Load) -> Answered {
     let id = load.levelid.ok_or_else(|| Reply::fails(Code::NoLevelId))?.0;
     let game = asked.local.shared.views.liveops.game(asked.access.game.number);
-    let found = game.read().levels.load(&id, &Viewer::Anybody).map_err(|error| failed(&error))?;
+    let found = game.read().levels.load(&id, &LevelViewer::Public).map_err(|error| failed(&error))?;
     let row = unpacked(found.ok_or_else(|| Reply::fails(Code::NoLevelId))?).await?;
     Ok(Reply::ok(leveled(told(&row, asked.received_ms))))
 }
@@ -161,23 +163,23 @@ pub(super) async fn rate(asked: &Asked<'_>, rate: Rate) -> Answered {
     if game.read().levels.rating_of(&id, &player).is_some() {
         return Err(Reply::fails(Code::AlreadyRated));
     }
-    let command = Command::Levels(levels::Command::Rate { id, player, rating });
+    let command = Command::Levels(levels::LevelCommand::Rate { id, player, rating });
     match asked.decide(Caller::Public, command, &[]).await? {
         Ok(_) => Ok(Reply::ok(Map::new())),
-        Err(refusal) if refusal.kind == Kind::NotFound => Err(Reply::fails(Code::NoLevelId)),
+        Err(refusal) if refusal.kind == RefusalKind::NotFound => Err(Reply::fails(Code::NoLevelId)),
         Err(refusal) => Err(Reply::refused(refusal)),
     }
 }
 
 impl Asked<'_> {
     /// The level of this name that the player has made.
-    fn level_named(&self, player: &str, name: &str) -> Result<Option<Row>, Reply> {
+    fn level_named(&self, player: &str, name: &str) -> Result<Option<LevelRow>, Reply> {
         let game = self.local.shared.views.liveops.game(self.access.game.number);
         let asks = Asks {
             player: Some(player.to_owned()),
             per_page: levels::PLAYER_LEVELS_MAX as u64,
             thumbs: false,
-            ..Asks::of(Mode::Newest)
+            ..Asks::of(LevelMode::Newest)
         };
         let page = game.read().levels.list(&asks, self.received_ms, &self.access.game.tz);
         let page = page.map_err(|error| failed(&error))?;
@@ -200,13 +202,13 @@ impl Asked<'_> {
 }
 
 /// Decompresses what is large off the runtime.
-async fn unpacked(found: Found) -> Result<Value, Reply> {
+async fn unpacked(found: LoadedLevel) -> Result<Value, Reply> {
     let row = unless_small(found.bytes(), move || found.row()).await;
     let row = row.map_err(|problem| Reply::problem(&problem))?;
     json(&row.map_err(|error| failed(&error))?)
 }
 
-fn json(row: &Row) -> Result<Value, Reply> {
+fn json(row: &LevelRow) -> Result<Value, Reply> {
     serde_json::to_value(row).map_err(|error| failed(&error))
 }
 
@@ -249,16 +251,16 @@ fn told(row: &Value, now_ms: i64) -> Value {
     told.into()
 }
 
-fn mode(mode: Option<&str>) -> Result<Mode, Reply> {
+fn mode(mode: Option<&str>) -> Result<LevelMode, Reply> {
     match mode.unwrap_or("popular").to_ascii_lowercase().as_str() {
-        "popular" | "alltime" => Ok(Mode::Popular),
-        "newest" => Ok(Mode::Newest),
-        "recentaverage" => Ok(Mode::Recent),
-        "todayaverage" => Ok(Mode::Today),
-        "yesterdayaverage" => Ok(Mode::Yesterday),
-        "last7days" | "last7daysaverage" => Ok(Mode::Days7),
-        "last30days" | "last30daysaverage" => Ok(Mode::Days30),
-        "last90days" | "last90daysaverage" => Ok(Mode::Days90),
+        "popular" | "alltime" => Ok(LevelMode::Popular),
+        "newest" => Ok(LevelMode::Newest),
+        "recentaverage" => Ok(LevelMode::Recent),
+        "todayaverage" => Ok(LevelMode::Today),
+        "yesterdayaverage" => Ok(LevelMode::Yesterday),
+        "last7days" | "last7daysaverage" => Ok(LevelMode::Days7),
+        "last30days" | "last30daysaverage" => Ok(LevelMode::Days30),
+        "last90days" | "last90daysaverage" => Ok(LevelMode::Days90),
         mode => Err(Reply::fails_because(Code::InvalidRequest, &format!("there is no mode `{mode}`"))),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use liveops::vars::Who;
+use liveops::vars::VarsViewer;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -84,12 +84,12 @@ impl Asked<'_> {
     }
 
     /// Who asks, as far as the request tells.
-    fn who(&self) -> Who {
+    fn who(&self) -> VarsViewer {
         let platform = agent::device(self.user_agent).platform;
-        Who {
+        VarsViewer {
             country: self.country(self.address).unwrap_or_default(),
             platform: platform.map_or_else(String::new, |platform| platform.label().to_owned()),
-            ..Who::default()
+            ..VarsViewer::default()
         }
     }
 }

@@ -6,8 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use liveops::boards::{self, Asks, Change, Keep, Mode, Order, Query, SOURCE, Score, Told, Window};
-use liveops::{Caller, Command, Kind, Refusal};
+use liveops::boards::{
+    self, BoardQuery, BoardUpdate, BoardView, BoardViewer, BoardWindow, KeepRule, SOURCE, ScoreOrder,
+    SubmitMode, SubmittedScore,
+};
+use liveops::{Caller, Command, Refusal, RefusalKind};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -112,22 +115,22 @@ async fn submit(asked: &Asked<'_>, save: Save, with_list: bool) -> Answered {
     if asked.is_banned(&player) {
         return Err(Reply::fails(Code::Banned));
     }
-    if board.keep == Keep::All && !save.allowduplicates && asked.has_better(&board, &player, points)? {
+    if board.keep == KeepRule::All && !save.allowduplicates && asked.has_better(&board, &player, points)? {
         let body = match list {
             Some(list) => asked.page(&table, &list)?,
             None => Map::new(),
         };
         return Ok(Reply::with(Code::NotBest, body));
     }
-    let score = Score {
+    let score = SubmittedScore {
         player,
         name,
         score: points.to_string(),
         fields: words::plain(save.fields),
         source: Some(source).filter(|source| !source.is_empty()),
-        ..Score::default()
+        ..SubmittedScore::default()
     };
-    let submit = boards::Command::Submit { table, score, list: list.map(Box::new) };
+    let submit = boards::BoardCommand::Submit { table, score, list: list.map(Box::new) };
     let answer = asked.decide(Caller::Public, Command::Boards(submit), &[]).await?.map_err(refused)?;
     let told: Value = serde_json::from_str(&answer.json).map_err(|error| failed(&error))?;
     let body = if with_list { listed(&told, asked.received_ms) } else { Map::new() };
@@ -147,13 +150,13 @@ struct Shown {
 }
 
 impl Shown {
-    fn query(self) -> Result<Query, Reply> {
+    fn query(self) -> Result<BoardQuery, Reply> {
         let mode = self.mode.unwrap_or_default().to_ascii_lowercase();
         let window = match mode.as_str() {
-            "" | "alltime" | "newest" => Window::All,
-            "today" => Window::Hours24,
-            "last7days" => Window::Days7,
-            "last30days" => Window::Days30,
+            "" | "alltime" | "newest" => BoardWindow::All,
+            "today" => BoardWindow::Hours24,
+            "last7days" => BoardWindow::Days7,
+            "last30days" => BoardWindow::Days30,
             mode => return Err(invalid(&format!("there is no mode `{mode}`"))),
         };
         let mut filter: BTreeMap<String, String> = BTreeMap::new();
@@ -166,7 +169,7 @@ impl Shown {
         }
         let page = u32::try_from(self.paging.page).map_err(|_| invalid("`page` is too high"))?;
         let per_page = u32::try_from(self.paging.perpage).map_err(|_| invalid("`perpage` is too high"))?;
-        Ok(Query {
+        Ok(BoardQuery {
             window: Some(window),
             filter,
             page,
@@ -174,7 +177,7 @@ impl Shown {
             newest: mode == "newest",
             highest: self.highest,
             friends: (!self.players.is_empty()).then_some(self.players),
-            ..Query::default()
+            ..BoardQuery::default()
         })
     }
 }
@@ -199,27 +202,30 @@ impl Save {
 
 impl Asked<'_> {
     /// The board of this name, which is made if there is none.
-    async fn board(&self, table: &str, title: &str, save: &Save) -> Result<Told, Reply> {
+    async fn board(&self, table: &str, title: &str, save: &Save) -> Result<BoardView, Reply> {
         let found = || {
             let game = self.local.shared.views.liveops.game(self.access.game.number);
-            let board = game.read().boards.board(table, Asks::Public(None));
+            let board = game.read().boards.board(table, BoardViewer::Public(None));
             board.ok()
         };
         if let Some(board) = found() {
             return Ok(board);
         }
-        let order =
-            if is_highest(save.highest, save.lowest) == Some(false) { Order::Asc } else { Order::Desc };
-        let change = Change {
+        let order = if is_highest(save.highest, save.lowest) == Some(false) {
+            ScoreOrder::Asc
+        } else {
+            ScoreOrder::Desc
+        };
+        let change = BoardUpdate {
             order: Some(order),
-            keep: Some(if save.allowduplicates { Keep::All } else { Keep::Best }),
-            mode: Some(Mode::Open),
+            keep: Some(if save.allowduplicates { KeepRule::All } else { KeepRule::Best }),
+            mode: Some(SubmitMode::Open),
             decimals: Some(DECIMALS),
             filters: Some(save.fields.keys().take(FILTERS_MAX).map(|field| key_of(field)).collect()),
             title: Some(title.to_owned()),
-            ..Change::default()
+            ..BoardUpdate::default()
         };
-        let define = boards::Command::Define { table: table.to_owned(), change };
+        let define = boards::BoardCommand::Define { table: table.to_owned(), change };
         self.decide(Caller::Server, Command::Boards(define), &[]).await?.map_err(refused)?;
         found().ok_or_else(|| Reply::fails(Code::NoTable))
     }
@@ -230,21 +236,24 @@ impl Asked<'_> {
     }
 
     /// Whether the player has a better row on a board that keeps all of them.
-    fn has_better(&self, board: &Told, player: &str, points: f64) -> Result<bool, Reply> {
-        let query = Query { friends: Some(vec![player.to_owned()]), per_page: 1, ..Query::default() };
+    fn has_better(&self, board: &BoardView, player: &str, points: f64) -> Result<bool, Reply> {
+        let query =
+            BoardQuery { friends: Some(vec![player.to_owned()]), per_page: 1, ..BoardQuery::default() };
         let page = self.page(&board.table, &query)?;
         Ok(is_better(board.order, page["scores"][0]["points"].as_f64(), points))
     }
 
-    fn page(&self, table: &str, query: &Query) -> Result<Map<String, Value>, Reply> {
+    fn page(&self, table: &str, query: &BoardQuery) -> Result<Map<String, Value>, Reply> {
         let game = self.local.shared.views.liveops.game(self.access.game.number);
-        if game.read().boards.is_elsewhere(table, self.received_ms) {
+        if game.read().boards.needs_advance(table, self.received_ms) {
             game.write().boards.advance(table, self.received_ms);
         }
-        let page = game.read().boards.page(table, Asks::Public(None), query, self.received_ms);
+        let page = game.read().boards.page(table, BoardViewer::Public(None), query, self.received_ms);
         let page = match page {
             Ok(page) => serde_json::to_value(page).map_err(|error| failed(&error))?,
-            Err(refusal) if refusal.kind == Kind::NotFound => serde_json::json!({ "rows": [], "total": 0 }),
+            Err(refusal) if refusal.kind == RefusalKind::NotFound => {
+                serde_json::json!({ "rows": [], "total": 0 })
+            }
             Err(refusal) => return Err(Reply::refused(refusal)),
         };
         Ok(listed(&page, self.received_ms))
@@ -267,11 +276,11 @@ fn is_highest(highest: Option<bool>, lowest: Option<bool>) -> Option<bool> {
     lowest.map(|lowest| !lowest).or(highest)
 }
 
-fn is_better(order: Order, best: Option<f64>, points: f64) -> bool {
+fn is_better(order: ScoreOrder, best: Option<f64>, points: f64) -> bool {
     let Some(best) = best else { return false };
     match order {
-        Order::Desc => best > points,
-        Order::Asc => best < points,
+        ScoreOrder::Desc => best > points,
+        ScoreOrder::Asc => best < points,
     }
 }
 
@@ -310,7 +319,9 @@ fn score(row: &Value, table: &Value, now_ms: i64) -> Value {
 /// Why a board does not take a score.
 fn refused(refusal: Refusal) -> Reply {
     match refusal.kind {
-        Kind::Unsigned | Kind::Forbidden => Reply::fails_because(Code::NoAuthority, &refusal.detail),
+        RefusalKind::Unsigned | RefusalKind::Forbidden => {
+            Reply::fails_because(Code::NoAuthority, &refusal.detail)
+        }
         _ => Reply::refused(refusal),
     }
 }

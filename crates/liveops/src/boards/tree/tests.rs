@@ -1,4 +1,4 @@
-//! The tree against a sorted vector.
+//! The tree compared with a sorted vector.
 
 use proptest::prelude::*;
 
@@ -6,15 +6,15 @@ use super::*;
 
 struct Scores(Vec<i64>);
 
-impl Keys for Scores {
-    fn key(&self, row: u32) -> Key {
-        Key { score: self.0[row as usize], subscore: 0, arrival: u64::from(row) }
+impl RankKeys for Scores {
+    fn key(&self, row: u32) -> RankKey {
+        RankKey { score: self.0[row as usize], subscore: 0, arrival: u64::from(row) }
     }
 }
 
-/// Changes both, row by row: a row that is there leaves, another one comes. Then everything is compared.
+/// Toggles rows in both: removes a row that is present, adds one that is not. Then compares everything.
 fn check(scores: &Scores, changes: impl Iterator<Item = u32>) {
-    let (mut tree, mut sorted) = (Tree::default(), Vec::<(Key, u32)>::new());
+    let (mut tree, mut sorted) = (Tree::default(), Vec::<(RankKey, u32)>::new());
     for row in changes {
         let key = scores.key(row);
         match sorted.binary_search(&(key, row)) {
@@ -32,7 +32,7 @@ fn check(scores: &Scores, changes: impl Iterator<Item = u32>) {
     }
     let rows: Vec<u32> = sorted.iter().map(|(_, row)| *row).collect();
     same(&tree, &rows, scores);
-    same(&Tree::of_sorted(rows.iter().copied(), scores), &rows, scores);
+    same(&Tree::from_sorted(rows.iter().copied(), scores), &rows, scores);
 }
 
 fn same(tree: &Tree, rows: &[u32], scores: &Scores) {
@@ -46,7 +46,7 @@ fn same(tree: &Tree, rows: &[u32], scores: &Scores) {
     assert_eq!(tree.row(rows.len()), None);
 }
 
-/// Numbers without order, the same each time.
+/// Deterministic pseudo-random numbers: xorshift.
 fn random(count: usize, below: u64) -> impl Iterator<Item = u32> {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     std::iter::repeat_with(move || {
@@ -59,13 +59,13 @@ fn random(count: usize, below: u64) -> impl Iterator<Item = u32> {
 }
 
 #[test]
-fn many_rows_in_any_order_keep_their_positions() {
+fn random_insertions_and_removals_keep_positions() {
     let scores = Scores(random(20_000, 500).map(i64::from).collect());
     check(&scores, random(60_000, 20_000));
 }
 
 #[test]
-fn rows_that_come_and_leave_in_order_keep_their_positions() {
+fn sequential_insertions_and_removals_keep_positions() {
     let scores = Scores((0..9_000).collect());
     check(&scores, 0..9_000);
     check(&scores, (0..9_000).rev());
@@ -75,24 +75,24 @@ fn rows_that_come_and_leave_in_order_keep_their_positions() {
 }
 
 #[test]
-fn a_tree_that_lost_most_of_its_rows_gives_back_its_leaves() {
+fn tree_frees_leaves_when_most_rows_are_removed() {
     let scores = Scores(random(50_000, 1 << 30).map(i64::from).collect());
     let mut tree = Tree::default();
     (0..50_000).for_each(|row| {
         tree.insert(row, &scores);
     });
     let before = tree.leaves.all.len() - tree.leaves.free.len();
-    assert!(50_000 / before >= LEAF * 3 / 4, "leaves are filled well: {before}");
+    assert!(50_000 / before >= LEAF_ROWS * 3 / 4, "leaves are filled well: {before}");
     (0..49_000).for_each(|row| {
         tree.remove(row, &scores.key(row));
     });
     let after = tree.leaves.all.len() - tree.leaves.free.len();
-    assert!(after <= 1_000 / (LEAF / 8), "{before} leaves became {after}");
+    assert!(after <= 1_000 / (LEAF_ROWS / 8), "{before} leaves became {after}");
 }
 
 proptest! {
     #[test]
-    fn any_changes_give_what_sorting_gives(
+    fn any_changes_equal_a_sorted_vector(
         scores in prop::collection::vec(-3i64..3, 300),
         changes in prop::collection::vec(0u32..300, 0..900),
     ) {

@@ -1,25 +1,24 @@
-//! A naive feed: one list of items, and every answer made by looking at all of it.
+//! A naive feed: one list of items, searched completely for every page.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::{Limits, Mode, rfc3339};
+use super::{FeedLimits, FeedMode, rfc3339};
 
-/// An item as the model keeps it.
 #[derive(Clone)]
-pub(super) struct Item {
+pub(super) struct ModelItem {
     at: i64,
-    number: u64,
-    player: String,
-    /// What is told of it beside time and players; equal items have equal ones.
-    what: Value,
+    pub(super) number: u64,
+    pub(super) player: String,
+    /// The JSON of the item without time and players; equal items have equal details.
+    pub(super) details: Value,
 }
 
-/// All of a game's feed.
+/// The feed of a game.
 #[derive(Default)]
-pub(super) struct Naive {
-    pub(super) items: Vec<Item>,
+pub(super) struct NaiveFeed {
+    pub(super) items: Vec<ModelItem>,
     pub(super) next: u64,
     floor: (i64, u64),
     pub(super) follows: BTreeSet<(String, String)>,
@@ -28,16 +27,16 @@ pub(super) struct Naive {
     pub(super) catalogue: BTreeSet<String>,
 }
 
-impl Naive {
-    pub(super) fn post(&mut self, limits: Limits, at: i64, player: &str, name: &str, what: Value) {
+impl NaiveFeed {
+    pub(super) fn post(&mut self, limits: FeedLimits, at: i64, player: &str, name: &str, details: Value) {
         let number = self.next;
         self.next += 1;
         if (at, number) <= self.floor {
             return;
         }
-        self.items.push(Item { at, number, player: player.to_owned(), what: what.clone() });
+        self.items.push(ModelItem { at, number, player: player.to_owned(), details: details.clone() });
         self.items.sort_by_key(|item| (item.at, item.number));
-        let is_equal = |item: &Item| item.player == player && item.what == what;
+        let is_equal = |item: &ModelItem| item.player == player && item.details == details;
         self.drop_oldest(limits.equal_items, is_equal);
         self.drop_oldest(limits.items_per_player, |item| item.player == player);
         if let Some(floor) = self.drop_oldest(limits.items, |_| true) {
@@ -46,19 +45,19 @@ impl Naive {
         if !name.is_empty() {
             self.names.insert(player.to_owned(), name.to_owned());
         }
-        self.forget_idle();
+        self.remove_idle_names();
     }
 
-    fn drop_oldest(&mut self, max: usize, of: impl Fn(&Item) -> bool) -> Option<(i64, u64)> {
+    fn drop_oldest(&mut self, max: usize, of: impl Fn(&ModelItem) -> bool) -> Option<(i64, u64)> {
         if self.items.iter().filter(|item| of(item)).count() <= max {
             return None;
         }
         let oldest = self.items.iter().position(of)?;
-        let gone = self.items.remove(oldest);
-        Some((gone.at, gone.number))
+        let evicted = self.items.remove(oldest);
+        Some((evicted.at, evicted.number))
     }
 
-    pub(super) fn forget_idle(&mut self) {
+    pub(super) fn remove_idle_names(&mut self) {
         let (items, follows, grants) = (&self.items, &self.follows, &self.grants);
         self.names.retain(|player, _| {
             items.iter().any(|item| item.player == *player)
@@ -72,12 +71,12 @@ impl Naive {
         self.follows.retain(|(one, other)| one != player && other != player);
         self.grants.retain(|(granted, _), _| granted != player);
         self.names.remove(player);
-        self.forget_idle();
+        self.remove_idle_names();
     }
 
-    /// The items of the followed in the order of a mode, each with its round.
-    fn places(&self, reader: &str, mode: Mode, n: usize, as_of: u64) -> Vec<(usize, &Item)> {
-        let followed = |item: &&Item| {
+    /// The items of followed players in the order of a mode, each with its round.
+    fn places(&self, reader: &str, mode: FeedMode, n: usize, as_of: u64) -> Vec<(usize, &ModelItem)> {
+        let followed = |item: &&ModelItem| {
             item.number < as_of && self.follows.contains(&(reader.to_owned(), item.player.clone()))
         };
         let mut rounds: BTreeMap<&str, usize> = BTreeMap::new();
@@ -85,18 +84,18 @@ impl Naive {
         for item in self.items.iter().rev().filter(followed) {
             let round = rounds.entry(&item.player).or_default();
             *round += 1;
-            places.push((if mode == Mode::Fair { *round } else { 0 }, item));
+            places.push((if mode == FeedMode::Fair { *round } else { 0 }, item));
         }
         places.retain(|(round, _)| *round <= n);
         places.sort_by_key(|(round, _)| *round);
         places
     }
 
-    /// A page, and the place after it.
+    /// Returns a page and the index after it.
     pub(super) fn page(
         &self,
         reader: &str,
-        mode: Mode,
+        mode: FeedMode,
         n: usize,
         from: usize,
         as_of: u64,
@@ -105,9 +104,9 @@ impl Naive {
         let all = self.places(reader, mode, usize::MAX, as_of);
         let mut page = Vec::new();
         for (index, (_, item)) in places.iter().enumerate() {
-            let is_first = places[..index].iter().all(|(_, other)| other.what != item.what);
+            let is_first = places[..index].iter().all(|(_, other)| other.details != item.details);
             if index >= from && is_first {
-                page.push(self.told(&all, item));
+                page.push(self.item(&all, item));
                 if page.len() == n {
                     return (page, (index + 1 < places.len()).then_some(index + 1));
                 }
@@ -116,13 +115,13 @@ impl Naive {
         (page, None)
     }
 
-    fn told(&self, all: &[(usize, &Item)], item: &Item) -> Value {
-        let mut equal: Vec<&Item> =
-            all.iter().map(|(_, other)| *other).filter(|other| other.what == item.what).collect();
+    fn item(&self, all: &[(usize, &ModelItem)], item: &ModelItem) -> Value {
+        let mut equal: Vec<&ModelItem> =
+            all.iter().map(|(_, other)| *other).filter(|other| other.details == item.details).collect();
         equal.sort_by_key(|item| std::cmp::Reverse((item.at, item.number)));
-        let mut told = item.what.clone();
-        told["at"] = rfc3339(equal[0].at).into();
-        told["id"] = equal[0].number.to_string().into();
+        let mut item = item.details.clone();
+        item["at"] = rfc3339(equal[0].at).into();
+        item["id"] = equal[0].number.to_string().into();
         let mut players: Vec<&str> = Vec::new();
         for item in equal {
             if !players.contains(&&*item.player) {
@@ -130,8 +129,8 @@ impl Naive {
             }
         }
         let name = |player: &&str| self.names.get(*player).cloned().unwrap_or_default();
-        told["players"] = players.iter().map(|it| json!({ "player": it, "name": name(it) })).collect();
-        told["players_count"] = players.len().into();
-        told
+        item["players"] = players.iter().map(|it| json!({ "player": it, "name": name(it) })).collect();
+        item["players_count"] = players.len().into();
+        item
     }
 }

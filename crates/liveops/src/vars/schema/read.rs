@@ -1,128 +1,134 @@
-//! From the JSON of a schema to its rules.
+//! Parsing a schema into rules.
 
-use super::{Fault, Kind, Rule, Schema};
-use crate::vars::decimal::Decimal;
-use crate::vars::json::Node;
+use super::{Schema, SchemaError, SchemaRule, SchemaType};
+use crate::vars::decimal::JsonDecimal;
+use crate::vars::json::JsonNode;
 
 impl<'a> Schema<'a> {
-    /// Reads a schema; says what is wrong first.
-    pub(crate) fn read(node: &Node<'a>) -> Result<Schema<'a>, Fault> {
+    /// Parses a schema. Returns the first error.
+    pub(crate) fn read(node: &JsonNode<'a>) -> Result<Schema<'a>, SchemaError> {
         read_at(node, "")
     }
 }
 
-fn read_at<'a>(node: &Node<'a>, at: &str) -> Result<Schema<'a>, Fault> {
+fn read_at<'a>(node: &JsonNode<'a>, path: &str) -> Result<Schema<'a>, SchemaError> {
     match node {
-        Node::Bool(true) => Ok(Schema(Vec::new())),
-        Node::Bool(false) => Ok(Schema(vec![Rule::Nothing])),
-        Node::Object(keywords) => {
+        JsonNode::Bool(true) => Ok(Schema(Vec::new())),
+        JsonNode::Bool(false) => Ok(Schema(vec![SchemaRule::Never])),
+        JsonNode::Object(keywords) => {
             let mut rules = Vec::with_capacity(keywords.len() + 1);
             for (keyword, value) in keywords {
-                rules.extend(rule(keyword, value, &format!("{at}.{keyword}"))?);
+                rules.extend(rule(keyword, value, &format!("{path}.{keyword}"))?);
             }
-            rules.extend(fields(node, at)?);
+            rules.extend(fields(node, path)?);
             Ok(Schema(rules))
         }
-        _ => Err(Fault::new(at, "a schema is an object, `true` or `false`")),
+        _ => Err(SchemaError::new(path, "a schema must be an object, `true` or `false`")),
     }
 }
 
-fn rule<'a>(keyword: &str, value: &Node<'a>, at: &str) -> Result<Option<Rule<'a>>, Fault> {
+fn rule<'a>(keyword: &str, value: &JsonNode<'a>, path: &str) -> Result<Option<SchemaRule<'a>>, SchemaError> {
     Ok(Some(match keyword {
-        "type" => Rule::Kinds(kinds(value, at)?),
-        "enum" => Rule::OneOfThese(list(value, at)?.to_vec()),
-        "const" => Rule::OneOfThese(vec![value.clone()]),
-        "minimum" => Rule::AtLeast { bound: number(value, at)?, exclusive: false },
-        "exclusiveMinimum" => Rule::AtLeast { bound: number(value, at)?, exclusive: true },
-        "maximum" => Rule::AtMost { bound: number(value, at)?, exclusive: false },
-        "exclusiveMaximum" => Rule::AtMost { bound: number(value, at)?, exclusive: true },
-        "multipleOf" => Rule::MultipleOf(unit(value, at)?),
-        "minLength" => Rule::Count { of: Kind::String, least: count(value, at)?, most: u32::MAX },
-        "maxLength" => Rule::Count { of: Kind::String, least: 0, most: count(value, at)? },
-        "minItems" => Rule::Count { of: Kind::Array, least: count(value, at)?, most: u32::MAX },
-        "maxItems" => Rule::Count { of: Kind::Array, least: 0, most: count(value, at)? },
-        "minProperties" => Rule::Count { of: Kind::Object, least: count(value, at)?, most: u32::MAX },
-        "maxProperties" => Rule::Count { of: Kind::Object, least: 0, most: count(value, at)? },
-        "items" => Rule::Items(read_at(value, at)?),
-        "uniqueItems" => return flag(value, at).map(|on| on.then_some(Rule::UniqueItems)),
-        "required" => Rule::Required(texts(value, at)?),
-        "allOf" => Rule::All(schemas(value, at)?),
-        "anyOf" => Rule::Any(schemas(value, at)?),
-        "oneOf" => Rule::ExactlyOne(schemas(value, at)?),
-        "not" => Rule::Not(read_at(value, at)?),
+        "type" => SchemaRule::Types(kinds(value, path)?),
+        "enum" => SchemaRule::Enum(list(value, path)?.to_vec()),
+        "const" => SchemaRule::Enum(vec![value.clone()]),
+        "minimum" => SchemaRule::Minimum { bound: number(value, path)?, exclusive: false },
+        "exclusiveMinimum" => SchemaRule::Minimum { bound: number(value, path)?, exclusive: true },
+        "maximum" => SchemaRule::Maximum { bound: number(value, path)?, exclusive: false },
+        "exclusiveMaximum" => SchemaRule::Maximum { bound: number(value, path)?, exclusive: true },
+        "multipleOf" => SchemaRule::MultipleOf(unit(value, path)?),
+        "minLength" => {
+            SchemaRule::Count { of: SchemaType::String, least: count(value, path)?, most: u32::MAX }
+        }
+        "maxLength" => SchemaRule::Count { of: SchemaType::String, least: 0, most: count(value, path)? },
+        "minItems" => SchemaRule::Count { of: SchemaType::Array, least: count(value, path)?, most: u32::MAX },
+        "maxItems" => SchemaRule::Count { of: SchemaType::Array, least: 0, most: count(value, path)? },
+        "minProperties" => {
+            SchemaRule::Count { of: SchemaType::Object, least: count(value, path)?, most: u32::MAX }
+        }
+        "maxProperties" => SchemaRule::Count { of: SchemaType::Object, least: 0, most: count(value, path)? },
+        "items" => SchemaRule::Items(read_at(value, path)?),
+        "uniqueItems" => return flag(value, path).map(|on| on.then_some(SchemaRule::UniqueItems)),
+        "required" => SchemaRule::Required(texts(value, path)?),
+        "allOf" => SchemaRule::AllOf(schemas(value, path)?),
+        "anyOf" => SchemaRule::AnyOf(schemas(value, path)?),
+        "oneOf" => SchemaRule::OneOf(schemas(value, path)?),
+        "not" => SchemaRule::Not(read_at(value, path)?),
         // These two are one rule: see `fields`.
         "properties" | "additionalProperties" => return Ok(None),
         "$schema" | "$comment" | "title" | "description" | "default" | "examples" => return Ok(None),
-        _ => return Err(Fault::new(at, "this keyword is not known here")),
+        _ => return Err(SchemaError::new(path, "this keyword is not supported")),
     }))
 }
 
-/// `properties` with `additionalProperties`.
-fn fields<'a>(schema: &Node<'a>, at: &str) -> Result<Option<Rule<'a>>, Fault> {
-    let (known, others) = (schema.field("properties"), schema.field("additionalProperties"));
-    if known.is_none() && others.is_none() {
+/// Parses `properties` together with `additionalProperties`.
+fn fields<'a>(schema: &JsonNode<'a>, path: &str) -> Result<Option<SchemaRule<'a>>, SchemaError> {
+    let (properties, additional) = (schema.field("properties"), schema.field("additionalProperties"));
+    if properties.is_none() && additional.is_none() {
         return Ok(None);
     }
-    let others = others.map(|node| read_at(node, &format!("{at}.additionalProperties"))).transpose()?;
-    let at = format!("{at}.properties");
-    let known = match known {
+    let additional =
+        additional.map(|node| read_at(node, &format!("{path}.additionalProperties"))).transpose()?;
+    let path = format!("{path}.properties");
+    let properties = match properties {
         None => Vec::new(),
-        Some(Node::Object(fields)) => fields
+        Some(JsonNode::Object(fields)) => fields
             .iter()
-            .map(|(name, node)| Ok((name.to_string(), read_at(node, &format!("{at}.{name}"))?)))
-            .collect::<Result<_, Fault>>()?,
-        Some(_) => return Err(Fault::new(&at, "it is an object of schemas")),
+            .map(|(name, node)| Ok((name.to_string(), read_at(node, &format!("{path}.{name}"))?)))
+            .collect::<Result<_, SchemaError>>()?,
+        Some(_) => return Err(SchemaError::new(&path, "must be an object of schemas")),
     };
-    Ok(Some(Rule::Fields { known, others }))
+    Ok(Some(SchemaRule::Properties { properties, additional }))
 }
 
-fn kinds(value: &Node<'_>, at: &str) -> Result<Vec<Kind>, Fault> {
-    let names = if let Node::Text(name) = value { vec![name.to_string()] } else { texts(value, at)? };
+fn kinds(value: &JsonNode<'_>, path: &str) -> Result<Vec<SchemaType>, SchemaError> {
+    let names = if let JsonNode::String(name) = value { vec![name.to_string()] } else { texts(value, path)? };
     let kind = |name: &String| {
-        let known = Kind::ALL.iter().find(|(label, _)| label == name);
-        known.map(|(_, kind)| *kind).ok_or_else(|| Fault::new(at, format!("it is not a type: `{name}`")))
+        let found = SchemaType::ALL.iter().find(|(label, _)| label == name);
+        found.map(|(_, kind)| *kind).ok_or_else(|| SchemaError::new(path, format!("unknown type `{name}`")))
     };
     names.iter().map(kind).collect()
 }
 
-fn list<'n, 'a>(value: &'n Node<'a>, at: &str) -> Result<&'n [Node<'a>], Fault> {
-    let Node::List(items) = value else { return Err(Fault::new(at, "it is a list")) };
+fn list<'n, 'a>(value: &'n JsonNode<'a>, path: &str) -> Result<&'n [JsonNode<'a>], SchemaError> {
+    let JsonNode::Array(items) = value else { return Err(SchemaError::new(path, "must be an array")) };
     Ok(items)
 }
 
-fn texts(value: &Node<'_>, at: &str) -> Result<Vec<String>, Fault> {
-    let text = |item: &Node<'_>| if let Node::Text(text) = item { Some(text.to_string()) } else { None };
-    let texts = list(value, at)?.iter().map(text).collect::<Option<_>>();
-    texts.ok_or_else(|| Fault::new(at, "it is a list of texts"))
+fn texts(value: &JsonNode<'_>, path: &str) -> Result<Vec<String>, SchemaError> {
+    let text =
+        |item: &JsonNode<'_>| if let JsonNode::String(text) = item { Some(text.to_string()) } else { None };
+    let texts = list(value, path)?.iter().map(text).collect::<Option<_>>();
+    texts.ok_or_else(|| SchemaError::new(path, "must be an array of strings"))
 }
 
-fn schemas<'a>(value: &Node<'a>, at: &str) -> Result<Vec<Schema<'a>>, Fault> {
-    let items = list(value, at)?;
+fn schemas<'a>(value: &JsonNode<'a>, path: &str) -> Result<Vec<Schema<'a>>, SchemaError> {
+    let items = list(value, path)?;
     if items.is_empty() {
-        return Err(Fault::new(at, "it is a list of at least one schema"));
+        return Err(SchemaError::new(path, "must be an array of at least one schema"));
     }
-    items.iter().enumerate().map(|(index, node)| read_at(node, &format!("{at}[{index}]"))).collect()
+    items.iter().enumerate().map(|(index, node)| read_at(node, &format!("{path}[{index}]"))).collect()
 }
 
-fn number(value: &Node<'_>, at: &str) -> Result<Decimal, Fault> {
-    let Node::Number(number) = value else { return Err(Fault::new(at, "it is a number")) };
+fn number(value: &JsonNode<'_>, path: &str) -> Result<JsonDecimal, SchemaError> {
+    let JsonNode::Number(number) = value else { return Err(SchemaError::new(path, "must be a number")) };
     Ok(number.clone())
 }
 
-fn unit(value: &Node<'_>, at: &str) -> Result<Decimal, Fault> {
-    let unit = number(value, at)?;
+fn unit(value: &JsonNode<'_>, path: &str) -> Result<JsonDecimal, SchemaError> {
+    let unit = number(value, path)?;
     if unit.is_positive() && unit.mantissa().is_some() {
         return Ok(unit);
     }
-    Err(Fault::new(at, "it is above 0 and has at most 18 digits"))
+    Err(SchemaError::new(path, "must be greater than 0 with at most 18 digits"))
 }
 
-fn count(value: &Node<'_>, at: &str) -> Result<u32, Fault> {
-    let count = if let Node::Number(number) = value { number.as_u32() } else { None };
-    count.ok_or_else(|| Fault::new(at, "it is a whole number from 0"))
+fn count(value: &JsonNode<'_>, path: &str) -> Result<u32, SchemaError> {
+    let count = if let JsonNode::Number(number) = value { number.as_u32() } else { None };
+    count.ok_or_else(|| SchemaError::new(path, "must be a whole number from 0"))
 }
 
-fn flag(value: &Node<'_>, at: &str) -> Result<bool, Fault> {
-    let Node::Bool(on) = value else { return Err(Fault::new(at, "it is `true` or `false`")) };
+fn flag(value: &JsonNode<'_>, path: &str) -> Result<bool, SchemaError> {
+    let JsonNode::Bool(on) = value else { return Err(SchemaError::new(path, "must be `true` or `false`")) };
     Ok(*on)
 }

@@ -1,4 +1,4 @@
-//! Which published levels have a field's value or come from a source.
+//! An inverted index of published levels by field value and source.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use hashbrown::HashMap;
 
 use super::level::Level;
 
-/// Slots by field and value, so that a filter costs what it finds and not what there is.
+/// Slots by field and value, so that the cost of a filter follows its matches, not the number of levels.
 #[derive(Debug, Default)]
-pub(super) struct Postings {
+pub(super) struct FilterIndex {
     /// By `field=value`, and `=source`: a field's name is never empty and has no `=`.
     slots: HashMap<Box<str>, Vec<u32>>,
 }
 
-impl Postings {
+impl FilterIndex {
     pub(super) fn insert(&mut self, level: &Level, slot: u32) {
         for key in keys(&level.fields, &level.source) {
             let slots = self.slots.entry(key).or_default();
@@ -35,7 +35,7 @@ impl Postings {
         }
     }
 
-    /// The slots of the rarest of these conditions; nothing without a condition.
+    /// Returns the slots of the condition with the fewest matches; `None` without a condition.
     pub(super) fn rarest(&self, filters: &[(String, String)], source: Option<&str>) -> Option<&[u32]> {
         let fields = filters.iter().map(|(field, value)| key(field, value));
         let keys = fields.chain(source.map(|source| key("", source)));

@@ -1,29 +1,29 @@
-//! Short scenes: what players and moderators do, and what is seen of it.
+//! Short scenarios of players and moderators.
 
 use liveops;
-use liveops::levels::{Command, List, Mode, Packed, Viewer};
-use liveops::{Answer, By, Caller, Refusal};
+use liveops::levels::{LevelCommand, LevelMode, LevelQuery, LevelViewer, PackedLevel};
+use liveops::{Caller, CommandResponse, Principal, Refusal};
 use serde_json::Value;
 
 use super::world::{World, decision, level, server, state};
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
-/// Plays the lines of a scene and compares what is told:
+/// Runs the lines of a scenario and compares the output:
 ///
 /// ```text
 /// ann saves cave [as draft] [FIELD=VALUE ...] [data TEXT]     bob rates cave 9     bob flags cave [WHY]
 /// ann|mod sets cave to draft|published|removed                mod keeps|removes cave
 /// cave is start|win|retry|quit|flag                           crowd rates cave 9 (as 90 players: 90 at the end)
 /// N days|hours pass       restart       crash       ann is erased
-/// list MODE [WORD=VALUE ...]     anybody|ann|mod loads cave      queue      ann exports
+/// list MODE [WORD=VALUE ...]     guest|ann|mod loads cave      queue      ann exports
 /// ```
-/// Only what was refused, what had been there before and what is asked for is told.
+/// The output has refusals, repeated actions and everything that is read.
 fn check(scene: &str, expected: &str) {
     let mut world = World::new();
-    let told: Vec<String> = scene.lines().filter_map(|line| play(&mut world, line.trim())).collect();
+    let shown: Vec<String> = scene.lines().filter_map(|line| play(&mut world, line.trim())).collect();
     let trim = |text: &str| text.lines().map(str::trim).collect::<Vec<_>>().join("\n");
-    assert_eq!(trim(&told.join("\n")), trim(expected), "\n{scene}");
+    assert_eq!(trim(&shown.join("\n")), trim(expected), "\n{scene}");
 }
 
 fn id(name: &str) -> String {
@@ -60,31 +60,31 @@ fn play(world: &mut World, line: &str) -> Option<String> {
     None
 }
 
-fn command(world: &mut World, words: &[&str]) -> Result<Answer, Refusal> {
+fn command(world: &mut World, words: &[&str]) -> Result<CommandResponse, Refusal> {
     match words[..] {
         [player, "saves", name, ref rest @ ..] => save(world, player, name, rest),
         [player, "rates", name, rating] => rate(world, player, name, rating),
         [player, "flags", name, ref why @ ..] => {
             let (player, reason) = (player.to_owned(), why.join(" "));
-            world.apply(server(), Command::Flag { id: id(name), player, reason }, &[])
+            world.apply(server(), LevelCommand::Flag { id: id(name), player, reason }, &[])
         }
         [who, "sets", name, "to", word] => {
             let by = match who {
                 "mod" => server(),
-                "anybody" => By { caller: Caller::Public, signed: None },
+                "guest" => Principal { caller: Caller::Public, signed: None },
                 player => world.session(player),
             };
-            world.apply(by, Command::SetState { id: id(name), state: state(word) }, &[])
+            world.apply(by, LevelCommand::SetState { id: id(name), state: state(word) }, &[])
         }
         ["mod", verb, name] => {
             let decision = decision(verb.trim_end_matches('s'));
-            world.apply(server(), Command::Decide { id: id(name), decision }, &[])
+            world.apply(server(), LevelCommand::Decide { id: id(name), decision }, &[])
         }
-        _ => panic!("nobody understands {words:?}"),
+        _ => panic!("unknown line {words:?}"),
     }
 }
 
-fn save(world: &mut World, player: &str, name: &str, rest: &[&str]) -> Result<Answer, Refusal> {
+fn save(world: &mut World, player: &str, name: &str, rest: &[&str]) -> Result<CommandResponse, Refusal> {
     let (title, number) = name.split_once('#').unwrap_or((name, ""));
     let (mut save, mut blob) =
         level(&id(&format!("{title}{number}")), player, title, &format!("data of {title}"));
@@ -93,25 +93,25 @@ fn save(world: &mut World, player: &str, name: &str, rest: &[&str]) -> Result<An
         match (*word, word.split_once('=')) {
             ("as", _) => save.state = state(rest.next().expect("a state")),
             ("data", _) => {
-                let packed = Packed::new(rest.next().expect("data"), None).expect("small data");
+                let packed = PackedLevel::new(rest.next().expect("data"), None).expect("small data");
                 (save.data, blob) = (packed.data, packed.blob);
             }
             (_, Some(("source", source))) => save.source = source.to_owned(),
             (_, Some((field, value))) => {
                 save.fields.insert(field.to_owned(), value.to_owned());
             }
-            other => panic!("nobody understands {other:?}"),
+            other => panic!("unknown word {other:?}"),
         }
     }
-    world.apply(server(), Command::Save(save), &blob)
+    world.apply(server(), LevelCommand::Save(save), &blob)
 }
 
-fn rate(world: &mut World, player: &str, name: &str, rating: &str) -> Result<Answer, Refusal> {
+fn rate(world: &mut World, player: &str, name: &str, rating: &str) -> Result<CommandResponse, Refusal> {
     let rating = rating.parse().expect("a small number");
-    world.apply(server(), Command::Rate { id: id(name), player: player.to_owned(), rating }, &[])
+    world.apply(server(), LevelCommand::Rate { id: id(name), player: player.to_owned(), rating }, &[])
 }
 
-fn outcome(outcome: Result<Answer, Refusal>) -> Option<String> {
+fn outcome(outcome: Result<CommandResponse, Refusal>) -> Option<String> {
     match outcome {
         Err(refusal) => Some(match refusal.field {
             Some(field) => format!("{:?} {field}: {}", refusal.kind, refusal.detail),
@@ -121,14 +121,14 @@ fn outcome(outcome: Result<Answer, Refusal>) -> Option<String> {
             let answer: Value = serde_json::from_str(&answer.json).expect("JSON");
             let is = |field: &str| answer[field] == true;
             let words = [("duplicate", "there is"), ("changed", "changed"), ("already", "flagged already")];
-            let (_, said) = words.iter().find(|(field, _)| is(field))?;
-            Some(format!("{said} {}", answer["id"].as_str().expect("an id").trim_end_matches('0')))
+            let (_, text) = words.iter().find(|(field, _)| is(field))?;
+            Some(format!("{text} {}", answer["id"].as_str().expect("an id").trim_end_matches('0')))
         }
     }
 }
 
 fn list(world: &World, mode: &str, conditions: &[&str]) -> String {
-    let mut list = List::of(Mode::from_label(mode).expect("a mode"));
+    let mut list = LevelQuery::of(LevelMode::from_label(mode).expect("a mode"));
     let time = |text: &str| text.parse::<jiff::Timestamp>().expect("a time").as_millisecond();
     for condition in conditions {
         let (word, value) = condition.split_once('=').expect("WORD=VALUE");
@@ -159,11 +159,11 @@ fn list(world: &World, mode: &str, conditions: &[&str]) -> String {
     }
 }
 
-fn viewer(word: &str) -> Viewer {
+fn viewer(word: &str) -> LevelViewer {
     match word {
-        "anybody" => Viewer::Anybody,
-        "mod" => Viewer::Moderator,
-        player => Viewer::Player(player.to_owned()),
+        "guest" => LevelViewer::Public,
+        "mod" => LevelViewer::Moderator,
+        player => LevelViewer::Player(player.to_owned()),
     }
 }
 
@@ -178,7 +178,7 @@ fn load(world: &World, who: &str, name: &str) -> String {
 fn queue(world: &World) -> String {
     let game = world.game();
     let queue = game.read().levels.queue(1, 20);
-    let item = |item: &liveops::levels::Waiting| {
+    let item = |item: &liveops::levels::ModerationItem| {
         let reasons = item.reasons.iter().map(|it| format!("{}: {}", it.player, it.reason));
         let reasons = reasons.collect::<Vec<_>>().join(", ");
         format!("{} {} [{reasons}]", item.id.trim_end_matches('0'), item.open_flags)
@@ -201,13 +201,13 @@ fn export(world: &World, player: &str) -> String {
 }
 
 #[test]
-fn a_level_is_saved_and_loaded_with_its_data() {
+fn saved_level_is_loaded_with_its_data() {
     check(
         "ann saves cave
-         anybody loads cave
+         guest loads cave
          restart
-         anybody loads cave
-         anybody loads hill",
+         guest loads cave
+         guest loads hill",
         "Published data of cave, 0 votes none 5.50, 0 0 0 0 0
          Published data of cave, 0 votes none 5.50, 0 0 0 0 0
          nothing",
@@ -215,7 +215,7 @@ fn a_level_is_saved_and_loaded_with_its_data() {
 }
 
 #[test]
-fn one_ten_does_not_beat_ninety_nines() {
+fn one_10_does_not_beat_ninety_9s() {
     check(
         "ann saves one
          ann saves ninety
@@ -224,7 +224,7 @@ fn one_ten_does_not_beat_ninety_nines() {
          list popular
          list recent
          list today
-         anybody loads ninety",
+         guest loads ninety",
         "ninety one of 2
          ninety one of 2
          ninety one of 2
@@ -233,7 +233,7 @@ fn one_ten_does_not_beat_ninety_nines() {
 }
 
 #[test]
-fn the_same_again_is_the_first_one() {
+fn saving_the_same_level_again_returns_the_first_one() {
     check(
         "ann saves cave
          ann saves cave#2
@@ -249,7 +249,7 @@ fn the_same_again_is_the_first_one() {
 }
 
 #[test]
-fn a_vote_counts_on_the_day_it_was_given() {
+fn vote_counts_on_its_day() {
     check(
         "ann saves a
          ann saves b
@@ -283,7 +283,7 @@ fn a_vote_counts_on_the_day_it_was_given() {
 }
 
 #[test]
-fn a_changed_vote_leaves_its_own_day() {
+fn changed_vote_no_longer_counts_on_its_earlier_day() {
     check(
         "ann saves a
          bob rates a 9
@@ -294,7 +294,7 @@ fn a_changed_vote_leaves_its_own_day() {
          bob rates a 2
          list yesterday
          list today
-         anybody loads a",
+         guest loads a",
         "a of 1
           of 0
          changed a
@@ -305,7 +305,7 @@ fn a_changed_vote_leaves_its_own_day() {
 }
 
 #[test]
-fn days_are_those_of_the_games_zone() {
+fn days_follow_the_time_zone_of_the_game() {
     check(
         "zone Asia/Kathmandu
          clock 2026-11-20T18:14:00Z
@@ -323,7 +323,7 @@ fn days_are_those_of_the_games_zone() {
 }
 
 #[test]
-fn equally_good_levels_are_told_apart_by_votes_and_then_by_age() {
+fn equal_scores_are_ordered_by_votes_then_newest_first() {
     check(
         "ann saves a
          ann saves b
@@ -355,10 +355,10 @@ fn all_given_conditions_must_hold() {
          list newest size=small
          list newest colour=red
          list newest source=web player=bob
-         list newest friends=ann,cid,nobody,ann
+         list newest friends=ann,cid,none,ann
          list newest friends=ann,cid size=big player=cid
          list newest friends=ann player=cid
-         list newest player=nobody
+         list newest player=none
          clock 2026-11-20T23:00:00Z
          list newest from=2026-11-20T00:00:00Z to=2026-11-20T01:00:00Z
          list popular from=2026-11-20T01:00:00Z
@@ -382,7 +382,7 @@ fn all_given_conditions_must_hold() {
 }
 
 #[test]
-fn a_draft_is_its_makers_own() {
+fn draft_is_visible_to_its_maker_only() {
     check(
         "ann saves a as draft
          ann saves b
@@ -392,13 +392,13 @@ fn a_draft_is_its_makers_own() {
          list newest player=ann all=mod
          list newest player=ann all=bob
          list newest all=mod
-         anybody loads a
+         guest loads a
          bob loads a
          ann loads a
          bob rates a 5
          bob flags a
          bob sets a to published
-         anybody sets a to published
+         guest sets a to published
          ann sets a to published
          list newest
          ann sets b to draft
@@ -408,23 +408,23 @@ fn a_draft_is_its_makers_own() {
          b of 1
          b a of 2
          b a of 2
-         only the player and moderators see drafts and removed levels
-         all states are listed of one player
+         only the player and moderators can see drafts and removed levels
+         `all` requires `player`: drafts and removed levels can only be listed for one player
          nothing
          nothing
          Draft data of a, 0 votes none 5.50, 0 0 0 0 0
-         NotFound: there is no level of this id
-         NotFound: there is no level of this id
-         Forbidden: the signature is another player's
-         Forbidden: a level's maker signs this request
+         NotFound: there is no level with this id
+         NotFound: there is no level with this id
+         Forbidden: the request is signed by another player
+         Forbidden: the request must be signed by the level's maker
          b a of 2
          a of 1
-         Invalid state: a level is saved as draft or published",
+         Invalid state: must be draft or published",
     );
 }
 
 #[test]
-fn a_removed_level_is_gone_for_others() {
+fn removed_level_is_hidden_from_others() {
     check(
         "ann saves a mood=dark
          bob rates a 9
@@ -436,7 +436,7 @@ fn a_removed_level_is_gone_for_others() {
          list today
          list newest mood=dark
          queue
-         anybody loads a
+         guest loads a
          ann loads a
          bob rates a 3
          bob flags a
@@ -451,17 +451,17 @@ fn a_removed_level_is_gone_for_others() {
          0 wait: 
          nothing
          Removed no data, 0 votes none 5.50, 0 1 0 0 1
-         NotFound: there is no level of this id
-         NotFound: there is no level of this id
-         Conflict: this level was removed for good
-         Conflict: this level was removed for good
-         Conflict: this level was removed for good
+         NotFound: there is no level with this id
+         NotFound: there is no level with this id
+         Conflict: this level was permanently removed
+         Conflict: this level was permanently removed
+         Conflict: this level was permanently removed
          Removed no data, 0 votes none 5.50, 0 1 0 0 1",
     );
 }
 
 #[test]
-fn events_count_for_levels_that_are_there() {
+fn events_count_for_existing_levels() {
     check(
         "a is start
          ann saves a
@@ -474,10 +474,10 @@ fn events_count_for_levels_that_are_there() {
          a is dancing
          nowhere is start
          crash
-         anybody loads a
+         guest loads a
          restart
          a is start
-         anybody loads a
+         guest loads a
          queue",
         "Published data of a, 0 votes none 5.50, 2 1 1 1 1
          Published data of a, 0 votes none 5.50, 3 1 1 1 1
@@ -486,7 +486,7 @@ fn events_count_for_levels_that_are_there() {
 }
 
 #[test]
-fn props_that_are_no_state_count_nothing() {
+fn invalid_props_are_ignored() {
     let mut world = World::new();
     play(&mut world, "ann saves a");
     for props in ["", "{}", "[]", "null", "{\"state\":1}", "{\"state\":null}", "{\"state\":\"Win\"}", "{"] {
@@ -494,11 +494,11 @@ fn props_that_are_no_state_count_nothing() {
     }
     world.played("A00000000000", r#"{"state":"win"}"#);
     world.played(&id("a"), r#"{"more":[1,{"state":"quit"}],"state":"w\u0069n"}"#);
-    assert_eq!(load(&world, "anybody", "a"), "Published data of a, 0 votes none 5.50, 0 1 0 0 0");
+    assert_eq!(load(&world, "guest", "a"), "Published data of a, 0 votes none 5.50, 0 1 0 0 0");
 }
 
 #[test]
-fn flags_wait_for_a_moderator_who_keeps_or_removes() {
+fn flagged_level_is_kept_or_removed_by_a_moderator() {
     check(
         "ann saves a
          ann saves b
@@ -529,35 +529,36 @@ fn flags_wait_for_a_moderator_who_keeps_or_removes() {
          1 wait: a 1 [bob: too rude]
          2 wait: b 2 [dan: still copied]; a 1 [bob: too rude]
          1 wait: a 1 [bob: too rude]
-         NotFound: there is no level of this id",
+         NotFound: there is no level with this id",
     );
 }
 
 #[test]
-fn a_signature_acts_for_its_own_player_alone() {
+fn signed_request_acts_for_its_own_player_only() {
     let mut world = World::new();
     play(&mut world, "ann saves a");
-    let rate = |player: &str| Command::Rate { id: id("a"), player: player.to_owned(), rating: 5 };
-    let flag = |player: &str| Command::Flag { id: id("a"), player: player.to_owned(), reason: String::new() };
-    let own = |world: &mut World, command: Command, blob: &[u8]| {
+    let rate = |player: &str| LevelCommand::Rate { id: id("a"), player: player.to_owned(), rating: 5 };
+    let flag =
+        |player: &str| LevelCommand::Flag { id: id("a"), player: player.to_owned(), reason: String::new() };
+    let own = |world: &mut World, command: LevelCommand, blob: &[u8]| {
         let by = world.session("bob");
         outcome(world.apply(by, command, blob))
     };
-    let refused = Some("Forbidden: the signature is another player's".to_owned());
+    let refused = Some("Forbidden: the request is signed by another player".to_owned());
     assert_eq!(own(&mut world, rate("ann"), &[]), refused);
     assert_eq!(own(&mut world, rate("bob"), &[]), None);
     assert_eq!(own(&mut world, flag("ann"), &[]), refused);
     assert_eq!(own(&mut world, flag("bob"), &[]), None);
     let (save, blob) = level(&id("b"), "ann", "b", "data");
-    assert_eq!(own(&mut world, Command::Save(save), &blob), refused);
+    assert_eq!(own(&mut world, LevelCommand::Save(save), &blob), refused);
     let (save, blob) = level(&id("b"), "bob", "b", "data");
-    assert_eq!(own(&mut world, Command::Save(save), &blob), None);
+    assert_eq!(own(&mut world, LevelCommand::Save(save), &blob), None);
 }
 
 #[test]
-fn a_level_is_told_to_followers_when_it_is_first_published() {
+fn level_enters_the_feed_when_first_published() {
     let mut world = World::new();
-    for (line, told) in [
+    for (line, shown) in [
         ("ann saves a", 1),
         ("ann saves a#2", 1),
         ("ann saves b as draft", 1),
@@ -568,12 +569,12 @@ fn a_level_is_told_to_followers_when_it_is_first_published() {
         ("mod removes b", 2),
     ] {
         play(&mut world, line);
-        assert_eq!(world.game().read().feed.item_count(), told, "{line}");
+        assert_eq!(world.game().read().feed.item_count(), shown, "{line}");
     }
 }
 
 #[test]
-fn an_exported_player_is_all_that_is_known_of_them() {
+fn export_has_all_data_of_a_player() {
     check(
         "ann saves a
          ann saves b as draft
@@ -587,7 +588,7 @@ fn an_exported_player_is_all_that_is_known_of_them() {
          restart
          ann exports
          bob exports
-         nobody exports",
+         none exports",
         "a published data of a, b draft data of b, c removed null | a00000000000 10 2026-11-20, d00000000000 7 2026-11-20 | d00000000000 mine
          d published data of d |  |
           |  |",
@@ -595,7 +596,7 @@ fn an_exported_player_is_all_that_is_known_of_them() {
 }
 
 #[test]
-fn an_erased_player_leaves_nothing_but_counts() {
+fn erasure_leaves_only_counts() {
     let mut world = World::new();
     let scene = "ann saves secret-level data secret-data
                  bob saves b
@@ -611,9 +612,9 @@ fn an_erased_player_leaves_nothing_but_counts() {
     assert_eq!(export(&world, "ann"), " |  | ");
     assert_eq!(load(&world, "mod", "secret-level"), "nothing");
     let b = "Published data of b, 1 votes 3.00 5.27, 0 0 0 0 1";
-    assert_eq!(load(&world, "anybody", "b"), b);
+    assert_eq!(load(&world, "guest", "b"), b);
     world.crash();
-    assert_eq!(load(&world, "anybody", "b"), b);
+    assert_eq!(load(&world, "guest", "b"), b);
     assert_eq!(queue(&world), "1 wait: b 1 []");
     let bytes = world.records.bytes();
     for word in ["ann", "secret"] {
@@ -622,9 +623,9 @@ fn an_erased_player_leaves_nothing_but_counts() {
 }
 
 #[test]
-fn data_goes_with_the_last_level_that_has_it() {
+fn data_is_removed_with_the_last_level_that_has_it() {
     let mut world = World::new();
-    let data = Packed::new("some-data", None).expect("small data").blob;
+    let data = PackedLevel::new("some-data", None).expect("small data").blob;
     let is_kept = |world: &World| world.records.bytes().windows(data.len()).any(|window| window == data);
     for (line, kept) in [
         ("ann saves a data some-data", true),
@@ -637,5 +638,5 @@ fn data_goes_with_the_last_level_that_has_it() {
         play(&mut world, "restart");
         assert_eq!(is_kept(&world), kept, "{line}");
     }
-    assert_eq!(load(&world, "anybody", "c"), "Published other, 0 votes none 5.50, 0 0 0 0 0");
+    assert_eq!(load(&world, "guest", "c"), "Published other, 0 votes none 5.50, 0 0 0 0 0");
 }
