@@ -1,4 +1,4 @@
-//! What a collector has received since the start, and what became of it.
+//! Counts of what a collector received since the server started.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,75 +9,68 @@ use serde_json::{Value, json};
 
 /// The counts of one collector.
 #[derive(Debug, Default)]
-pub struct Counters {
+pub struct CollectorCounters {
     /// Samples or events that were written.
-    pub accepted: Count,
-    /// Bytes that were read.
-    pub bytes: Count,
-    /// Packets, or files that were taken in.
-    pub packets: Count,
-    /// Packets that the kernel had no room for. They are among the refused as well.
-    pub kernel_drops: Count,
-    /// Tags that are no dimensions of the game.
-    pub ignored_tags: Count,
-    /// Connections that are open.
-    pub connections: Count,
-    /// Connections there were.
-    pub connections_total: Count,
-    /// Connections that were one too many.
-    pub connections_refused: Count,
-    /// Connections that did not agree on TLS.
-    pub handshakes_failed: Count,
-    refused: Mutex<BTreeMap<Reject, u64>>,
+    pub accepted: AtomicCount,
+    /// Bytes read.
+    pub bytes: AtomicCount,
+    /// Packets or files read.
+    pub packets: AtomicCount,
+    /// Packets that the kernel dropped because its receive buffer was full. They also count as rejected.
+    pub kernel_drops: AtomicCount,
+    /// Tags that are not dimensions of the game.
+    pub ignored_tags: AtomicCount,
+    /// Open connections.
+    pub connections: AtomicCount,
+    /// Connections accepted or opened.
+    pub connections_total: AtomicCount,
+    /// Connections refused because a connection limit was reached.
+    pub connections_refused: AtomicCount,
+    /// Failed TLS handshakes.
+    pub handshakes_failed: AtomicCount,
+    rejected: Mutex<BTreeMap<Reject, u64>>,
 }
 
-/// A number that many threads add to.
+/// A number that several threads change.
 #[derive(Debug, Default)]
-pub struct Count(AtomicU64);
+pub struct AtomicCount(AtomicU64);
 
-impl Count {
-    /// Adds to it.
-    pub fn add(&self, count: u64) {
+impl AtomicCount {
+    pub(crate) fn add(&self, count: u64) {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Takes one back.
-    pub fn one_less(&self) {
+    pub(crate) fn decrement(&self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// What it is now.
+    /// Returns the current value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-impl Counters {
-    /// Counts what was not written.
-    pub fn refused(&self, reject: Reject, count: u64) {
-        *self.refused.lock().entry(reject).or_default() += count;
+impl CollectorCounters {
+    pub(crate) fn add_rejected(&self, reject: Reject, count: u64) {
+        *self.rejected.lock().entry(reject).or_default() += count;
     }
 
-    /// What was not written, by reason.
-    pub fn refusals(&self) -> BTreeMap<Reject, u64> {
-        self.refused.lock().clone()
-    }
-
-    /// Everything that came, what was lost included.
+    /// Returns how much was received: everything accepted and everything rejected, including packets the kernel
+    /// dropped.
     pub fn received(&self) -> u64 {
-        self.accepted.get() + self.refused.lock().values().sum::<u64>()
+        self.accepted.get() + self.rejected.lock().values().sum::<u64>()
     }
 
-    /// `received = accepted + refused`; `reasons` says why.
-    pub fn json(&self) -> Value {
-        let reasons = self.refusals();
-        let (accepted, refused) = (self.accepted.get(), reasons.values().sum::<u64>());
+    /// Returns the counts as JSON: `received = accepted + refused`, and `reasons` splits `refused` by reason.
+    pub(crate) fn to_json(&self) -> Value {
+        let reasons = self.rejected.lock().clone();
+        let (accepted, rejected) = (self.accepted.get(), reasons.values().sum::<u64>());
         let reasons: BTreeMap<&str, u64> =
             reasons.iter().map(|(reject, count)| (reject.label(), *count)).collect();
         json!({
-            "received": accepted + refused,
+            "received": accepted + rejected,
             "accepted": accepted,
-            "refused": refused,
+            "refused": rejected,
             "reasons": reasons,
             "bytes": self.bytes.get(),
             "packets": self.packets.get(),

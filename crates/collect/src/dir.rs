@@ -1,114 +1,123 @@
-//! A folder into which others put files: a complete one is taken in, then moved away or deleted.
+//! A watched folder: complete files are ingested, then archived or deleted.
 //!
-//! Nothing outside of the folder is touched: it is held open, names are looked up in it alone, links are not followed. A
-//! file that was interrupted is read again from its beginning; its events have the same ids then, so they count once.
+//! Nothing outside the folder is touched: the folder is held open, names are looked up only in it, and links are not
+//! followed. An interrupted file is read again from its beginning; its events get the same ids again, so they count once.
 
 mod folder;
-mod intake;
+mod ingest_file;
 
 use std::fs::File;
 use std::sync::Arc;
 
 use anyhow::Context;
+use pipeline::shutdown::wait_for_stop;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use super::intake::Desk;
-use super::settings::{After, DirSettings};
-use super::supervise::Crew;
-use super::{CollectContext, Collector, Places};
-use folder::{Folder, Found};
-use intake::{Taken, take_in};
-use pipeline::shutdown::wait_for_stop;
+use crate::CollectContext;
+use crate::collector::Collector;
+use crate::runtimes::Runtimes;
+use crate::settings::{AfterProcessing, DirSettings};
+use crate::sink::Sink;
+use crate::supervise::Workers;
+use folder::{FoundFile, WatchedFolder};
+use ingest_file::{FileOutcome, ingest_file};
 
-/// Takes files in until `stop` says so.
-pub(super) async fn run(
+/// Ingests files until `stop` becomes true.
+pub(crate) async fn run(
     settings: DirSettings,
     collector: Arc<Collector>,
     context: CollectContext,
-    places: Arc<Places>,
+    runtimes: Arc<Runtimes>,
     stop: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
-    let folder = Folder::open(&settings.path)?;
-    let place = places.by_turns(collector.number);
-    let desk = Desk::new(&context, place, &collector);
-    let mut crew = Crew::new();
-    crew.start(place, |end| watch_folder(Arc::new(folder), settings, desk, end));
-    collector.is_running();
-    crew.work(stop).await
+    let folder = WatchedFolder::open(&settings.path)?;
+    let runtime = runtimes.assign(collector.number);
+    let sink = Sink::new(&context, runtime, &collector);
+    let mut workers = Workers::new();
+    workers.start(runtime, |stop| watch_folder(Arc::new(folder), settings, sink, stop));
+    collector.set_running();
+    workers.run(stop).await
 }
 
 async fn watch_folder(
-    folder: Arc<Folder>,
+    folder: Arc<WatchedFolder>,
     settings: DirSettings,
-    desk: Desk,
-    mut end: watch::Receiver<bool>,
+    sink: Sink,
+    mut stop: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
     loop {
         let (scanned, settle) = (Arc::clone(&folder), settings.settle);
         let files = spawn_blocking(move || scanned.complete_files(settle)).await?;
-        for found in files.context("looking through the folder")? {
-            if *end.borrow() {
+        for found in files.context("scanning the folder")? {
+            if *stop.borrow() {
                 return Ok(());
             }
-            one_file(&folder, found, &settings, &desk, &end).await?;
+            process_file(&folder, found, &settings, &sink, &stop).await?;
         }
         tokio::select! {
             () = sleep(settings.scan_interval) => {}
-            () = wait_for_stop(&mut end) => return Ok(()),
+            () = wait_for_stop(&mut stop) => return Ok(()),
         }
     }
 }
 
-/// Takes in one file and puts it away.
-async fn one_file(
-    folder: &Arc<Folder>,
-    found: Found,
+/// Ingests one file, then archives, deletes or sets it aside.
+async fn process_file(
+    folder: &Arc<WatchedFolder>,
+    found: FoundFile,
     settings: &DirSettings,
-    desk: &Desk,
-    end: &watch::Receiver<bool>,
+    sink: &Sink,
+    stop: &watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
-    let taken = match open(folder, &found, settings).await {
+    let outcome = match open(folder, &found, settings).await {
         Ok(None) => return Ok(()),
-        Ok(Some(file)) => take_in(file, found.identity, desk, end).await,
-        Err(reason) => Taken::Unreadable(reason),
+        Ok(Some(file)) => ingest_file(file, found.identity, sink, stop).await,
+        Err(reason) => FileOutcome::Unreadable(reason),
     };
     let (folder, after, name) = (Arc::clone(folder), settings.after, found.name.clone());
-    match taken {
-        Taken::Interrupted => Ok(()),
-        Taken::Whole => {
-            let away = spawn_blocking(move || put_away(&folder, &found, after)).await?;
-            desk.collector.counters.packets.add(1);
-            away.with_context(|| format!("putting away {name:?}"))
+    match outcome {
+        FileOutcome::Interrupted => Ok(()),
+        FileOutcome::Complete => {
+            let removed = spawn_blocking(move || remove_ingested(&folder, &found, after)).await?;
+            sink.collector.counters.packets.add(1);
+            removed.with_context(|| format!("removing the ingested file {name:?}"))
         }
-        Taken::Unreadable(reason) => {
-            warn!(collector = desk.collector.settings.name, ?name, reason, "a file cannot be taken in");
-            let aside = spawn_blocking(move || folder.put_aside(&found, &reason)).await?;
-            aside.with_context(|| format!("putting aside {name:?}"))
+        FileOutcome::Unreadable(reason) => {
+            warn!(collector = sink.collector.settings.name, ?name, reason, "cannot ingest file");
+            let moved = spawn_blocking(move || folder.move_to_failed(&found, &reason)).await?;
+            moved.with_context(|| format!("moving the unreadable file {name:?}"))
         }
     }
 }
 
-/// The file, if it is still the same that was found; or why it cannot be taken.
-async fn open(folder: &Arc<Folder>, found: &Found, settings: &DirSettings) -> Result<Option<File>, String> {
+/// Opens the file. Returns `None` if it changed or was replaced since it was found. The error says why it cannot be
+/// ingested.
+async fn open(
+    folder: &Arc<WatchedFolder>,
+    found: &FoundFile,
+    settings: &DirSettings,
+) -> Result<Option<File>, String> {
     if found.len > settings.file_bytes_max {
-        return Err(format!("it has {} bytes; file_bytes_max is {}", found.len, settings.file_bytes_max));
+        let max = settings.file_bytes_max;
+        return Err(format!("the file has {} bytes, more than file_bytes_max = {max}", found.len));
     }
     let (folder, found) = (Arc::clone(folder), found.clone());
     let opened = spawn_blocking(move || folder.open_file(&found)).await;
     opened.map_err(|failure| failure.to_string())?.map_err(|failure| failure.to_string())
 }
 
-/// What has changed meanwhile was not complete; it stays and is read again, and what was taken counts once.
-fn put_away(folder: &Folder, found: &Found, after: After) -> anyhow::Result<()> {
+/// Archives or deletes an ingested file. A file that changed in the meantime was not complete: it stays and is read
+/// again, and the events that were already ingested count once.
+fn remove_ingested(folder: &WatchedFolder, found: &FoundFile, after: AfterProcessing) -> anyhow::Result<()> {
     if !folder.is_unchanged(found)? {
-        info!(name = ?found.name, "a file has changed while it was read; it is read again");
+        info!(name = ?found.name, "file changed while it was read: reading it again");
         return Ok(());
     }
     match after {
-        After::Archive => folder.archive(found),
-        After::Delete => folder.delete(found),
+        AfterProcessing::Archive => folder.archive(found),
+        AfterProcessing::Delete => folder.delete(found),
     }
 }

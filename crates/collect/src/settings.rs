@@ -1,4 +1,4 @@
-//! How a collector behaves; every value has been checked.
+//! Settings of collectors. Every value has been validated.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,144 +8,144 @@ use decode::csv::Mapping;
 use decode::influx::Precision;
 use model::batch::Endpoint;
 
-/// A collector: how bytes come, how they are cut, and what they mean.
+/// The settings of one collector: transport, framing and decoder.
 #[derive(Clone, Debug)]
 pub struct CollectorSettings {
-    /// Tells collectors apart.
+    /// Its unique name.
     pub name: String,
-    /// How bytes come.
+    /// How it receives bytes.
     pub transport: Transport,
-    /// What they mean.
+    /// How it decodes them.
     pub decoder: Decoder,
-    /// The game that gets what comes; `None`: the first.
+    /// The id of the game that its events belong to; `None`: the first game.
     pub game: Option<String>,
-    /// Tags that are to be dimensions of the game.
+    /// Tags to declare as dimensions of the game.
     pub tags: Vec<String>,
 }
 
-/// How bytes come.
+/// How a collector receives bytes.
 #[derive(Clone, Debug)]
 pub enum Transport {
-    /// Packets.
+    /// UDP packets.
     Udp(UdpSettings),
-    /// Others connect here.
+    /// TCP connections from clients.
     TcpServer(TcpServerSettings),
-    /// This connects elsewhere.
+    /// A TCP connection to a server.
     TcpClient(TcpClientSettings),
     /// Files in a folder.
     Dir(DirSettings),
 }
 
-/// Where packets come.
+/// Settings of a UDP socket.
 #[derive(Clone, Debug)]
 pub struct UdpSettings {
-    /// Port 0 takes a free one.
+    /// The address to bind. Port 0 selects a free port.
     pub listen: SocketAddr,
-    /// The room in the kernel for packets of each socket that were not read yet.
+    /// The receive buffer in the kernel, for each socket.
     pub receive_buffer_bytes: usize,
 }
 
-/// Where connections come.
+/// Settings of a listening TCP socket.
 #[derive(Clone, Debug)]
 pub struct TcpServerSettings {
-    /// Port 0 takes a free one.
+    /// The address to bind. Port 0 selects a free port.
     pub listen: SocketAddr,
-    /// At the same time.
+    /// Connections open at the same time.
     pub connections_max: usize,
-    /// From one address (IPv6: one /64).
+    /// Connections open at the same time from one address (IPv6: one /64).
     pub connections_per_address_max: usize,
-    /// What it shows to who connects; `None`: there is no TLS.
+    /// The server's certificate; `None`: no TLS.
     pub tls: Option<TlsFiles>,
-    /// What is read from each.
+    /// How each connection is read.
     pub stream: StreamSettings,
 }
 
-/// A certificate and its key, as PEM files.
+/// A certificate and its private key, as PEM files.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
-    /// The certificate, and those that lead to one that others trust.
+    /// The certificate, followed by its intermediate certificates.
     pub certificate: PathBuf,
-    /// Its key.
+    /// The private key.
     pub key: PathBuf,
 }
 
-/// Where to connect.
+/// Settings of an outgoing TCP connection.
 #[derive(Clone, Debug)]
 pub struct TcpClientSettings {
-    /// A name or an address, and a port.
+    /// A host name or an IP address, with a port.
     pub address: String,
-    /// What is read.
+    /// How the connection is read.
     pub stream: StreamSettings,
 }
 
-/// How a stream is read.
+/// Settings for reading a TCP stream.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamSettings {
-    /// What separates one line or packet from the next.
+    /// How the stream is divided into lines or packets.
     pub framing: Framing,
     /// The longest line or packet.
     pub frame_bytes_max: usize,
-    /// A connection that is silent for so long is closed.
+    /// An idle connection is closed after this time.
     pub idle_timeout: Duration,
 }
 
-/// What separates one line or packet in a stream from the next.
+/// How a stream is divided into lines or packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// A newline.
+    /// A newline ends each line.
     Newline,
-    /// The length of each in four bytes, the highest first, stands before it.
+    /// Each packet is preceded by its length in four bytes, big-endian.
     Length,
 }
 
-/// Where files come.
+/// Settings of a watched folder.
 #[derive(Clone, Debug)]
 pub struct DirSettings {
     /// The folder.
     pub path: PathBuf,
-    /// What becomes of a file that was taken in.
-    pub after: After,
-    /// A file is complete when nothing of it has changed for so long.
+    /// The action after a file was ingested.
+    pub after: AfterProcessing,
+    /// A file is complete when it has not changed for this time.
     pub settle: Duration,
-    /// How often the folder is looked through.
+    /// How often the folder is scanned.
     pub scan_interval: Duration,
-    /// A larger file is put aside.
+    /// A larger file is moved to the folder `failed`.
     pub file_bytes_max: u64,
-    /// Events of any age are taken.
+    /// Accepts events of any age.
     pub import: bool,
 }
 
-/// What becomes of a file that was taken in.
+/// The action after a file was ingested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum After {
-    /// It is moved to the folder `archive` beside it.
+pub enum AfterProcessing {
+    /// Move it to the folder `archive` inside the watched folder.
     Archive,
-    /// It is deleted.
+    /// Delete it.
     Delete,
 }
 
-/// What bytes mean.
+/// How a collector decodes bytes.
 #[derive(Clone, Debug)]
 pub enum Decoder {
     /// Lines of StatsD.
     Statsd,
-    /// Lines of InfluxDB's protocol.
+    /// Lines of the Influx line protocol.
     Influx(Precision),
     /// Lines of events.
     Json,
-    /// Files of events.
+    /// CSV files of events.
     Csv(Box<Mapping>),
-    /// Lines that tell of packets of flows.
+    /// Lines that describe packets of flows.
     Flow,
-    /// RTCP, which tells of flows.
+    /// RTCP reports about flows.
     Rtcp {
-        /// Ticks a second of the streams' timestamps, not 0.
+        /// Ticks per second of the streams' timestamps, not 0.
         clock_hz: u32,
     },
 }
 
 impl Transport {
-    /// The word in settings and answers.
+    /// Returns the transport's name in settings and JSON.
     pub fn label(&self) -> &'static str {
         match self {
             Transport::Udp(_) => "udp",
@@ -157,8 +157,8 @@ impl Transport {
 }
 
 impl Decoder {
-    /// Under which door what comes is counted.
-    pub fn endpoint(&self) -> Endpoint {
+    /// Returns the endpoint under which ingest accounting counts the input.
+    pub(crate) fn endpoint(&self) -> Endpoint {
         match self {
             Decoder::Statsd => Endpoint::Statsd,
             Decoder::Influx(_) => Endpoint::Influx,
@@ -168,7 +168,7 @@ impl Decoder {
         }
     }
 
-    /// The word in settings and answers.
+    /// Returns the decoder's name in settings and JSON.
     pub fn label(&self) -> &'static str {
         match self {
             Decoder::Flow => "flow",

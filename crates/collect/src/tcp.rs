@@ -1,11 +1,11 @@
-//! Streams: others connect here, or this connects elsewhere and reads.
+//! TCP: accepts connections, or connects to a server and reads.
 //!
-//! A source that sends faster than the log takes is made to wait: its bytes stay in the kernel until there is room.
+//! A source that sends faster than the log accepts has to wait: its bytes stay in the kernel until there is room.
 
 mod frames;
 mod tls;
 
-pub(super) use tls::acceptor;
+pub(crate) use tls::acceptor;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use pipeline::shutdown::wait_for_stop;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -21,24 +22,26 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
-use super::intake::{Desk, Intake};
-use super::settings::{StreamSettings, TcpClientSettings, TcpServerSettings};
-use super::supervise::Crew;
-use super::{Bound, CollectContext, Collector, Places};
+use crate::CollectContext;
+use crate::buffer::Buffer;
+use crate::collector::{BoundSockets, Collector};
 use crate::net::{self, ConnectionLimits, Connections};
-use frames::Frames;
-use pipeline::shutdown::wait_for_stop;
+use crate::runtimes::Runtimes;
+use crate::settings::{StreamSettings, TcpClientSettings, TcpServerSettings};
+use crate::sink::Sink;
+use crate::supervise::Workers;
+use frames::FrameSplitter;
 
-/// So much is read at once. However short its lines are, a batch that is not large yet has room for them.
+/// Bytes of a connection that are read at once. However short its lines are, a batch that is not large has room for them.
 const CHUNK_BYTES: usize = 16 << 10;
-/// A source gets so long to take a connection.
-const CONNECT_WAIT: Duration = Duration::from_secs(10);
-/// Out of descriptors, most likely: a pause lets connections end instead of spinning.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The pause after a failed accept. The usual cause is that no file descriptors are left; the pause gives connections
+/// time to close.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Takes the port for so many sockets, or says who has it.
-pub(super) fn bind(listen: SocketAddr, sockets: usize) -> anyhow::Result<Vec<TcpListener>> {
-    if net::is_taken(listen) {
+/// Binds `sockets` listening sockets to the address. Fails if another program listens there.
+pub(crate) fn bind(listen: SocketAddr, sockets: usize) -> anyhow::Result<Vec<TcpListener>> {
+    if net::is_address_in_use(listen) {
         bail!("another program listens on {listen}: stop it, or choose another port");
     }
     let mut bound: Vec<TcpListener> = Vec::with_capacity(sockets);
@@ -49,37 +52,38 @@ pub(super) fn bind(listen: SocketAddr, sockets: usize) -> anyhow::Result<Vec<Tcp
     Ok(bound)
 }
 
-/// Accepts until `stop` says so.
-pub(super) async fn serve(
+/// Accepts connections and reads them until `stop` becomes true.
+pub(crate) async fn serve(
     settings: TcpServerSettings,
     collector: Arc<Collector>,
     context: CollectContext,
-    places: Arc<Places>,
+    runtimes: Arc<Runtimes>,
     stop: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
-    let listeners = match collector.take_bound() {
-        Some(Bound::Tcp(listeners)) => listeners,
-        _ => bind(collector.address().unwrap_or(settings.listen), places.count())?,
+    let listeners = match collector.take_bound_sockets() {
+        Some(BoundSockets::Tcp(listeners)) => listeners,
+        _ => bind(collector.address().unwrap_or(settings.listen), runtimes.count())?,
     };
-    collector.bound_to(listeners[0].local_addr()?, None);
+    collector.set_listening(listeners[0].local_addr()?, None);
     let tls = settings.tls.as_ref().map(acceptor).transpose()?;
     let limits = ConnectionLimits {
         total: settings.connections_max,
         per_address: settings.connections_per_address_max,
-        subscriptions_each: 0,
+        subscriptions_per_credential_max: 0,
     };
-    let (limits, mut crew) = (Connections::new(limits), Crew::new());
-    for (listener, place) in listeners.into_iter().zip(places.all()) {
-        let desk = Desk::new(&context, place, &collector);
-        let door = Door { limits: Arc::clone(&limits), tls: tls.clone(), stream: settings.stream };
-        crew.start(place, |end| accept_and_write(listener, door, desk, end));
+    let (limits, mut workers) = (Connections::new(limits), Workers::new());
+    for (listener, runtime) in listeners.into_iter().zip(runtimes.all()) {
+        let sink = Sink::new(&context, runtime, &collector);
+        let accept =
+            AcceptSettings { limits: Arc::clone(&limits), tls: tls.clone(), stream: settings.stream };
+        workers.start(runtime, |stop| accept_and_write(listener, accept, sink, stop));
     }
-    collector.is_running();
-    crew.work(stop).await
+    collector.set_running();
+    workers.run(stop).await
 }
 
-/// Who may come in, and how they are read.
-struct Door {
+/// The limits of connections, and how they are read.
+struct AcceptSettings {
     limits: Arc<Connections>,
     tls: Option<TlsAcceptor>,
     stream: StreamSettings,
@@ -87,38 +91,38 @@ struct Door {
 
 async fn accept_and_write(
     listener: TcpListener,
-    door: Door,
-    desk: Desk,
-    mut end: watch::Receiver<bool>,
+    settings: AcceptSettings,
+    sink: Sink,
+    mut stop: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let collector = Arc::clone(&desk.collector);
-    let intake = Arc::new(Intake::new(desk));
+    let collector = Arc::clone(&sink.collector);
+    let buffer = Arc::new(Buffer::new(sink));
     let accepting = async {
         tokio::select! {
-            () = accept(&listener, &door, &collector, &intake) => {}
-            () = wait_for_stop(&mut end) => {}
+            () = accept(&listener, &settings, &collector, &buffer) => {}
+            () = wait_for_stop(&mut stop) => {}
         }
-        intake.close();
+        buffer.close();
     };
-    tokio::join!(accepting, intake.write_until_closed(|| 0));
+    tokio::join!(accepting, buffer.write_until_closed(|| 0));
     Ok(())
 }
 
-/// Its connections end with it.
+/// Accepts connections and reads each in a task of its own. Dropping the future closes the connections.
 async fn accept(
     listener: &tokio::net::TcpListener,
-    door: &Door,
+    settings: &AcceptSettings,
     collector: &Arc<Collector>,
-    intake: &Arc<Intake>,
+    buffer: &Arc<Buffer>,
 ) {
-    let mut open = JoinSet::new();
+    let mut tasks = JoinSet::new();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            Some(ended) = open.join_next() => {
+            Some(ended) = tasks.join_next() => {
                 if let Err(failure) = ended {
-                    warn!(collector = collector.settings.name, %failure, "a connection failed inside");
+                    warn!(collector = collector.settings.name, %failure, "connection task failed");
                 }
                 continue;
             }
@@ -126,125 +130,131 @@ async fn accept(
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(failure) => {
-                warn!(collector = collector.settings.name, %failure, "a connection could not be accepted");
+                warn!(collector = collector.settings.name, %failure, "cannot accept connection");
                 sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
-        let Some(counted) = door.limits.admit(peer.ip()) else {
+        let Some(permit) = settings.limits.admit(peer.ip()) else {
             collector.counters.connections_refused.add(1);
             continue;
         };
-        let one = Open::count(collector);
-        let (intake, tls, settings) = (Arc::clone(intake), door.tls.clone(), door.stream);
-        open.spawn(async move {
-            let _counted = counted;
-            if let Err(failure) = agree_and_read(stream, tls, settings, &one.0, &intake).await {
-                debug!(%peer, failure = format!("{failure:#}"), "a connection was closed");
+        let connection = ConnectionGuard::new(collector);
+        let (buffer, tls, stream_settings) = (Arc::clone(buffer), settings.tls.clone(), settings.stream);
+        tasks.spawn(async move {
+            let _permit = permit;
+            if let Err(failure) =
+                handshake_and_read(stream, tls, stream_settings, &connection.0, &buffer).await
+            {
+                debug!(%peer, failure = format!("{failure:#}"), "connection closed");
             }
         });
     }
 }
 
-async fn agree_and_read(
+async fn handshake_and_read(
     mut stream: TcpStream,
     tls: Option<TlsAcceptor>,
     settings: StreamSettings,
     collector: &Collector,
-    intake: &Intake,
+    buffer: &Buffer,
 ) -> anyhow::Result<()> {
     match tls {
-        None => read(&mut stream, settings, collector, intake).await,
+        None => read(&mut stream, settings, collector, buffer).await,
         Some(tls) => {
-            let agreed = tls::agree(&tls, stream).await;
-            let mut stream = agreed.inspect_err(|_| collector.counters.handshakes_failed.add(1))?;
-            read(&mut stream, settings, collector, intake).await
+            let accepted = tls::handshake(&tls, stream).await;
+            let mut stream = accepted.inspect_err(|_| collector.counters.handshakes_failed.add(1))?;
+            read(&mut stream, settings, collector, buffer).await
         }
     }
 }
 
-/// An open connection, counted until it is dropped.
-struct Open(Arc<Collector>);
+/// Counts an open connection until it is dropped.
+struct ConnectionGuard(Arc<Collector>);
 
-impl Open {
-    fn count(collector: &Arc<Collector>) -> Open {
+impl ConnectionGuard {
+    fn new(collector: &Arc<Collector>) -> ConnectionGuard {
         collector.counters.connections.add(1);
         collector.counters.connections_total.add(1);
-        Open(Arc::clone(collector))
+        ConnectionGuard(Arc::clone(collector))
     }
 }
 
-impl Drop for Open {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        self.0.counters.connections.one_less();
+        self.0.counters.connections.decrement();
     }
 }
 
-/// Connects and reads until `stop` says so. A source that closes the connection is a failure: it is tried again.
-pub(super) async fn connect(
+/// Connects and reads until `stop` becomes true. If the server closes the connection, that is a failure, and the
+/// supervisor connects again.
+pub(crate) async fn connect(
     settings: TcpClientSettings,
     collector: Arc<Collector>,
     context: CollectContext,
-    places: Arc<Places>,
+    runtimes: Arc<Runtimes>,
     stop: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
-    let place = places.by_turns(collector.number);
-    let desk = Desk::new(&context, place, &collector);
-    let mut crew = Crew::new();
-    crew.start(place, |end| connect_and_write(settings, desk, end));
-    crew.work(stop).await
+    let runtime = runtimes.assign(collector.number);
+    let sink = Sink::new(&context, runtime, &collector);
+    let mut workers = Workers::new();
+    workers.start(runtime, |stop| connect_and_write(settings, sink, stop));
+    workers.run(stop).await
 }
 
 async fn connect_and_write(
     settings: TcpClientSettings,
-    desk: Desk,
-    mut end: watch::Receiver<bool>,
+    sink: Sink,
+    mut stop: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
-    let collector = Arc::clone(&desk.collector);
-    let intake = Intake::new(desk);
+    let collector = Arc::clone(&sink.collector);
+    let buffer = Buffer::new(sink);
     let reading = async {
         let read = tokio::select! {
-            read = connect_and_read(&settings, &collector, &intake) => read,
-            () = wait_for_stop(&mut end) => Ok(()),
+            read = connect_and_read(&settings, &collector, &buffer) => read,
+            () = wait_for_stop(&mut stop) => Ok(()),
         };
-        intake.close();
+        buffer.close();
         read
     };
-    tokio::join!(reading, intake.write_until_closed(|| 0)).0
+    tokio::join!(reading, buffer.write_until_closed(|| 0)).0
 }
 
 async fn connect_and_read(
     settings: &TcpClientSettings,
     collector: &Arc<Collector>,
-    intake: &Intake,
+    buffer: &Buffer,
 ) -> anyhow::Result<()> {
     let address = &settings.address;
-    let connected = timeout(CONNECT_WAIT, TcpStream::connect(address)).await;
+    let connected = timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await;
     let stream = connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
     let mut stream = stream.with_context(|| format!("connecting to {address}"))?;
-    let _open = Open::count(collector);
-    collector.is_running();
-    read(&mut stream, settings.stream, collector, intake).await?;
-    bail!("{address} has closed the connection")
+    let _connection = ConnectionGuard::new(collector);
+    collector.set_running();
+    read(&mut stream, settings.stream, collector, buffer).await?;
+    bail!("{address} closed the connection")
 }
 
-/// A source that closes a connection without its goodbye of TLS has come to the end as one without TLS has.
+/// Treats a TLS connection that was closed without a close notification as ended, like one without TLS.
 fn ended_or(read: io::Result<usize>) -> io::Result<usize> {
     read.or_else(|failure| if failure.kind() == io::ErrorKind::UnexpectedEof { Ok(0) } else { Err(failure) })
 }
 
-/// Reads to the end.
+/// Reads a connection to its end.
 async fn read(
     stream: &mut (impl AsyncRead + Unpin),
     settings: StreamSettings,
     collector: &Collector,
-    intake: &Intake,
+    buffer: &Buffer,
 ) -> anyhow::Result<()> {
-    let mut frames = Frames::new(settings);
+    let mut frames = FrameSplitter::new(settings);
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
         let read = timeout(settings.idle_timeout, stream.read(&mut chunk)).await;
-        let read = ended_or(read.context("it was silent")?)?;
+        let read = read.with_context(|| {
+            format!("the connection was idle for {} s (idle_timeout_s)", settings.idle_timeout.as_secs())
+        })?;
+        let read = ended_or(read)?;
         collector.counters.bytes.add(read as u64);
         if read == 0 {
             frames.finish();
@@ -252,8 +262,8 @@ async fn read(
             frames.push(&chunk[..read]);
         }
         let decoder = &collector.settings.decoder;
-        let taken = intake.fill_when_there_is_room(|batch| frames.take(decoder, batch)).await;
-        collector.counters.packets.add(taken?);
+        let packets = buffer.add_when_not_full(|batch| frames.decode_into(decoder, batch)).await;
+        collector.counters.packets.add(packets?);
         if read == 0 {
             return Ok(());
         }

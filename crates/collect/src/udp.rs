@@ -1,8 +1,8 @@
-//! Packets: one socket for each runtime on the same port, read in batches. Nothing is ever answered.
+//! UDP: one socket per runtime on the same port, read in batches. The server never replies.
 //!
-//! A sender's packets come to one socket, as the kernel hashes its address, so they stay in order.
+//! The kernel chooses the socket by a hash of the addresses, so packets of one sender arrive at one socket, in order.
 
-mod drops;
+mod kernel_drops;
 
 use std::io::{self, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
@@ -12,53 +12,57 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use decode::rtcp::Compound;
 use model::Reject;
+use pipeline::flows::{Datagram, Flows};
+use pipeline::reject_tally::RejectTally;
+use pipeline::shutdown::wait_for_stop;
+use pipeline::time::{now_ms, now_us};
 use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSockRef, UdpSocketState};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::io::Interest;
 use tokio::sync::watch;
 
-use super::intake::{Desk, Intake};
-use super::settings::{Decoder, UdpSettings};
-use super::supervise::Crew;
-use super::{Bound, CollectContext, Collector, Places};
-use drops::Drops;
-use pipeline::flows::{Datagram, Flows};
-use pipeline::reject_tally::RejectTally;
-use pipeline::shutdown::wait_for_stop;
-use pipeline::time::{now_ms, now_us};
+use crate::CollectContext;
+use crate::buffer::Buffer;
+use crate::collector::{BoundSockets, Collector};
+use crate::runtimes::Runtimes;
+use crate::settings::{Decoder, UdpSettings};
+use crate::sink::Sink;
+use crate::supervise::Workers;
+use kernel_drops::KernelDrops;
 
-/// The largest packet, and the most that the kernel puts together of several.
+/// The largest packet, and the most that the kernel merges from several packets.
 const PACKET_BYTES_MAX: usize = 64 << 10;
-/// Batches of one socket after which the others of its runtime have a turn.
+/// Batches read from one socket before the other tasks of its runtime get a turn.
 const BATCHES_PER_TURN: usize = 8;
-/// Before it is looked for more. A wake-up for each packet would cost several times what is done with it.
+/// The pause after a socket was read empty. Waking up for each packet would cost several times the work for the packet.
 const PAUSE: Duration = Duration::from_millis(1);
-/// In this much room, as the kernel counts it, thousands of small packets wait: more than a sender gets rid of in a pause.
-const ROOM_FOR_PAUSES: usize = 4 << 20;
+/// A receive buffer of this size, as the kernel counts it, holds thousands of small packets: more than a sender sends
+/// during a pause.
+const BUFFER_BYTES_FOR_PAUSE: usize = 4 << 20;
 
-/// Takes the port for so many sockets, or says who has it.
-pub(super) fn bind(
+/// Binds `sockets` sockets to the address. Fails if another program receives there.
+pub(crate) fn bind(
     settings: &UdpSettings,
     listen: SocketAddr,
     sockets: usize,
 ) -> anyhow::Result<Vec<UdpSocket>> {
-    // Sockets of other programs that share their port would be shared with silently.
-    if listen.port() != 0 && socket(listen, false)?.bind(&listen.into()).is_err_and(is_taken) {
+    // With SO_REUSEPORT, packets would silently be shared with another program that uses it too.
+    if listen.port() != 0 && socket(listen, false)?.bind(&listen.into()).is_err_and(is_in_use) {
         bail!("another program receives on {listen} (UDP): stop it, or choose another port");
     }
     let mut bound: Vec<UdpSocket> = Vec::with_capacity(sockets);
     for _ in 0..sockets {
         let address = bound.first().map_or(Ok(listen), UdpSocket::local_addr)?;
         let socket = socket(address, true)?;
-        let asked = settings.receive_buffer_bytes;
-        socket.set_recv_buffer_size(asked).with_context(|| format!("receive_buffer_bytes {asked}"))?;
-        socket.bind(&address.into()).with_context(|| format!("receiving on {address}"))?;
+        let bytes = settings.receive_buffer_bytes;
+        socket.set_recv_buffer_size(bytes).with_context(|| format!("receive_buffer_bytes {bytes}"))?;
+        socket.bind(&address.into()).with_context(|| format!("binding {address} (UDP)"))?;
         bound.push(socket.into());
     }
     Ok(bound)
 }
 
-fn is_taken(failure: io::Error) -> bool {
+fn is_in_use(failure: io::Error) -> bool {
     failure.kind() == io::ErrorKind::AddrInUse
 }
 
@@ -69,42 +73,46 @@ fn socket(address: SocketAddr, shared: bool) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Receives until `stop` says so.
-pub(super) async fn run(
+/// Receives packets until `stop` becomes true.
+pub(crate) async fn run(
     settings: UdpSettings,
     collector: Arc<Collector>,
     context: CollectContext,
-    places: Arc<Places>,
+    runtimes: Arc<Runtimes>,
     stop: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
-    let sockets = match collector.take_bound() {
-        Some(Bound::Udp(sockets)) => sockets,
-        _ => bind(&settings, collector.address().unwrap_or(settings.listen), places.count())?,
+    let sockets = match collector.take_bound_sockets() {
+        Some(BoundSockets::Udp(sockets)) => sockets,
+        _ => bind(&settings, collector.address().unwrap_or(settings.listen), runtimes.count())?,
     };
-    let buffer = Socket::from(sockets[0].try_clone()?).recv_buffer_size()?;
-    collector.bound_to(sockets[0].local_addr()?, Some(buffer as u64));
-    let mut crew = Crew::new();
-    for (socket, place) in sockets.into_iter().zip(places.all()) {
-        let desk = Desk::new(&context, place, &collector);
-        crew.start(place, |end| work(socket, desk, end));
+    let buffer_bytes = Socket::from(sockets[0].try_clone()?).recv_buffer_size()?;
+    collector.set_listening(sockets[0].local_addr()?, Some(buffer_bytes as u64));
+    let mut workers = Workers::new();
+    for (socket, runtime) in sockets.into_iter().zip(runtimes.all()) {
+        let sink = Sink::new(&context, runtime, &collector);
+        workers.start(runtime, |stop| receive_and_write(socket, sink, stop));
     }
-    collector.is_running();
-    crew.work(stop).await
+    collector.set_running();
+    workers.run(stop).await
 }
 
-async fn work(socket: UdpSocket, desk: Desk, mut end: watch::Receiver<bool>) -> anyhow::Result<()> {
-    let (collector, flows) = (Arc::clone(&desk.collector), Arc::clone(&desk.context.flows));
-    let state = UdpSocketState::new(UdpSockRef::from(&socket)).context("asking for batches of packets")?;
-    let mut drops = Drops::of(&socket)?;
+async fn receive_and_write(
+    socket: UdpSocket,
+    sink: Sink,
+    mut stop: watch::Receiver<bool>,
+) -> anyhow::Result<()> {
+    let (collector, flows) = (Arc::clone(&sink.collector), Arc::clone(&sink.context.flows));
+    let state = UdpSocketState::new(UdpSockRef::from(&socket)).context("enabling batched receiving")?;
+    let mut drops = KernelDrops::of(&socket)?;
     let socket = tokio::net::UdpSocket::from_std(socket)?;
-    let intake = Intake::new(desk);
+    let buffer = Buffer::new(sink);
     let pause = pause(&collector.settings.decoder, SockRef::from(&socket).recv_buffer_size()?);
     let receiving = async {
         let received = tokio::select! {
-            received = receive(&socket, &state, pause, &collector, &flows, &intake) => received,
-            () = wait_for_stop(&mut end) => Ok(()),
+            received = receive(&socket, &state, pause, &collector, &flows, &buffer) => received,
+            () = wait_for_stop(&mut stop) => Ok(()),
         };
-        intake.close();
+        buffer.close();
         received
     };
     let lost = || {
@@ -112,14 +120,14 @@ async fn work(socket: UdpSocket, desk: Desk, mut end: watch::Receiver<bool>) -> 
         collector.counters.kernel_drops.add(u64::from(lost));
         lost
     };
-    tokio::join!(receiving, intake.write_until_closed(lost)).0
+    tokio::join!(receiving, buffer.write_until_closed(lost)).0
 }
 
-/// How long packets are left to gather in a buffer of this size. Samples are written a second at a time anyway; of the
-/// packets and reports of flows it matters when they came.
+/// Returns how long packets may gather in a receive buffer of this size. Samples are written once a second, so their exact
+/// arrival does not matter; for packets and reports of flows it does.
 fn pause(decoder: &Decoder, receive_buffer_bytes: usize) -> Option<Duration> {
     let times_matter = matches!(decoder, Decoder::Rtcp { .. } | Decoder::Flow);
-    (!times_matter && receive_buffer_bytes >= ROOM_FOR_PAUSES).then_some(PAUSE)
+    (!times_matter && receive_buffer_bytes >= BUFFER_BYTES_FOR_PAUSE).then_some(PAUSE)
 }
 
 async fn receive(
@@ -128,16 +136,16 @@ async fn receive(
     pause: Option<Duration>,
     collector: &Collector,
     flows: &Flows,
-    intake: &Intake,
+    buffer: &Buffer,
 ) -> anyhow::Result<()> {
-    let mut room = vec![0; BATCH_SIZE * PACKET_BYTES_MAX];
-    let mut buffers: Vec<IoSliceMut<'_>> = room.chunks_mut(PACKET_BYTES_MAX).map(IoSliceMut::new).collect();
+    let mut memory = vec![0; BATCH_SIZE * PACKET_BYTES_MAX];
+    let mut slices: Vec<IoSliceMut<'_>> = memory.chunks_mut(PACKET_BYTES_MAX).map(IoSliceMut::new).collect();
     let mut metas = [RecvMeta::default(); BATCH_SIZE];
     loop {
         socket.readable().await.context("waiting for packets")?;
         let mut is_empty = false;
         for _ in 0..BATCHES_PER_TURN {
-            let read = || state.recv(UdpSockRef::from(socket), &mut buffers, &mut metas);
+            let read = || state.recv(UdpSockRef::from(socket), &mut slices, &mut metas);
             let count = match socket.try_io(Interest::READABLE, read) {
                 Ok(count) => count,
                 Err(failure) if failure.kind() == io::ErrorKind::WouldBlock => {
@@ -146,7 +154,7 @@ async fn receive(
                 }
                 Err(failure) => return Err(failure).context("receiving packets"),
             };
-            take(collector, flows, intake, buffers.iter().zip(&metas).take(count));
+            process(collector, flows, buffer, slices.iter().zip(&metas).take(count));
         }
         match pause {
             Some(pause) if is_empty => tokio::time::sleep(pause).await,
@@ -155,38 +163,38 @@ async fn receive(
     }
 }
 
-/// Takes what was received at once.
-fn take<'a>(
+/// Decodes packets that were received in one batch, and counts them.
+fn process<'a>(
     collector: &Collector,
     flows: &Flows,
-    intake: &Intake,
+    buffer: &Buffer,
     received: impl Iterator<Item = (&'a IoSliceMut<'a>, &'a RecvMeta)>,
 ) {
     let counters = &collector.counters;
     let (mut packets, mut bytes) = (0, 0);
-    // The kernel puts packets of one size and sender together; `stride` is that size.
-    let each = received.flat_map(|(buffer, meta)| {
+    // The kernel merges packets of one size from one sender; `stride` is that size.
+    let each = received.flat_map(|(slice, meta)| {
         bytes += meta.len as u64;
-        buffer[..meta.len].chunks(meta.stride.max(1)).map(|packet| (packet, meta.addr))
+        slice[..meta.len].chunks(meta.stride.max(1)).map(|packet| (packet, meta.addr))
     });
     let each = each.inspect(|_| packets += 1);
     match &collector.settings.decoder {
-        Decoder::Rtcp { clock_hz } => rtcp(collector, flows, *clock_hz, intake, each),
+        Decoder::Rtcp { clock_hz } => process_rtcp(collector, flows, *clock_hz, buffer, each),
         decoder => {
             let now = now_ms();
-            intake.fill(|batch| each.for_each(|(packet, _)| batch.take(decoder, packet, now)));
+            buffer.add(|batch| each.for_each(|(packet, _)| batch.decode(decoder, packet, now)));
         }
     }
     counters.packets.add(packets);
     counters.bytes.add(bytes);
 }
 
-/// What RTCP says goes to the flows, which write of them what there is to write.
-fn rtcp<'a>(
+/// Applies RTCP datagrams to the flows. Only rejected datagrams are added to the buffer: the flows write their own events.
+fn process_rtcp<'a>(
     collector: &Collector,
     flows: &Flows,
     clock_hz: u32,
-    intake: &Intake,
+    buffer: &Buffer,
     received: impl Iterator<Item = (&'a [u8], SocketAddr)>,
 ) {
     let at_us = now_us();
@@ -194,20 +202,20 @@ fn rtcp<'a>(
     let reported = flows.apply_rtcp(collector.game, clock_hz, &datagrams);
     collector.counters.accepted.add(datagrams.len() as u64 - reported.malformed - reported.full);
     if reported.malformed + reported.full > 0 {
-        intake.fill(|batch| {
+        buffer.add(|batch| {
             batch.refusals.add_count(Reject::FlowsFull, reported.full as u32);
-            datagrams.iter().for_each(|datagram| refuse_malformed(datagram.bytes, &mut batch.refusals));
+            datagrams.iter().for_each(|datagram| reject_malformed(datagram.bytes, &mut batch.refusals));
         });
     }
 }
 
-/// Tells of a datagram that is no RTCP why, and how it begins.
-fn refuse_malformed(datagram: &[u8], refusals: &mut RejectTally) {
+/// Counts a datagram if it is not RTCP, and keeps the reason and its first bytes for the Live page.
+fn reject_malformed(datagram: &[u8], refusals: &mut RejectTally) {
     const SHOWN_BYTES: usize = 32;
     let Err(why) = Compound::read(datagram) else { return };
     refusals.add_described(Reject::MalformedLine, || {
-        let begin: String = datagram.iter().take(SHOWN_BYTES).map(|byte| format!("{byte:02x}")).collect();
-        format!("{why}: {begin}")
+        let start: String = datagram.iter().take(SHOWN_BYTES).map(|byte| format!("{byte:02x}")).collect();
+        format!("{why}: {start}")
     });
 }
 
@@ -216,13 +224,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_gather_where_there_is_room_for_them_and_their_times_do_not_matter() {
+    fn packets_gather_only_in_a_large_buffer_and_when_their_times_do_not_matter() {
         let check = |decoder: &Decoder, bytes, expected| assert_eq!(pause(decoder, bytes), expected);
-        check(&Decoder::Statsd, ROOM_FOR_PAUSES, Some(PAUSE));
-        check(&Decoder::Json, ROOM_FOR_PAUSES, Some(PAUSE));
-        // What a system gives that was not told otherwise.
+        check(&Decoder::Statsd, BUFFER_BYTES_FOR_PAUSE, Some(PAUSE));
+        check(&Decoder::Json, BUFFER_BYTES_FOR_PAUSE, Some(PAUSE));
+        // The receive buffer on a system with default settings.
         check(&Decoder::Statsd, 2 * 212_992, None);
-        check(&Decoder::Rtcp { clock_hz: 48_000 }, 2 * ROOM_FOR_PAUSES, None);
-        check(&Decoder::Flow, 2 * ROOM_FOR_PAUSES, None);
+        check(&Decoder::Rtcp { clock_hz: 48_000 }, 2 * BUFFER_BYTES_FOR_PAUSE, None);
+        check(&Decoder::Flow, 2 * BUFFER_BYTES_FOR_PAUSE, None);
     }
 }

@@ -44,8 +44,11 @@ async fn main() -> anyhow::Result<()> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:0".into()).parse()?;
     let listener = net::bind(address)?;
     println!("{}", listener.local_addr()?);
-    let connections =
-        Connections::new(ConnectionLimits { total: 10_000, per_address: 10_000, subscriptions_each: 10_000 });
+    let connections = Connections::new(ConnectionLimits {
+        total: 10_000,
+        per_address: 10_000,
+        subscriptions_per_credential_max: 10_000,
+    });
     let (stop, stopping) = watch::channel(false);
     std::thread::spawn(move || {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());

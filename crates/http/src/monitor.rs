@@ -146,7 +146,7 @@ fn subscriptions(shared: &AppState, only: Option<u32>) -> Vec<Value> {
     let games = shared.catalog.games();
     let games = games.iter().filter(|game| only.is_none_or(|only| only == game.number));
     let rows = games.flat_map(|game| {
-        let mut census = shared.live.census(game.number);
+        let mut census = shared.live.subscription_stats(game.number);
         let rows = census["subscriptions"].as_array_mut().map(std::mem::take).unwrap_or_default();
         rows.into_iter().map(|mut row| {
             row["game"] = game.id.as_str().into();

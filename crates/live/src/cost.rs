@@ -1,54 +1,56 @@
-//! What a channel costs, and how often it may therefore be computed.
+//! The CPU cost of a channel, which limits how often it is computed.
 
 use std::time::Duration;
 
-/// A channel takes at most this part of a core.
-const SHARE: u32 = 20;
-/// And is computed at least this often while something it reads is touched.
+use rustix::time::{ClockId, clock_gettime};
+
+/// A channel uses at most one part in this many of a core.
+const CORE_SHARE: u32 = 20;
+/// A dirty channel is computed at least this often, whatever it costs.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// The cost of a channel's computations, in time of a processor.
+/// The CPU time of a channel's computations.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Cost {
-    /// How many there were.
-    pub computations: u64,
-    /// Of the last one.
-    pub last: Duration,
-    /// Of all of them.
-    pub total: Duration,
-    /// Follows the last ones, so that one that was dear by chance does not count for long.
+pub(crate) struct Cost {
+    /// The number of computations.
+    pub(crate) computations: u64,
+    /// The time of the last computation.
+    pub(crate) last: Duration,
+    /// The time of all computations.
+    pub(crate) total: Duration,
+    /// A moving average, so that one computation that happened to be slow has a short effect.
     recent: Duration,
 }
 
 impl Cost {
-    /// Runs something and adds what it took.
-    pub fn of<T>(&mut self, compute: impl FnOnce() -> T) -> T {
+    /// Runs `compute` and adds its CPU time.
+    pub(crate) fn measure<T>(&mut self, compute: impl FnOnce() -> T) -> T {
         let before = thread_time();
         let computed = compute();
         self.add(thread_time().saturating_sub(before));
         computed
     }
 
-    /// The mean of all.
-    pub fn mean(&self) -> Duration {
+    /// Returns the mean time of all computations.
+    pub(crate) fn mean(&self) -> Duration {
         self.total.checked_div(self.computations.min(u32::MAX.into()) as u32).unwrap_or_default()
     }
 
-    /// How long to leave it alone after a computation.
-    pub fn pause(&self) -> Duration {
-        (self.recent * SHARE).min(PAUSE_MAX)
+    /// Returns the shortest time between the start of a computation and the start of the next.
+    pub(crate) fn pause(&self) -> Duration {
+        (self.recent * CORE_SHARE).min(PAUSE_MAX)
     }
 
-    fn add(&mut self, took: Duration) {
-        self.recent = if self.computations == 0 { took } else { (self.recent * 3 + took) / 4 };
-        (self.last, self.total) = (took, self.total + took);
+    fn add(&mut self, elapsed: Duration) {
+        self.recent = if self.computations == 0 { elapsed } else { (self.recent * 3 + elapsed) / 4 };
+        (self.last, self.total) = (elapsed, self.total + elapsed);
         self.computations += 1;
     }
 }
 
-/// Time that this thread has used of a processor: what other threads do does not make a query look dear.
+/// Returns the CPU time of this thread. Unlike wall time, it does not grow when other threads are busy.
 fn thread_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
@@ -59,7 +61,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn what_is_dear_is_computed_less_often() {
+    fn expensive_channel_is_computed_less_often() {
         let mut cost = Cost::default();
         cost.add(MS);
         assert_eq!((cost.pause(), cost.mean()), (20 * MS, MS));

@@ -1,57 +1,57 @@
-//! What a channel told last, for those who come back.
+//! The latest changes of a channel, kept for clients that resume.
 
 use std::collections::VecDeque;
 
-/// What is kept at most.
-const KEPT_MAX: usize = 64;
-/// And its bytes together.
+/// Changes kept.
+const CHANGES_MAX: usize = 64;
+/// Bytes of all changes together.
 const BYTES_MAX: usize = 256 << 10;
 
-/// The last of what was told, each under the number of its change.
-pub(super) struct History<T> {
-    /// Everything after this number is still here.
+/// The latest changes, each with its number.
+pub(crate) struct History<T> {
+    /// All changes after this number are kept.
     complete_after: u64,
-    kept: VecDeque<(u64, usize, T)>,
+    changes: VecDeque<(u64, usize, T)>,
     bytes: usize,
 }
 
 impl<T> History<T> {
-    /// Nothing has been told since this number.
-    pub fn new(complete_after: u64) -> History<T> {
-        History { complete_after, kept: VecDeque::new(), bytes: 0 }
+    /// Returns an empty history. There was no change after this number.
+    pub(crate) fn new(complete_after: u64) -> History<T> {
+        History { complete_after, changes: VecDeque::new(), bytes: 0 }
     }
 
-    /// Keeps one more, forgetting the oldest where that is too much.
-    pub fn push(&mut self, number: u64, bytes: usize, told: T) {
+    /// Adds a change, and evicts the oldest ones beyond the limits.
+    pub(crate) fn push(&mut self, number: u64, bytes: usize, change: T) {
         self.bytes += bytes;
-        self.kept.push_back((number, bytes, told));
-        while self.kept.len() > KEPT_MAX || self.bytes > BYTES_MAX {
-            let Some((number, bytes, _)) = self.kept.pop_front() else { break };
+        self.changes.push_back((number, bytes, change));
+        while self.changes.len() > CHANGES_MAX || self.bytes > BYTES_MAX {
+            let Some((number, bytes, _)) = self.changes.pop_front() else { break };
             self.bytes -= bytes;
             self.complete_after = number;
         }
     }
 
-    /// Keeps this one only, which stands for all before: whoever knows an older state needs nothing else.
-    pub fn replace(&mut self, number: u64, bytes: usize, told: T) {
-        self.kept.clear();
+    /// Adds a change that replaces all earlier ones: it leads from any kept state to the newest.
+    pub(crate) fn replace(&mut self, number: u64, bytes: usize, change: T) {
+        self.changes.clear();
         self.bytes = 0;
-        self.push(number, bytes, told);
+        self.push(number, bytes, change);
     }
 
-    /// The bytes of what is kept.
-    pub fn bytes(&self) -> usize {
+    /// Returns the bytes of all kept changes.
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// What was told after this number, with its number; `None`: some of it is no longer kept.
-    pub fn since(&self, number: u64) -> Option<impl Iterator<Item = (u64, &T)>> {
-        let newer = self.kept.iter().filter(move |(other, ..)| *other > number);
-        (self.complete_after <= number).then(|| newer.map(|(number, _, told)| (*number, told)))
+    /// Returns the changes after this number with their numbers. `None`: some of them are no longer kept.
+    pub(crate) fn since(&self, number: u64) -> Option<impl Iterator<Item = (u64, &T)>> {
+        let newer = self.changes.iter().filter(move |(other, ..)| *other > number);
+        (self.complete_after <= number).then(|| newer.map(|(number, _, change)| (*number, change)))
     }
 
-    /// Whether everything after this number is still kept.
-    pub fn reaches(&self, number: u64) -> bool {
+    /// Returns true if all changes after this number are kept.
+    pub(crate) fn is_complete_since(&self, number: u64) -> bool {
         self.complete_after <= number
     }
 }
@@ -61,13 +61,14 @@ mod tests {
     use super::*;
 
     fn check(history: &History<&str>, since: u64, expected: Option<&str>) {
-        let told: Option<Vec<&str>> = history.since(since).map(|told| told.map(|(_, text)| *text).collect());
-        assert_eq!(told.map(|told| told.join(" ")).as_deref(), expected);
-        assert_eq!(history.reaches(since), expected.is_some());
+        let changes: Option<Vec<&str>> =
+            history.since(since).map(|changes| changes.map(|(_, text)| *text).collect());
+        assert_eq!(changes.map(|changes| changes.join(" ")).as_deref(), expected);
+        assert_eq!(history.is_complete_since(since), expected.is_some());
     }
 
     #[test]
-    fn what_came_after_a_number_is_told_again() {
+    fn changes_after_a_number_are_returned() {
         let mut history = History::new(4);
         check(&history, 4, Some(""));
         history.push(7, 1, "a");
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_stands_for_everything_before() {
+    fn replacement_stands_for_all_earlier_changes() {
         let mut history = History::new(4);
         history.push(7, 1, "a");
         history.replace(9, 5, "all");
@@ -89,13 +90,13 @@ mod tests {
     }
 
     #[test]
-    fn only_so_much_is_kept() {
+    fn oldest_changes_are_evicted_beyond_the_limits() {
         let mut history = History::new(0);
-        (1..=KEPT_MAX as u64 + 1).for_each(|number| history.push(number, 1, "few"));
+        (1..=CHANGES_MAX as u64 + 1).for_each(|number| history.push(number, 1, "few"));
         check(&history, 0, None);
-        assert!(history.reaches(1));
+        assert!(history.is_complete_since(1));
         history.push(100, BYTES_MAX, "large");
         check(&history, 99, Some("large"));
-        check(&history, KEPT_MAX as u64, None);
+        check(&history, CHANGES_MAX as u64, None);
     }
 }

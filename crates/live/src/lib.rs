@@ -1,109 +1,124 @@
-//! Watching: what can be read can be watched.
+//! Live subscriptions: everything that can be queried can be subscribed to.
 //!
-//! Equal subscriptions share one *channel*: one computation, one encoded message. A channel is computed again only when
-//! something it reads was touched or when its time has come, and not more often than anybody wants it. What it computed is told as messages (server-sent events) and,
-//! if somebody wants that, as documents. Each channel keeps its last changes, so that a client that was away goes on
-//! where it was; one that is too far behind gets the whole state instead of a growing queue.
+//! Equal subscriptions share one *channel*: one computation and one encoded message. A channel is computed again only when
+//! data it reads has changed or its time has come, and never more often than a subscriber wants. Results are published as
+//! messages (server-sent events) and, if a subscriber wants them, as documents (DDP). Each channel keeps its latest changes
+//! so that a client can resume after a disconnect; a client that missed more than that gets the full state instead of a
+//! growing queue.
 
-pub mod docs;
+pub mod documents;
 
-mod census;
 mod channel;
-mod client;
-#[cfg(test)]
-mod copy;
 mod cost;
+mod delivery;
+mod dirty_minutes;
+mod document_builder;
+mod document_subscription;
 mod history;
-mod holders;
-mod listener;
-mod queue;
-mod routes;
+mod interests;
+#[cfg(test)]
+mod replica;
+mod resume_point;
+mod schedule;
+mod source;
+mod sse_stream;
+mod subscribers;
+mod subscription_quota;
+mod subscription_stats;
 #[cfg(test)]
 mod tests;
 mod topic;
 mod topics;
-mod touches;
-mod watch;
 
-pub use channel::Message;
-pub use client::{Client, Resume};
-pub use holders::{Permit, TooManyOfOne};
+pub use delivery::{Delivery, DeliveryOptions, MIN_INTERVAL_MS_DEFAULT, MIN_INTERVAL_MS_MAX};
+pub use document_subscription::DocumentSubscription;
+pub use resume_point::ResumePoint;
+pub use sse_stream::SseStream;
+pub use subscription_quota::{SubscriptionPermit, SubscriptionQuotaExceeded};
 pub use topic::Topic;
-pub use topics::Page;
-pub use watch::{INTERVAL_MS, INTERVAL_MS_MAX, Options, Told, Watch};
+pub use topics::PageTopic;
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use liveops::Touched;
 use model::deltas::Deltas;
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::Notify;
-
 use pipeline::catalog::Game;
 use pipeline::flows::Flows;
 use pipeline::time::now_ms;
 use pipeline::views::Views;
+use tokio::sync::Notify;
 
 use channel::{Channel, LINGER};
-use holders::Holders;
-use listener::{Form, Listener};
-use queue::{Due, Post, Queue};
-use routes::Routes;
+use delivery::DeliveryForm;
+use interests::Interests;
+use schedule::{DueWork, PostedActivity, Schedule};
+use subscribers::Subscriber;
+use subscription_quota::SubscriptionQuota;
 
 /// Channels of all games together.
 const CHANNELS_MAX: usize = 10_000;
 
-/// Tells the time in milliseconds since 1970.
+/// Returns the time in milliseconds since 1970.
 type Clock = Box<dyn Fn() -> i64 + Send + Sync>;
 
-/// All channels, and the thread that keeps them up to date.
+/// All channels, and the thread that computes them.
 pub struct Live {
     views: Arc<Views>,
     flows: Arc<Flows>,
     clock: Clock,
-    /// Distinguishes this run of the server from the one before.
+    /// Identifies this run of the server.
     epoch: String,
-    /// The number of the last published change. One is published at a time.
+    /// The number of the last published change. One change is published at a time.
     published: AtomicU64,
     publishing: Mutex<()>,
-    channels: Mutex<Channels>,
-    /// The channels that are watched.
-    routes: RwLock<Routes>,
-    queue: Queue,
-    holders: Arc<Holders>,
+    channels: Mutex<ChannelRegistry>,
+    /// The interests of channels that have subscribers.
+    interests: RwLock<Interests>,
+    schedule: Schedule,
+    quota: Arc<SubscriptionQuota>,
 }
 
 #[derive(Default)]
-struct Channels {
+struct ChannelRegistry {
     open: HashMap<(u32, Topic), Arc<Channel>>,
-    next: u64,
+    /// The number of the newest channel.
+    newest: u64,
 }
 
-/// There are as many channels as there may be.
+/// The limit of different subscriptions is reached.
 #[derive(Debug, thiserror::Error)]
-#[error("there are {CHANNELS_MAX} different subscriptions already")]
+#[error("the server already has {CHANNELS_MAX} different subscriptions, the maximum")]
 pub struct TooManyChannels;
 
 impl Live {
-    /// Starts the thread that computes. `epoch` differs from run to run. One credential has at most `each_max`
-    /// subscriptions.
+    /// Starts the thread that computes channels. `epoch` must differ from run to run. One credential may have at most
+    /// `subscriptions_per_credential_max` subscriptions.
     pub fn start(
         views: Arc<Views>,
         flows: Arc<Flows>,
         epoch: String,
-        each_max: usize,
-    ) -> std::io::Result<Arc<Live>> {
-        let live = Live::new(views, flows, epoch, each_max, Box::new(now_ms));
+        subscriptions_per_credential_max: usize,
+    ) -> io::Result<Arc<Live>> {
+        let live = Live::new(views, flows, epoch, subscriptions_per_credential_max, Box::new(now_ms));
         let running = Arc::clone(&live);
-        std::thread::Builder::new().name("live".into()).spawn(move || running.run())?;
+        thread::Builder::new().name("live".into()).spawn(move || running.run())?;
         Ok(live)
     }
 
-    /// Follows the views; whoever calls this computes.
-    fn new(views: Arc<Views>, flows: Arc<Flows>, epoch: String, each_max: usize, clock: Clock) -> Arc<Live> {
+    /// Subscribes to changes of the views. The caller runs what becomes due.
+    fn new(
+        views: Arc<Views>,
+        flows: Arc<Flows>,
+        epoch: String,
+        subscriptions_per_credential_max: usize,
+        clock: Clock,
+    ) -> Arc<Live> {
         let live = Arc::new(Live {
             views,
             flows,
@@ -112,72 +127,76 @@ impl Live {
             published: AtomicU64::new(0),
             publishing: Mutex::default(),
             channels: Mutex::default(),
-            routes: RwLock::default(),
-            queue: Queue::default(),
-            holders: Holders::new(each_max),
+            interests: RwLock::default(),
+            schedule: Schedule::default(),
+            quota: SubscriptionQuota::new(subscriptions_per_credential_max),
         });
-        let (one, other) = (Arc::downgrade(&live), Arc::downgrade(&live));
-        let follow =
+        let (for_applied, for_decided) = (Arc::downgrade(&live), Arc::downgrade(&live));
+        let with_live =
             |live: &Weak<Live>, then: &dyn Fn(&Live)| live.upgrade().as_deref().into_iter().for_each(then);
-        live.views.on_applied(move |deltas| follow(&one, &|live| live.applied(deltas)));
-        live.views.on_command(move |game, touched| follow(&other, &|live| live.decided(game, touched)));
+        live.views.on_applied(move |deltas| with_live(&for_applied, &|live| live.on_applied(deltas)));
+        live.views.on_command(move |game, touched| {
+            with_live(&for_decided, &|live| live.on_decided(game, touched));
+        });
         live
     }
 
-    /// Ends the thread.
+    /// Stops the thread.
     pub fn stop(&self) {
-        self.queue.stop();
+        self.schedule.stop();
     }
 
-    /// Distinguishes this run of the server from the one before.
+    /// Returns the identifier of this run of the server.
     pub fn epoch(&self) -> &str {
         &self.epoch
     }
 
-    /// How many channels are open.
-    pub fn channels(&self) -> usize {
+    /// Returns the number of open channels.
+    pub fn channel_count(&self) -> usize {
         self.channels.lock().open.len()
     }
 
-    /// Makes room for some subscriptions of somebody, whom the number tells from others.
-    pub fn admit(&self, holder: u64, count: usize) -> Result<Permit, TooManyOfOne> {
-        self.holders.admit(holder, count)
+    /// Reserves subscriptions for a credential. `holder` identifies the credential.
+    pub fn admit(&self, holder: u64, count: usize) -> Result<SubscriptionPermit, SubscriptionQuotaExceeded> {
+        self.quota.admit(holder, count)
     }
 
-    /// Listens to a channel, opening it if nobody watches the same. What it knows then is as of now.
-    fn join(
+    /// Adds a subscriber to the channel of a topic, and opens the channel if there is none. `notify` is notified of
+    /// changes. The channel's state is current when this returns.
+    fn subscribe(
         self: &Arc<Live>,
         game: &Arc<Game>,
         topic: Topic,
-        bell: &Arc<Notify>,
+        notify: &Arc<Notify>,
         interval: Duration,
-        form: Form,
-    ) -> Result<Listener, TooManyChannels> {
+        form: DeliveryForm,
+    ) -> Result<Subscriber, TooManyChannels> {
         let mut channels = self.channels.lock();
-        let channel = self.channel(&mut channels, game, topic)?;
+        let channel = self.get_or_open_channel(&mut channels, game, topic)?;
         let was_idle = channel.idle_since().is_some();
-        let listener = Listener::join(self, &channel, bell, interval, form);
+        let subscriber = Subscriber::register(self, &channel, notify, interval, form);
         if was_idle {
-            // What happened while nobody watched was not looked at.
-            channel.touch(None);
-            self.routes.write().add(&channel);
+            // An idle channel has no interests, so it missed changes.
+            channel.mark_dirty(None);
+            self.interests.write().add(&channel);
         }
         if interval.is_zero() {
-            self.views.urgent_watchers.add(game.number, channel.routes());
+            self.views.urgent_watchers.add(game.number, channel.interests());
         }
         drop(channels);
-        // Whoever comes sees what was acknowledged before, though others are told a moment later. Something dear waits.
+        // A new subscriber must see everything acknowledged before, even if the other subscribers get it a moment later.
+        // An expensive channel is not recomputed for it.
         let now = Instant::now();
-        if channel.is_touched() && (was_idle || channel.affordable_at(now) <= now) {
-            channel.advance(self);
+        if channel.is_dirty() && (was_idle || channel.throttled_until(now) <= now) {
+            channel.refresh(self);
         }
-        self.schedule(&channel);
-        Ok(listener)
+        self.schedule_next(&channel);
+        Ok(subscriber)
     }
 
-    fn channel(
+    fn get_or_open_channel(
         &self,
-        channels: &mut Channels,
+        channels: &mut ChannelRegistry,
         game: &Arc<Game>,
         topic: Topic,
     ) -> Result<Arc<Channel>, TooManyChannels> {
@@ -191,37 +210,37 @@ impl Live {
         if channels.open.len() >= CHANNELS_MAX {
             return Err(TooManyChannels);
         }
-        channels.next += 1;
-        let (number, topic) = (channels.next, key.1.clone());
-        let channel = Channel::new(number, Arc::clone(game), topic, self.published(), self.now_ms());
+        channels.newest += 1;
+        let (number, topic) = (channels.newest, key.1.clone());
+        let channel = Channel::new(number, Arc::clone(game), topic, self.last_published(), self.now_ms());
         let channel = Arc::new(channel);
         channels.open.insert(key, Arc::clone(&channel));
         Ok(channel)
     }
 
-    /// Somebody listens no more.
-    fn left(&self, channel: &Arc<Channel>, interval: Duration, leave: impl FnOnce()) {
+    /// Removes a subscriber by calling `leave`. A channel without subscribers is closed later.
+    fn unsubscribe(&self, channel: &Arc<Channel>, interval: Duration, leave: impl FnOnce()) {
         let _channels = self.channels.lock();
         leave();
         if interval.is_zero() {
-            self.views.urgent_watchers.remove(channel.game.number, channel.routes());
+            self.views.urgent_watchers.remove(channel.game.number, channel.interests());
         }
         if channel.idle_since().is_some() {
-            self.routes.write().remove(channel);
-            self.queue.put(channel, Instant::now() + LINGER);
+            self.interests.write().remove(channel);
+            self.schedule.insert(channel, Instant::now() + LINGER);
         }
     }
 
-    /// Lets a change be published under the next number.
+    /// Publishes a change under the next number, by calling `put` with it.
     fn publish(&self, put: impl FnOnce(u64)) {
         let _publishing = self.publishing.lock();
-        let number = self.published() + 1;
+        let number = self.last_published() + 1;
         put(number);
         self.published.store(number, Ordering::Release);
     }
 
-    /// Every change up to this number is in its channel.
-    fn published(&self) -> u64 {
+    /// Returns the number of the last published change. Every change up to it is in its channel.
+    fn last_published(&self) -> u64 {
         self.published.load(Ordering::Acquire)
     }
 
@@ -229,76 +248,76 @@ impl Live {
         (self.clock)()
     }
 
-    /// Called by whoever applies the log, with what was added.
-    fn applied(&self, deltas: &Deltas) {
+    /// Marks channels dirty after events were applied. Called by the applier.
+    fn on_applied(&self, deltas: &Deltas) {
         let now = Instant::now();
-        self.routes.read().applied(deltas, |channel, minute| {
-            if channel.touch(Some(minute)) {
-                self.queue.put(channel, channel.free_at(now));
+        self.interests.read().for_each_applied(deltas, |channel, minute| {
+            if channel.mark_dirty(Some(minute)) {
+                self.schedule.insert(channel, channel.earliest_refresh(now));
             }
         });
     }
 
-    /// Called by whoever applies the log, with what a command changed.
-    fn decided(&self, game: u32, touched: &[Touched]) {
-        let routes = self.routes.read();
+    /// Marks channels dirty after a command was applied. Called by the applier.
+    fn on_decided(&self, game: u32, touched: &[Touched]) {
+        let interests = self.interests.read();
         for touched in touched {
-            routes.decided(game, touched, |channel| self.touch(channel));
+            interests.for_each_decided(game, touched, |channel| self.mark_dirty(channel));
             if let Touched::Posted(actor) = touched
-                && routes.feeds(game).next().is_some()
+                && interests.feeds(game).next().is_some()
             {
-                self.queue.put_post(game, actor);
+                self.schedule.insert_post(game, actor);
             }
         }
     }
 
-    fn touch(&self, channel: &Arc<Channel>) {
-        if channel.touch(None) {
-            self.queue.put(channel, channel.free_at(Instant::now()));
+    fn mark_dirty(&self, channel: &Arc<Channel>) {
+        if channel.mark_dirty(None) {
+            self.schedule.insert(channel, channel.earliest_refresh(Instant::now()));
         }
     }
 
-    fn schedule(&self, channel: &Arc<Channel>) {
-        if let Some(at) = channel.next_at(Instant::now(), self.now_ms()) {
-            self.queue.put(channel, at);
+    fn schedule_next(&self, channel: &Arc<Channel>) {
+        if let Some(at) = channel.next_refresh(Instant::now(), self.now_ms()) {
+            self.schedule.insert(channel, at);
         }
     }
 
     fn run(&self) {
-        while let Some(due) = self.queue.wait() {
-            self.work(due);
+        while let Some(due) = self.schedule.wait() {
+            self.run_due(due);
         }
     }
 
-    fn work(&self, due: Due) {
-        due.posts.iter().for_each(|post| self.look_at(post));
+    fn run_due(&self, due: DueWork) {
+        due.posts.iter().for_each(|post| self.mark_feeds_of_followers(post));
         for channel in &due.channels {
             if channel.idle_since().is_some() {
-                self.close_if_left(channel);
+                self.close_if_idle(channel);
                 continue;
             }
-            channel.advance(self);
-            self.schedule(channel);
+            channel.refresh(self);
+            self.schedule_next(channel);
         }
     }
 
-    /// Touches the feeds of those who follow somebody who did something.
-    fn look_at(&self, post: &Post) {
+    /// Marks the feeds of an actor's followers dirty.
+    fn mark_feeds_of_followers(&self, post: &PostedActivity) {
         let game = self.views.liveops.game(post.game);
         let game = game.read();
         let follows =
             |player: &str| post.actor.as_ref().is_none_or(|actor| game.feed.is_following(player, actor));
-        let routes = self.routes.read();
-        let feeds = routes.feeds(post.game).filter(|(player, _)| follows(player));
-        feeds.flat_map(|(_, channels)| channels).for_each(|channel| self.touch(channel));
+        let interests = self.interests.read();
+        let feeds = interests.feeds(post.game).filter(|(player, _)| follows(player));
+        feeds.flat_map(|(_, channels)| channels).for_each(|channel| self.mark_dirty(channel));
     }
 
-    /// Forgets a channel that nobody has come back to.
-    fn close_if_left(&self, channel: &Arc<Channel>) {
+    /// Closes a channel that has had no subscribers for [`LINGER`].
+    fn close_if_idle(&self, channel: &Arc<Channel>) {
         let mut channels = self.channels.lock();
-        let Some(since) = channel.idle_since() else { return self.schedule(channel) };
+        let Some(since) = channel.idle_since() else { return self.schedule_next(channel) };
         if since.elapsed() < LINGER {
-            return self.queue.put(channel, since + LINGER);
+            return self.schedule.insert(channel, since + LINGER);
         }
         channels.open.remove(&(channel.game.number, channel.topic.clone()));
     }

@@ -1,7 +1,7 @@
-//! The engine from the outside: what is applied, and what those are told who watch.
+//! Subscriptions to a whole `Live`: data is applied, and subscribers receive the changes.
 
 mod state;
-mod stream;
+mod stream_replica;
 mod world;
 
 use liveops::Touched;
@@ -9,8 +9,8 @@ use liveops::vars::VarsViewer;
 use model::query::{MetricQuery, Query, QueryDimension, Step, WindowLength};
 use serde_json::json;
 
-use super::{Page, Topic};
-use world::{Follower, World};
+use super::{PageTopic, ResumePoint, Topic};
+use world::{TestSubscriber, World};
 
 fn hits() -> Topic {
     minutes_of("hit")
@@ -29,7 +29,7 @@ fn minutes_of(metric: &str) -> Topic {
 }
 
 fn board() -> Topic {
-    Topic::Page(Box::new(Page::Board {
+    Topic::Page(Box::new(PageTopic::Board {
         table: "race".into(),
         window: None,
         per_page: 10,
@@ -40,17 +40,17 @@ fn board() -> Topic {
 }
 
 fn feed() -> Topic {
-    Topic::Page(Box::new(Page::Feed { player: "ann".into(), n: 20 }))
+    Topic::Page(Box::new(PageTopic::Feed { player: "ann".into(), n: 20 }))
 }
 
 fn score(player: &str, score: u32) -> serde_json::Value {
     json!({"boards": {"submit": {"table": "race", "score": {"player": player, "score": score.to_string()}}}})
 }
 
-/// The values of these fields of all documents that have all of them, a line each.
-fn read(follower: &Follower, fields: &[&str]) -> String {
+/// Returns the values of these fields for each document that has all of them.
+fn read(subscriber: &TestSubscriber, fields: &[&str]) -> String {
     let mut lines = Vec::new();
-    for (_, text) in follower.copy.read(true) {
+    for (_, text) in subscriber.replica.read(true) {
         let value = |field: &&str| {
             let head = format!("{field}=");
             let of = |part: &str| part.strip_prefix(&head).map(str::to_owned);
@@ -62,115 +62,119 @@ fn read(follower: &Follower, fields: &[&str]) -> String {
     lines.join(", ").replace('"', "")
 }
 
-fn check(follower: &mut Follower, fields: &[&str], expected: &str) {
-    follower.take();
-    assert_eq!(read(follower, fields), expected);
+fn check(subscriber: &mut TestSubscriber, fields: &[&str], expected: &str) {
+    subscriber.receive();
+    assert_eq!(read(subscriber, fields), expected);
 }
 
 #[test]
-fn a_query_is_a_document_for_each_point_and_each_total() {
+fn query_has_a_document_for_each_point_and_each_total() {
     let mut world = World::new();
-    let mut watch = world.watch(&hits());
-    check(&mut watch, &["value"], "");
-    world.post(&[("hit", "ann", "FR", None, 0), ("hit", "bo", "DE", None, 1), ("hit", "cy", "FR", None, 1)]);
-    check(&mut watch, &["key", "total"], "{country:FR} 2, {country:DE} 1");
+    let mut subscriber = world.subscribe(&hits());
+    check(&mut subscriber, &["value"], "");
+    world.submit(&[
+        ("hit", "ann", "FR", None, 0),
+        ("hit", "bo", "DE", None, 1),
+        ("hit", "cy", "FR", None, 1),
+    ]);
+    check(&mut subscriber, &["key", "total"], "{country:FR} 2, {country:DE} 1");
     let points = "{country:FR} 2027-01-15T07:58:00Z 0, {country:FR} 2027-01-15T07:59:00Z 1, \
                   {country:FR} 2027-01-15T08:00:00Z 1, {country:DE} 2027-01-15T07:58:00Z 0, \
                   {country:DE} 2027-01-15T07:59:00Z 1, {country:DE} 2027-01-15T08:00:00Z 0";
-    check(&mut watch, &["key", "time", "value"], points);
-    world.post(&[("hit", "ann", "FR", None, 0)]);
-    assert_eq!(watch.take(), Some(2), "a point and a total");
+    check(&mut subscriber, &["key", "time", "value"], points);
+    world.submit(&[("hit", "ann", "FR", None, 0)]);
+    assert_eq!(subscriber.receive(), Some(2), "a point and a total");
 }
 
 #[test]
-fn players_online_are_documents_of_now_and_of_each_minute() {
+fn online_has_a_document_for_now_and_for_each_minute() {
     let mut world = World::new();
-    let mut watch = world.watch(&Topic::Online);
-    check(&mut watch, &["online"], "0");
-    world.post(&[("hit", "ann", "FR", None, 0), ("hit", "bo", "FR", None, 0)]);
-    check(&mut watch, &["online"], "2");
-    assert_eq!(read(&watch, &["players"]).split(", ").last(), Some("2"));
-    world.pass(60);
-    watch.take();
-    assert_eq!(read(&watch, &["players"]).split(", ").count(), 60);
+    let mut subscriber = world.subscribe(&Topic::Online);
+    check(&mut subscriber, &["online"], "0");
+    world.submit(&[("hit", "ann", "FR", None, 0), ("hit", "bo", "FR", None, 0)]);
+    check(&mut subscriber, &["online"], "2");
+    assert_eq!(read(&subscriber, &["players"]).split(", ").last(), Some("2"));
+    world.advance(60);
+    subscriber.receive();
+    assert_eq!(read(&subscriber, &["players"]).split(", ").count(), 60);
 }
 
 #[test]
-fn each_of_the_last_events_is_a_document() {
+fn events_has_a_document_for_each_recent_event() {
     let mut world = World::new();
-    let mut watch = world.watch(&Topic::Events);
-    world.post(&[("hit", "ann", "FR", Some(2.0), 0), ("miss", "bo", "", None, 0)]);
-    check(&mut watch, &["event", "player", "outcome"], "miss bo accepted, hit ann accepted");
+    let mut subscriber = world.subscribe(&Topic::Events);
+    world.submit(&[("hit", "ann", "FR", Some(2.0), 0), ("miss", "bo", "", None, 0)]);
+    check(&mut subscriber, &["event", "player", "outcome"], "miss bo accepted, hit ann accepted");
     let erased = [Touched::Erased(vec!["ann".into()])];
     world.views.erase_recent_events(1, &erased);
     world.views.publish_command(1, &erased);
-    world.work();
-    check(&mut watch, &["event", "player"], "miss bo");
+    world.run_due();
+    check(&mut subscriber, &["event", "player"], "miss bo");
 }
 
 #[test]
-fn the_accounting_is_a_document_for_each_endpoint() {
+fn load_has_a_document_for_each_endpoint() {
     let mut world = World::new();
-    let mut watch = world.watch(&Topic::Load);
-    world.post(&[("hit", "ann", "FR", None, 0)]);
-    world.pass(1);
-    check(&mut watch, &["endpoint", "accepted", "received"], "events 1 1");
+    let mut subscriber = world.subscribe(&Topic::Load);
+    world.submit(&[("hit", "ann", "FR", None, 0)]);
+    world.advance(1);
+    check(&mut subscriber, &["endpoint", "accepted", "received"], "events 1 1");
 }
 
 #[test]
-fn each_of_the_worst_flows_is_a_document() {
+fn flows_has_a_document_for_each_of_the_worst_flows() {
     let world = World::new();
-    let mut watch = world.watch(&Topic::Flows);
-    check(&mut watch, &["running"], "0");
+    let mut subscriber = world.subscribe(&Topic::Flows);
+    check(&mut subscriber, &["running"], "0");
     world.packets(r#"{"from":"ann","to":"bo","seq":1}"#);
     world.packets(r#"{"from":"cy","to":"dee","seq":1}"#);
-    watch.take();
-    assert_eq!(read(&watch, &["running"]), "0", "it is not looked at more than once a second");
-    world.pass(1);
-    check(&mut watch, &["running"], "2");
-    assert_eq!(read(&watch, &["started"]).split(", ").count(), 2);
+    subscriber.receive();
+    assert_eq!(read(&subscriber, &["running"]), "0", "flows are computed at most once a second");
+    world.advance(1);
+    check(&mut subscriber, &["running"], "2");
+    assert_eq!(read(&subscriber, &["started"]).split(", ").count(), 2);
     world.packets(r#"{"from":"dee","to":"cy","bye":true}"#);
-    world.pass(1);
-    check(&mut watch, &["running"], "1");
-    assert_eq!(read(&watch, &["moves"]), "0");
+    world.advance(1);
+    check(&mut subscriber, &["running"], "1");
+    assert_eq!(read(&subscriber, &["moves"]), "0");
 }
 
 #[test]
-fn a_board_is_told_in_its_order() {
+fn board_rows_are_in_rank_order() {
     let mut world = World::new();
-    let mut watch = world.watch(&board());
-    check(&mut watch, &["error"], "there is no board `race`");
+    let mut subscriber = world.subscribe(&board());
+    check(&mut subscriber, &["error"], "there is no board `race`");
     for (player, points) in [("ann", 5), ("bo", 7), ("cy", 6)] {
         world.command(score(player, points));
     }
-    check(&mut watch, &["rank", "player", "score"], "1 bo 7, 2 cy 6, 3 ann 5");
+    check(&mut subscriber, &["rank", "player", "score"], "1 bo 7, 2 cy 6, 3 ann 5");
     world.command(score("ann", 9));
-    check(&mut watch, &["rank", "player", "score"], "1 ann 9, 2 bo 7, 3 cy 6");
+    check(&mut subscriber, &["rank", "player", "score"], "1 ann 9, 2 bo 7, 3 cy 6");
 }
 
 #[test]
-fn a_feed_is_told_newest_first() {
+fn feed_items_are_newest_first() {
     let mut world = World::new();
     world.command(json!({"feed": {"follow": {"player": "ann", "other": "bo"}}}));
-    let mut watch = world.watch(&feed());
+    let mut subscriber = world.subscribe(&feed());
     for text in ["one", "two"] {
         let post = json!({"player": "bo", "kind": "post", "text": text});
         world.command(json!({"feed": {"post": post}}));
-        world.pass(1);
+        world.advance(1);
     }
-    check(&mut watch, &["text"], "two, one");
+    check(&mut subscriber, &["text"], "two, one");
 }
 
 #[test]
-fn everybody_has_variables_of_their_own() {
+fn each_subscriber_gets_the_variables_of_its_viewer() {
     let mut world = World::new();
     let condition = json!({"name": "french", "country": ["FR"], "value": "bonjour"});
     let definition = json!({"value": "hello", "conditions": [condition]});
     world.command(json!({"vars": {"put": {"name": "greeting", "definition": definition}}}));
-    let who = |country: &str| {
+    let vars_in = |country: &str| {
         Topic::Vars(Box::new(VarsViewer { country: country.into(), ..VarsViewer::default() }))
     };
-    let (mut french, mut other) = (world.watch(&who("FR")), world.watch(&who("DE")));
+    let (mut french, mut other) = (world.subscribe(&vars_in("FR")), world.subscribe(&vars_in("DE")));
     check(&mut french, &["name", "value"], "greeting bonjour");
     check(&mut other, &["name", "value"], "greeting hello");
     world.command(json!({"vars": {"delete": {"name": "greeting"}}}));
@@ -178,120 +182,122 @@ fn everybody_has_variables_of_their_own() {
 }
 
 #[test]
-fn who_was_away_is_told_what_it_missed() {
+fn resumed_subscription_gets_the_missed_changes() {
     let mut world = World::new();
-    let mut watch = world.watch(&hits());
-    world.post(&[("hit", "ann", "FR", None, 0)]);
-    check(&mut watch, &["total"], "1");
-    let (resume, copy) = (watch.resume(), std::mem::take(&mut watch.copy));
-    drop(watch);
-    world.post(&[("hit", "ann", "FR", None, 0)]);
-    let mut again = world.watch_from(&hits(), Some(&resume));
-    assert!(again.watch.is_resumed());
-    again.copy = copy;
+    let mut subscriber = world.subscribe(&hits());
+    world.submit(&[("hit", "ann", "FR", None, 0)]);
+    check(&mut subscriber, &["total"], "1");
+    let (resume, replica) = (subscriber.resume_point(), std::mem::take(&mut subscriber.replica));
+    drop(subscriber);
+    world.submit(&[("hit", "ann", "FR", None, 0)]);
+    let mut again = world.resume(&hits(), Some(&resume));
+    assert!(again.subscription.is_resumed());
+    again.replica = replica;
     check(&mut again, &["total"], "2");
-    assert_eq!(again.take(), None);
+    assert_eq!(again.receive(), None);
 }
 
 #[test]
-fn what_comes_before_somebody_who_came_back_looks_is_told_with_what_it_missed() {
+fn changes_after_resuming_are_delivered_with_the_missed_ones() {
     let mut world = World::new();
-    let mut watch = world.watch(&hits());
-    world.post(&[("hit", "ann", "FR", None, 0)]);
-    watch.take();
-    let (resume, copy) = (watch.resume(), std::mem::take(&mut watch.copy));
-    drop(watch);
-    world.post(&[("hit", "ann", "FR", None, 0)]);
-    let mut again = world.watch_from(&hits(), Some(&resume));
-    assert_eq!(again.resume(), resume, "it was told nothing yet");
-    again.copy = copy;
-    world.post(&[("hit", "ann", "FR", None, 0)]);
+    let mut subscriber = world.subscribe(&hits());
+    world.submit(&[("hit", "ann", "FR", None, 0)]);
+    subscriber.receive();
+    let (resume, replica) = (subscriber.resume_point(), std::mem::take(&mut subscriber.replica));
+    drop(subscriber);
+    world.submit(&[("hit", "ann", "FR", None, 0)]);
+    let mut again = world.resume(&hits(), Some(&resume));
+    assert_eq!(again.resume_point(), resume, "nothing was delivered yet");
+    again.replica = replica;
+    world.submit(&[("hit", "ann", "FR", None, 0)]);
     check(&mut again, &["total"], "3");
 }
 
 #[test]
-fn who_was_away_too_long_is_told_so() {
+fn resuming_too_late_or_in_another_epoch_is_reported() {
     let mut world = World::new();
-    let mut watch = world.watch(&hits());
-    watch.take();
-    let resume = watch.resume();
-    let mut other = world.watch(&hits());
+    let mut subscriber = world.subscribe(&hits());
+    subscriber.receive();
+    let resume = subscriber.resume_point();
+    let mut other = world.subscribe(&hits());
     for _ in 0..70 {
-        world.post(&[("hit", "ann", "FR", None, 0)]);
-        other.take();
+        world.submit(&[("hit", "ann", "FR", None, 0)]);
+        other.receive();
     }
-    assert!(!world.watch_from(&hits(), Some(&resume)).watch.is_resumed());
-    let elsewhere = super::Resume { epoch: "d".into(), ..other.resume() };
-    assert!(!world.watch_from(&hits(), Some(&elsewhere)).watch.is_resumed());
+    assert!(!world.resume(&hits(), Some(&resume)).subscription.is_resumed());
+    let elsewhere = ResumePoint { epoch: "d".into(), ..other.resume_point() };
+    assert!(!world.resume(&hits(), Some(&elsewhere)).subscription.is_resumed());
 }
 
 #[test]
-fn who_is_slow_is_told_the_latest() {
+fn slow_subscriber_gets_the_newest_state_in_one_step() {
     let mut world = World::new();
-    let mut watch = world.watch(&hits());
-    let mut fast = world.watch(&hits());
-    watch.take();
+    let mut subscriber = world.subscribe(&hits());
+    let mut fast = world.subscribe(&hits());
+    subscriber.receive();
     for _ in 0..100 {
-        world.post(&[("hit", "ann", "FR", None, 0)]);
-        fast.take();
+        world.submit(&[("hit", "ann", "FR", None, 0)]);
+        fast.receive();
     }
-    assert_eq!(watch.take(), Some(4), "three points and a total");
-    check(&mut watch, &["total"], "100");
-    assert_eq!(watch.take(), None);
-    assert_eq!(watch.watch.due(), None);
+    assert_eq!(subscriber.receive(), Some(4), "three points and a total");
+    check(&mut subscriber, &["total"], "100");
+    assert_eq!(subscriber.receive(), None);
+    assert_eq!(subscriber.subscription.due(), None);
 }
 
 #[test]
-fn a_thousand_equal_subscriptions_are_one_computation() {
+fn thousand_equal_subscriptions_share_one_computation() {
     let mut world = World::new();
-    let mut watches: Vec<Follower> = (0..1_000).map(|_| world.watch(&hits())).collect();
+    let mut subscribers: Vec<TestSubscriber> = (0..1_000).map(|_| world.subscribe(&hits())).collect();
     assert_eq!(world.computations(), 1);
-    world.post(&[("hit", "ann", "FR", None, 0)]);
-    watches.iter_mut().for_each(|watch| check(watch, &["total"], "1"));
+    world.submit(&[("hit", "ann", "FR", None, 0)]);
+    subscribers.iter_mut().for_each(|subscriber| check(subscriber, &["total"], "1"));
     assert_eq!(world.computations(), 2);
-    let steps: Vec<_> = watches.iter_mut().map(|watch| watch.watch.take()).collect();
+    let steps: Vec<_> =
+        subscribers.iter_mut().map(|subscriber| subscriber.subscription.next_delivery()).collect();
     assert!(steps.iter().all(Option::is_none));
 }
 
 #[test]
-fn what_nobody_watches_computes_nothing() {
+fn channel_without_subscribers_or_changes_is_not_computed() {
     let mut world = World::new();
-    let watches: Vec<Follower> = (0..1_000).map(|n| world.watch(&minutes_of(&format!("m{n}")))).collect();
+    let subscribers: Vec<TestSubscriber> =
+        (0..1_000).map(|n| world.subscribe(&minutes_of(&format!("m{n}")))).collect();
     let before = world.computations();
-    world.post(&[("hit", "ann", "FR", None, 0)]);
-    world.post_to(&world::game(2), &[("m7", "ann", "FR", None, 0)]);
+    world.submit(&[("hit", "ann", "FR", None, 0)]);
+    world.submit_to(&world::game(2), &[("m7", "ann", "FR", None, 0)]);
     assert_eq!(world.computations(), before);
-    world.post(&[("m7", "ann", "FR", None, 0)]);
+    world.submit(&[("m7", "ann", "FR", None, 0)]);
     assert_eq!(world.computations(), before + 1);
-    drop(watches);
-    world.post(&[("m7", "ann", "FR", None, 0)]);
+    drop(subscribers);
+    world.submit(&[("m7", "ann", "FR", None, 0)]);
     assert_eq!(world.computations(), before + 1);
 }
 
 #[test]
-fn who_wants_to_be_told_seldom_is_told_seldom() {
+fn long_interval_delays_deliveries() {
     let mut world = World::new();
-    let mut seldom = world.watch_every(3_600_000, &hits());
-    let mut at_once = world.watch(&hits());
-    assert!(seldom.take().is_some() && at_once.take().is_some());
+    let mut seldom = world.subscribe_every(3_600_000, &hits());
+    let mut at_once = world.subscribe(&hits());
+    assert!(seldom.receive().is_some() && at_once.receive().is_some());
     for _ in 0..3 {
-        world.post(&[("hit", "ann", "FR", None, 0)]);
-        assert!(at_once.take().is_some());
-        assert_eq!(seldom.take(), None);
+        world.submit(&[("hit", "ann", "FR", None, 0)]);
+        assert!(at_once.receive().is_some());
+        assert_eq!(seldom.receive(), None);
     }
-    assert!(seldom.watch.due().expect("something is new") > std::time::Instant::now());
+    assert!(seldom.subscription.due().expect("there are changes") > std::time::Instant::now());
 }
 
 #[test]
-fn who_follows_somebody_is_told_of_what_they_do_and_nobody_else() {
+fn feed_is_computed_only_for_followers_of_the_actor() {
     let mut world = World::new();
     world.command(json!({"feed": {"follow": {"player": "ann", "other": "bo"}}}));
-    let mut watch = world.watch(&feed());
-    watch.take();
+    let mut subscriber = world.subscribe(&feed());
+    subscriber.receive();
     let before = world.computations();
     let post = |player: &str| json!({"feed": {"post": {"player": player, "kind": "post", "text": "hello"}}});
     world.command(post("cy"));
     assert_eq!(world.computations(), before);
     world.command(post("bo"));
-    check(&mut watch, &["text"], "hello");
+    check(&mut subscriber, &["text"], "hello");
 }

@@ -1,4 +1,4 @@
-//! The topics, one file each.
+//! The sources of the topics, one file each.
 
 mod events;
 mod flows;
@@ -8,12 +8,12 @@ mod page;
 mod query;
 mod vars;
 
-pub use page::Page;
+pub use page::PageTopic;
 
-pub(super) use events::Events;
-pub(super) use flows::Flows;
-pub(super) use load::Load;
-pub(super) use online::Online;
-pub(super) use page::Shown;
-pub(super) use query::{QuerySource, routes};
-pub(super) use vars::{Seen, Viewer};
+pub(crate) use events::EventsSource;
+pub(crate) use flows::FlowsSource;
+pub(crate) use load::LoadSource;
+pub(crate) use online::OnlineSource;
+pub(crate) use page::PageSource;
+pub(crate) use query::{QuerySource, query_interests};
+pub(crate) use vars::{PersonalVars, VarsSource};

@@ -300,7 +300,7 @@ impl RawSettings {
             connections: ConnectionLimits {
                 total: self.connections.total_max,
                 per_address: self.connections.per_address_max,
-                subscriptions_each: self.connections.subscriptions_each_max,
+                subscriptions_per_credential_max: self.connections.subscriptions_each_max,
             },
             heartbeat: Duration::from_secs(heartbeat_s),
             origins: self.origins,

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use wal::Wal;
 
 use crate::bootstrap;
-use collect::Order;
+use collect::CollectorAction;
 use pipeline::catalog::{Catalog, Cidr, Game, InvalidCidr, KeyRecord, Scopes, SettingsChange};
 use pipeline::ingest::Claims;
 use pipeline::time::now_s;
@@ -104,7 +104,7 @@ pub enum Command {
         /// The name of the collector.
         name: String,
         /// The action.
-        order: Order,
+        order: CollectorAction,
     },
     /// Reports the running server's load; see [`http::monitor`].
     Monitor,

@@ -121,7 +121,7 @@ fn answer_from_server(command: &Command, state: &AppState) -> Option<Reply> {
     Some(match command {
         Command::Monitor => Reply::Done(state.monitor.look(state, None)),
         Command::ListCollectors => Reply::Done(collectors.list(&state.catalog, None).into()),
-        Command::OrderCollector { name, order } => match collectors.order(name, *order) {
+        Command::OrderCollector { name, order } => match collectors.apply(name, *order) {
             Ok(done) => Reply::Done(done),
             Err(failure) => Reply::Refused(format!("{failure:#}")),
         },

@@ -100,7 +100,8 @@ impl Server {
         let flows = Flows::open(&settings.data, settings.quotas.flows_per_game)
             .context("restoring the running flows")?;
         let flows = Arc::new(flows);
-        let (epoch, each_max) = (format!("{:x}", now_ms()), settings.connections.subscriptions_each);
+        let (epoch, each_max) =
+            (format!("{:x}", now_ms()), settings.connections.subscriptions_per_credential_max);
         let live = Live::start(Arc::clone(&views), Arc::clone(&flows), epoch, each_max)
             .context("starting a thread")?;
         let geo = geo(settings.geo_file.clone());

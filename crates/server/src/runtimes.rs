@@ -13,7 +13,7 @@ use crate::control;
 use crate::demo;
 use crate::{Settings, collect_context};
 use collect::net::{self, Connections};
-use collect::{Place, Places};
+use collect::{RuntimeHandle, Runtimes};
 use http::AppState;
 use http::app::App;
 use http::listener;
@@ -30,7 +30,7 @@ pub(crate) struct Listeners {
 /// Binds the address.
 pub(crate) fn bind(settings: &Settings) -> anyhow::Result<Listeners> {
     let wanted = settings.listen;
-    if net::is_taken(wanted) {
+    if net::is_address_in_use(wanted) {
         bail!("another program listens on {wanted}: stop it, or choose another address with --listen");
     }
     let listen = |address| net::bind(address).with_context(|| format!("listening on {address}"));
@@ -55,8 +55,9 @@ pub(crate) fn start(
     let demo = settings.demo;
     let runtime = || Builder::new_current_thread().enable_all().build().context("starting a runtime");
     let runtimes = listeners.sockets.iter().map(|_| runtime()).collect::<anyhow::Result<Vec<_>>>()?;
-    let place = |runtime: &Runtime| Place { runtime: runtime.handle().clone(), lane: state.log.lane() };
-    let places = Arc::new(Places::new(runtimes.iter().map(place).collect()));
+    let place =
+        |runtime: &Runtime| RuntimeHandle { runtime: runtime.handle().clone(), lane: state.log.lane() };
+    let places = Arc::new(Runtimes::new(runtimes.iter().map(place).collect()));
     state.collectors.start(&collect_context(state), &places);
     let lanes = places.all().map(|place| place.lane.clone());
     let mut threads = Vec::new();
@@ -94,6 +95,6 @@ fn run(
         let listener = tokio::net::TcpListener::from_std(listener).expect("the socket does not block");
         listener::serve(listener, app, connections, stopping).await;
         // Collectors run on this runtime, too.
-        state.collectors.ended().await;
+        state.collectors.wait_stopped().await;
     });
 }

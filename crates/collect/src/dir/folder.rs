@@ -1,4 +1,4 @@
-//! The folder: which files in it are complete, and where they go.
+//! The watched folder: finds complete files, and archives, deletes or sets aside ingested ones.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -13,62 +13,61 @@ use anyhow::{Context, bail};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, StatxFlags};
 use rustix::io::Errno;
 
-/// Names of files that are still being written, as the tools that write them agree.
-const UNFINISHED: [&str; 5] = [".part", ".tmp", ".partial", ".filepart", ".crdownload"];
-/// Files that one look finds; the others are found by the next one.
+/// Name endings that common tools use for files they are still writing.
+const UNFINISHED_ENDINGS: [&str; 5] = [".part", ".tmp", ".partial", ".filepart", ".crdownload"];
+/// Files returned by one scan. The next scan finds the others.
 const FOUND_MAX: usize = 10_000;
-/// Files of one name in the archive.
+/// Files with the same original name in one target folder.
 const SAME_NAME_MAX: u32 = 100_000;
 
 const ARCHIVE: &str = "archive";
 const FAILED: &str = "failed";
 
-/// A folder, held open.
-pub(super) struct Folder(OwnedFd);
+/// A watched folder, held open.
+pub(super) struct WatchedFolder(OwnedFd);
 
 /// A complete file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
-    /// Its name in the folder.
+pub(super) struct FoundFile {
     pub(super) name: OsString,
-    /// Its size.
+    /// Its size in bytes.
     pub(super) len: u64,
-    /// When something of it changed last.
+    /// The time of its last change, since 1970.
     changed: Duration,
-    /// Tells it from every other file that is or was there.
-    pub(super) identity: Identity,
+    /// Distinguishes it from every other file that is or was in the folder.
+    pub(super) identity: FileIdentity,
 }
 
-/// Device, number, and when it was made, since numbers are given again. Not all file systems know the last.
+/// Device, inode and creation time. The creation time is included because inodes are reused; not all file systems have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
+pub(super) struct FileIdentity {
     device: u64,
     inode: u64,
     born: Duration,
 }
 
-impl Identity {
-    /// What ids of its events are made from.
-    pub(super) fn bytes(self) -> [u8; 24] {
-        let Identity { device, inode, born } = self;
+impl FileIdentity {
+    /// Returns the bytes from which the ids of its events are derived.
+    pub(super) fn to_bytes(self) -> [u8; 24] {
+        let FileIdentity { device, inode, born } = self;
         let mut bytes = [0; 24];
-        for (place, number) in bytes.chunks_exact_mut(8).zip([device, inode, born.as_nanos() as u64]) {
-            place.copy_from_slice(&number.to_le_bytes());
+        for (target, number) in bytes.chunks_exact_mut(8).zip([device, inode, born.as_nanos() as u64]) {
+            target.copy_from_slice(&number.to_le_bytes());
         }
         bytes
     }
 }
 
-impl Folder {
-    /// Opens the folder itself, not what a link points to.
-    pub(super) fn open(path: &Path) -> anyhow::Result<Folder> {
+impl WatchedFolder {
+    /// Opens the folder. Fails if the path is a link.
+    pub(super) fn open(path: &Path) -> anyhow::Result<WatchedFolder> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = rustix::fs::open(path, flags, Mode::empty());
-        Ok(Folder(opened.with_context(|| format!("path: opening the folder {}", path.display()))?))
+        Ok(WatchedFolder(opened.with_context(|| format!("path: opening the folder {}", path.display()))?))
     }
 
-    /// Ordinary files, finished by their names, of which nothing has changed for so long. The oldest come first.
-    pub(super) fn complete_files(&self, settle: Duration) -> io::Result<Vec<Found>> {
+    /// Returns regular files that have a finished name and have not changed for `settle`, oldest first.
+    pub(super) fn complete_files(&self, settle: Duration) -> io::Result<Vec<FoundFile>> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut found = BTreeMap::new();
         for entry in Dir::read_from(&self.0)? {
@@ -79,7 +78,7 @@ impl Folder {
                 continue;
             }
             let name = OsString::from_vec(name.to_vec());
-            let Some(file) = self.look(&name)? else { continue };
+            let Some(file) = self.stat(&name)? else { continue };
             if file.changed + settle <= now && found.len() < FOUND_MAX {
                 found.insert((file.changed, name), file);
             }
@@ -87,8 +86,8 @@ impl Folder {
         Ok(found.into_values().collect())
     }
 
-    /// What is there under the name now: an ordinary file, or nothing of interest.
-    fn look(&self, name: &OsStr) -> io::Result<Option<Found>> {
+    /// Returns the regular file that currently has this name, if there is one.
+    fn stat(&self, name: &OsStr) -> io::Result<Option<FoundFile>> {
         let flags = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
         let stat = match rustix::fs::statx(&self.0, name, AtFlags::SYMLINK_NOFOLLOW, flags) {
             Ok(stat) => stat,
@@ -103,67 +102,74 @@ impl Folder {
         let moved = time(stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec);
         let device = u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor);
         let born = time(stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec);
-        let identity = Identity { device, inode: stat.stx_ino, born };
-        Ok(Some(Found { name: name.to_owned(), len: stat.stx_size, changed: written.max(moved), identity }))
+        let identity = FileIdentity { device, inode: stat.stx_ino, born };
+        Ok(Some(FoundFile {
+            name: name.to_owned(),
+            len: stat.stx_size,
+            changed: written.max(moved),
+            identity,
+        }))
     }
 
-    /// Whether the file is still as it was found.
-    pub(super) fn is_unchanged(&self, found: &Found) -> io::Result<bool> {
-        Ok(self.look(&found.name)?.as_ref() == Some(found))
+    /// Returns true if the file has not changed since it was found.
+    pub(super) fn is_unchanged(&self, found: &FoundFile) -> io::Result<bool> {
+        Ok(self.stat(&found.name)?.as_ref() == Some(found))
     }
 
-    /// Opens the file that was found; nothing, if there is another one now. A device or a pipe in its place is not waited for.
-    pub(super) fn open_file(&self, found: &Found) -> io::Result<Option<File>> {
+    /// Opens the file. Returns `None` if it changed or was replaced. If a device or a pipe replaced it, opening does not
+    /// block.
+    pub(super) fn open_file(&self, found: &FoundFile) -> io::Result<Option<File>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::openat(&self.0, &found.name, flags, Mode::empty())?);
         let stat = rustix::fs::fstat(&file)?;
         Ok((stat.st_ino == found.identity.inode && self.is_unchanged(found)?).then_some(file))
     }
 
-    pub(super) fn delete(&self, found: &Found) -> anyhow::Result<()> {
-        rustix::fs::unlinkat(&self.0, &found.name, AtFlags::empty()).context("deleting it")
+    pub(super) fn delete(&self, found: &FoundFile) -> anyhow::Result<()> {
+        rustix::fs::unlinkat(&self.0, &found.name, AtFlags::empty()).context("deleting the file")
     }
 
-    pub(super) fn archive(&self, found: &Found) -> anyhow::Result<()> {
+    pub(super) fn archive(&self, found: &FoundFile) -> anyhow::Result<()> {
         self.move_to(ARCHIVE, found).map(drop)
     }
 
-    /// Moves the file to `failed`, with a file beside it that says why.
-    pub(super) fn put_aside(&self, found: &Found, reason: &str) -> anyhow::Result<()> {
+    /// Moves the file to the folder `failed`, and writes the reason to a file next to it.
+    pub(super) fn move_to_failed(&self, found: &FoundFile, reason: &str) -> anyhow::Result<()> {
         let mut name = self.move_to(FAILED, found)?;
         name.push(".reason.txt");
         let path = Path::new(FAILED).join(name);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&self.0, &path, flags, Mode::from_raw_mode(0o644));
-        writeln!(File::from(file.context("saying why")?), "{reason}").context("saying why")
+        let file = file.context("writing the reason")?;
+        writeln!(File::from(file), "{reason}").context("writing the reason")
     }
 
-    /// Moves the file into a folder beside it, under a name that is free there. The answer is the name.
-    fn move_to(&self, folder: &str, found: &Found) -> anyhow::Result<OsString> {
+    /// Moves the file into a folder inside the watched folder, under a name that is free there. Returns that name.
+    fn move_to(&self, folder: &str, found: &FoundFile) -> anyhow::Result<OsString> {
         match rustix::fs::mkdirat(&self.0, folder, Mode::from_raw_mode(0o755)) {
             Ok(()) | Err(Errno::EXIST) => {}
-            Err(failure) => return Err(failure).with_context(|| format!("making the folder {folder}")),
+            Err(failure) => return Err(failure).with_context(|| format!("creating the folder {folder}")),
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let there = rustix::fs::openat(&self.0, folder, flags, Mode::empty());
-        let there = there.with_context(|| format!("opening the folder {folder}"))?;
+        let target = rustix::fs::openat(&self.0, folder, flags, Mode::empty());
+        let target = target.with_context(|| format!("opening the folder {folder}"))?;
         for number in 0..SAME_NAME_MAX {
             let mut name = found.name.clone();
             if number > 0 {
                 name.push(format!("-{number}"));
             }
-            match rustix::fs::renameat_with(&self.0, &found.name, &there, &name, RenameFlags::NOREPLACE) {
+            match rustix::fs::renameat_with(&self.0, &found.name, &target, &name, RenameFlags::NOREPLACE) {
                 Ok(()) => return Ok(name),
                 Err(Errno::EXIST) => {}
-                Err(failure) => return Err(failure).with_context(|| format!("moving it to {folder}")),
+                Err(failure) => return Err(failure).with_context(|| format!("moving the file to {folder}")),
             }
         }
-        bail!("there are {SAME_NAME_MAX} files of its name in {folder}")
+        bail!("{folder} already has {SAME_NAME_MAX} files with this name: delete or move some of them")
     }
 }
 
 fn is_unfinished(name: &[u8]) -> bool {
-    name.first() == Some(&b'.') || UNFINISHED.iter().any(|end| name.ends_with(end.as_bytes()))
+    name.first() == Some(&b'.') || UNFINISHED_ENDINGS.iter().any(|end| name.ends_with(end.as_bytes()))
 }
 
 #[cfg(test)]
@@ -172,7 +178,8 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     fn names(folder: &Path, settle: Duration) -> Vec<String> {
-        let found = Folder::open(folder).expect("a folder").complete_files(settle).expect("it can be read");
+        let found =
+            WatchedFolder::open(folder).expect("a folder").complete_files(settle).expect("it can be read");
         found.into_iter().map(|found| found.name.to_string_lossy().into_owned()).collect()
     }
 
@@ -185,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn only_ordinary_files_with_finished_names_are_found() {
+    fn only_regular_files_with_finished_names_are_found() {
         let (folder, outside) = (folder(), folder());
         for name in ["one.json", ".hidden", "two.json.part", "three.tmp", "four"] {
             write(folder.path(), name);
@@ -201,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_complete_when_it_has_not_changed_for_a_while() {
+    fn file_is_complete_after_the_settle_time() {
         let folder = folder();
         write(folder.path(), "one.json");
         assert_eq!(names(folder.path(), Duration::from_secs(3600)), [""; 0]);
@@ -209,9 +216,9 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_has_changed_or_was_replaced_is_another_one() {
+    fn changed_or_replaced_file_is_not_opened() {
         let root = folder();
-        let folder = Folder::open(root.path()).expect("a folder");
+        let folder = WatchedFolder::open(root.path()).expect("a folder");
         write(root.path(), "one.json");
         let found = folder.complete_files(Duration::ZERO).expect("it can be read").remove(0);
         assert!(folder.is_unchanged(&found).expect("it is there"));
@@ -226,9 +233,9 @@ mod tests {
     }
 
     #[test]
-    fn files_of_one_name_are_all_kept() {
+    fn archived_files_with_the_same_name_are_all_kept() {
         let root = folder();
-        let folder = Folder::open(root.path()).expect("a folder");
+        let folder = WatchedFolder::open(root.path()).expect("a folder");
         for _ in 0..3 {
             write(root.path(), "one.json");
             let found = folder.complete_files(Duration::ZERO).expect("it can be read").remove(0);
@@ -236,7 +243,7 @@ mod tests {
         }
         write(root.path(), "one.json");
         let found = folder.complete_files(Duration::ZERO).expect("it can be read").remove(0);
-        folder.put_aside(&found, "it has no header").expect("there is room");
+        folder.move_to_failed(&found, "it has no header").expect("there is room");
         let kept = |name: &str| std::fs::read_to_string(root.path().join(name)).expect("it was kept");
         for name in ["archive/one.json", "archive/one.json-1", "archive/one.json-2", "failed/one.json"] {
             assert_eq!(kept(name), "{}\n");

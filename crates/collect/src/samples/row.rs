@@ -1,4 +1,4 @@
-//! What the samples of one series come to in one minute.
+//! One row of a table: the samples of one series in one minute.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -8,36 +8,38 @@ use model::batch::{DeclaredValues, Samples};
 use model::rollup::{Aggregate, Bucket, LatestValue};
 use model::{RawEvent, Reject};
 
-use super::dimensions::{Slot, values};
-use super::{Series, same};
+use super::dimensions::{DimensionKey, decode_values};
+use super::{SeriesKey, same_bytes};
 
-/// How many values a sender may have added up: a minute of such sums still fits a count.
-const SPREAD_COUNT_MAX: u64 = 1 << 48;
+/// The largest count of a histogram: the sum of a minute of them still fits a count.
+const HISTOGRAM_COUNT_MAX: u64 = 1 << 48;
 
-/// One row of a table.
-pub(super) struct Row {
+/// The aggregate of one series in one minute. Names and tags are in the table's arena, `keys`.
+pub(super) struct SampleRow {
     name: Range<u32>,
     tags_end: u32,
     minute: u32,
     pub(super) hash: u64,
-    /// How many samples came in.
-    pub(super) taken: u32,
-    /// What is behind the point of how many they stand for.
+    /// Samples added.
+    pub(super) sample_count: u32,
+    /// The fraction of their weighted count.
     pub(super) fraction: f64,
-    cell: Aggregate,
+    aggregate: Aggregate,
     declared: Range<u32>,
     encoded: Range<u32>,
 }
 
-impl Row {
-    pub(super) fn new(name: Range<u32>, tags_end: u32, minute: u32, hash: u64, fraction: f64) -> Row {
-        let cell = Aggregate::default();
-        Row { name, tags_end, minute, hash, taken: 0, fraction, cell, declared: 0..0, encoded: 0..0 }
+impl SampleRow {
+    pub(super) fn new(name: Range<u32>, tags_end: u32, minute: u32, hash: u64, fraction: f64) -> SampleRow {
+        let (aggregate, declared, encoded) = (Aggregate::default(), 0..0, 0..0);
+        SampleRow { name, tags_end, minute, hash, sample_count: 0, fraction, aggregate, declared, encoded }
     }
 
     #[inline]
-    pub(super) fn is_of(&self, series: Series<'_>, minute: u32, keys: &[u8]) -> bool {
-        self.minute == minute && same(self.name(keys), series.name) && same(self.tags(keys), series.tags)
+    pub(super) fn matches(&self, series: SeriesKey<'_>, minute: u32, keys: &[u8]) -> bool {
+        self.minute == minute
+            && same_bytes(self.name(keys), series.name)
+            && same_bytes(self.tags(keys), series.tags)
     }
 
     #[inline]
@@ -54,16 +56,16 @@ impl Row {
         &keys[self.name.start as usize..self.tags_end as usize]
     }
 
-    /// A value that stands for `weight` others of its kind: they add that much to the sum, and as many to the count. What
-    /// is behind the point waits for the next one.
+    /// Adds a value that stands for `weight` measurements: `value * weight` to the sum, and `weight` to the count. The
+    /// fraction of the count is kept for the next value.
     #[inline]
-    pub(super) fn weighed(&mut self, value: f64, weight: f64) {
+    pub(super) fn add_weighted(&mut self, value: f64, weight: f64) {
         let times = weight + self.fraction;
         self.fraction = times.fract();
         let times = times as i64;
-        self.cell.count += times;
-        let values = self.cell.values.get_or_insert_default();
-        // There is one zero only.
+        self.aggregate.count += times;
+        let values = self.aggregate.values.get_or_insert_default();
+        // Turns -0.0 into 0.0.
         let value = value + 0.0;
         values.sum.add(value * weight);
         values.min = values.min.min(value);
@@ -71,67 +73,67 @@ impl Row {
         values.quantiles.add(Bucket::of(value), times);
     }
 
-    /// A gauge shows this. Of two values of one millisecond the one that came later counts.
-    pub(super) fn state(&mut self, value: f64, at_ms: i64) {
-        self.weighed(value, 1.0);
-        let Some(values) = &mut self.cell.values else { return };
+    /// Adds the value of a gauge. Of two values in one millisecond, the one received later is the last value.
+    pub(super) fn add_gauge(&mut self, value: f64, at_ms: i64) {
+        self.add_weighted(value, 1.0);
+        let Some(values) = &mut self.aggregate.values else { return };
         if values.last.as_deref().is_none_or(|last| last.at_ms <= at_ms) {
             values.last = Some(Box::new(LatestValue { at_ms, value: value + 0.0 }));
         }
     }
 
-    /// Somebody or something was seen.
-    pub(super) fn member(&mut self, hash: u64) {
-        self.cell.count += 1;
-        self.cell.players.insert(hash);
+    /// Adds the hash of a set member.
+    pub(super) fn add_member(&mut self, hash: u64) {
+        self.aggregate.count += 1;
+        self.aggregate.players.insert(hash);
     }
 
-    /// Many values that were added up where they were measured.
-    pub(super) fn spread(&mut self, spread: &Histogram<'_>) -> Result<(), Reject> {
-        if spread.count > SPREAD_COUNT_MAX {
+    /// Adds values that the sender has already aggregated.
+    pub(super) fn add_histogram(&mut self, histogram: &Histogram<'_>) -> Result<(), Reject> {
+        if histogram.count > HISTOGRAM_COUNT_MAX {
             return Err(Reject::ValueNotFinite);
         }
-        if spread.count == 0 {
+        if histogram.count == 0 {
             return Ok(());
         }
-        self.cell.count += spread.count as i64;
-        let values = self.cell.values.get_or_insert_default();
-        values.sum.add(spread.sum);
-        values.min = values.min.min(spread.min + 0.0);
-        values.max = values.max.max(spread.max + 0.0);
-        spread
+        self.aggregate.count += histogram.count as i64;
+        let values = self.aggregate.values.get_or_insert_default();
+        values.sum.add(histogram.sum);
+        values.min = values.min.min(histogram.min + 0.0);
+        values.max = values.max.max(histogram.max + 0.0);
+        histogram
             .buckets
             .iter()
             .for_each(|(value, count)| values.quantiles.add(Bucket::of(*value), *count as i64));
         Ok(())
     }
 
-    /// Writes the values of declared dimensions and the cell behind what is there.
+    /// Appends the values of declared dimensions and the aggregate to `out`.
     pub(super) fn encode(&mut self, keys: &[u8], out: &mut Vec<u8>) {
         let start = out.len() as u32;
-        for (slot, value) in values(self.tags(keys)) {
-            if let Slot::Declared(number) = slot {
+        for (key, value) in decode_values(self.tags(keys)) {
+            if let DimensionKey::Declared(number) = key {
                 DeclaredValues::push(out, number, value.as_bytes());
             }
         }
         let middle = out.len() as u32;
-        self.cell.encode(out);
+        self.aggregate.encode(out);
         (self.declared, self.encoded) = (start..middle, middle..out.len() as u32);
     }
 
-    /// What was encoded, as the line takes it.
+    /// Returns the encoded row as a raw event.
     pub(super) fn event<'a>(&self, keys: &'a [u8], encoded: &'a [u8]) -> RawEvent<'a> {
         let part = |range: &Range<u32>| &encoded[range.start as usize..range.end as usize];
-        let name = str::from_utf8(self.name(keys)).expect("a sample's name is text");
+        let name = str::from_utf8(self.name(keys)).expect("a sample's name is UTF-8");
         let mut event = RawEvent {
             name: Some(Cow::Borrowed(name)),
             ts_ms: Some(i64::from(self.minute) * 60_000),
             declared: DeclaredValues::from_bytes(part(&self.declared)),
-            samples: Some(Samples { received: self.taken, aggregate: part(&self.encoded) }),
+            samples: Some(Samples { received: self.sample_count, aggregate: part(&self.encoded) }),
             ..RawEvent::default()
         };
-        for (slot, value) in values(self.tags(keys)) {
-            if let Slot::BuiltIn(dimension) = slot {
+        for (key, value) in decode_values(self.tags(keys)) {
+            if let DimensionKey::BuiltIn(dimension) = key {
                 event.dimensions[dimension as usize] = Some(Cow::Borrowed(value));
             }
         }

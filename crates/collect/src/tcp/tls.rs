@@ -1,6 +1,6 @@
-//! TLS in front of the streams that others open: a certificate and its key, as PEM files.
+//! TLS for accepted connections: a certificate and its key, as PEM files.
 //!
-//! They are read at every start of the collector, so that a renewed certificate holds after `collectors restart`.
+//! The files are read at every start of the collector, so a renewed certificate is used after `collectors restart`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,9 @@ use tokio_rustls::server::TlsStream;
 
 use crate::settings::TlsFiles;
 
-/// Both sides have to agree within this time.
-const HANDSHAKE_WAIT: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Reads the files. What is wrong with them names the key of the settings.
+/// Reads the files. The error names the setting of the file that is wrong.
 pub(crate) fn acceptor(files: &TlsFiles) -> anyhow::Result<TlsAcceptor> {
     let certificates = CertificateDer::pem_file_iter(&files.certificate).and_then(Iterator::collect);
     let certificates: Vec<_> =
@@ -31,11 +30,14 @@ pub(crate) fn acceptor(files: &TlsFiles) -> anyhow::Result<TlsAcceptor> {
     let config = ServerConfig::builder_with_provider(Arc::new(default_provider()));
     let config = config.with_safe_default_protocol_versions().context("tls_certificate")?;
     let config = config.with_no_client_auth().with_single_cert(certificates, key);
-    Ok(TlsAcceptor::from(Arc::new(config.context("tls_key: it does not fit to the certificate")?)))
+    Ok(TlsAcceptor::from(Arc::new(config.context("tls_key: does not match the certificate")?)))
 }
 
-/// Agrees with who connects.
-pub(super) async fn agree(acceptor: &TlsAcceptor, stream: TcpStream) -> anyhow::Result<TlsStream<TcpStream>> {
-    let agreed = timeout(HANDSHAKE_WAIT, acceptor.accept(stream)).await;
-    agreed.context("TLS was not agreed on in time")?.context("TLS")
+/// Performs the TLS handshake with a client.
+pub(super) async fn handshake(
+    acceptor: &TlsAcceptor,
+    stream: TcpStream,
+) -> anyhow::Result<TlsStream<TcpStream>> {
+    let accepted = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await;
+    accepted.context("TLS handshake timed out")?.context("TLS handshake")
 }

@@ -122,7 +122,7 @@ impl Text {
     fn collectors(mut self, shared: &AppState) -> Text {
         type Figure = (&'static str, &'static str, &'static str, fn(&Collector) -> u64);
         const FIGURES: [Figure; 6] = [
-            ("running", "gauge", "1 while it takes what comes.", |one| u64::from(one.is_taking())),
+            ("running", "gauge", "1 while it takes what comes.", |one| u64::from(one.is_running())),
             ("received_total", "counter", "Samples or events, those that were lost among them.", |one| {
                 one.counters.received()
             }),
@@ -176,7 +176,7 @@ impl Text {
             "playmeter_subscriptions",
             "gauge",
             "Different subscriptions being watched.",
-            shared.live.channels() as u64,
+            shared.live.channel_count() as u64,
         )
     }
 }

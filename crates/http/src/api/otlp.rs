@@ -23,7 +23,7 @@ use crate::auth;
 use crate::body::{self, Limits};
 use crate::problem::Problem;
 use axum::{Router, routing};
-use collect::Totals;
+use collect::MetricState;
 use pipeline::catalog::{Access, Scope};
 use pipeline::ingest::{IngestError, retry_transient};
 use pipeline::time::{now_ms, now_s};
@@ -110,8 +110,8 @@ async fn take(
     encoding: Encoding,
 ) -> Result<Written, Problem> {
     let bytes = body::read(&head.headers, incoming, Limits::EVENTS).await?;
-    let totals = local.shared.collectors.totals(access.game.number);
-    let Some(turn) = totals.turn() else {
+    let totals = local.shared.collectors.metric_state(access.game.number);
+    let Some(turn) = totals.try_write_permit() else {
         return Err(Problem::overloaded("too many exports wait for the log").retry_after_s(5));
     };
     let samples = decode(local, &access, &totals, &bytes, encoding)?;
@@ -129,7 +129,7 @@ async fn take(
 fn decode(
     local: &Local,
     access: &Access,
-    totals: &Arc<Totals>,
+    totals: &Arc<MetricState>,
     bytes: &[u8],
     encoding: Encoding,
 ) -> Result<Samples, Problem> {

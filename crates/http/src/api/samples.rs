@@ -11,14 +11,14 @@ use model::{RawBatch, Reject};
 use wal::{Ack, Lane};
 
 use crate::AppState;
-use collect::samples::{Dimensions, Gauges, Table};
+use collect::samples::{Dimensions, Gauges, SampleTable};
 use pipeline::catalog::Access;
 use pipeline::ingest::{Claims, ClientInfo, IngestError, IngestRequest};
 use pipeline::reject_tally::RejectTally;
 
 /// The samples of one request, added up.
 pub(crate) struct Samples {
-    table: Table,
+    table: SampleTable,
     taken: u64,
     refusals: RejectTally,
     received_ms: i64,
@@ -47,7 +47,7 @@ impl Samples {
     /// None yet, for the credential's game.
     pub(crate) fn new(shared: &AppState, access: &Access, gauges: Arc<Gauges>, received_ms: i64) -> Samples {
         let seed = shared.views.seeds.of(access.game.number);
-        let table = Table::new(Dimensions::of(&access.game.settings), seed, gauges);
+        let table = SampleTable::new(Dimensions::of(&access.game.settings), seed, gauges);
         let written = Written::default();
         Samples { table, taken: 0, refusals: RejectTally::default(), received_ms, entries: None, written }
     }
@@ -55,7 +55,7 @@ impl Samples {
     /// Takes what a decoder hands on.
     pub(crate) fn take(&mut self, taken: SampleResult<'_>) {
         match taken {
-            Ok(sample) => match self.table.take(&sample, self.received_ms) {
+            Ok(sample) => match self.table.add(&sample, self.received_ms) {
                 Ok(()) => self.taken += 1,
                 Err(reject) => self.refusals.add(reject, sample.name.as_bytes()),
             },
@@ -78,7 +78,7 @@ impl Samples {
             let refused = self.entry(shared, lane, access, door, &decoded).await?;
             self.entries.as_mut().map(VecDeque::pop_front);
             for (index, reject) in refused {
-                let samples = self.table.taken(rows.start + index as usize);
+                let samples = self.table.sample_count(rows.start + index as usize);
                 self.written.accepted -= u64::from(samples);
                 add(&mut self.written.refused, reject, samples);
             }

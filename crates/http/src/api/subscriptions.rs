@@ -48,6 +48,6 @@ pub async fn get(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let access = auth::for_questions(&shared.catalog, &headers, uri.query(), now_s())?;
-    let answer = shared.live.census(access.game.number);
+    let answer = shared.live.subscription_stats(access.game.number);
     Ok(([(header::CONTENT_TYPE, "application/json")], answer.to_string()).into_response())
 }

@@ -29,7 +29,9 @@ use crate::api::commands::Local;
 use crate::auth;
 use crate::problem::Problem;
 use axum::{Router, routing};
-use live::{Client, INTERVAL_MS_MAX, Options, Page, Permit, Resume, Topic};
+use live::{
+    DeliveryOptions, MIN_INTERVAL_MS_MAX, PageTopic, ResumePoint, SseStream, SubscriptionPermit, Topic,
+};
 use pipeline::catalog::{Access, Game, Scope, address_group};
 use pipeline::time::{now_ms, now_s};
 
@@ -93,7 +95,7 @@ pub async fn get(
         access = auth::allow(access, Scope::Query)?;
     }
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
-    let resume = last.or(parameters.last_event_id.as_deref()).and_then(Resume::parse);
+    let resume = last.or(parameters.last_event_id.as_deref()).and_then(ResumePoint::parse);
     let mut topics = parameters.topics(&access.game)?;
     if parameters.vars {
         let who = std::mem::take(&mut parameters.who).who(&shared, &access, &headers, peer)?;
@@ -106,7 +108,7 @@ pub async fn get(
     let permit = permit.map_err(|refused| Problem::too_many(refused.to_string()))?;
     shared.views.caught_up(shared.log.durable_until()).await;
     let client =
-        Client::new(Arc::clone(&shared.live), &access.game, topics, parameters.options, resume.as_ref());
+        SseStream::open(Arc::clone(&shared.live), &access.game, topics, parameters.options, resume.as_ref());
     let client = client.map_err(|refused| Problem::overloaded(refused.to_string()).retry_after_s(10))?;
     let headers = [
         (CONTENT_TYPE, "text/event-stream"),
@@ -117,15 +119,15 @@ pub async fn get(
 }
 
 /// What is new, whenever the connection can take it. A slow connection is asked less often, and then gets the latest.
-fn stream(client: Client, permit: Permit, stopping: watch::Receiver<bool>) -> Body {
-    type Stream = (Client, Permit, watch::Receiver<bool>, bool);
+fn stream(client: SseStream, permit: SubscriptionPermit, stopping: watch::Receiver<bool>) -> Body {
+    type Stream = (SseStream, SubscriptionPermit, watch::Receiver<bool>, bool);
     let start = (client, permit, stopping, true);
     let next = async |(mut client, permit, mut stopping, first): Stream| {
         let mut text = if first { b"retry: 1000\n\n".to_vec() } else { Vec::new() };
-        text.extend(client.take());
+        text.extend(client.next_events());
         while text.is_empty() {
             tokio::select! {
-                () = client.wait() => text = client.take(),
+                () = client.wait() => text = client.next_events(),
                 () = tokio::time::sleep(HEARTBEAT) => text = b": still here\n\n".to_vec(),
                 _ = stopping.wait_for(|stopping| *stopping) => return None,
             }
@@ -147,7 +149,7 @@ pub(crate) fn holder(access: &Access, address: Option<IpAddr>) -> u64 {
 
 #[derive(Default)]
 struct Parameters {
-    options: Options,
+    options: DeliveryOptions,
     last_event_id: Option<String>,
     online: bool,
     events: bool,
@@ -224,7 +226,7 @@ impl Parameters {
 
     /// The pages of live-ops. A private board is seen with its code, or by those who may see all.
     fn pages(&self, access: &Access) -> Vec<(String, Topic)> {
-        let board = self.board.clone().map(|table| Page::Board {
+        let board = self.board.clone().map(|table| PageTopic::Board {
             table,
             window: self.window,
             per_page: self.per_page,
@@ -232,7 +234,7 @@ impl Parameters {
             filter: self.filter.clone().into_iter().collect(),
             code: (access.class == KeyClass::Public).then(|| self.code.clone()),
         });
-        let feed = self.feed.clone().map(|player| Page::Feed { player, n: FEED_ITEMS });
+        let feed = self.feed.clone().map(|player| PageTopic::Feed { player, n: FEED_ITEMS });
         let named = [("board", board), ("feed", feed)].into_iter();
         named.filter_map(|(name, page)| Some((name.to_owned(), Topic::Page(Box::new(page?))))).collect()
     }
@@ -244,8 +246,8 @@ impl Parameters {
 }
 
 fn min_interval(text: &str) -> Result<u32, Problem> {
-    let ms = text.parse().ok().filter(|ms| *ms <= INTERVAL_MS_MAX);
-    let problem = || Problem::invalid(format!("it is 0 to {INTERVAL_MS_MAX} milliseconds"));
+    let ms = text.parse().ok().filter(|ms| *ms <= MIN_INTERVAL_MS_MAX);
+    let problem = || Problem::invalid(format!("it is 0 to {MIN_INTERVAL_MS_MAX} milliseconds"));
     ms.ok_or_else(|| problem().field("min_interval"))
 }
 

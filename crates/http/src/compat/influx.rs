@@ -97,7 +97,7 @@ pub(crate) async fn points(
     let mut samples = Samples::new(
         shared,
         access,
-        Arc::clone(&shared.collectors.totals(access.game.number).gauges),
+        Arc::clone(&shared.collectors.metric_state(access.game.number).gauges),
         received_ms,
     );
     decode(&bytes, precision, |taken| samples.take(taken));

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::ejson;
 use crate::problem::Problem;
 use crate::ws::Frames;
-use live::docs::{Change, Fields};
+use live::documents::{DocumentChange, DocumentFields};
 
 /// The version that is spoken.
 pub(super) const VERSION: &str = "1";
@@ -113,7 +113,7 @@ pub(super) fn updated(id: &str) -> String {
 }
 
 /// What changed, for everybody who has these documents in this collection. In an order, unless somebody asked for none.
-pub(super) fn changes(changes: &[Change], collection: &str, is_ordered: bool, offset: u64) -> Bytes {
+pub(super) fn changes(changes: &[DocumentChange], collection: &str, is_ordered: bool, offset: u64) -> Bytes {
     let mut frames = Frames::default();
     let collection = text(collection);
     let mut message = String::new();
@@ -128,21 +128,21 @@ pub(super) fn changes(changes: &[Change], collection: &str, is_ordered: bool, of
 }
 
 /// Says a change but for its end; false: there is nothing to say.
-fn say(message: &mut String, change: &Change, collection: &str, is_ordered: bool) -> bool {
+fn say(message: &mut String, change: &DocumentChange, collection: &str, is_ordered: bool) -> bool {
     let mut head = |kind: &str, id: &str| {
         let _ = write!(message, r#"{{"msg":"{kind}","collection":{collection},"id":{}"#, text(id));
     };
     match change {
-        Change::Added(doc, Some(before)) if is_ordered => {
+        DocumentChange::Added(doc, Some(before)) if is_ordered => {
             head("addedBefore", &doc.id);
             say_fields(message, &doc.fields);
             say_before(message, before.as_deref());
         }
-        Change::Added(doc, _) => {
+        DocumentChange::Added(doc, _) => {
             head("added", &doc.id);
             say_fields(message, &doc.fields);
         }
-        Change::Changed(id, fields, cleared) => {
+        DocumentChange::Changed(id, fields, cleared) => {
             head("changed", id);
             if !fields.is_empty() {
                 say_fields(message, fields);
@@ -151,17 +151,17 @@ fn say(message: &mut String, change: &Change, collection: &str, is_ordered: bool
                 let _ = write!(message, r#","cleared":{}"#, json!(cleared));
             }
         }
-        Change::Moved(id, before) if is_ordered => {
+        DocumentChange::Moved(id, before) if is_ordered => {
             head("movedBefore", id);
             say_before(message, before.as_deref());
         }
-        Change::Moved(..) => return false,
-        Change::Removed(id) => head("removed", id),
+        DocumentChange::Moved(..) => return false,
+        DocumentChange::Removed(id) => head("removed", id),
     }
     true
 }
 
-fn say_fields(message: &mut String, fields: &Fields) {
+fn say_fields(message: &mut String, fields: &DocumentFields) {
     message.push_str(r#","fields":{"#);
     for (index, (name, value)) in fields.iter().enumerate() {
         let comma = if index == 0 { "" } else { "," };
@@ -183,9 +183,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use live::docs::{Doc, Json};
+    use live::documents::{Document, JsonText};
 
-    fn check(change: &Change, is_ordered: bool, expected: &str) {
+    fn check(change: &DocumentChange, is_ordered: bool, expected: &str) {
         let mut said = String::new();
         if say(&mut said, change, r#""c""#, is_ordered) {
             said.push('}');
@@ -193,31 +193,32 @@ mod tests {
         assert_eq!(said, expected.replace('\'', "\""));
     }
 
-    fn doc(id: &str, value: &str) -> Arc<Doc> {
-        Arc::new(Doc { id: id.into(), fields: [("v", Json::raw(value))].into() })
+    fn doc(id: &str, value: &str) -> Arc<Document> {
+        Arc::new(Document { id: id.into(), fields: [("v", JsonText::raw(value))].into() })
     }
 
     #[test]
     fn what_changed_is_told_in_the_words_of_ddp() {
-        let added = Change::Added(doc("a", "1.50"), None);
+        let added = DocumentChange::Added(doc("a", "1.50"), None);
         check(&added, true, "{'msg':'added','collection':'c','id':'a','fields':{'v':1.50}}");
-        let before = Change::Added(doc("x", "{}"), Some(Some("b".into())));
+        let before = DocumentChange::Added(doc("x", "{}"), Some(Some("b".into())));
         let told = "{'msg':'addedBefore','collection':'c','id':'x','fields':{'v':{}},'before':'b'}";
         check(&before, true, told);
         check(&before, false, "{'msg':'added','collection':'c','id':'x','fields':{'v':{}}}");
-        let last = Change::Moved("a\"".into(), None);
+        let last = DocumentChange::Moved("a\"".into(), None);
         check(&last, true, r#"{'msg':'movedBefore','collection':'c','id':'a\"','before':null}"#);
         check(&last, false, "");
-        check(&Change::Removed("a".into()), true, "{'msg':'removed','collection':'c','id':'a'}");
-        let changed = Change::Changed("a".into(), [("v", Json::raw("2"))].into(), vec!["w".into()]);
+        check(&DocumentChange::Removed("a".into()), true, "{'msg':'removed','collection':'c','id':'a'}");
+        let changed =
+            DocumentChange::Changed("a".into(), [("v", JsonText::raw("2"))].into(), vec!["w".into()]);
         check(&changed, true, "{'msg':'changed','collection':'c','id':'a','fields':{'v':2},'cleared':['w']}");
-        let cleared = Change::Changed("a".into(), Fields::default(), vec!["v".into()]);
+        let cleared = DocumentChange::Changed("a".into(), DocumentFields::default(), vec!["v".into()]);
         check(&cleared, true, "{'msg':'changed','collection':'c','id':'a','cleared':['v']}");
     }
 
     #[test]
     fn what_looks_like_ejson_is_escaped() {
-        let added = Change::Added(doc("a", r#"{"$date":1}"#), None);
+        let added = DocumentChange::Added(doc("a", r#"{"$date":1}"#), None);
         let told = "{'msg':'added','collection':'c','id':'a','fields':{'v':{'$escape':{'$date':1}}}}";
         check(&added, true, told);
         assert_eq!(

@@ -17,8 +17,8 @@ use crate::api::vars::who;
 use crate::api::watch;
 use crate::auth;
 use crate::problem::Problem;
-use live::docs::EncodingKey;
-use live::{INTERVAL_MS_MAX, Options, Page, Resume, Topic};
+use live::documents::EncodingKey;
+use live::{DeliveryOptions, MIN_INTERVAL_MS_MAX, PageTopic, ResumePoint, Topic};
 use pipeline::catalog::{Access, Scope};
 use pipeline::time::now_ms;
 
@@ -29,8 +29,8 @@ const COLLECTION_BYTES_MAX: usize = 128;
 pub(super) struct Wanted {
     pub(super) topic: Topic,
     pub(super) key: EncodingKey,
-    pub(super) options: Options,
-    pub(super) resume: Option<Resume>,
+    pub(super) options: DeliveryOptions,
+    pub(super) resume: Option<ResumePoint>,
     /// The scope without which it may not be seen; `None`: any key of the game will do.
     pub(super) scope: Option<Scope>,
 }
@@ -125,18 +125,21 @@ fn scope_of(name: &str) -> Result<Option<Scope>, Problem> {
     }
 }
 
-fn interval(min_interval: Option<u32>) -> Result<Options, Problem> {
+fn interval(min_interval: Option<u32>) -> Result<DeliveryOptions, Problem> {
     match min_interval {
-        None => Ok(Options::default()),
-        Some(min_interval_ms) if min_interval_ms <= INTERVAL_MS_MAX => Ok(Options { min_interval_ms }),
+        None => Ok(DeliveryOptions::default()),
+        Some(min_interval_ms) if min_interval_ms <= MIN_INTERVAL_MS_MAX => {
+            Ok(DeliveryOptions { min_interval_ms })
+        }
         Some(_) => {
-            Err(Problem::invalid(format!("it is 0 to {INTERVAL_MS_MAX} milliseconds")).field("min_interval"))
+            Err(Problem::invalid(format!("it is 0 to {MIN_INTERVAL_MS_MAX} milliseconds"))
+                .field("min_interval"))
         }
     }
 }
 
-fn resume(written: WrittenResume) -> Result<Resume, Problem> {
-    let resume = Resume::parse(&format!("{}.{}", written.epoch, written.offset));
+fn resume(written: WrittenResume) -> Result<ResumePoint, Problem> {
+    let resume = ResumePoint::parse(&format!("{}.{}", written.epoch, written.offset));
     resume.ok_or_else(|| Problem::invalid("it is what `ready` said").field("resume"))
 }
 
@@ -164,7 +167,7 @@ fn board(what: Option<&RawValue>, access: &Access) -> Result<Topic, Problem> {
     if let Some(source) = source {
         filter.insert(SOURCE.to_owned(), source);
     }
-    Ok(Topic::Page(Box::new(Page::Board {
+    Ok(Topic::Page(Box::new(PageTopic::Board {
         table,
         window: window.as_deref().map(watch::window).transpose()?,
         per_page: per_page.map_or(Ok(0), watch::rows)?,
@@ -179,7 +182,7 @@ fn feed(what: Option<&RawValue>) -> Result<Topic, Problem> {
         Some(player) => player,
         None => from_text::<WrittenFeed>(what.map_or("{}", RawValue::get))?.player,
     };
-    Ok(Topic::Page(Box::new(Page::Feed { player, n: watch::FEED_ITEMS })))
+    Ok(Topic::Page(Box::new(PageTopic::Feed { player, n: watch::FEED_ITEMS })))
 }
 
 fn vars(

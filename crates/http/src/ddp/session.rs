@@ -23,7 +23,7 @@ use crate::api::commands::from_json;
 use crate::api::watch::holder;
 use crate::problem::Problem;
 use crate::ws::{CloseCode, Gone, Incoming, Socket};
-use live::Watch;
+use live::DocumentSubscription;
 use pipeline::random;
 use pipeline::shutdown::wait_for_stop;
 
@@ -280,7 +280,8 @@ impl Session {
         let shared = &self.shared;
         shared.views.caught_up(shared.log.durable_until()).await;
         let (topic, resume) = (wanted.topic.clone(), wanted.resume.as_ref());
-        let watch = Watch::open(&shared.live, &access.game, topic, wanted.options, resume, &self.bell);
+        let watch =
+            DocumentSubscription::open(&shared.live, &access.game, topic, wanted.options, resume, &self.bell);
         let watch = watch.map_err(|refused| Problem::overloaded(refused.to_string()))?;
         if resume.is_some() && !watch.is_resumed() {
             return Err(Refusal::reload());

@@ -13,8 +13,8 @@ use super::messages::{self, Refusal};
 use super::publications::{Wanted, may_see};
 use crate::problem::Problem;
 use crate::ws::Frames;
-use live::docs::EncodingKey;
-use live::{Permit, Told, Topic, Watch};
+use live::documents::EncodingKey;
+use live::{Delivery, DocumentSubscription, SubscriptionPermit, Topic};
 use pipeline::catalog::{Access, Game, Scope};
 
 /// Subscriptions of one connection.
@@ -31,7 +31,7 @@ pub(super) struct Subscriptions {
 struct Group {
     topic: Topic,
     key: EncodingKey,
-    watch: Watch,
+    watch: DocumentSubscription,
     subs: Vec<Sub>,
     game: Arc<Game>,
     class: KeyClass,
@@ -41,7 +41,7 @@ struct Group {
 struct Sub {
     id: String,
     is_ready: bool,
-    _permit: Permit,
+    _permit: SubscriptionPermit,
 }
 
 impl Subscriptions {
@@ -59,7 +59,7 @@ impl Subscriptions {
         id: &str,
         wanted: &Wanted,
         access: &Access,
-        permit: &mut Option<Permit>,
+        permit: &mut Option<SubscriptionPermit>,
     ) -> Result<bool, Problem> {
         let is_same = |group: &&mut Group| {
             group.key.collection == wanted.key.collection
@@ -73,14 +73,24 @@ impl Subscriptions {
             return Err(Problem::conflict(detail).field("ordered"));
         }
         if let Some(permit) = permit.take() {
-            group.watch.hasten(wanted.options).map_err(|refused| Problem::overloaded(refused.to_string()))?;
+            group
+                .watch
+                .shorten_interval(wanted.options)
+                .map_err(|refused| Problem::overloaded(refused.to_string()))?;
             group.subs.push(Sub { id: id.to_owned(), is_ready: false, _permit: permit });
         }
         Ok(true)
     }
 
     /// Begins a group.
-    pub(super) fn open(&mut self, id: &str, wanted: Wanted, access: &Access, watch: Watch, permit: Permit) {
+    pub(super) fn open(
+        &mut self,
+        id: &str,
+        wanted: Wanted,
+        access: &Access,
+        watch: DocumentSubscription,
+        permit: SubscriptionPermit,
+    ) {
         let sub = Sub { id: id.to_owned(), is_ready: false, _permit: permit };
         let Wanted { topic, key, scope, .. } = wanted;
         let (game, class) = (Arc::clone(&access.game), access.class);
@@ -133,7 +143,7 @@ impl Subscriptions {
         let mut places = (0..count).map(|place| (self.first + place) % count);
         let (place, said) = places.find_map(|place| {
             let group = &mut self.groups[place];
-            let told = group.watch.take();
+            let told = group.watch.next_delivery();
             Some((place, group.tell(told, epoch)?))
         })?;
         self.first = place + 1;
@@ -144,7 +154,7 @@ impl Subscriptions {
     pub(super) fn everything(&mut self, epoch: &str) -> Vec<Bytes> {
         let groups = self.groups.iter_mut();
         let told = groups.filter_map(|group| {
-            let told = group.watch.take_now();
+            let told = group.watch.next_delivery_now();
             group.tell(told, epoch)
         });
         told.flatten().collect()
@@ -157,9 +167,9 @@ impl Subscriptions {
 }
 
 impl Group {
-    fn tell(&mut self, told: Option<Told>, epoch: &str) -> Option<Vec<Bytes>> {
+    fn tell(&mut self, told: Option<Delivery>, epoch: &str) -> Option<Vec<Bytes>> {
         let mut said = Vec::new();
-        if let Some(Told { offset, step }) = told {
+        if let Some(Delivery { offset, step }) = told {
             let EncodingKey { collection, is_ordered } = &self.key;
             let encode = |changes: &[_]| messages::changes(changes, collection, *is_ordered, offset);
             said.push(step.encoded(&self.key, encode));
@@ -179,7 +189,7 @@ impl Group {
     fn gone(&self, last: &str) -> Bytes {
         let EncodingKey { collection, is_ordered } = &self.key;
         let mut said =
-            messages::changes(&self.watch.gone(), collection, *is_ordered, self.watch.offset()).to_vec();
+            messages::changes(&self.watch.removals(), collection, *is_ordered, self.watch.offset()).to_vec();
         let mut frames = Frames::default();
         frames.text(last);
         said.extend_from_slice(&frames.freeze());

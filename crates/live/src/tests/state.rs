@@ -1,4 +1,4 @@
-//! Whatever happens, and however often somebody is away: who watches has what a new question would be answered.
+//! After any sequence of operations, a subscriber has the same state as a new subscriber.
 
 use liveops::vars::VarsViewer;
 use model::Dimension;
@@ -6,47 +6,47 @@ use model::query::{CompareWith, Measure, MetricQuery, Query, QueryDimension, Ste
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::stream::Stream;
-use super::world::{Follower, World, game};
+use super::stream_replica::StreamReplica;
+use super::world::{TestSubscriber, World, game};
 use super::{board, feed, minutes_of, score};
-use crate::copy::Copy;
-use crate::{Page, Resume, Topic};
+use crate::replica::DocumentReplica;
+use crate::{PageTopic, ResumePoint, Topic};
 
-/// What may happen.
+/// An operation of the test.
 #[derive(Clone, Debug)]
-enum Happening {
-    /// A batch: events by name, player, country, value and age in minutes.
-    Post(Vec<(u8, u8, u8, Option<u8>, u8)>),
-    /// A batch of another game.
-    Elsewhere,
+enum Operation {
+    /// Submits events by name, player, country, value and age in minutes.
+    Submit(Vec<(u8, u8, u8, Option<u8>, u8)>),
+    /// Submits an event of another game.
+    SubmitToOtherGame,
     Score(u8, u8),
-    Variable(u8, u8),
-    Say(u8),
+    PutVariable(u8, u8),
+    Post(u8),
     Follow(u8),
-    Pass(u16),
-    Take(usize),
-    Leave(usize),
-    Come(usize),
+    AdvanceClock(u16),
+    Receive(usize),
+    Disconnect(usize),
+    Connect(usize),
 }
 
 const NAMES: [&str; 3] = ["hit", "miss", "win"];
 const PLAYERS: [&str; 4] = ["ann", "bo", "cy", "dee"];
 const COUNTRIES: [&str; 4] = ["FR", "DE", "TR", ""];
 
-fn any_step() -> impl Strategy<Value = Happening> {
+fn any_operation() -> impl Strategy<Value = Operation> {
     let age = prop_oneof![6 => 0..3u8, 1 => 0..120u8];
     let event = (0..3u8, 0..4u8, 0..4u8, prop::option::of(0..9u8), age);
     prop_oneof![
-        6 => prop::collection::vec(event, 1..5).prop_map(Happening::Post),
-        1 => Just(Happening::Elsewhere),
-        2 => (0..4u8, 0..20u8).prop_map(|(player, score)| Happening::Score(player, score)),
-        1 => (0..3u8, 0..3u8).prop_map(|(name, value)| Happening::Variable(name, value)),
-        1 => (0..4u8).prop_map(Happening::Say),
-        1 => (0..4u8).prop_map(Happening::Follow),
-        2 => prop_oneof![0..5u16, 0..200u16].prop_map(Happening::Pass),
-        3 => any::<usize>().prop_map(Happening::Take),
-        2 => any::<usize>().prop_map(Happening::Leave),
-        2 => any::<usize>().prop_map(Happening::Come),
+        6 => prop::collection::vec(event, 1..5).prop_map(Operation::Submit),
+        1 => Just(Operation::SubmitToOtherGame),
+        2 => (0..4u8, 0..20u8).prop_map(|(player, score)| Operation::Score(player, score)),
+        1 => (0..3u8, 0..3u8).prop_map(|(name, value)| Operation::PutVariable(name, value)),
+        1 => (0..4u8).prop_map(Operation::Post),
+        1 => (0..4u8).prop_map(Operation::Follow),
+        2 => prop_oneof![0..5u16, 0..200u16].prop_map(Operation::AdvanceClock),
+        3 => any::<usize>().prop_map(Operation::Receive),
+        2 => any::<usize>().prop_map(Operation::Disconnect),
+        2 => any::<usize>().prop_map(Operation::Connect),
     ]
 }
 
@@ -69,7 +69,7 @@ fn topics() -> Vec<Topic> {
         },
         Query { compare: Some(CompareWith::Previous), ..query("miss", Measure::P90, "30m", Step::Minute) },
     ];
-    let newest = Page::Board {
+    let newest = PageTopic::Board {
         table: "race".into(),
         window: None,
         per_page: 2,
@@ -84,90 +84,93 @@ fn topics() -> Vec<Topic> {
     topics
 }
 
-/// Somebody who watches a topic in both forms, and may be away.
-struct Watcher {
+/// A client that subscribes to a topic in both forms, and may be disconnected.
+struct TestClient {
     topic: Topic,
-    follower: Option<Follower>,
-    left: Option<(Resume, Copy)>,
-    stream: Stream,
+    /// `None`: disconnected.
+    subscriber: Option<TestSubscriber>,
+    /// The state at the time of the disconnect.
+    left: Option<(ResumePoint, DocumentReplica)>,
+    stream: StreamReplica,
 }
 
-impl Watcher {
-    fn new(world: &World, topic: Topic) -> Watcher {
-        let mut watcher = Watcher { topic, follower: None, left: None, stream: Stream::default() };
-        watcher.come(world);
-        watcher
+impl TestClient {
+    fn new(world: &World, topic: Topic) -> TestClient {
+        let stream = StreamReplica::default();
+        let mut client = TestClient { topic, subscriber: None, left: None, stream };
+        client.connect(world);
+        client
     }
 
-    fn leave(&mut self) {
-        self.stream.leave();
-        if let Some(follower) = self.follower.take() {
-            self.left = Some((follower.resume(), follower.copy));
+    fn disconnect(&mut self) {
+        self.stream.disconnect();
+        if let Some(subscriber) = self.subscriber.take() {
+            self.left = Some((subscriber.resume_point(), subscriber.replica));
         }
     }
 
-    fn come(&mut self, world: &World) {
-        if self.follower.is_some() {
+    fn connect(&mut self, world: &World) {
+        if self.subscriber.is_some() {
             return;
         }
-        self.stream.come(world, &self.topic);
+        self.stream.connect(world, &self.topic);
         let left = self.left.take();
-        let mut follower = match &left {
-            Some((resume, _)) => world.watch_from(&self.topic, Some(resume)),
-            None => world.watch(&self.topic),
+        let mut subscriber = match &left {
+            Some((resume, _)) => world.resume(&self.topic, Some(resume)),
+            None => world.subscribe(&self.topic),
         };
-        if follower.watch.is_resumed() {
-            follower.copy = left.map(|(_, copy)| copy).unwrap_or_default();
+        if subscriber.subscription.is_resumed() {
+            subscriber.replica = left.map(|(_, replica)| replica).unwrap_or_default();
         }
-        self.follower = Some(follower);
+        self.subscriber = Some(subscriber);
     }
 
-    fn take(&mut self) {
-        self.stream.take();
-        if let Some(follower) = &mut self.follower {
-            follower.take();
+    fn receive(&mut self) {
+        self.stream.receive();
+        if let Some(subscriber) = &mut self.subscriber {
+            subscriber.receive();
         }
     }
 
-    /// What it knows: the documents, without the moment at which they were found, and the state of the stream.
+    /// Returns the documents, without the moment of their computation, and the state of the stream.
     fn read(&self) -> (Vec<String>, String) {
         let is_ranked = matches!(self.topic, Topic::Page(_));
-        let docs = self.follower.as_ref().map(|follower| follower.copy.read(is_ranked)).unwrap_or_default();
-        let doc = |(id, text): (_, String)| {
+        let documents = self.subscriber.as_ref().map(|subscriber| subscriber.replica.read(is_ranked));
+        let document = |(id, text): (_, String)| {
             let fields: Vec<&str> = text.lines().filter(|line| !line.starts_with("as_of=")).collect();
             format!("{id} {}", fields.join(" "))
         };
-        (docs.into_iter().map(doc).collect(), self.stream.read().to_string())
+        (documents.unwrap_or_default().into_iter().map(document).collect(), self.stream.read().to_string())
     }
 }
 
-fn happen(world: &mut World, watchers: &mut [Watcher], happening: Happening) {
+fn run(world: &mut World, clients: &mut [TestClient], operation: Operation) {
     let player = |player: u8| PLAYERS[usize::from(player)];
-    match happening {
-        Happening::Post(events) => {
+    match operation {
+        Operation::Submit(events) => {
             let event = |(name, player, country, value, age): &(u8, u8, u8, Option<u8>, u8)| {
                 let [name, player, country] = [*name, *player, *country].map(usize::from);
                 (NAMES[name], PLAYERS[player], COUNTRIES[country], value.map(f64::from), i64::from(*age))
             };
-            world.post(&events.iter().map(event).collect::<Vec<_>>());
+            world.submit(&events.iter().map(event).collect::<Vec<_>>());
         }
-        Happening::Elsewhere => world.post_to(&game(2), &[("hit", "ann", "FR", None, 0)]),
-        Happening::Score(by, points) => world.command(score(player(by), points.into())),
-        Happening::Variable(name, value) => {
+        Operation::SubmitToOtherGame => world.submit_to(&game(2), &[("hit", "ann", "FR", None, 0)]),
+        Operation::Score(by, points) => world.command(score(player(by), points.into())),
+        Operation::PutVariable(name, value) => {
             let definition = json!({ "value": value });
             world.command(json!({"vars": {"put": {"name": format!("v{name}"), "definition": definition}}}));
         }
-        Happening::Say(by) => {
+        Operation::Post(by) => {
             let post = json!({"player": player(by), "kind": "post", "text": "hello"});
             world.command(json!({"feed": {"post": post}}));
         }
-        Happening::Follow(other) => {
+        Operation::Follow(other) => {
             world.command(json!({"feed": {"follow": {"player": "ann", "other": player(other)}}}));
         }
-        Happening::Pass(seconds) => world.pass(seconds.into()),
-        Happening::Take(which) => watchers[which % watchers.len()].take(),
-        Happening::Leave(which) => watchers[which % watchers.len()].leave(),
-        Happening::Come(which) => watchers[which % watchers.len()].come(world),
+        Operation::AdvanceClock(seconds) => world.advance(seconds.into()),
+        Operation::Receive(which) => clients[which % clients.len()].receive(),
+        Operation::Disconnect(which) => clients[which % clients.len()].disconnect(),
+        Operation::Connect(which) => clients[which % clients.len()].connect(world),
     }
 }
 
@@ -175,22 +178,22 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn who_watches_has_what_a_new_question_would_be_answered(
-        happenings in prop::collection::vec(any_step(), 1..40),
+    fn subscriber_has_the_same_state_as_a_new_subscriber(
+        operations in prop::collection::vec(any_operation(), 1..40),
     ) {
         let mut world = World::new();
-        let mut watchers: Vec<Watcher> =
-            topics().into_iter().map(|topic| Watcher::new(&world, topic)).collect();
-        for happening in happenings {
-            happen(&mut world, &mut watchers, happening);
+        let mut clients: Vec<TestClient> =
+            topics().into_iter().map(|topic| TestClient::new(&world, topic)).collect();
+        for operation in operations {
+            run(&mut world, &mut clients, operation);
         }
-        let now = world.fresh();
-        for watcher in &mut watchers {
-            watcher.come(&world);
-            watcher.take();
-            let mut fresh = Watcher::new(&now, watcher.topic.clone());
-            fresh.take();
-            prop_assert_eq!(watcher.read(), fresh.read(), "{:?}", watcher.topic);
+        let new_world = world.without_subscriptions();
+        for client in &mut clients {
+            client.connect(&world);
+            client.receive();
+            let mut new_client = TestClient::new(&new_world, client.topic.clone());
+            new_client.receive();
+            prop_assert_eq!(client.read(), new_client.read(), "{:?}", client.topic);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A server's views and subscriptions without a disk, a socket or a thread, and with a clock that is set.
+//! The views and subscriptions of a server, without disk, sockets or threads, and with a simulated clock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -7,83 +7,85 @@ use std::time::{Duration, Instant};
 use liveops::{Caller, Command, CommandRef, Principal};
 use model::batch::{BatchBuilder, Endpoint, KeyClass, StoredEvent};
 use model::deltas::Deltas;
-use serde_json::{Value, json};
-use testkit::counters::{MemoryCounters, MemoryDisk};
-use tokio::sync::Notify;
-use wal::EntryRef;
-
-use crate::copy::Copy;
-use crate::{Live, Options, Resume, Topic, Watch};
 use pipeline::accounting::AccountingMetrics;
 use pipeline::applier::apply_entry;
 use pipeline::catalog::Game;
 use pipeline::flows::Flows;
 use pipeline::ingest::{BATCH, COMMAND};
 use pipeline::views::Views;
+use serde_json::{Value, json};
+use testkit::counters::{MemoryCounters, MemoryDisk};
+use tokio::sync::Notify;
+use wal::EntryRef;
 
-pub const START_MS: i64 = 1_800_000_000_000;
+use crate::replica::DocumentReplica;
+use crate::{DeliveryOptions, DocumentSubscription, Live, ResumePoint, Topic};
 
-pub struct World {
-    pub views: Arc<Views>,
-    pub live: Arc<Live>,
-    pub flows: Arc<Flows>,
-    pub game: Arc<Game>,
+const START_MS: i64 = 1_800_000_000_000;
+
+pub(super) struct World {
+    pub(super) views: Arc<Views>,
+    pub(super) live: Arc<Live>,
+    pub(super) flows: Arc<Flows>,
+    pub(super) game: Arc<Game>,
     clock: Arc<AtomicI64>,
     offset: u64,
 }
 
-/// An event: name, player, country, value, and minutes before now.
-pub type Happened<'a> = (&'a str, &'a str, &'a str, Option<f64>, i64);
+/// An event: name, player, country, value, and age in minutes.
+pub(super) type EventFields<'a> = (&'a str, &'a str, &'a str, Option<f64>, i64);
 
 impl World {
-    pub fn new() -> World {
+    pub(super) fn new() -> World {
         let counters = Arc::new(MemoryCounters::open(&MemoryDisk::default()));
-        let views = Arc::new(Views::open(counters, "secret").expect("nothing is kept"));
+        let views = Arc::new(Views::open(counters, "secret").expect("the store is empty"));
         let clock = Arc::new(AtomicI64::new(START_MS));
-        let told = Arc::clone(&clock);
+        let clock_copy = Arc::clone(&clock);
         let flows = Arc::default();
         let live = Live::new(
             Arc::clone(&views),
             Arc::clone(&flows),
             "e".into(),
             1_000,
-            Box::new(move || told.load(Ordering::Relaxed)),
+            Box::new(move || clock_copy.load(Ordering::Relaxed)),
         );
         World { views, live, flows, game: game(1), clock, offset: 0 }
     }
 
-    /// Packets of flows, as JSON lines.
-    pub fn packets(&self, lines: &str) {
+    /// Applies packets of flows, as JSON lines.
+    pub(super) fn packets(&self, lines: &str) {
         for line in decode::flow::lines(lines.as_bytes()) {
             self.flows.apply_packets(1, &[line.expect("a packet").packet(0)]);
         }
     }
 
-    /// The same views and the same time, with subscriptions that know nothing yet.
-    pub fn fresh(&self) -> World {
+    /// Returns a world with the same views and the same time, without subscriptions.
+    pub(super) fn without_subscriptions(&self) -> World {
         let clock = Arc::clone(&self.clock);
-        let told = Arc::clone(&clock);
-        let now = Box::new(move || told.load(Ordering::Relaxed));
+        let clock_copy = Arc::clone(&clock);
+        let now = Box::new(move || clock_copy.load(Ordering::Relaxed));
         let (views, flows) = (Arc::clone(&self.views), Arc::clone(&self.flows));
         let live = Live::new(Arc::clone(&views), Arc::clone(&flows), "f".into(), 1_000, now);
         World { views, live, flows, game: Arc::clone(&self.game), clock, offset: self.offset }
     }
 
-    pub fn now_ms(&self) -> i64 {
+    pub(super) fn now_ms(&self) -> i64 {
         self.clock.load(Ordering::Relaxed)
     }
 
-    pub fn pass(&self, seconds: i64) {
+    /// Advances the clock.
+    pub(super) fn advance(&self, seconds: i64) {
         self.clock.fetch_add(seconds * 1000, Ordering::Relaxed);
-        self.work();
+        self.run_due();
     }
 
-    /// One batch of events is applied.
-    pub fn post(&mut self, events: &[Happened<'_>]) {
-        self.post_to(&game(1), events);
+    /// Applies one batch of events.
+    pub(super) fn submit(&mut self, events: &[EventFields<'_>]) {
+        self.submit_to(&game(1), events);
     }
 
-    pub fn post_to(&mut self, game: &Game, events: &[Happened<'_>]) {
+    /// Applies one batch of events of another game.
+    pub(super) fn submit_to(&mut self, game: &Game, events: &[EventFields<'_>]) {
         let now_ms = self.now_ms();
         let mut batch = BatchBuilder::new(Endpoint::Events, KeyClass::Public, game.number, now_ms, 64);
         for (name, player, country, value, minutes_ago) in events {
@@ -97,8 +99,8 @@ impl World {
         self.apply(BATCH, events, &bytes);
     }
 
-    /// A command is decided: `{subject: {command: {...}}}`.
-    pub fn command(&mut self, command: Value) {
+    /// Applies a command: `{subject: {command: {...}}}`.
+    pub(super) fn command(&mut self, command: Value) {
         let command: Command = serde_json::from_value(command).expect("a command");
         let by = Principal { caller: Caller::Server, signed: None };
         let (received_ms, tz) = (self.now_ms(), "UTC".to_owned());
@@ -115,65 +117,67 @@ impl World {
         self.views.recent_events.start_cycle();
         self.offset = until;
         self.views.publish_applied(until, &deltas);
-        self.work();
+        self.run_due();
     }
 
-    /// Computes what is due, or would be within an hour: real time plays no part.
-    pub fn work(&self) {
+    /// Computes the channels that are due within an hour, so that tests do not depend on real time.
+    pub(super) fn run_due(&self) {
         let soon = Instant::now() + Duration::from_secs(3600);
-        // The second time for what was found out by looking at posts.
+        // The second round computes the feeds that the posts of the first round marked dirty.
         for _ in 0..2 {
-            self.live.work(self.live.queue.take(soon));
+            self.live.run_due(self.live.schedule.remove_due(soon));
         }
     }
 
-    /// How often anything was computed.
-    pub fn computations(&self) -> u64 {
+    /// Returns the number of computations of all channels.
+    pub(super) fn computations(&self) -> u64 {
         let channels = self.live.channels.lock();
-        channels.open.values().map(|channel| channel.tally().cost.computations).sum()
+        channels.open.values().map(|channel| channel.stats().cost.computations).sum()
     }
 
-    pub fn watch(&self, topic: &Topic) -> Follower {
+    pub(super) fn subscribe(&self, topic: &Topic) -> TestSubscriber {
         self.open(0, topic, None)
     }
 
-    pub fn watch_every(&self, min_interval_ms: u32, topic: &Topic) -> Follower {
+    pub(super) fn subscribe_every(&self, min_interval_ms: u32, topic: &Topic) -> TestSubscriber {
         self.open(min_interval_ms, topic, None)
     }
 
-    pub fn watch_from(&self, topic: &Topic, resume: Option<&Resume>) -> Follower {
+    pub(super) fn resume(&self, topic: &Topic, resume: Option<&ResumePoint>) -> TestSubscriber {
         self.open(0, topic, resume)
     }
 
-    fn open(&self, min_interval_ms: u32, topic: &Topic, resume: Option<&Resume>) -> Follower {
-        let (bell, options) = (Arc::new(Notify::new()), Options { min_interval_ms });
-        let watch = Watch::open(&self.live, &self.game, topic.clone(), options, resume, &bell);
-        Follower { watch: watch.expect("there is room"), copy: Copy::default() }
+    fn open(&self, min_interval_ms: u32, topic: &Topic, resume: Option<&ResumePoint>) -> TestSubscriber {
+        let (notify, options) = (Arc::new(Notify::new()), DeliveryOptions { min_interval_ms });
+        let subscription =
+            DocumentSubscription::open(&self.live, &self.game, topic.clone(), options, resume, &notify);
+        let subscription = subscription.expect("there are few channels");
+        TestSubscriber { subscription, replica: DocumentReplica::default() }
     }
 }
 
-/// A game's entry in the catalog.
-pub fn game(number: u32) -> Arc<Game> {
+/// Returns a game's entry in the catalog.
+pub(super) fn game(number: u32) -> Arc<Game> {
     let id = format!("game-{number}");
     let game = json!({ "number": number, "id": id, "name": id, "tz": "UTC", "public_key": "k" });
     Arc::new(serde_json::from_value(game).expect("a game"))
 }
 
-/// A client that follows one subscription.
-pub struct Follower {
-    pub watch: Watch,
-    pub copy: Copy,
+/// A client with one subscription and its copy of the documents.
+pub(super) struct TestSubscriber {
+    pub(super) subscription: DocumentSubscription,
+    pub(super) replica: DocumentReplica,
 }
 
-impl Follower {
-    /// Takes what is new; how many changes that is.
-    pub fn take(&mut self) -> Option<usize> {
-        let told = self.watch.take()?;
-        self.copy.follow(&told.step.changes);
-        Some(told.step.changes.len())
+impl TestSubscriber {
+    /// Receives the next delivery. Returns the number of its changes.
+    pub(super) fn receive(&mut self) -> Option<usize> {
+        let delivery = self.subscription.next_delivery()?;
+        self.replica.apply(&delivery.step.changes);
+        Some(delivery.step.changes.len())
     }
 
-    pub fn resume(&self) -> Resume {
-        Resume { epoch: "e".into(), number: self.watch.offset() }
+    pub(super) fn resume_point(&self) -> ResumePoint {
+        ResumePoint { epoch: "e".into(), number: self.subscription.offset() }
     }
 }

@@ -1,34 +1,36 @@
-//! How the flows of a game do, and those that do worst.
+//! The quality of a game's flows, and the worst of them.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use pipeline::flows::flow_json;
 use serde_json::{Value, json};
 
-use crate::docs::Doc;
-use crate::topic::{At, List, Moment, Source, Update, fields};
-use crate::touches::Touches;
-use pipeline::flows::flow_json;
+use crate::dirty_minutes::DirtyMinutes;
+use crate::document_builder::DocumentBuilder;
+use crate::documents::Document;
+use crate::source::{ComputeContext, ComputeMoment, TopicSource, Update, object_fields};
 
-/// So many are shown.
-const WORST: usize = 50;
-/// All flows of a game are looked at, so it is not done more often.
-const EVERY_MS: i64 = 1_000;
+/// Flows listed.
+const WORST_MAX: usize = 50;
+/// The shortest time between two computations. Each reads all flows of the game.
+const INTERVAL_MS: i64 = 1_000;
 
-/// What was last published.
-pub(crate) struct Flows {
-    list: List,
-    moment: Moment,
+/// Computes the topic `flows`. Holds the state that was last published.
+pub(crate) struct FlowsSource {
+    builder: DocumentBuilder,
+    moment: ComputeMoment,
     running: u64,
-    /// How all of them do.
+    /// The current quality of all flows together.
     now: Value,
-    /// Worst first.
+    /// The worst flows, worst first.
     worst: Vec<Value>,
 }
 
-impl Flows {
-    pub fn new(list: List) -> Flows {
-        Flows { list, moment: Moment::default(), running: 0, now: Value::Null, worst: Vec::new() }
+impl FlowsSource {
+    pub(crate) fn new(builder: DocumentBuilder) -> FlowsSource {
+        let (now, worst) = (Value::Null, Vec::new());
+        FlowsSource { builder, moment: ComputeMoment::default(), running: 0, now, worst }
     }
 
     fn message(&self) -> Value {
@@ -36,34 +38,36 @@ impl Flows {
     }
 }
 
-impl Source for Flows {
-    fn advance(&mut self, at: &At<'_>, _: &Touches) -> Update {
-        if (at.ms - self.moment.ms).unsigned_abs() < EVERY_MS as u64 {
-            return Update::Same;
+impl TopicSource for FlowsSource {
+    fn update(&mut self, context: &ComputeContext<'_>, _: &DirtyMinutes) -> Update {
+        if (context.now_ms - self.moment.ms).unsigned_abs() < INTERVAL_MS as u64 {
+            return Update::Unchanged;
         }
-        let is_first = self.moment == Moment::default();
-        self.moment = at.moment();
-        let (census, worst) = at.flows.statistics(at.game.number, WORST);
+        let is_first = self.moment == ComputeMoment::default();
+        self.moment = context.moment();
+        let (census, worst) = context.flows.statistics(context.game.number, WORST_MAX);
         let (running, now) = (census.running, census.json());
         let worst: Vec<Value> = worst.iter().map(flow_json).collect();
         if !is_first && running == self.running && now == self.now && worst == self.worst {
-            return Update::Same;
+            return Update::Unchanged;
         }
         (self.running, self.now, self.worst) = (running, now, worst);
-        Update::Whole(fields(&self.message()))
+        Update::Replaced(object_fields(&self.message()))
     }
 
     fn due_ms(&self) -> Option<i64> {
-        Some(self.moment.ms + EVERY_MS)
+        Some(self.moment.ms + INTERVAL_MS)
     }
 
-    fn whole(&self) -> Bytes {
-        fields(&self.message())
+    fn full_state(&self) -> Bytes {
+        object_fields(&self.message())
     }
 
-    fn documents(&mut self) -> Vec<Arc<Doc>> {
+    fn documents(&mut self) -> Vec<Arc<Document>> {
         let totals = json!({ "as_of": self.moment.as_of(), "running": self.running, "now": self.now });
-        let flow = |flow: &Value| self.list.object(flow["id"].as_str().unwrap_or_default(), flow);
-        std::iter::once(self.list.object("all", &totals)).chain(self.worst.iter().map(flow)).collect()
+        let totals = self.builder.document_of_object("all", &totals);
+        let flow =
+            |flow: &Value| self.builder.document_of_object(flow["id"].as_str().unwrap_or_default(), flow);
+        std::iter::once(totals).chain(self.worst.iter().map(flow)).collect()
     }
 }

@@ -1,89 +1,94 @@
-//! The accounting: what came in today and what became of it, and each of the last seconds.
+//! Ingest accounting: the outcomes of today, and the rate of each of the last seconds.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use pipeline::accounting::{AccountingTotals, SECONDS_KEPT};
+use pipeline::time::rfc3339;
 use serde_json::{Value, json};
 
-use crate::docs::Doc;
-use crate::topic::{At, List, Moment, Source, Update, failed, fields};
-use crate::touches::Touches;
-use pipeline::accounting::AccountingTotals;
-use pipeline::accounting::SECONDS_KEPT;
-use pipeline::time::rfc3339;
+use crate::dirty_minutes::DirtyMinutes;
+use crate::document_builder::DocumentBuilder;
+use crate::documents::Document;
+use crate::source::{ComputeContext, ComputeMoment, TopicSource, Update, error_fields, object_fields};
 
-/// Seconds sent again with each change: what came late is counted in its own second.
-const SECONDS_AGAIN: usize = 3;
+/// Past seconds sent again with each change, because events that arrive late are counted in their own second.
+const SECONDS_RESENT: usize = 3;
 
-/// What was last published.
-pub(crate) struct Load {
-    list: List,
-    /// When it was looked at last; without an answer of the store nothing is told.
-    looked: Moment,
-    moment: Moment,
+const UNAVAILABLE: &str = "ingest accounting is not available at the moment";
+
+/// Computes the topic `load`. Holds the state that was last published.
+pub(crate) struct LoadSource {
+    builder: DocumentBuilder,
+    /// The moment of the last computation. If the store fails, nothing is published.
+    computed: ComputeMoment,
+    /// The moment of the published state.
+    moment: ComputeMoment,
     totals: Option<AccountingTotals>,
     accepted: Vec<u32>,
-    refused: Vec<u32>,
+    rejected: Vec<u32>,
 }
 
-impl Load {
-    pub fn new(list: List) -> Load {
-        let (accepted, refused) = (Vec::new(), Vec::new());
-        let (looked, moment) = Default::default();
-        Load { list, looked, moment, totals: None, accepted, refused }
+impl LoadSource {
+    pub(crate) fn new(builder: DocumentBuilder) -> LoadSource {
+        let (accepted, rejected) = (Vec::new(), Vec::new());
+        let (computed, moment) = Default::default();
+        LoadSource { builder, computed, moment, totals: None, accepted, rejected }
     }
 
-    /// The last of the seconds.
+    /// Returns the rates of the last `count` seconds.
     fn seconds(&self, count: usize) -> Value {
         let last = |seconds: &[u32]| Value::from(&seconds[seconds.len().saturating_sub(count)..]);
         let from = rfc3339((self.moment.ms / 1000 - count as i64 + 1) * 1000);
-        json!({ "from": from, "accepted": last(&self.accepted), "refused": last(&self.refused) })
+        json!({ "from": from, "accepted": last(&self.accepted), "refused": last(&self.rejected) })
     }
 
     fn message(&self, totals: &AccountingTotals, seconds: usize) -> Bytes {
         let mut message = totals.json();
         message["as_of"] = self.moment.as_of();
         message["second"] = self.seconds(seconds);
-        fields(&message)
+        object_fields(&message)
     }
 }
 
-impl Source for Load {
-    fn advance(&mut self, at: &At<'_>, _: &Touches) -> Update {
-        let passed = (at.ms / 1000 - self.moment.ms / 1000) as usize;
-        if passed == 0 {
-            return Update::Same;
+impl TopicSource for LoadSource {
+    fn update(&mut self, context: &ComputeContext<'_>, _: &DirtyMinutes) -> Update {
+        let passed_s = (context.now_ms / 1000 - self.moment.ms / 1000) as usize;
+        if passed_s == 0 {
+            return Update::Unchanged;
         }
-        self.looked = at.moment();
-        let Ok(totals) = AccountingTotals::today(at.views, at.game, at.ms) else { return Update::Same };
-        let now_s = (at.ms / 1000).max(0) as u64;
-        (self.accepted, self.refused) = at.views.accounting.per_second(at.game.number, now_s, SECONDS_KEPT);
-        self.moment = at.moment();
-        let message = self.message(&totals, (passed + SECONDS_AGAIN).min(SECONDS_KEPT));
+        self.computed = context.moment();
+        let Ok(totals) = AccountingTotals::today(context.views, context.game, context.now_ms) else {
+            return Update::Unchanged;
+        };
+        let now_s = (context.now_ms / 1000).max(0) as u64;
+        (self.accepted, self.rejected) =
+            context.views.accounting.per_second(context.game.number, now_s, SECONDS_KEPT);
+        self.moment = context.moment();
+        let message = self.message(&totals, (passed_s + SECONDS_RESENT).min(SECONDS_KEPT));
         self.totals = Some(totals);
-        Update::Change(message)
+        Update::Changed(message)
     }
 
     fn due_ms(&self) -> Option<i64> {
-        Some(self.looked.next_second_ms())
+        Some(self.computed.next_second_ms())
     }
 
-    fn whole(&self) -> Bytes {
+    fn full_state(&self) -> Bytes {
         match &self.totals {
             Some(totals) => self.message(totals, SECONDS_KEPT),
-            None => failed(&self.moment, "the accounting cannot be read at the moment"),
+            None => error_fields(&self.moment, UNAVAILABLE),
         }
     }
 
-    fn documents(&mut self) -> Vec<Arc<Doc>> {
-        let Some(totals) = &self.totals else {
-            return self.list.failed("the accounting cannot be read at the moment");
-        };
+    fn documents(&mut self) -> Vec<Arc<Document>> {
+        let Some(totals) = &self.totals else { return self.builder.error(UNAVAILABLE) };
         let mut seconds = self.seconds(SECONDS_KEPT);
         seconds["as_of"] = self.moment.as_of();
         let rows = totals.json();
         let rows = rows["endpoints"].as_array().into_iter().flatten();
-        let rows = rows.map(|row| self.list.object(row["endpoint"].as_str().unwrap_or_default(), row));
-        rows.chain([self.list.object("seconds", &seconds)]).collect()
+        let rows = rows
+            .map(|row| self.builder.document_of_object(row["endpoint"].as_str().unwrap_or_default(), row));
+        rows.chain([self.builder.document_of_object("seconds", &seconds)]).collect()
     }
 }

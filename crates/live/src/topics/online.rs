@@ -4,30 +4,31 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use model::query::{MetricQuery, Query, Step, WindowLength};
+use pipeline::time::rfc3339;
 use serde_json::{Value, json};
 
-use super::query::ask;
-use crate::docs::{Doc, Json};
-use crate::topic::{At, List, Moment, Source, Update, fields};
-use crate::touches::Touches;
-use pipeline::time::rfc3339;
+use super::query::run_query;
+use crate::dirty_minutes::DirtyMinutes;
+use crate::document_builder::DocumentBuilder;
+use crate::documents::{Document, JsonText};
+use crate::source::{ComputeContext, ComputeMoment, TopicSource, Update, object_fields};
 
-/// What was last published.
-pub(crate) struct Online {
-    list: List,
+/// Computes the topic `online`. Holds the state that was last published.
+pub(crate) struct OnlineSource {
+    builder: DocumentBuilder,
     query: Query,
-    /// When it was looked at last.
-    looked: Moment,
-    /// When what is told was found.
-    moment: Moment,
+    /// The moment of the last computation.
+    computed: ComputeMoment,
+    /// The moment of the published state.
+    moment: ComputeMoment,
     online: Option<u32>,
     /// Players by the minute since 1970.
     minutes: Vec<(u32, u64)>,
-    docs: Vec<Arc<Doc>>,
+    documents: Vec<Arc<Document>>,
 }
 
-impl Online {
-    pub fn new(list: List) -> Online {
+impl OnlineSource {
+    pub(crate) fn new(builder: DocumentBuilder) -> OnlineSource {
         let players = MetricQuery { metric: "players".into(), ..MetricQuery::default() };
         let query = Query {
             metrics: vec![players],
@@ -35,16 +36,18 @@ impl Online {
             step: Some(Step::Minute),
             ..Query::default()
         };
-        let (looked, moment) = Default::default();
-        Online { list, query, looked, moment, online: None, minutes: Vec::new(), docs: Vec::new() }
+        let (computed, moment) = Default::default();
+        let (minutes, documents) = (Vec::new(), Vec::new());
+        OnlineSource { builder, query, computed, moment, online: None, minutes, documents }
     }
 
-    /// Players in each of the last 60 minutes. A store that does not answer changes nothing.
-    fn read_minutes(&mut self, at: &At<'_>) -> bool {
-        let Ok(answer) = ask(&self.query, at) else { return false };
-        let values = answer.series.first().map(|series| series.values.as_slice()).unwrap_or_default();
+    /// Reads the players in each of the last 60 minutes. Returns true if they changed. If the store fails, nothing
+    /// changes.
+    fn read_minutes(&mut self, context: &ComputeContext<'_>) -> bool {
+        let Ok(result) = run_query(&self.query, context) else { return false };
+        let values = result.series.first().map(|series| series.values.as_slice()).unwrap_or_default();
         let players = values.iter().map(|players| players.unwrap_or(0.0) as u64);
-        let minutes: Vec<(u32, u64)> = answer.times.minutes.iter().copied().zip(players).collect();
+        let minutes: Vec<(u32, u64)> = result.times.minutes.iter().copied().zip(players).collect();
         let is_new = self.minutes != minutes;
         self.minutes = minutes;
         is_new
@@ -54,16 +57,22 @@ impl Online {
         json!({ "as_of": self.moment.as_of(), "online": self.online })
     }
 
-    fn minutes(&self) -> Value {
+    fn minutes_json(&self) -> Value {
         let minute = |(minute, players): &(u32, u64)| json!({ "time": time(*minute), "players": players });
         self.minutes.iter().map(minute).collect()
     }
 
-    fn minute(&self, minute: u32, players: u64) -> Arc<Doc> {
-        let (id, players) = (self.list.id(minute), Json::of(&players));
-        let before = self.docs.iter().find(|doc| doc.id == id && doc.fields.get("players") == Some(&players));
-        let doc = || self.list.doc(minute, [("time", Json::of(&time(minute))), ("players", players.clone())]);
-        before.cloned().unwrap_or_else(doc)
+    /// Returns the document of a minute: the previous one if it did not change.
+    fn minute_document(&self, minute: u32, players: u64) -> Arc<Document> {
+        let (id, players) = (self.builder.id(minute), JsonText::of(&players));
+        let is_same =
+            |document: &&Arc<Document>| document.id == id && document.fields.get("players") == Some(&players);
+        let previous = self.documents.iter().find(is_same);
+        let create = || {
+            let fields = [("time", JsonText::of(&time(minute))), ("players", players.clone())];
+            self.builder.document(minute, fields)
+        };
+        previous.cloned().unwrap_or_else(create)
     }
 }
 
@@ -71,39 +80,41 @@ fn time(minute: u32) -> String {
     rfc3339(i64::from(minute) * 60_000)
 }
 
-impl Source for Online {
-    fn advance(&mut self, at: &At<'_>, touched: &Touches) -> Update {
-        let online = at.views.sessions.lock().online(at.game.number, (at.ms / 1000) as u32);
-        let is_new_minute = !std::mem::replace(&mut self.looked, at.moment()).is_in_minute_of(at);
-        let has_moved = self.online.replace(online) != Some(online);
-        let has_other_minutes = (!touched.is_empty() || is_new_minute) && self.read_minutes(at);
-        if !has_moved && !has_other_minutes && !is_new_minute {
-            return Update::Same;
+impl TopicSource for OnlineSource {
+    fn update(&mut self, context: &ComputeContext<'_>, dirty: &DirtyMinutes) -> Update {
+        let online =
+            context.views.sessions.lock().online(context.game.number, (context.now_ms / 1000) as u32);
+        let is_new_minute = !std::mem::replace(&mut self.computed, context.moment()).is_in_minute_of(context);
+        let is_new_count = self.online.replace(online) != Some(online);
+        let has_new_minutes = (!dirty.is_empty() || is_new_minute) && self.read_minutes(context);
+        if !is_new_count && !has_new_minutes && !is_new_minute {
+            return Update::Unchanged;
         }
-        self.moment = at.moment();
+        self.moment = context.moment();
         let mut message = self.message();
         if is_new_minute {
-            message["minutes"] = self.minutes();
+            message["minutes"] = self.minutes_json();
         }
-        Update::Change(fields(&message))
+        Update::Changed(object_fields(&message))
     }
 
-    /// Players go without saying so; once nobody is there, only minutes change.
+    /// Players go offline without an event, so the count is read each second. With no player online, only the minutes
+    /// change.
     fn due_ms(&self) -> Option<i64> {
         let is_empty = self.online == Some(0);
-        Some(if is_empty { self.looked.next_minute_ms() } else { self.looked.next_second_ms() })
+        Some(if is_empty { self.computed.next_minute_ms() } else { self.computed.next_second_ms() })
     }
 
-    fn whole(&self) -> Bytes {
+    fn full_state(&self) -> Bytes {
         let mut message = self.message();
-        message["minutes"] = self.minutes();
-        fields(&message)
+        message["minutes"] = self.minutes_json();
+        object_fields(&message)
     }
 
-    fn documents(&mut self) -> Vec<Arc<Doc>> {
-        let now = self.list.object("now", &self.message());
-        let minutes = self.minutes.iter().map(|(minute, players)| self.minute(*minute, *players));
-        self.docs = std::iter::once(now).chain(minutes).collect();
-        self.docs.clone()
+    fn documents(&mut self) -> Vec<Arc<Document>> {
+        let now = self.builder.document_of_object("now", &self.message());
+        let minutes = self.minutes.iter().map(|(minute, players)| self.minute_document(*minute, *players));
+        self.documents = std::iter::once(now).chain(minutes).collect();
+        self.documents.clone()
     }
 }

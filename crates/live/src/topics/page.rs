@@ -1,6 +1,6 @@
-//! Pages of live-ops that can be watched: of a board, of a feed.
+//! Pages of live-ops: the first page of a leaderboard, the newest items of a feed.
 //!
-//! A page is small and is sent whole when it is another than before.
+//! Pages are small, so a changed page is sent in full.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -9,82 +9,83 @@ use bytes::Bytes;
 use liveops::LiveOps;
 use liveops::boards::{BoardQuery, BoardViewer, BoardWindow};
 use liveops::feed::FeedMode;
+use pipeline::interest::Interest;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::docs::{Doc, Fields, Json};
-use crate::topic::{At, List, Moment, Source, Update};
-use crate::touches::Touches;
-use pipeline::interest::Interest;
+use crate::dirty_minutes::DirtyMinutes;
+use crate::document_builder::DocumentBuilder;
+use crate::documents::{Document, DocumentFields, JsonText};
+use crate::source::{ComputeContext, ComputeMoment, TopicSource, Update};
 
-/// Which page.
+/// A page that can be subscribed to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Page {
-    /// The first page of a board.
+pub enum PageTopic {
+    /// The first page of a leaderboard.
     Board {
-        /// The board.
+        /// The name of the board.
         table: String,
-        /// None: the longest that it has.
+        /// The window; `None`: the longest window of the board.
         window: Option<BoardWindow>,
-        /// Rows.
+        /// The number of rows.
         per_page: u32,
         /// Newest first instead of best first.
         newest: bool,
         /// Only runs with these values.
         filter: Vec<(String, String)>,
-        /// `None`: somebody who may see all. Otherwise the code that a private board is listed by; empty: none.
+        /// `None`: the viewer may see all boards. Otherwise the access code of a private board, or an empty string.
         code: Option<String>,
     },
-    /// The newest of what those did whom a player follows.
+    /// The newest items of a player's feed.
     Feed {
-        /// Whose feed.
+        /// The player.
         player: String,
-        /// Items.
+        /// The number of items.
         n: usize,
     },
 }
 
-impl Page {
-    /// Which page, as it is asked for.
-    pub(crate) fn what(&self) -> Value {
+impl PageTopic {
+    /// Returns the parameters of the page as JSON.
+    pub(crate) fn description(&self) -> Value {
         match self {
-            Page::Board { table, window, per_page, newest, filter, .. } => {
+            PageTopic::Board { table, window, per_page, newest, filter, .. } => {
                 let filter: BTreeMap<_, _> = filter.iter().cloned().collect();
                 let window = window.map(BoardWindow::label);
                 json!({ "table": table, "window": window, "per_page": per_page, "newest": newest, "filter": filter })
             }
-            Page::Feed { player, .. } => json!({ "player": player }),
+            PageTopic::Feed { player, .. } => json!({ "player": player }),
         }
     }
 
-    /// What changes it.
-    pub(crate) fn route(&self) -> Interest {
+    /// Returns the data that the page reads.
+    pub(crate) fn interest(&self) -> Interest {
         match self {
-            Page::Board { table, .. } => Interest::Board(table.clone()),
-            Page::Feed { player, .. } => Interest::Feed(player.clone()),
+            PageTopic::Board { table, .. } => Interest::Board(table.clone()),
+            PageTopic::Feed { player, .. } => Interest::Feed(player.clone()),
         }
     }
 
-    /// The page as it is now, as JSON.
-    fn read(&self, liveops: &LiveOps, game: u32, now_ms: i64) -> Result<String, String> {
-        match self {
-            Page::Board { table, .. } => self.board(table, liveops, game, now_ms),
-            Page::Feed { player, n } => feed(player, *n, liveops, game),
-        }
-    }
-
-    /// The name of its topic.
+    /// Returns the name of the topic.
     pub(crate) fn label(&self) -> &'static str {
         match self {
-            Page::Board { .. } => "board",
-            Page::Feed { .. } => "feed",
+            PageTopic::Board { .. } => "board",
+            PageTopic::Feed { .. } => "feed",
         }
     }
 
-    fn board(&self, table: &str, liveops: &LiveOps, game: u32, now_ms: i64) -> Result<String, String> {
-        let Page::Board { window, per_page, newest, filter, code, .. } = self else {
-            unreachable!("the caller has a board");
+    /// Returns the current page as JSON.
+    fn read(&self, liveops: &LiveOps, game: u32, now_ms: i64) -> Result<String, String> {
+        match self {
+            PageTopic::Board { table, .. } => self.read_board(table, liveops, game, now_ms),
+            PageTopic::Feed { player, n } => read_feed(player, *n, liveops, game),
+        }
+    }
+
+    fn read_board(&self, table: &str, liveops: &LiveOps, game: u32, now_ms: i64) -> Result<String, String> {
+        let PageTopic::Board { window, per_page, newest, filter, code, .. } = self else {
+            unreachable!("only called for boards");
         };
         let query = BoardQuery {
             window: *window,
@@ -107,7 +108,7 @@ impl Page {
     }
 }
 
-fn feed(player: &str, n: usize, liveops: &LiveOps, game: u32) -> Result<String, String> {
+fn read_feed(player: &str, n: usize, liveops: &LiveOps, game: u32) -> Result<String, String> {
     let game = liveops.game(game);
     let game = game.read();
     let page = game.feed.page(player, FeedMode::Latest, n, None).map_err(|error| error.to_string())?;
@@ -115,51 +116,53 @@ fn feed(player: &str, n: usize, liveops: &LiveOps, game: u32) -> Result<String, 
     serde_json::to_string(&page).map_err(|error| error.to_string())
 }
 
-/// What was last published of a page.
-pub(crate) struct Shown {
-    list: List,
-    page: Page,
-    moment: Moment,
-    read: Result<String, String>,
+/// Computes the topics `board` and `feed`. Holds the page that was last published.
+pub(crate) struct PageSource {
+    builder: DocumentBuilder,
+    page: PageTopic,
+    moment: ComputeMoment,
+    /// The page as JSON, or why there is none.
+    content: Result<String, String>,
 }
 
-impl Shown {
-    pub fn new(page: &Page, list: List) -> Shown {
-        Shown { list, page: page.clone(), moment: Moment::default(), read: Err(String::new()) }
+impl PageSource {
+    pub(crate) fn new(page: &PageTopic, builder: DocumentBuilder) -> PageSource {
+        let (page, moment, content) = (page.clone(), ComputeMoment::default(), Err(String::new()));
+        PageSource { builder, page, moment, content }
     }
 }
 
-impl Source for Shown {
-    fn advance(&mut self, at: &At<'_>, touched: &Touches) -> Update {
-        if touched.is_empty() && self.moment.is_in_minute_of(at) {
-            return Update::Same;
+impl TopicSource for PageSource {
+    fn update(&mut self, context: &ComputeContext<'_>, dirty: &DirtyMinutes) -> Update {
+        if dirty.is_empty() && self.moment.is_in_minute_of(context) {
+            return Update::Unchanged;
         }
-        self.moment = at.moment();
-        let read = self.page.read(&at.views.liveops, at.game.number, at.ms);
-        if read == self.read {
-            return Update::Same;
+        self.moment = context.moment();
+        let content = self.page.read(&context.views.liveops, context.game.number, context.now_ms);
+        if content == self.content {
+            return Update::Unchanged;
         }
-        self.read = read;
-        Update::Whole(self.whole())
+        self.content = content;
+        Update::Replaced(self.full_state())
     }
 
-    /// Rolling windows and days move with the clock.
+    /// Rolling windows and days of a board move with the clock.
     fn due_ms(&self) -> Option<i64> {
-        matches!(self.page, Page::Board { .. }).then(|| self.moment.next_minute_ms())
+        matches!(self.page, PageTopic::Board { .. }).then(|| self.moment.next_minute_ms())
     }
 
-    fn whole(&self) -> Bytes {
-        let inner = match &self.read {
+    fn full_state(&self) -> Bytes {
+        let fields = match &self.content {
             Ok(json) => json[1..json.len() - 1].to_owned(),
             Err(why) => format!(r#""error":{}"#, Value::from(why.as_str())),
         };
-        Bytes::from(format!(r#""topic":"{}",{inner}"#, self.page.label()))
+        Bytes::from(format!(r#""topic":"{}",{fields}"#, self.page.label()))
     }
 
-    fn documents(&mut self) -> Vec<Arc<Doc>> {
-        match &self.read {
-            Ok(json) => documents(json, &self.list),
-            Err(why) => self.list.failed(why),
+    fn documents(&mut self) -> Vec<Arc<Document>> {
+        match &self.content {
+            Ok(json) => row_documents(json, &self.builder),
+            Err(why) => self.builder.error(why),
         }
     }
 
@@ -168,25 +171,26 @@ impl Source for Shown {
     }
 }
 
-/// What a page lists.
+/// The list in a page.
 #[derive(Deserialize)]
-struct Listed<'a> {
-    /// Of a board, or of a feed.
+struct PageRows<'a> {
+    /// The rows of a board, or the items of a feed.
     #[serde(borrow, alias = "items")]
     rows: Vec<BTreeMap<&'a str, &'a RawValue>>,
 }
 
-/// A document for each row of a board, named by its player, or for each item of a feed. A player may have several rows.
-fn documents(page: &str, list: &List) -> Vec<Arc<Doc>> {
-    let listed: Listed<'_> = serde_json::from_str(page).expect("pages are written with their rows");
-    let mut seen: HashMap<&str, usize> = HashMap::new();
-    let named = listed.rows.iter().map(|row| {
+/// Returns a document for each row of a board, with an id made from its player, or for each item of a feed. A player may
+/// have several rows.
+fn row_documents(page: &str, builder: &DocumentBuilder) -> Vec<Arc<Document>> {
+    let page: PageRows<'_> = serde_json::from_str(page).expect("a page has rows or items");
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    let documents = page.rows.iter().map(|row| {
         let name = row.get("id").or_else(|| row.get("player")).map_or("\"\"", |value| value.get());
-        let nth = seen.entry(name).or_default();
+        let nth = counts.entry(name).or_default();
         *nth += 1;
-        let fields: Fields =
-            row.iter().map(|(name, value)| ((*name).to_owned().into(), Json::raw(value.get()))).collect();
-        list.doc(format_args!("{nth}/{}", &name[1..name.len() - 1]), fields)
+        let fields: DocumentFields =
+            row.iter().map(|(name, value)| ((*name).to_owned().into(), JsonText::raw(value.get()))).collect();
+        builder.document(format_args!("{nth}/{}", &name[1..name.len() - 1]), fields)
     });
-    named.collect()
+    documents.collect()
 }

@@ -1,140 +1,147 @@
-//! The results of queries.
+//! The result of a query.
 
-mod rows;
+mod documents;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use model::query::{ChangedValues, IncrementalQuery, Query, QueryResult, Refreshed, Series, run};
-use serde_json::{Value, json};
-
-use crate::docs::Doc;
-use crate::topic::{At, List, Mode, Moment, Source, Update, failed, fields, inner};
-use crate::touches::Touches;
 use pipeline::catalog::Game;
 use pipeline::interest::Interest;
 use pipeline::query::result;
 use pipeline::time::now_ms;
+use serde_json::{Value, json};
 
-use rows::Rows;
+use crate::dirty_minutes::DirtyMinutes;
+use crate::document_builder::DocumentBuilder;
+use crate::documents::Document;
+use crate::source::{
+    ComputeContext, ComputeMode, ComputeMoment, TopicSource, Update, error_fields, object_fields,
+    without_braces,
+};
+use documents::ResultDocuments;
 
-/// If more points changed, the whole result is sent.
+/// If more points than this changed, the full result is sent.
 const POINTS_MAX: usize = 500;
 
-/// The source of one query: its last result and how it is published.
+/// Computes the topic `query`. Holds the result that was last published.
 pub(crate) struct QuerySource {
     query: Query,
-    moment: Moment,
-    state: Result<IncrementalQuery, String>,
-    mode: Mode,
-    rows: Rows,
+    moment: ComputeMoment,
+    incremental: Result<IncrementalQuery, String>,
+    mode: ComputeMode,
+    documents: ResultDocuments,
 }
 
 impl QuerySource {
-    /// Creates the source of a query that names its time zone.
-    pub fn new(query: &Query, list: List) -> QuerySource {
-        let state = Err("no result was computed yet".to_owned());
-        let (query, moment) = (query.clone(), Moment::default());
-        QuerySource { query, moment, state, mode: Mode::Poll, rows: Rows::new(list) }
+    /// Returns a source without a result yet. The query must name its time zone.
+    pub(crate) fn new(query: &Query, builder: DocumentBuilder) -> QuerySource {
+        let incremental = Err("the query has not run yet".to_owned());
+        let (query, moment) = (query.clone(), ComputeMoment::default());
+        let documents = ResultDocuments::new(builder);
+        QuerySource { query, moment, incremental, mode: ComputeMode::Poll, documents }
     }
 
     /// Runs the query over the current window.
-    fn run(&self, at: &At<'_>) -> Result<IncrementalQuery, String> {
-        let plan = self.query.plan(at.ms, &at.game.tz).map_err(|error| error.to_string())?;
-        let links = at.views.identities.game(at.game.number);
-        let state = IncrementalQuery::run(plan, at.game.number, &*at.views.counters, links.as_deref());
-        state.map_err(|error| error.to_string())
+    fn recompute(&self, context: &ComputeContext<'_>) -> Result<IncrementalQuery, String> {
+        let plan = self.query.plan(context.now_ms, &context.game.tz).map_err(|error| error.to_string())?;
+        let links = context.views.identities.game(context.game.number);
+        let incremental =
+            IncrementalQuery::run(plan, context.game.number, &*context.views.counters, links.as_deref());
+        incremental.map_err(|error| error.to_string())
     }
 
     /// Brings the result up to date, patching it in place if only values changed, and returns what changed.
-    fn refresh(&mut self, at: &At<'_>, touched: &Touches) -> ResultChange {
-        let has_moved = self.due_ms().is_some_and(|due_ms| due_ms <= at.ms);
-        if let (Ok(state), Touches::Minutes(minutes), false) = (&mut self.state, touched, has_moved) {
-            let links = at.views.identities.game(at.game.number);
-            match state.refresh(minutes, at.game.number, &*at.views.counters, links.as_deref()) {
-                Ok(Refreshed::Values(changed)) => return ResultChange::Values(changed),
-                Ok(Refreshed::Rearranged | Refreshed::Replaced(None)) => return ResultChange::Everything,
-                Ok(Refreshed::Replaced(Some(before))) => {
-                    return ResultChange::between(&before, state.result());
-                }
+    fn refresh(&mut self, context: &ComputeContext<'_>, dirty: &DirtyMinutes) -> ResultChange {
+        let has_moved = self.due_ms().is_some_and(|due_ms| due_ms <= context.now_ms);
+        if let (Ok(incremental), DirtyMinutes::Minutes(minutes), false) =
+            (&mut self.incremental, dirty, has_moved)
+        {
+            let links = context.views.identities.game(context.game.number);
+            let (game, counters) = (context.game.number, &*context.views.counters);
+            return match incremental.refresh(minutes, game, counters, links.as_deref()) {
+                Ok(Refreshed::Values(changed)) => ResultChange::Values(changed),
+                Ok(Refreshed::Rearranged | Refreshed::Replaced(None)) => ResultChange::Everything,
+                Ok(Refreshed::Replaced(Some(before))) => ResultChange::between(&before, incremental.result()),
                 Err(error) => {
-                    self.state = Err(error.to_string());
-                    return ResultChange::Everything;
+                    self.incremental = Err(error.to_string());
+                    ResultChange::Everything
                 }
-            }
+            };
         }
-        let state = self.run(at);
-        let before = std::mem::replace(&mut self.state, state);
-        match (&before, &self.state) {
+        let after = self.recompute(context);
+        let before = std::mem::replace(&mut self.incremental, after);
+        match (&before, &self.incremental) {
             (Err(before), Err(after)) if before == after => ResultChange::Values(ChangedValues::default()),
             (Ok(before), Ok(after)) => ResultChange::between(before.result(), after.result()),
             _ => ResultChange::Everything,
         }
     }
 
-    /// Returns how subscribers are told of a change.
-    fn update(&mut self, change: ResultChange) -> Update {
-        match (change, &self.state) {
+    /// Returns what subscribers are sent for a change.
+    fn update_for(&mut self, change: ResultChange) -> Update {
+        match (change, &self.incremental) {
             (ResultChange::Values(changed), _) if changed.points.is_empty() && changed.totals.is_empty() => {
-                Update::Same
+                Update::Unchanged
             }
-            (ResultChange::Values(changed), Ok(state)) if changed.points.len() <= POINTS_MAX => {
-                self.rows.patch(state.result(), &changed);
-                Update::Change(fields(&message(&changed, state.result(), &self.moment)))
+            (ResultChange::Values(changed), Ok(incremental)) if changed.points.len() <= POINTS_MAX => {
+                self.documents.patch(incremental.result(), &changed);
+                Update::Changed(object_fields(&message(&changed, incremental.result(), &self.moment)))
             }
             _ => {
-                self.rows.clear();
+                self.documents.clear();
                 Update::Reset
             }
         }
     }
 }
 
-/// Returns the interests of a query, which do not change with time.
-pub(crate) fn routes(query: &Query, game: &Game) -> Vec<Interest> {
+/// Returns the metrics that the query reads, which do not depend on the time.
+pub(crate) fn query_interests(query: &Query, game: &Game) -> Vec<Interest> {
     let plan = query.plan(now_ms(), &game.tz);
     plan.map(|plan| plan.sources().into_iter().map(Interest::in_metric).collect()).unwrap_or_default()
 }
 
 /// Runs a query once.
-pub(crate) fn ask(query: &Query, at: &At<'_>) -> Result<QueryResult, String> {
-    let plan = query.plan(at.ms, &at.game.tz).map_err(|error| error.to_string())?;
-    let links = at.views.identities.game(at.game.number);
-    run(&plan, at.game.number, &*at.views.counters, links.as_deref()).map_err(|error| error.to_string())
+pub(crate) fn run_query(query: &Query, context: &ComputeContext<'_>) -> Result<QueryResult, String> {
+    let plan = query.plan(context.now_ms, &context.game.tz).map_err(|error| error.to_string())?;
+    let links = context.views.identities.game(context.game.number);
+    run(&plan, context.game.number, &*context.views.counters, links.as_deref())
+        .map_err(|error| error.to_string())
 }
 
-impl Source for QuerySource {
-    fn advance(&mut self, at: &At<'_>, touched: &Touches) -> Update {
-        let change = self.refresh(at, touched);
-        let is_incremental = |state: &IncrementalQuery| state.plan().is_refreshable();
-        self.mode = match &self.state {
-            Ok(state) if is_incremental(state) => Mode::Incremental,
-            _ => Mode::Poll,
+impl TopicSource for QuerySource {
+    fn update(&mut self, context: &ComputeContext<'_>, dirty: &DirtyMinutes) -> Update {
+        let change = self.refresh(context, dirty);
+        let is_patchable = |incremental: &IncrementalQuery| incremental.plan().is_refreshable();
+        self.mode = match &self.incremental {
+            Ok(incremental) if is_patchable(incremental) => ComputeMode::Incremental,
+            _ => ComputeMode::Poll,
         };
-        self.moment = at.moment();
-        self.update(change)
+        self.moment = context.moment();
+        self.update_for(change)
     }
 
-    /// An open-ended window moves with the minutes.
+    /// A window that ends now moves with each minute.
     fn due_ms(&self) -> Option<i64> {
         self.query.until_ms.is_none().then(|| self.moment.next_minute_ms())
     }
 
-    fn mode(&self) -> Mode {
+    fn mode(&self) -> ComputeMode {
         self.mode
     }
 
-    fn whole(&self) -> Bytes {
-        match &self.state {
-            Ok(state) => inner(&result::json(state.result(), self.moment.ms)),
-            Err(failure) => failed(&self.moment, failure),
+    fn full_state(&self) -> Bytes {
+        match &self.incremental {
+            Ok(incremental) => without_braces(&result::json(incremental.result(), self.moment.ms)),
+            Err(failure) => error_fields(&self.moment, failure),
         }
     }
 
-    fn documents(&mut self) -> Vec<Arc<Doc>> {
-        match &self.state {
-            Ok(state) => self.rows.of(state.result()),
-            Err(failure) => self.rows.failed(failure),
+    fn documents(&mut self) -> Vec<Arc<Document>> {
+        match &self.incremental {
+            Ok(incremental) => self.documents.of(incremental.result()),
+            Err(failure) => self.documents.error(failure),
         }
     }
 }
@@ -171,17 +178,17 @@ impl ResultChange {
 }
 
 /// Returns the message about changed values.
-fn message(changed: &ChangedValues, result: &QueryResult, moment: &Moment) -> Value {
+fn message(changed: &ChangedValues, result: &QueryResult, moment: &ComputeMoment) -> Value {
     let point = |(series, bucket): &(usize, usize)| {
         let series = &result.series[*series];
-        let mut point = named(series);
+        let mut point = series_key(series);
         point["time"] = result::time(&result.times, *bucket).into();
         point["value"] = result::number(series.values[*bucket]);
         point
     };
     let total = |series: &usize| {
         let series = &result.series[*series];
-        let mut total = named(series);
+        let mut total = series_key(series);
         total["total"] = result::number(series.total);
         total
     };
@@ -190,10 +197,11 @@ fn message(changed: &ChangedValues, result: &QueryResult, moment: &Moment) -> Va
     json!({ "as_of": moment.as_of(), "points": points, "totals": totals })
 }
 
-fn named(series: &Series) -> Value {
-    let mut named = json!({ "key": rows::key(series) });
+/// Returns the name and key that identify a series in a message.
+fn series_key(series: &Series) -> Value {
+    let mut key = json!({ "key": documents::key(series) });
     if let Some(name) = &series.name {
-        named["name"] = name.as_str().into();
+        key["name"] = name.as_str().into();
     }
-    named
+    key
 }

@@ -1,7 +1,7 @@
-//! Variables, as each of those who watch gets them.
+//! The game variables, as evaluated for each subscriber.
 //!
-//! One channel of a game says that its variables changed; what that means for somebody is computed for each, in
-//! microseconds, on the thread of the connection. So there may be as many different watchers as connections.
+//! One channel of a game publishes that its variables changed. The values are evaluated for each subscriber, which takes
+//! microseconds, on the thread of the connection. So the number of different viewers is limited only by the connections.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,83 +12,86 @@ use liveops::vars::VarsViewer;
 use serde_json::value::RawValue;
 
 use crate::channel::Message;
-use crate::docs::{Doc, Docs, Json};
-use crate::topic::{At, List, Source, Update};
-use crate::touches::Touches;
+use crate::dirty_minutes::DirtyMinutes;
+use crate::document_builder::DocumentBuilder;
+use crate::documents::{Document, DocumentSet, JsonText};
+use crate::source::{ComputeContext, TopicSource, Update};
 
-/// What the channel last saw.
+/// Finds out when the variables of a game change.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct VarsSource {
     version: Option<u64>,
-    /// When a value changes by itself.
-    edge_ms: Option<i64>,
+    /// When a value changes by a time condition, in milliseconds since 1970.
+    next_change_ms: Option<i64>,
 }
 
-impl Source for Seen {
-    fn advance(&mut self, at: &At<'_>, touched: &Touches) -> Update {
-        let is_over = self.edge_ms.is_some_and(|edge_ms| edge_ms <= at.ms);
-        if touched.is_empty() && !is_over {
-            return Update::Same;
+impl TopicSource for VarsSource {
+    fn update(&mut self, context: &ComputeContext<'_>, dirty: &DirtyMinutes) -> Update {
+        let is_over = self.next_change_ms.is_some_and(|next_change_ms| next_change_ms <= context.now_ms);
+        if dirty.is_empty() && !is_over {
+            return Update::Unchanged;
         }
-        let game = at.views.liveops.game(at.game.number);
+        let game = context.views.liveops.game(context.game.number);
         let vars = &game.read().vars;
-        self.edge_ms = vars.next_change_ms(at.ms);
+        self.next_change_ms = vars.next_change_ms(context.now_ms);
         let is_new = self.version.replace(vars.version()) != Some(vars.version());
-        if is_new || is_over { Update::Whole(Bytes::new()) } else { Update::Same }
+        if is_new || is_over { Update::Replaced(Bytes::new()) } else { Update::Unchanged }
     }
 
     fn due_ms(&self) -> Option<i64> {
-        self.edge_ms
+        self.next_change_ms
     }
 
-    /// Each viewer's own stands in its place.
-    fn whole(&self) -> Bytes {
+    /// Returns nothing: [`PersonalVars::personalize`] puts the values of each subscriber in its place.
+    fn full_state(&self) -> Bytes {
         Bytes::new()
     }
 
-    fn documents(&mut self) -> Vec<Arc<Doc>> {
+    fn documents(&mut self) -> Vec<Arc<Document>> {
         Vec::new()
     }
 }
 
-/// Somebody who watches.
-pub(crate) struct Viewer {
+/// Evaluates the variables for one subscriber.
+pub(crate) struct PersonalVars {
     game: u32,
-    who: VarsViewer,
-    list: List,
-    /// The tag of what was told last.
-    told: String,
+    viewer: VarsViewer,
+    builder: DocumentBuilder,
+    /// The ETag of the values that were last delivered.
+    delivered_etag: String,
 }
 
-impl Viewer {
-    pub fn new(game: u32, who: VarsViewer, list: List) -> Viewer {
-        Viewer { game, who, list, told: String::new() }
+impl PersonalVars {
+    pub(crate) fn new(game: u32, viewer: VarsViewer, builder: DocumentBuilder) -> PersonalVars {
+        PersonalVars { game, viewer, builder, delivered_etag: String::new() }
     }
 
-    /// Puts what this one gets in the place of what the channel says, or nothing if that is what it was.
-    pub fn personal(&mut self, liveops: &LiveOps, now_ms: i64, messages: &mut Vec<Message>) {
+    /// Replaces the channel's messages with one that contains the values of this subscriber, or with none if the values
+    /// did not change.
+    pub(crate) fn personalize(&mut self, liveops: &LiveOps, now_ms: i64, messages: &mut Vec<Message>) {
         let Some(Message { number, name, .. }) = messages.pop() else { return };
         messages.clear();
         let game = liveops.game(self.game);
         let game = game.read();
-        let evaluated = game.vars.evaluate(&self.who, now_ms);
-        if name == "change" && evaluated.etag == self.told {
+        let evaluated = game.vars.evaluate(&self.viewer, now_ms);
+        if name == "change" && evaluated.etag == self.delivered_etag {
             return;
         }
-        let (version, vars) = (evaluated.version, game.vars.json(&self.who, now_ms));
+        let (version, vars) = (evaluated.version, game.vars.json(&self.viewer, now_ms));
         let fields = Bytes::from(format!(r#""topic":"vars","version":{version},"vars":{vars}"#));
-        self.told = evaluated.etag;
+        self.delivered_etag = evaluated.etag;
         messages.push(Message { number, name, fields });
     }
 
-    /// What this one gets, as documents. `number` is that of the channel's change.
-    pub fn documents(&self, liveops: &LiveOps, now_ms: i64, number: u64) -> Docs {
-        let json = liveops.game(self.game).read().vars.json(&self.who, now_ms);
+    /// Returns the values of this subscriber as documents. `number` is the number of the channel's change.
+    pub(crate) fn documents(&self, liveops: &LiveOps, now_ms: i64, number: u64) -> DocumentSet {
+        let json = liveops.game(self.game).read().vars.json(&self.viewer, now_ms);
         let vars: BTreeMap<&str, &RawValue> =
-            serde_json::from_str(&json).expect("variables are kept as JSON");
-        let doc = |(name, value): (&str, &RawValue)| {
-            self.list.doc(name, [("name", Json::of(name)), ("value", Json::raw(value.get()))])
+            serde_json::from_str(&json).expect("variables are stored as JSON");
+        let document = |(name, value): (&str, &RawValue)| {
+            let fields = [("name", JsonText::of(name)), ("value", JsonText::raw(value.get()))];
+            self.builder.document(name, fields)
         };
-        Docs::new(number, false, vars.into_iter().map(doc).collect())
+        DocumentSet::new(number, false, vars.into_iter().map(document).collect())
     }
 }

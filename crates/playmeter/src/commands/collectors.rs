@@ -1,7 +1,7 @@
 //! `playmeter collectors`: lists, starts and stops the collectors of the running server.
 
 use clap::{Args, Subcommand};
-use collect::Order;
+use collect::CollectorAction;
 use serde_json::Value;
 use server::admin::Command;
 
@@ -48,9 +48,9 @@ pub(crate) fn run(args: CollectorsArgs) -> anyhow::Result<()> {
     let order = |name, order| Command::OrderCollector { name, order };
     let (folder, command) = match args.command {
         CollectorsCommand::List { folder } => (folder, Command::ListCollectors),
-        CollectorsCommand::Start { name, folder } => (folder, order(name, Order::Start)),
-        CollectorsCommand::Stop { name, folder } => (folder, order(name, Order::Stop)),
-        CollectorsCommand::Restart { name, folder } => (folder, order(name, Order::Restart)),
+        CollectorsCommand::Start { name, folder } => (folder, order(name, CollectorAction::Start)),
+        CollectorsCommand::Stop { name, folder } => (folder, order(name, CollectorAction::Stop)),
+        CollectorsCommand::Restart { name, folder } => (folder, order(name, CollectorAction::Restart)),
     };
     admin::run_and_print(&folder, command, print)
 }

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use collect::{
-    After, CollectorSettings, Decoder, DirSettings, Field, Framing, Mapping, OtherColumns, Precision,
-    StreamSettings, Target, TcpClientSettings, TcpServerSettings, TlsFiles, Transport, UdpSettings,
+    AfterProcessing, CollectorSettings, Decoder, DirSettings, Field, Framing, Mapping, OtherColumns,
+    Precision, StreamSettings, Target, TcpClientSettings, TcpServerSettings, TlsFiles, Transport,
+    UdpSettings,
 };
 use serde::{Deserialize, Serialize};
 
@@ -137,7 +138,7 @@ pub(crate) enum RawFraming {
     Length,
 }
 
-/// See [`After`].
+/// See [`AfterProcessing`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RawAfter {
@@ -328,8 +329,8 @@ impl RawCollector {
         Ok(DirSettings {
             path,
             after: match self.after.unwrap_or(RawAfter::Archive) {
-                RawAfter::Archive => After::Archive,
-                RawAfter::Delete => After::Delete,
+                RawAfter::Archive => AfterProcessing::Archive,
+                RawAfter::Delete => AfterProcessing::Delete,
             },
             settle: Duration::from_millis(settle_ms),
             scan_interval: Duration::from_millis(scan_ms),

@@ -115,6 +115,6 @@ fn files_that_are_no_certificate_and_key_stop_the_start_and_are_named() {
     starts(&CONFIG.replace("one.key", "one.pem"), "collectors.one: tls_key: reading one.pem");
     starts(
         &CONFIG.replace("one.key", "other.key"),
-        "collectors.one: tls_key: it does not fit to the certificate",
+        "collectors.one: tls_key: does not match the certificate",
     );
 }

@@ -1,64 +1,65 @@
-//! A client of server-sent events that keeps the state it is told.
+//! A client of server-sent events that keeps the state it receives.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::world::World;
-use crate::{Client, Options, Resume, Topic};
+use crate::{DeliveryOptions, ResumePoint, SseStream, Topic};
 
-/// Events that a client shows.
+/// Events that a client keeps.
 const EVENTS_MAX: usize = 50;
 
-/// One subscription, streamed.
+/// One streamed subscription and the state of its client.
 #[derive(Default)]
-pub struct Stream {
-    /// `None`: it is away.
-    client: Option<Client>,
-    /// What it was told comes to.
+pub(super) struct StreamReplica {
+    /// `None`: disconnected.
+    stream: Option<SseStream>,
     state: Value,
-    id: String,
+    last_event_id: String,
 }
 
-impl Stream {
-    pub fn leave(&mut self) {
-        self.client = None;
+impl StreamReplica {
+    pub(super) fn disconnect(&mut self) {
+        self.stream = None;
     }
 
-    /// Begins, or goes on where it was.
-    pub fn come(&mut self, world: &World, topic: &Topic) {
-        let resume = Resume::parse(&self.id);
-        let (options, topics) = (Options { min_interval_ms: 0 }, vec![("s".to_owned(), topic.clone())]);
-        let client = Client::new(Arc::clone(&world.live), &world.game, topics, options, resume.as_ref());
-        self.client = Some(client.expect("there is room"));
+    /// Connects, and resumes if there was a connection before.
+    pub(super) fn connect(&mut self, world: &World, topic: &Topic) {
+        let resume = ResumePoint::parse(&self.last_event_id);
+        let (options, topics) =
+            (DeliveryOptions { min_interval_ms: 0 }, vec![("s".to_owned(), topic.clone())]);
+        let stream = SseStream::open(Arc::clone(&world.live), &world.game, topics, options, resume.as_ref());
+        self.stream = Some(stream.expect("there are few channels"));
     }
 
-    pub fn take(&mut self) {
-        let Some(client) = &mut self.client else { return };
-        let text = String::from_utf8(client.take()).expect("it is text");
+    pub(super) fn receive(&mut self) {
+        let Some(stream) = &mut self.stream else { return };
+        let text = String::from_utf8(stream.next_events()).expect("it is UTF-8");
         for event in text.split_terminator("\n\n") {
             let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name)).expect("a field");
-            self.id = field("id: ").to_owned();
+            self.last_event_id = field("id: ").to_owned();
             let data: Value = serde_json::from_str(field("data: ")).expect("it is JSON");
             match field("event: ") {
-                "change" => self.change(data),
+                "change" => self.apply(data),
                 _ => self.state = data,
             }
         }
     }
 
-    /// The state without the moment at which it was found, and without the minutes of players, which are told once a
-    /// minute.
-    pub fn read(&self) -> Value {
+    /// Returns the state without the moment of its computation, and without the players by minute, which are sent only
+    /// once a minute.
+    pub(super) fn read(&self) -> Value {
         let mut state = self.state.clone();
         let fields = state.as_object_mut().into_iter();
         fields.for_each(|fields| fields.retain(|name, _| !matches!(name.as_str(), "as_of" | "minutes")));
         state
     }
 
-    fn change(&mut self, mut change: Value) {
+    fn apply(&mut self, mut change: Value) {
         if let Some(points) = change.get_mut("points").map(Value::take) {
-            self.query(points.as_array().expect("a list"), change["totals"].as_array().expect("a list"));
+            let totals = change["totals"].as_array().expect("a list");
+            self.apply_points(points.as_array().expect("a list"), totals);
         } else if let Some(added) = change.get_mut("added").map(Value::take) {
             let shown = self.state["events"].as_array().into_iter().flatten();
             let all = added.as_array().expect("a list").iter().chain(shown);
@@ -71,7 +72,7 @@ impl Stream {
         }
     }
 
-    fn query(&mut self, points: &[Value], totals: &[Value]) {
+    fn apply_points(&mut self, points: &[Value], totals: &[Value]) {
         let times = self.state["times"].as_array().expect("a list").clone();
         let all = self.state["series"].as_array_mut().expect("a list");
         for point in points {
@@ -84,7 +85,7 @@ impl Stream {
     }
 }
 
-fn series<'s>(all: &'s mut [Value], named: &Value) -> &'s mut Value {
-    let same = |series: &&mut Value| series["key"] == named["key"] && series.get("name") == named.get("name");
-    all.iter_mut().find(same).expect("it is a series of the answer")
+fn series<'s>(all: &'s mut [Value], key: &Value) -> &'s mut Value {
+    let same = |series: &&mut Value| series["key"] == key["key"] && series.get("name") == key.get("name");
+    all.iter_mut().find(same).expect("the result has the series")
 }

@@ -1,7 +1,7 @@
-//! From what was touched to the channels that read it.
+//! The index from changed data to the channels that read it.
 //!
-//! Whoever applies the log looks here, once for each metric and minute that it added to. Games and metrics that nobody
-//! watches are not found, and that is all they cost.
+//! The applier looks up each metric and minute it added to, once. Games and metrics without subscribers are not in the
+//! index, so the lookup is all they cost.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,34 +9,33 @@ use std::sync::Arc;
 use liveops::Touched;
 use model::deltas::Deltas;
 use model::query::is_event;
-
 use pipeline::interest::Interest;
 
-use super::channel::Channel;
+use crate::channel::Channel;
 
-/// The channels of every game that are watched, by what they read.
+/// The channels that have subscribers, by game and interest.
 #[derive(Default)]
-pub(super) struct Routes {
-    games: HashMap<u32, OfGame>,
+pub(crate) struct Interests {
+    games: HashMap<u32, GameInterests>,
 }
 
-type Channels = Vec<Arc<Channel>>;
+type ChannelList = Vec<Arc<Channel>>;
 
 #[derive(Default)]
-struct OfGame {
-    metrics: HashMap<String, Channels>,
-    every_event: Channels,
-    everything: Channels,
-    vars: Channels,
-    boards: HashMap<String, Channels>,
-    feeds: HashMap<String, Channels>,
+struct GameInterests {
+    metrics: HashMap<String, ChannelList>,
+    every_event: ChannelList,
+    everything: ChannelList,
+    vars: ChannelList,
+    boards: HashMap<String, ChannelList>,
+    feeds: HashMap<String, ChannelList>,
 }
 
-impl Routes {
-    pub fn add(&mut self, channel: &Arc<Channel>) {
+impl Interests {
+    pub(crate) fn add(&mut self, channel: &Arc<Channel>) {
         let game = self.games.entry(channel.game.number).or_default();
-        for route in channel.routes() {
-            let channels = game.channels(route);
+        for interest in channel.interests() {
+            let channels = game.channels(interest);
             // A query may read a metric twice.
             if !channels.iter().any(|other| Arc::ptr_eq(other, channel)) {
                 channels.push(Arc::clone(channel));
@@ -44,24 +43,24 @@ impl Routes {
         }
     }
 
-    pub fn remove(&mut self, channel: &Arc<Channel>) {
+    pub(crate) fn remove(&mut self, channel: &Arc<Channel>) {
         let Some(game) = self.games.get_mut(&channel.game.number) else { return };
-        for route in channel.routes() {
-            game.channels(route).retain(|other| !Arc::ptr_eq(other, channel));
+        for interest in channel.interests() {
+            game.channels(interest).retain(|other| !Arc::ptr_eq(other, channel));
         }
-        game.forget_empty();
+        game.remove_empty();
         if game.is_empty() {
             self.games.remove(&channel.game.number);
         }
     }
 
-    /// Gives each channel that reads what was added, with the minute.
-    pub fn applied(&self, deltas: &Deltas, mut touch: impl FnMut(&Arc<Channel>, u32)) {
+    /// Calls `changed` with each channel that reads applied data, and the minute of that data.
+    pub(crate) fn for_each_applied(&self, deltas: &Deltas, mut changed: impl FnMut(&Arc<Channel>, u32)) {
         if self.games.is_empty() {
             return;
         }
-        // What is touched of one game mostly stands together.
-        let mut last: Option<(u32, Option<&OfGame>)> = None;
+        // Entries of one game mostly follow each other, so the last lookup is kept.
+        let mut last: Option<(u32, Option<&GameInterests>)> = None;
         for touched in deltas.changed_metrics() {
             let game = match last {
                 Some((number, game)) if number == touched.game => game,
@@ -70,15 +69,16 @@ impl Routes {
             last = Some((touched.game, game));
             let Some(game) = game else { continue };
             let of_metric = game.metrics.get(touched.metric).into_iter().flatten();
-            of_metric.chain(&game.everything).for_each(|channel| touch(channel, touched.minute));
+            of_metric.chain(&game.everything).for_each(|channel| changed(channel, touched.minute));
             if !game.every_event.is_empty() && is_event(touched.metric) {
-                game.every_event.iter().for_each(|channel| touch(channel, touched.minute));
+                game.every_event.iter().for_each(|channel| changed(channel, touched.minute));
             }
         }
     }
 
-    /// Gives each channel that reads what a command changed. Whom a post concerns is another question.
-    pub fn decided(&self, game: u32, touched: &Touched, touch: impl FnMut(&Arc<Channel>)) {
+    /// Calls `changed` with each channel that reads data that a command changed. Posts are not included: their channels
+    /// depend on the actor's followers.
+    pub(crate) fn for_each_decided(&self, game: u32, touched: &Touched, changed: impl FnMut(&Arc<Channel>)) {
         let Some(game) = self.games.get(&game) else { return };
         let channels = match touched {
             Touched::Vars => Some(&game.vars),
@@ -87,18 +87,18 @@ impl Routes {
             Touched::Erased(_) => Some(&game.everything),
             Touched::Posted(_) => None,
         };
-        channels.into_iter().flatten().for_each(touch);
+        channels.into_iter().flatten().for_each(changed);
     }
 
-    /// Those whose feeds are watched, with their channels.
-    pub fn feeds(&self, game: u32) -> impl Iterator<Item = (&String, &Channels)> {
+    /// Returns the players whose feeds have subscribers, with their channels.
+    pub(crate) fn feeds(&self, game: u32) -> impl Iterator<Item = (&String, &ChannelList)> {
         self.games.get(&game).into_iter().flat_map(|game| &game.feeds)
     }
 }
 
-impl OfGame {
-    fn channels(&mut self, route: &Interest) -> &mut Channels {
-        match route {
+impl GameInterests {
+    fn channels(&mut self, interest: &Interest) -> &mut ChannelList {
+        match interest {
             Interest::Metric(name) => self.metrics.entry(name.clone()).or_default(),
             Interest::EveryEvent => &mut self.every_event,
             Interest::Everything => &mut self.everything,
@@ -108,7 +108,7 @@ impl OfGame {
         }
     }
 
-    fn forget_empty(&mut self) {
+    fn remove_empty(&mut self) {
         for by_name in [&mut self.metrics, &mut self.boards, &mut self.feeds] {
             by_name.retain(|_, channels| !channels.is_empty());
         }

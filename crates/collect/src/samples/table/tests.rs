@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
 use expect_test::{Expect, expect};
+use pipeline::catalog::{DimensionDeclaration, GameSettings};
 
 use super::*;
-use pipeline::catalog::{DimensionDeclaration, GameSettings};
 
 const NOW: i64 = 1_800_000_000_000;
 
@@ -12,72 +12,69 @@ fn dimensions() -> Dimensions {
     Dimensions::of(&GameSettings { dimensions: vec![hat], ..GameSettings::default() })
 }
 
-fn table(gauges: &Arc<Gauges>) -> Table {
-    Table::new(dimensions(), 1, Arc::clone(gauges))
+fn table(gauges: &Arc<Gauges>) -> SampleTable {
+    SampleTable::new(dimensions(), 1, Arc::clone(gauges))
 }
 
-/// Each line is a packet of StatsD; what was refused is told in its place.
-fn fill(table: &mut Table, packets: &str) -> String {
-    let mut refused = String::new();
+/// Adds StatsD packets, one in each line. Returns the rejected ones with their reasons.
+fn add_packets(table: &mut SampleTable, packets: &str) -> String {
+    let mut rejected = String::new();
     for packet in packets.lines().map(str::trim) {
         decode::statsd::decode(packet.as_bytes(), |taken| {
-            let taken = taken.map_err(|refused| refused.reject);
-            if let Err(reject) = taken.and_then(|sample| table.take(&sample, NOW)) {
-                refused += &format!("{packet}: {}\n", reject.label());
+            let taken = taken.map_err(|rejected| rejected.reject);
+            if let Err(reject) = taken.and_then(|sample| table.add(&sample, NOW)) {
+                rejected += &format!("{packet}: {}\n", reject.label());
             }
         });
     }
-    refused
+    rejected
 }
 
-/// Each row: name, dimensions, how many samples of how many, and what they come to.
-fn told(table: &mut Table) -> String {
+/// Returns a line for each row: name, dimensions, the number of samples, their weighted count, and the aggregate.
+fn describe(table: &mut SampleTable) -> String {
     let entries = table.encode();
-    let mut told = String::new();
+    let mut text = String::new();
     for entry in entries {
         for event in table.events(entry).events {
-            let event = event.expect("rows are not refused");
+            let event = event.expect("rows are not rejected");
             let samples = event.samples.expect("a row has samples");
-            let cell = samples.aggregate().expect("it was encoded");
-            let declared = event.declared.map(|(number, value)| format!(" {number}={}", text(value)));
+            let aggregate = samples.aggregate().expect("it was encoded");
+            let declared =
+                event.declared.map(|(number, value)| format!(" {number}={}", String::from_utf8_lossy(value)));
             let built_in = event.dimensions.iter().flatten().map(|value| format!(" {value}"));
             let dimensions: String = built_in.chain(declared).collect();
             let minutes = event.ts_ms.map(|ts_ms| ts_ms / 60_000 - NOW / 60_000).unwrap_or_default();
             let at = if minutes == 0 { String::new() } else { format!(" {minutes} min") };
-            told += &format!(
+            text += &format!(
                 "{}{dimensions}{at}: {} of {}",
                 event.name.expect("a name"),
                 samples.received,
-                cell.count
+                aggregate.count
             );
-            if let Some(values) = &cell.values {
-                told += &format!(", sum {} in {}..{}", values.sum.value(), values.min, values.max);
+            if let Some(values) = &aggregate.values {
+                text += &format!(", sum {} in {}..{}", values.sum.value(), values.min, values.max);
                 if let Some(last) = &values.last {
-                    told += &format!(", last {}", last.value);
+                    text += &format!(", last {}", last.value);
                 }
             }
-            let seen = cell.players.count();
+            let seen = aggregate.players.count();
             if seen > 0 {
-                told += &format!(", {seen} seen");
+                text += &format!(", {seen} seen");
             }
-            told.push('\n');
+            text.push('\n');
         }
     }
-    told
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    text
 }
 
 fn check(packets: &str, expected: Expect) {
     let mut table = table(&Arc::default());
-    let refused = fill(&mut table, packets);
-    expected.assert_eq(&(told(&mut table) + &refused));
+    let rejected = add_packets(&mut table, packets);
+    expected.assert_eq(&(describe(&mut table) + &rejected));
 }
 
 #[test]
-fn samples_of_one_metric_are_one_row() {
+fn samples_of_one_metric_are_aggregated_into_one_row() {
     check(
         "hits:3|c
          hits:-1|c
@@ -94,7 +91,7 @@ fn samples_of_one_metric_are_one_row() {
 }
 
 #[test]
-fn a_sampled_value_counts_as_often_as_its_rate_says_without_losing_fractions() {
+fn sampled_value_counts_with_its_weight_and_fractions_add_up() {
     check(
         "hits:3|c|@0.1",
         expect![[r#"
@@ -112,14 +109,14 @@ fn a_sampled_value_counts_as_often_as_its_rate_says_without_losing_fractions() {
 }
 
 #[test]
-fn a_fraction_waits_for_the_next_flush() {
+fn fraction_of_a_count_is_kept_for_the_next_write() {
     let mut table = table(&Arc::default());
     let counts: Vec<String> = (0..3)
         .map(|_| {
-            fill(&mut table, "hits:1|c|@0.4");
-            let told = told(&mut table);
+            add_packets(&mut table, "hits:1|c|@0.4");
+            let text = describe(&mut table);
             table.clear(dimensions());
-            told
+            text
         })
         .collect();
     assert_eq!(counts.concat().matches("1 of 2").count(), 2);
@@ -127,30 +124,30 @@ fn a_fraction_waits_for_the_next_flush() {
 }
 
 #[test]
-fn a_gauge_is_set_and_changed_also_over_flushes_and_from_other_sockets() {
+fn gauge_changes_apply_across_writes_and_sockets() {
     let gauges = Arc::default();
     let (mut one, mut other) = (table(&gauges), table(&gauges));
-    fill(&mut one, "players:10|g\nplayers:+5|g\nplayers:-3|g");
+    add_packets(&mut one, "players:10|g\nplayers:+5|g\nplayers:-3|g");
     expect![[r#"
         players: 3 of 3, sum 37 in 10..15, last 12
     "#]]
-    .assert_eq(&told(&mut one));
+    .assert_eq(&describe(&mut one));
     one.clear(dimensions());
-    fill(&mut other, "players:-17|g\nplayers:+1|g|#hat:red");
+    add_packets(&mut other, "players:-17|g\nplayers:+1|g|#hat:red");
     expect![[r#"
         players: 1 of 1, sum -5 in -5..-5, last -5
         players 7=red: 1 of 1, sum 1 in 1..1, last 1
     "#]]
-    .assert_eq(&told(&mut other));
-    fill(&mut one, "players:+1|g");
+    .assert_eq(&describe(&mut other));
+    add_packets(&mut one, "players:+1|g");
     expect![[r#"
         players: 1 of 1, sum -4 in -4..-4, last -4
     "#]]
-    .assert_eq(&told(&mut one));
+    .assert_eq(&describe(&mut one));
 }
 
 #[test]
-fn a_tag_makes_a_row_if_it_is_a_dimension_and_is_counted_if_not() {
+fn dimension_tags_get_rows_and_other_tags_are_counted() {
     check(
         "hits:1|c|#country:de,hat:red
          hits:2|c|#hat:red,host:a,country:DE
@@ -165,12 +162,12 @@ fn a_tag_makes_a_row_if_it_is_a_dimension_and_is_counted_if_not() {
         "#]],
     );
     let mut table = table(&Arc::default());
-    fill(&mut table, "hits:1|c|#country:de,a:b,c\nhits:1|c|#d:e");
+    add_packets(&mut table, "hits:1|c|#country:de,a:b,c\nhits:1|c|#d:e");
     assert_eq!(table.ignored_tags(), 3);
 }
 
 #[test]
-fn a_minute_has_rows_of_its_own_and_a_clock_far_ahead_is_not_believed() {
+fn each_minute_has_its_own_rows_and_a_timestamp_far_ahead_is_clamped() {
     check(
         &format!(
             "hits:1|c|T{}
@@ -187,21 +184,21 @@ fn a_minute_has_rows_of_its_own_and_a_clock_far_ahead_is_not_believed() {
 }
 
 #[test]
-fn a_full_table_refuses_new_rows_and_goes_on_with_those_it_has() {
+fn full_table_rejects_new_rows_and_still_adds_to_existing_ones() {
     let mut table = table(&Arc::default());
     let names: String = (0..ROWS_MAX).map(|name| format!("n{name}:1|c\n")).collect();
-    assert_eq!(fill(&mut table, &names), "");
-    assert_eq!(fill(&mut table, "one more:1|c\nn7:1|c"), "one more:1|c: queue_full\n");
+    assert_eq!(add_packets(&mut table, &names), "");
+    assert_eq!(add_packets(&mut table, "one more:1|c\nn7:1|c"), "one more:1|c: queue_full\n");
     let entries = table.encode();
     let rows: usize = entries.iter().map(|entry| entry.len()).sum();
     assert_eq!(rows, ROWS_MAX);
 }
 
 #[test]
-fn what_was_refused_leaves_no_row() {
+fn rejected_sample_leaves_no_row() {
     let gauges = Arc::default();
-    fill(&mut table(&gauges), "level:1.7e308|g");
+    add_packets(&mut table(&gauges), "level:1.7e308|g");
     let mut table = table(&gauges);
-    assert_eq!(fill(&mut table, "level:+1e308|g"), "level:+1e308|g: value_not_finite\n");
-    assert_eq!(told(&mut table), "");
+    assert_eq!(add_packets(&mut table, "level:+1e308|g"), "level:+1e308|g: value_not_finite\n");
+    assert_eq!(describe(&mut table), "");
 }

@@ -1,0 +1,134 @@
+//! One collector: its settings, its sockets, its state and its counts.
+
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::sync::Arc;
+
+use anyhow::Context;
+use parking_lot::Mutex;
+use pipeline::catalog::{Access, Catalog, Game};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::counters::CollectorCounters;
+use crate::samples::Gauges;
+use crate::settings::{CollectorSettings, Transport};
+use crate::status::{CollectorState, CollectorStatus};
+use crate::supervise::DesiredState;
+use crate::{tcp, udp};
+
+/// A collector and its state.
+pub struct Collector {
+    /// The settings as declared.
+    pub settings: CollectorSettings,
+    /// Its index among all collectors. Work that needs one runtime is distributed by it.
+    pub(crate) number: usize,
+    /// The number of the game that its events belong to.
+    pub(crate) game: u32,
+    /// Counts since the server started.
+    pub counters: CollectorCounters,
+    /// The last values of gauges, shared by all sockets.
+    pub(crate) gauges: Arc<Gauges>,
+    pub(crate) status: Mutex<CollectorStatus>,
+    pub(crate) desired: watch::Sender<DesiredState>,
+    bound: Mutex<Option<BoundSockets>>,
+    listening: Mutex<ListenInfo>,
+}
+
+/// Sockets that are bound and not read yet.
+pub(crate) enum BoundSockets {
+    Udp(Vec<UdpSocket>),
+    Tcp(Vec<TcpListener>),
+}
+
+/// The address a collector listens on, if it listens.
+#[derive(Clone, Copy, Default)]
+struct ListenInfo {
+    address: Option<SocketAddr>,
+    receive_buffer_bytes: Option<u64>,
+}
+
+impl Collector {
+    /// Binds the sockets of the collector. Fails if, for example, a port is in use or the game is unknown.
+    pub(crate) fn open(
+        settings: CollectorSettings,
+        number: usize,
+        catalog: &Catalog,
+        sockets: usize,
+    ) -> anyhow::Result<Collector> {
+        let game = game(&settings, catalog)?;
+        let bound = match &settings.transport {
+            Transport::Udp(udp) => {
+                Some(BoundSockets::Udp(udp::bind(udp, udp.listen, sockets).context("listen")?))
+            }
+            Transport::TcpServer(tcp) => {
+                tcp.tls.as_ref().map(tcp::acceptor).transpose()?;
+                Some(BoundSockets::Tcp(tcp::bind(tcp.listen, sockets).context("listen")?))
+            }
+            Transport::TcpClient(_) | Transport::Dir(_) => None,
+        };
+        Ok(Collector {
+            number,
+            game: game.number,
+            counters: CollectorCounters::default(),
+            gauges: Arc::default(),
+            status: Mutex::default(),
+            desired: watch::channel(DesiredState { running: true, generation: 0 }).0,
+            bound: Mutex::new(bound),
+            listening: Mutex::default(),
+            settings,
+        })
+    }
+
+    /// Returns the sockets that [`Collector::open`] bound. Only the first start gets them.
+    pub(crate) fn take_bound_sockets(&self) -> Option<BoundSockets> {
+        self.bound.lock().take()
+    }
+
+    /// Returns the address it listened on before, so that a restart binds the same port.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.listening.lock().address
+    }
+
+    pub(crate) fn set_listening(&self, address: SocketAddr, receive_buffer_bytes: Option<u64>) {
+        *self.listening.lock() = ListenInfo { address: Some(address), receive_buffer_bytes };
+    }
+
+    pub(crate) fn set_running(&self) {
+        self.status.lock().set_state(CollectorState::Running);
+    }
+
+    /// Returns true if the collector receives data.
+    pub fn is_running(&self) -> bool {
+        self.status.lock().state == CollectorState::Running
+    }
+
+    /// Returns the access with which its events are admitted.
+    pub(crate) fn access(&self, game: &Arc<Game>) -> Access {
+        let import = matches!(&self.settings.transport, Transport::Dir(dir) if dir.import);
+        Access::collector(Arc::clone(game), &self.settings.name, import)
+    }
+
+    /// Returns name, transport, decoder, address, status and counts as JSON.
+    pub(crate) fn to_json(&self) -> Value {
+        let mut row = self.status.lock().to_json();
+        let listening = *self.listening.lock();
+        row["name"] = self.settings.name.as_str().into();
+        row["transport"] = self.settings.transport.label().into();
+        row["decoder"] = self.settings.decoder.label().into();
+        row["address"] = json!(listening.address);
+        row["receive_buffer_bytes"] = json!(listening.receive_buffer_bytes);
+        row["counters"] = self.counters.to_json();
+        row
+    }
+}
+
+/// Returns the game in the settings, or the first game if they name none.
+fn game(settings: &CollectorSettings, catalog: &Catalog) -> anyhow::Result<Game> {
+    let games = catalog.games();
+    let found = match &settings.game {
+        Some(id) => games.into_iter().find(|game| game.id == *id),
+        None => games.into_iter().next(),
+    };
+    found
+        .with_context(|| format!("game: there is no game `{}`", settings.game.as_deref().unwrap_or_default()))
+}
