@@ -60,7 +60,7 @@ test('conditions are reordered by keyboard and removed', async () => {
   })
 })
 
-test('what is wrong is text at its field, by the page or by the server', async () => {
+test('errors of the form and of the server are shown at their fields', async () => {
   const name = `wrong-${run}`
   await request('PUT', `/v1/vars/${name}`, { value: 1, schema: { type: 'number', maximum: 10 } })
   await withPage(`/vars?var=${name}`, { expected: [400, 422] }, async (page) => {
