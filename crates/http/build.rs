@@ -10,22 +10,22 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
 
-/// Where built files are, what the folder is called when it is missing, and the path under which they are served.
+/// The folder of built files, the hint to print if it is missing, and the path prefix under which it is served.
 const FOLDERS: [(&str, &str, &str); 2] = [
-    ("web/dist", "dashboard: run `make web`", ""),
-    ("examples/letters/dist", "demo game: run `make letters`", "play/"),
+    ("web/dist", "the dashboard is not embedded: run `make web`", ""),
+    ("examples/letters/dist", "the demo game is not embedded: run `make letters`", "play/"),
 ];
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let mut files = Vec::new();
-    for (folder, name, prefix) in FOLDERS {
+    for (folder, hint, prefix) in FOLDERS {
         let dist = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder);
         let watched = if dist.exists() { dist.clone() } else { dist.with_file_name("package.json") };
         println!("cargo:rerun-if-changed={}", watched.display());
         if !dist.join("index.html").exists() {
-            println!("cargo:warning=no {name} and build again");
+            println!("cargo:warning={hint} and build again");
         }
         let mut found = Vec::new();
         list(&dist, &dist, &mut found);
@@ -34,9 +34,9 @@ fn main() {
     files.sort();
     let mut table = String::from("[\n");
     for (index, (path, file)) in files.iter().enumerate() {
-        let content = fs::read(file).expect("it was listed a moment ago");
+        let content = fs::read(file).expect("the file was listed above");
         let compressed = out.join(format!("asset-{index}.gz"));
-        fs::write(&compressed, gzip(&content)).expect("cargo made the folder");
+        fs::write(&compressed, gzip(&content)).expect("OUT_DIR is writable");
         let etag: String = Sha256::digest(&content)[..8].iter().fold(String::new(), |mut text, byte| {
             let _ = write!(text, "{byte:02x}");
             text
@@ -47,7 +47,7 @@ fn main() {
         );
     }
     table.push(']');
-    fs::write(out.join("assets.rs"), table).expect("cargo made the folder");
+    fs::write(out.join("assets.rs"), table).expect("OUT_DIR is writable");
 }
 
 fn list(root: &Path, folder: &Path, files: &mut Vec<String>) {
@@ -63,5 +63,5 @@ fn list(root: &Path, folder: &Path, files: &mut Vec<String>) {
 
 fn gzip(content: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-    encoder.write_all(content).and_then(|()| encoder.finish()).expect("memory does not fail to write")
+    encoder.write_all(content).and_then(|()| encoder.finish()).expect("writing to memory never fails")
 }

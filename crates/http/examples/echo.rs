@@ -1,7 +1,7 @@
-//! A WebSocket that sends back what it gets: the product's own doors and framing under a session that says nothing of
-//! its own, for suites that test the protocol (`compat/autobahn`).
+//! An echo server over the product's own listener and WebSocket code, for protocol test suites (`compat/autobahn`).
 //!
-//! `echo ADDRESS` listens there; port 0 takes a free one. It prints the address and ends with its standard input.
+//! `echo ADDRESS` listens on the address; port 0 picks a free port. It prints the address and exits at the end of its
+//! standard input.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -11,12 +11,13 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
 use axum::routing::get;
-use collect::net::{self, ConnectionLimits, Connections};
-use http::listener::{self, Handler};
-use http::ws::{self, Socket, Upgrade};
 use hyper::body::Incoming;
 use tokio::sync::watch;
 use tower::ServiceExt;
+
+use collect::net::{self, ConnectionLimits, Connections};
+use http::listener::{self, Handler};
+use http::ws::{self, PendingUpgrade, Socket};
 
 #[derive(Clone)]
 struct Echo(Router);
@@ -27,7 +28,7 @@ impl Handler for Echo {
     }
 }
 
-async fn open(upgrade: Upgrade, request: Request) -> Response {
+async fn open(upgrade: PendingUpgrade, request: Request) -> Response {
     let (head, _) = request.into_parts();
     ws::upgrade(&head, upgrade, echo)
 }

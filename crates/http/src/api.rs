@@ -1,40 +1,41 @@
-//! The API: one module per subject, each with its own routes.
+//! The HTTP API: one module per subject, each with its own routes.
 
-pub mod achievements;
-pub mod agent;
-pub mod assets;
-pub mod boards;
-pub mod collectors;
-pub mod commands;
-pub mod dimensions;
-pub mod events;
-pub mod feed;
-pub mod flows;
-pub mod health;
-pub mod import;
-pub mod levels;
-pub mod load;
-pub mod metrics;
-pub mod monitor;
-pub mod openapi;
-pub mod otlp;
-pub mod people;
-pub mod players;
-pub mod privacy;
-pub mod query;
-pub mod samples;
-pub mod signature;
-pub mod subscriptions;
-pub mod surveys;
-pub mod vars;
-pub mod watch;
+pub(crate) mod achievements;
+pub(crate) mod agent;
+pub(crate) mod assets;
+pub(crate) mod boards;
+pub(crate) mod collectors;
+pub(crate) mod commands;
+pub(crate) mod dimensions;
+pub(crate) mod events;
+pub(crate) mod feed;
+pub(crate) mod flows;
+pub(crate) mod health;
+pub(crate) mod import;
+pub(crate) mod json;
+pub(crate) mod levels;
+pub(crate) mod load;
+pub(crate) mod metrics;
+pub(crate) mod monitor;
+pub(crate) mod openapi;
+pub(crate) mod otlp;
+pub(crate) mod people;
+pub(crate) mod players;
+pub(crate) mod privacy;
+pub(crate) mod query;
+pub(crate) mod samples;
+pub(crate) mod signature;
+pub(crate) mod subscriptions;
+pub(crate) mod surveys;
+pub(crate) mod vars;
+pub(crate) mod watch;
 
 use axum::Router;
 
-use commands::Local;
+use crate::RuntimeState;
 
 /// Returns the routes of the API.
-pub fn routes() -> Router<Local> {
+pub(crate) fn routes() -> Router<RuntimeState> {
     Router::new()
         .merge(query::routes())
         .merge(load::routes())

@@ -1,4 +1,4 @@
-//! The application: every route on one page, and what each request passes through.
+//! The application: all routes, and the steps that every request passes through.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,72 +6,82 @@ use std::time::Instant;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{self, ConnectInfo};
+use axum::extract;
 use axum::middleware::{self, Next};
+use axum::response::IntoResponse;
 use hyper::body::Incoming;
-use hyper::{Method, Request, Response};
+use hyper::{Method, Request, Response, StatusCode, header};
 use pipeline::ingest::Claims;
 use tower::ServiceExt;
 use wal::Lane;
 
-use crate::AppState;
-use crate::api::{self, commands::Local, events};
-use crate::auth;
+use crate::api::{self, events};
 use crate::compat;
-use crate::cors::{allow_any_origin, is_open, preflight, secure};
-use crate::ddp::{self, Routes, SocketState};
+use crate::cors::{allow_any_origin, is_open, preflight, set_security_headers};
+use crate::ddp::{self, MethodRouter, SocketState};
 use crate::listener::Handler;
-use crate::monitor::{Requests, noting_game};
+use crate::monitor::RequestCounts;
 use crate::problem::Problem;
+use crate::request_context::{RequestContext, RequestGame, client_address};
+use crate::{AppState, RuntimeState};
 
-/// The application on one runtime.
+/// The application of one runtime.
 #[derive(Clone)]
 pub struct App {
-    local: Local,
+    runtime: RuntimeState,
     router: Router,
-    requests: Arc<Requests>,
+    requests: Arc<RequestCounts>,
 }
 
 impl App {
-    /// The application of one runtime, which appends through a lane of its own.
+    /// Returns the application of a runtime that appends through its own lane.
     pub fn new(shared: Arc<AppState>, lane: Lane<Claims>) -> App {
-        let requests = shared.monitor.thread();
-        let local = Local { shared, lane };
-        let routes = routes(local.clone());
-        let counted = Routes { router: routes.clone(), requests: Arc::clone(&requests) };
+        let requests = shared.monitor.register_thread();
+        let runtime = RuntimeState { shared, lane };
+        let routes = routes(runtime.clone());
+        let counted = MethodRouter { router: routes.clone(), requests: Arc::clone(&requests) };
         let router =
-            routes.merge(sockets(SocketState { shared: Arc::clone(&local.shared), routes: counted }));
-        App { router, local, requests }
+            routes.merge(socket_routes(SocketState { shared: Arc::clone(&runtime.shared), routes: counted }));
+        App { router, runtime, requests }
     }
 }
 
-fn routes(local: Local) -> Router {
+fn routes(runtime: RuntimeState) -> Router {
     api::routes()
         .merge(compat::routes())
-        .route_layer(middleware::from_fn(named))
-        .method_not_allowed_fallback(async || Problem::method("there is another method on this path"))
-        .fallback(async || Problem::not_found("there is nothing on this path"))
-        .with_state(local)
+        .route_layer(middleware::from_fn(label_response))
+        .method_not_allowed_fallback(async || {
+            Problem::method_not_allowed("Method not allowed on this route.")
+        })
+        .fallback(async || Problem::not_found("No such route."))
+        .with_state(runtime)
 }
 
-/// Their methods are requests to the other routes.
-fn sockets(state: SocketState) -> Router {
-    ddp::routes().route_layer(middleware::from_fn(named)).with_state(state)
+/// The routes that open DDP sockets. Methods called over them are requests to the other routes.
+fn socket_routes(state: SocketState) -> Router {
+    ddp::routes().route_layer(middleware::from_fn(label_response)).with_state(state)
 }
 
 impl Handler for App {
     async fn handle(self, request: Request<Incoming>, peer: SocketAddr) -> Response<Body> {
         let (method, started) = (request.method().clone(), Instant::now());
-        let (requests, shared) = (Arc::clone(&self.requests), Arc::clone(&self.local.shared));
-        let (game, (path, response)) = noting_game(self.answer(request, peer)).await;
+        let (requests, shared) = (Arc::clone(&self.requests), Arc::clone(&self.runtime.shared));
+        let Answer { response, path, game } = self.answer(request, peer).await;
         let path = path.as_ref().map_or("", MatchedPath::as_str);
         let answered = (response.status(), started.elapsed());
-        shared.monitor.answered(&requests, game, (&method, path), answered);
+        shared.monitor.record_request(&requests, game, (&method, path), answered);
         response
     }
 }
 
-/// The template of a route that matched.
+/// A response, and what the monitor counts it by.
+struct Answer {
+    response: Response<Body>,
+    path: Option<MatchedPath>,
+    game: Option<u32>,
+}
+
+/// The template of the route that matched.
 enum MatchedPath {
     Events,
     Other(axum::extract::MatchedPath),
@@ -89,37 +99,59 @@ impl MatchedPath {
 const EVENTS: &str = "/v1/events";
 
 impl App {
-    async fn answer(
-        self,
-        mut request: Request<Incoming>,
-        peer: SocketAddr,
-    ) -> (Option<MatchedPath>, Response<Body>) {
-        // The one hot route goes straight to its handler.
+    async fn answer(self, mut request: Request<Incoming>, peer: SocketAddr) -> Answer {
+        let address = client_address(self.runtime.shared.settings.behind_proxy, request.headers(), peer);
+        // The hot route goes straight to its handler, without the router and without a request context.
         if request.uri().path() == EVENTS {
-            let answer = events::handle(&self.local.shared, &self.local.lane, request, peer).await;
-            return (Some(MatchedPath::Events), answer);
+            let (response, game) =
+                events::handle(&self.runtime.shared, &self.runtime.lane, request, address).await;
+            return Answer { response, path: Some(MatchedPath::Events), game };
         }
         let is_open = is_open(request.uri().path());
         if is_open && request.method() == Method::OPTIONS {
-            return (None, preflight("GET, POST, PUT, PATCH, DELETE, OPTIONS"));
+            let response = preflight("GET, POST, PUT, PATCH, DELETE, OPTIONS");
+            return Answer { response, path: None, game: None };
         }
-        let address = events::address(&self.local.shared, request.headers(), peer);
-        auth::note_address(request.headers_mut(), address);
-        request.extensions_mut().insert(ConnectInfo(peer));
+        request.extensions_mut().insert(RequestContext::new(address));
         let routed = self.router.oneshot(request).await;
         let mut response = routed.unwrap_or_else(|never| match never {});
-        secure(response.headers_mut());
+        if response.status() == StatusCode::METHOD_NOT_ALLOWED {
+            list_allowed_methods(&mut response);
+        }
+        set_security_headers(response.headers_mut());
         if is_open {
             allow_any_origin(response.headers_mut());
         }
-        let path = response.extensions_mut().remove::<axum::extract::MatchedPath>();
-        (path.map(MatchedPath::Other), response)
+        let extensions = response.extensions_mut();
+        let path = extensions.remove::<axum::extract::MatchedPath>().map(MatchedPath::Other);
+        let game = extensions.remove::<RequestGame>().map(|RequestGame(game)| game);
+        Answer { response, path, game }
     }
 }
 
-/// Lets the answer say which route it came from.
-async fn named(path: axum::extract::MatchedPath, request: extract::Request, next: Next) -> Response<Body> {
+/// Completes the problem of a 405: the router sets `Allow` only after its fallback has run.
+fn list_allowed_methods(response: &mut Response<Body>) {
+    let Some(allow) = response.headers().get(header::ALLOW).and_then(|allow| allow.to_str().ok()) else {
+        return;
+    };
+    let allowed: Vec<&str> = allow.split(',').map(str::trim).collect();
+    let problem = Problem::method_not_allowed(format!("Method not allowed; allowed: {}", allowed.join(", ")));
+    *response.body_mut() = problem.into_response().into_body();
+    response.headers_mut().remove(header::CONTENT_LENGTH);
+}
+
+/// Records in the extensions of a response which route it came from and which game it was for.
+async fn label_response(
+    path: axum::extract::MatchedPath,
+    context: RequestContext,
+    request: extract::Request,
+    next: Next,
+) -> Response<Body> {
     let mut response = next.run(request).await;
-    response.extensions_mut().insert(path);
+    let extensions = response.extensions_mut();
+    extensions.insert(path);
+    if let Some(game) = context.game() {
+        extensions.insert(game);
+    }
     response
 }

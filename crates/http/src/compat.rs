@@ -1,18 +1,18 @@
-//! Endpoints that clients of other services use unchanged, each over the same ingest path.
+//! Endpoints for existing clients of other services, each over the same ingest path.
 
-pub mod capture;
-pub mod gameanalytics;
-pub mod influx;
-pub mod playtomic;
-pub mod posthog;
-pub mod segment;
+pub(crate) mod influx;
+
+mod capture;
+mod gameanalytics;
+mod playtomic;
+mod posthog;
+mod segment;
 
 use axum::Router;
 
-use crate::api::commands::Local;
+use crate::RuntimeState;
 
-/// Returns the routes of all of them.
-pub fn routes() -> Router<Local> {
+pub(crate) fn routes() -> Router<RuntimeState> {
     Router::new()
         .merge(influx::routes())
         .merge(playtomic::routes())

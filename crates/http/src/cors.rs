@@ -1,4 +1,4 @@
-//! Headers for browsers: who may call from another origin, and what every response to a page carries.
+//! Headers for browsers: calls from other origins, and the security headers of every response.
 
 use axum::body::Body;
 use axum::response::IntoResponse;
@@ -7,9 +7,9 @@ use hyper::{Method, Response};
 
 use crate::problem::Problem;
 
-/// Whether pages of other origins may ask there: with a key, never with a sign-in.
+/// Returns true if pages of other origins may call this path: with a key, never with a sign-in.
 pub(crate) fn is_open(path: &str) -> bool {
-    const PLACES: [&str; 10] = [
+    const PREFIXES: [&str; 10] = [
         "/v1/",
         "/v2/",
         "/e",
@@ -21,14 +21,14 @@ pub(crate) fn is_open(path: &str) -> bool {
         "/array/",
         "/remote_configs/",
     ];
-    PLACES.iter().any(|place| match path.strip_prefix(place) {
-        Some(rest) => place.ends_with('/') || matches!(rest, "" | "/"),
+    PREFIXES.iter().any(|prefix| match path.strip_prefix(prefix) {
+        Some(rest) => prefix.ends_with('/') || matches!(rest, "" | "/"),
         None => false,
     })
 }
 
-/// What every answer to a browser says.
-pub(crate) fn secure(headers: &mut HeaderMap) {
+/// Sets the security headers of every response.
+pub(crate) fn set_security_headers(headers: &mut HeaderMap) {
     const POLICY: &str = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; \
                           form-action 'self'; frame-ancestors 'none'";
     const ALWAYS: [(HeaderName, &str); 3] = [
@@ -41,36 +41,36 @@ pub(crate) fn secure(headers: &mut HeaderMap) {
     }
 }
 
-/// What a browser may send along.
-const ASKED_HEADERS: &str = "Authorization, Content-Type, Content-Encoding, Idempotency-Key, If-None-Match, \
-                             Last-Event-ID, X-Playmeter-Signature";
-/// What a page of another origin may read beside the body.
-const ANSWERED_HEADERS: &str = "Date, ETag, Playmeter-Quota-Used, Playmeter-Vars-Version, Retry-After";
+/// The request headers that a page of another origin may send.
+const REQUEST_HEADERS: &str = "Authorization, Content-Type, Content-Encoding, Idempotency-Key, If-None-Match, \
+                               Last-Event-ID, X-Playmeter-Signature";
+/// The response headers that a page of another origin may read.
+const RESPONSE_HEADERS: &str = "Date, ETag, Playmeter-Quota-Used, Playmeter-Vars-Version, Retry-After";
 
-/// Answers a browser's question whether it may send here: yes, without credentials.
+/// Responds to a preflight request: these methods are allowed, without credentials.
 pub(crate) fn preflight(methods: &'static str) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = hyper::StatusCode::NO_CONTENT;
     let headers = response.headers_mut();
     allow_any_origin(headers);
     headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(methods));
-    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(ASKED_HEADERS));
+    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(REQUEST_HEADERS));
     headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("86400"));
     response
 }
 
 pub(crate) fn allow_any_origin(headers: &mut HeaderMap) {
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
-    headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(ANSWERED_HEADERS));
+    headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(RESPONSE_HEADERS));
 }
 
-/// The answer to anything but a POST.
-pub(crate) fn unless_post(method: &Method) -> Option<Response<Body>> {
+/// Returns the response to a request that is not a POST.
+pub(crate) fn reject_unless_post(method: &Method) -> Option<Response<Body>> {
     match *method {
         Method::POST => None,
         Method::OPTIONS => Some(preflight("POST, OPTIONS")),
         _ => {
-            let problem = Problem::method("events are sent with POST");
+            let problem = Problem::method_not_allowed("send events with POST");
             let mut response = problem.into_response();
             response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST, OPTIONS"));
             Some(response)

@@ -1,13 +1,12 @@
-//! DDP 1 over WebSockets: watching and doing, on one connection.
+//! DDP 1 over WebSockets: subscriptions and method calls on one connection.
 //!
-//! A *session* is one connection. Its subscriptions are watches of the engine (`live`): what changed is encoded once, by
-//! whoever comes first, and sent to all as the same bytes. A session keeps no data of its own, only which state each of
-//! its subscriptions was last told; while its connection takes nothing, nothing is put in line, and afterwards it is told
-//! the difference to the newest state. Methods are requests to the routes that the HTTP door has, with the session's
-//! credential: they decide what is allowed, and nothing is decided here.
+//! A *session* is one connection. Its subscriptions are watches of the `live` crate: each change is encoded once and sent
+//! to all subscribers as the same bytes. A session stores no documents, only the state that each subscription was last
+//! sent. While its connection is blocked nothing is queued; afterwards it is sent the difference to the newest state.
+//! Methods are requests to the HTTP routes with the session's credential, so the routes do all authorization.
 
 mod credential;
-pub mod ejson;
+mod ejson;
 mod messages;
 mod methods;
 mod publications;
@@ -15,7 +14,8 @@ mod session;
 mod socket;
 mod subscriptions;
 
-pub use credential::Credential;
-pub use methods::Routes;
-pub use session::Session;
-pub use socket::{SocketState, routes};
+pub(crate) use methods::MethodRouter;
+pub(crate) use socket::{SocketState, routes};
+
+use credential::Credential;
+use session::Session;

@@ -1,18 +1,23 @@
-//! The HTTP surface: listener, authentication, routes, WebSockets, DDP and the endpoints that existing clients use.
+//! The HTTP surface: listener, authentication, routes, WebSockets, DDP and the endpoints for existing clients.
 
-pub mod api;
+mod api;
 pub mod app;
-pub mod auth;
-pub mod body;
-pub mod compat;
+mod auth;
+mod body;
+mod compat;
 mod cors;
-pub mod ddp;
+mod ddp;
+mod hex;
 pub mod listener;
 pub mod monitor;
-pub mod problem;
+mod problem;
 pub mod query_string;
+mod rejected_requests;
+mod request_context;
+mod state;
 pub mod ws;
 
-mod state;
-
-pub use state::{AppState, HttpSettings};
+pub use api::commands::CommandRequest;
+pub use problem::Problem;
+pub use rejected_requests::RejectedRequests;
+pub use state::{AppState, HttpSettings, RuntimeState};

@@ -1,4 +1,4 @@
-//! Sockets and connections: accept, bound, time out, drain.
+//! Accepts connections, limits their number, applies timeouts and drains them when the server stops.
 //!
 //! Each runtime has a listening socket of its own on the same port (SO_REUSEPORT), so a connection stays on one core.
 
@@ -21,28 +21,28 @@ use tracing::{debug, warn};
 use collect::net::{Connections, OpenConnection};
 use pipeline::shutdown::wait_for_stop;
 
-/// A request's head.
+/// The largest head of a request.
 const HEADER_BYTES_MAX: usize = 16 << 10;
-/// A connection must have sent its first request after so long.
+/// The time in which a new connection must send its first request.
 const FIRST_REQUEST: Duration = Duration::from_secs(5);
-/// A connection without a request is closed after so long.
+/// The time after which a connection without a request is closed.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
-/// Requests under way get so long to finish when the server stops.
+/// The time that requests in progress get to finish when the server stops.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// One open connection; counted, and waited for at the end, until it is dropped.
+/// Counts one open connection until the last clone is dropped. The drain waits for it.
 ///
-/// A request that asks for another protocol carries it among its extensions, so that it goes with the socket.
+/// A request to upgrade carries a clone in its extensions, so that the connection counts as long as its socket.
 #[derive(Clone)]
-pub struct Ticket {
+pub(crate) struct ConnectionGuard {
     _counted: Arc<OpenConnection>,
-    /// Whoever waits for the end waits until nobody holds this.
+    /// The drain ends when every sender is dropped.
     _open: mpsc::Sender<Infallible>,
 }
 
-/// Answers one request.
+/// Handles the requests of a listener.
 pub trait Handler: Clone + Send + 'static {
-    /// The answer to a request of this peer.
+    /// Returns the response to a request of this peer.
     fn handle(
         self,
         request: Request<Incoming>,
@@ -50,7 +50,7 @@ pub trait Handler: Clone + Send + 'static {
     ) -> impl Future<Output = Response<Body>> + Send + 'static;
 }
 
-/// Accepts until `stop` says so, then lets the requests under way finish.
+/// Accepts connections until `stop` is true, then waits up to 10 s for requests in progress.
 pub async fn serve(
     listener: TcpListener,
     handler: impl Handler,
@@ -66,22 +66,22 @@ pub async fn serve(
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(failure) => {
-                // Out of descriptors, most likely: a pause lets connections end instead of spinning.
-                warn!(%failure, "a connection could not be accepted");
+                // Most likely the process is out of file descriptors: a pause lets connections end instead of spinning.
+                warn!(%failure, "failed to accept a connection");
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             }
         };
         let Some(counted) = connections.admit(peer.ip()) else {
-            debug!(%peer, "too many connections");
+            debug!(%peer, "connection rejected: too many open connections");
             continue;
         };
-        let ticket = Ticket { _counted: Arc::new(counted), _open: open.clone() };
-        spawn_connection(stream, peer, handler.clone(), stop.clone(), ticket);
+        let guard = ConnectionGuard { _counted: Arc::new(counted), _open: open.clone() };
+        spawn_connection(stream, peer, handler.clone(), stop.clone(), guard);
     }
     drop((listener, open));
     if tokio::time::timeout(DRAIN, all_closed.recv()).await.is_err() {
-        warn!("some connections did not end in time");
+        warn!("connections still open after the drain timeout");
     }
 }
 
@@ -90,15 +90,15 @@ fn spawn_connection(
     peer: SocketAddr,
     handler: impl Handler,
     mut stop: watch::Receiver<bool>,
-    ticket: Ticket,
+    guard: ConnectionGuard,
 ) {
     let _ = stream.set_nodelay(true);
-    let (first_seen, mut first) = watch::channel(false);
-    let socket = ticket.clone();
+    let (request_seen, mut first_request) = watch::channel(false);
+    let upgrade_guard = guard.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
-        first_seen.send_if_modified(|seen| !std::mem::replace(seen, true));
+        request_seen.send_if_modified(|seen| !std::mem::replace(seen, true));
         if request.headers().contains_key(UPGRADE) {
-            request.extensions_mut().insert(socket.clone());
+            request.extensions_mut().insert(upgrade_guard.clone());
         }
         let handler = handler.clone();
         async move { Ok::<_, Infallible>(handler.handle(request, peer).await) }
@@ -106,29 +106,29 @@ fn spawn_connection(
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(KEEP_ALIVE)
-        // A game that sends its last events and ends has still sent them.
+        // The last events of a game that sends them and exits at once must still arrive.
         .half_close(true)
         .max_buf_size(HEADER_BYTES_MAX.max(8192))
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     tokio::spawn(async move {
-        let _ticket = ticket;
+        let _guard = guard;
         tokio::pin!(connection);
-        let too_late = async {
-            if tokio::time::timeout(FIRST_REQUEST, first.wait_for(|seen| *seen)).await.is_ok() {
+        let first_request_timeout = async {
+            if tokio::time::timeout(FIRST_REQUEST, first_request.wait_for(|seen| *seen)).await.is_ok() {
                 std::future::pending::<()>().await;
             }
         };
         let ended = tokio::select! {
             ended = &mut connection => ended,
-            () = too_late => return,
+            () = first_request_timeout => return,
             () = wait_for_stop(&mut stop) => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }
         };
         if let Err(failure) = ended {
-            debug!(%peer, %failure, "a connection ended early");
+            debug!(%peer, %failure, "connection failed");
         }
     });
 }

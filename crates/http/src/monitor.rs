@@ -1,18 +1,15 @@
-//! The load monitor: what the server is asked, what becomes of it, and where its time goes.
+//! The load monitor: requests by route and outcome, ingest totals, and time spent per store.
 //!
-//! Requests are counted on the thread that answers them and added up when somebody looks. What is told here is since the
-//! start; what is kept are the minutes of requests ([`minutes`]), and what came in event by event: the accounting.
+//! Each thread counts the requests it answers; a snapshot adds the threads up. A snapshot covers the time since the start
+//! of the server. Only the requests of each minute are stored ([`minutes`]); the history of events is the accounting's.
 
-mod asker;
 mod latency;
 mod minutes;
 mod process;
-mod requests;
+mod request_counts;
 
-pub use asker::{note_game, noting_game};
-pub use latency::Latency;
 pub use minutes::start;
-pub use requests::{Answered, Requests};
+pub(crate) use request_counts::RequestCounts;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -23,52 +20,54 @@ use hyper::{Method, StatusCode};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
-use wal::Stats;
 
-use minutes::Minute;
-use requests::{Outcomes, Route};
-
-use crate::AppState;
 use pipeline::accounting::AccountingKey;
 use pipeline::time::{now_ms, rfc3339};
 use pipeline::timed_stores::{StoreTimers, StoreTimes};
+use wal::Stats;
 
-/// Routes that are told of, the busiest first.
+use crate::AppState;
+
+use latency::LatencyHistogram;
+use minutes::MinuteRequests;
+use request_counts::{OutcomeLatencies, RequestOutcome, RouteKey};
+
+/// The routes of a snapshot: those with the most requests.
 const ROUTES_MAX: usize = 200;
 
-/// What is measured, by whom.
+/// Collects the request counts of all threads and the clocks of the stores.
 pub struct Monitor {
     started: Instant,
     clocks: StoreTimers,
-    threads: Mutex<Vec<Arc<Requests>>>,
-    /// Rung by the first request of a minute on each thread.
-    bell: Notify,
+    threads: Mutex<Vec<Arc<RequestCounts>>>,
+    /// Notified by the first request of a minute on each thread.
+    minute_started: Notify,
 }
 
 impl Monitor {
-    /// Begins now.
+    /// Returns a monitor whose uptime starts now.
     pub fn new(clocks: StoreTimers) -> Monitor {
-        Monitor { started: Instant::now(), clocks, threads: Mutex::default(), bell: Notify::new() }
+        Monitor { started: Instant::now(), clocks, threads: Mutex::default(), minute_started: Notify::new() }
     }
 
-    /// The counts of a thread that answers requests.
-    pub fn thread(&self) -> Arc<Requests> {
-        let requests = Arc::new(Requests::default());
+    /// Returns new request counts for a thread that answers requests.
+    pub(crate) fn register_thread(&self) -> Arc<RequestCounts> {
+        let requests = Arc::new(RequestCounts::default());
         self.threads.lock().push(Arc::clone(&requests));
         requests
     }
 
-    /// Counts a request that was answered, among those of a thread.
-    pub fn answered(
+    /// Records a request in the counts of the thread that answered it.
+    pub(crate) fn record_request(
         &self,
-        requests: &Requests,
+        requests: &RequestCounts,
         game: Option<u32>,
         route: (&Method, &str),
-        answer: (StatusCode, Duration),
+        response: (StatusCode, Duration),
     ) {
-        let ((method, path), (status, took)) = (route, answer);
-        if requests.answered(game, method, path, status, took) {
-            self.bell.notify_one();
+        let ((method, path), (status, took)) = (route, response);
+        if requests.record(game, method, path, status, took) {
+            self.minute_started.notify_one();
         }
     }
 
@@ -76,16 +75,16 @@ impl Monitor {
         self.started.elapsed()
     }
 
-    /// What was asked since the last call.
-    fn take_minute(&self) -> Minute {
-        let mut all = Minute::new();
-        self.threads.lock().iter().for_each(|thread| thread.turn_minute(&mut all));
+    /// Removes and returns the requests since the last call.
+    fn take_minute(&self) -> MinuteRequests {
+        let mut all = MinuteRequests::new();
+        self.threads.lock().iter().for_each(|thread| thread.take_minute(&mut all));
         all
     }
 
-    /// Everything as JSON: `{time, version, uptime_s, process, events, requests, stores, subscriptions, collectors}`. Of
-    /// the games, only this one is told of; `None`: all of them.
-    pub fn look(&self, shared: &AppState, game: Option<u32>) -> Value {
+    /// Returns all figures as JSON: `{time, version, uptime_s, process, events, requests, stores, subscriptions,
+    /// collectors}`. Events, subscriptions and collectors are those of one game, or of all games if `game` is `None`.
+    pub fn snapshot(&self, shared: &AppState, game: Option<u32>) -> Value {
         json!({
             "time": rfc3339(now_ms()),
             "version": env!("CARGO_PKG_VERSION"),
@@ -103,28 +102,28 @@ impl Monitor {
     fn requests(&self) -> Vec<Value> {
         let mut all = BTreeMap::new();
         self.threads.lock().iter().for_each(|thread| thread.add_to(&mut all));
-        let mut routes: Vec<(Route, Outcomes)> = all.into_iter().collect();
-        let count = |outcomes: &Outcomes| outcomes.iter().map(Latency::count).sum::<u64>();
+        let mut routes: Vec<(RouteKey, OutcomeLatencies)> = all.into_iter().collect();
+        let count = |outcomes: &OutcomeLatencies| outcomes.iter().map(LatencyHistogram::count).sum::<u64>();
         routes.sort_by_key(|(_, outcomes)| Reverse(count(outcomes)));
-        routes.iter().take(ROUTES_MAX).map(|(route, outcomes)| request(route, outcomes)).collect()
+        routes.iter().take(ROUTES_MAX).map(|(route, outcomes)| route_row(route, outcomes)).collect()
     }
 
     fn stores(&self, shared: &AppState) -> Vec<Value> {
         let (log, data) = (&shared.log, &shared.settings.data);
-        let written = log.stats();
-        let held = *self.clocks.id_stats.lock();
+        let log_stats = log.stats();
+        let event_ids = *self.clocks.id_stats.lock();
         let rollups = process::folder_bytes(&data.join("views"));
         vec![
-            log_row(&written, log.durable_until() - log.first()),
-            row("rollups", None, rollups, self.clocks.rollups.times()),
-            // Their bytes lie in the files of the rollups.
-            row("records", None, 0, self.clocks.records.times()),
-            row("event ids", Some(held.keys), held.disk_bytes, self.clocks.ids.times()),
+            log_row(&log_stats, log.durable_until() - log.first()),
+            store_row("rollups", None, rollups, self.clocks.rollups.times()),
+            // Records are stored in the files of the rollups, so their bytes are counted there.
+            store_row("records", None, 0, self.clocks.records.times()),
+            store_row("event ids", Some(event_ids.keys), event_ids.disk_bytes, self.clocks.ids.times()),
         ]
     }
 }
 
-/// `{game, endpoint, outcome, reason, count}`, since the start.
+/// Returns rows `{game, endpoint, outcome, reason, count}` since the start.
 fn events(shared: &AppState, only: Option<u32>) -> Vec<Value> {
     let counts = shared.views.accounting.since_start();
     let row = |(counted, count): (&AccountingKey, &u64)| {
@@ -141,7 +140,7 @@ fn events(shared: &AppState, only: Option<u32>) -> Vec<Value> {
     counts.iter().filter_map(row).collect()
 }
 
-/// As `GET /v1/subscriptions` tells of them, each with its game.
+/// Returns the rows of `GET /v1/subscriptions`, each with its game.
 fn subscriptions(shared: &AppState, only: Option<u32>) -> Vec<Value> {
     let games = shared.catalog.games();
     let games = games.iter().filter(|game| only.is_none_or(|only| only == game.number));
@@ -156,9 +155,9 @@ fn subscriptions(shared: &AppState, only: Option<u32>) -> Vec<Value> {
     rows.collect()
 }
 
-fn request((method, path): &Route, outcomes: &Outcomes) -> Value {
-    let mut all = Latency::default();
-    outcomes.iter().for_each(|outcome| all.add(outcome));
+fn route_row((method, path): &RouteKey, outcomes: &OutcomeLatencies) -> Value {
+    let mut all = LatencyHistogram::default();
+    outcomes.iter().for_each(|latency| all.add(latency));
     let mut row = json!({
         "method": method,
         "path": if path.is_empty() { "(none)" } else { path },
@@ -166,19 +165,18 @@ fn request((method, path): &Route, outcomes: &Outcomes) -> Value {
         "p50_us": all.quantile_us(0.5),
         "p99_us": all.quantile_us(0.99),
     });
-    for answered in Answered::ALL {
-        row[answered.label()] = outcomes[answered as usize].count().into();
+    for outcome in RequestOutcome::ALL {
+        row[outcome.label()] = outcomes[outcome as usize].count().into();
     }
     row
 }
 
-fn log_row(written: &Stats, entries: u64) -> Value {
-    let spent =
-        StoreTimes { writes: written.syncs, write_us: written.sync_ns / 1_000, ..StoreTimes::default() };
-    row("log", Some(entries), written.disk_bytes, spent)
+fn log_row(log: &Stats, entries: u64) -> Value {
+    let spent = StoreTimes { writes: log.syncs, write_us: log.sync_ns / 1_000, ..StoreTimes::default() };
+    store_row("log", Some(entries), log.disk_bytes, spent)
 }
 
-fn row(store: &str, count: Option<u64>, bytes: u64, spent: StoreTimes) -> Value {
+fn store_row(store: &str, count: Option<u64>, bytes: u64, spent: StoreTimes) -> Value {
     let StoreTimes { reads, read_us, writes, write_us } = spent;
     json!({
         "store": store, "count": count, "bytes": bytes,

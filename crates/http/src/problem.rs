@@ -1,13 +1,14 @@
-//! Errors of whole requests as RFC 9457 problem documents.
+//! The errors of whole requests, as problem documents (RFC 9457).
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
-use model::query::QueryError;
 use serde::Serialize;
 
-/// Why a request was refused: a kind for programs, a sentence for people.
+use model::query::QueryError;
+
+/// The reason why a request was rejected: a kind for programs and a sentence for people.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Problem {
     #[serde(rename = "type")]
@@ -15,7 +16,7 @@ pub struct Problem {
     title: &'static str,
     status: u16,
     detail: String,
-    /// The field, parameter or header that is wrong.
+    /// The field, parameter or header at fault.
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<String>,
     #[serde(skip)]
@@ -35,68 +36,68 @@ macro_rules! problems {
 }
 
 problems! {
-    /// The body or a parameter cannot be read.
-    malformed = 400, "malformed", "The request is malformed";
-    /// A field is wrong.
-    invalid = 400, "invalid_field", "A field is invalid";
-    /// No credential, or one that is not known.
-    key = 401, "key", "The key is missing or not valid";
-    /// The credential may not do this.
-    scope = 403, "scope", "The key may not do this";
-    /// The signature does not fit.
-    signature = 401, "signature", "The signature is not valid";
-    /// There is nothing of this name.
+    /// The body or a parameter cannot be parsed.
+    malformed = 400, "malformed", "Malformed request";
+    /// The value of a field is not allowed.
+    invalid = 400, "invalid_field", "Invalid field";
+    /// The request has no credential, or an unknown one.
+    unauthorized = 401, "key", "Missing or invalid credential";
+    /// The credential does not permit this request.
+    forbidden = 403, "scope", "Permission denied";
+    /// The signature does not match the request.
+    invalid_signature = 401, "signature", "Invalid signature";
+    /// The route or the addressed object does not exist.
     not_found = 404, "not_found", "Not found";
-    /// The route has no such method.
-    method = 405, "method", "The method is not allowed here";
-    /// The body came too slowly.
-    body_stalled = 408, "body_stalled", "The body stalled";
-    /// The body has more than the limit.
-    too_large = 413, "too_large", "The request is too large";
-    /// A content type or encoding that is not known.
-    unsupported = 415, "unsupported", "The content type or encoding is not supported";
-    /// A well-formed question without an answer here.
-    unanswerable = 422, "unanswerable", "The question cannot be answered";
-    /// It does not fit what is there.
-    conflict = 409, "conflict", "It conflicts with what is there";
-    /// More than the credential may send.
-    too_many = 429, "too_many", "Too many requests";
-    /// The route speaks another protocol.
-    upgrade = 426, "upgrade", "Another protocol is spoken here";
-    /// Something broke here.
-    internal = 500, "internal", "The server failed";
-    /// The disk is full; reads go on.
+    /// The route does not support the method.
+    method_not_allowed = 405, "method", "Method not allowed";
+    /// The body arrived too slowly.
+    body_stalled = 408, "body_stalled", "Request body timeout";
+    /// The body is larger than the limit.
+    too_large = 413, "too_large", "Request too large";
+    /// The content type or encoding is not supported.
+    unsupported = 415, "unsupported", "Unsupported content type or encoding";
+    /// The query is well-formed but cannot be answered.
+    limit_reached = 422, "unanswerable", "Request cannot be processed";
+    /// The request conflicts with the current state.
+    conflict = 409, "conflict", "Conflict";
+    /// A rate limit or quota is exceeded.
+    quota_exceeded = 429, "too_many", "Too many requests";
+    /// The route requires a WebSocket upgrade.
+    upgrade_required = 426, "upgrade", "Upgrade required";
+    /// The server failed to handle the request.
+    internal = 500, "internal", "Internal server error";
+    /// The disk is full. Reads still work.
     disk_full = 503, "disk_full", "The disk is full";
-    /// Too much is waiting.
-    overloaded = 503, "overloaded", "The server is overloaded";
+    /// A queue of the server is full.
+    overloaded = 503, "overloaded", "Server overloaded";
     /// The server is stopping or has lost its disk.
-    stopping = 503, "stopping", "The server is stopping";
+    stopping = 503, "stopping", "Server stopping";
 }
 
 impl Problem {
-    /// Names the field that is wrong.
+    /// Names the field, parameter or header at fault.
     pub fn field(mut self, field: impl Into<String>) -> Problem {
         self.field = Some(field.into());
         self
     }
 
-    /// Says when to try again.
+    /// Sets the `Retry-After` header, in seconds.
     pub fn retry_after_s(mut self, seconds: u32) -> Problem {
         self.retry_after_s = Some(seconds);
         self
     }
 
-    /// The HTTP status.
+    /// Returns the HTTP status.
     pub fn status(&self) -> u16 {
         self.status
     }
 
-    /// The sentence for people.
+    /// Returns the sentence for people.
     pub fn detail(&self) -> &str {
         &self.detail
     }
 
-    /// `400 invalid_field (name)`, for tests.
+    /// Formats the problem as `400 invalid_field (name)`.
     #[cfg(test)]
     pub(crate) fn brief(&self) -> String {
         let field = self.field.as_ref().map_or_else(String::new, |field| format!(" ({field})"));
@@ -114,7 +115,7 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let body = serde_json::to_vec(&self).expect("a problem has only text and numbers");
         let mut response = Response::new(Body::from(body));
-        *response.status_mut() = StatusCode::from_u16(self.status).expect("statuses are written above");
+        *response.status_mut() = StatusCode::from_u16(self.status).expect("every status above is valid");
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(seconds) = self.retry_after_s {

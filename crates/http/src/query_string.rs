@@ -2,22 +2,26 @@
 
 use crate::problem::Problem;
 
-/// The names and values of a URL's query string, decoded.
+/// Returns the decoded names and values of a URL's query string, in order.
+///
+/// # Errors
+///
+/// A [`Problem`] that names the pair if must be percent-encoded UTF-8.
 pub fn pairs(query: &str) -> Result<Vec<(String, String)>, Problem> {
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
     pairs
         .map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let name = decoded(name)
-                .ok_or_else(|| Problem::invalid("it is not percent-encoded UTF-8").field(name))?;
-            let value = decoded(value)
-                .ok_or_else(|| Problem::invalid("it is not percent-encoded UTF-8").field(&name))?;
+            let name =
+                decode(name).ok_or_else(|| Problem::invalid("must be percent-encoded UTF-8").field(name))?;
+            let value = decode(value)
+                .ok_or_else(|| Problem::invalid("must be percent-encoded UTF-8").field(&name))?;
             Ok((name, value))
         })
         .collect()
 }
 
-fn decoded(text: &str) -> Option<String> {
+fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, tail)) = rest.split_first() {
@@ -41,13 +45,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_string_is_decoded() {
+    fn query_string_is_decoded() {
         let pairs = pairs("query=%7B%22a%22%3A+1%7D&online=1").unwrap();
         assert_eq!(pairs, [("query".into(), r#"{"a": 1}"#.into()), ("online".to_owned(), "1".to_owned())]);
     }
 
     #[test]
-    fn what_is_not_percent_encoding_is_refused() {
+    fn invalid_percent_encoding_is_rejected() {
         for query in ["a=%", "a=%4", "a=%zz", "a=%ff"] {
             assert_eq!(super::pairs(query).unwrap_err().status(), 400, "{query}");
         }

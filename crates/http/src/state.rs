@@ -1,9 +1,10 @@
-//! What every request may use.
+//! The state shared by all requests.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::extract::FromRef;
 use collect::Collectors;
 use live::Live;
 use pipeline::catalog::Catalog;
@@ -12,12 +13,12 @@ use pipeline::flows::Flows;
 use pipeline::ingest::{Claims, Ingest};
 use pipeline::views::Views;
 use tokio::sync::watch;
-use wal::Wal;
+use wal::{Lane, Wal};
 
-use crate::api::health::Requests;
 use crate::monitor::Monitor;
+use crate::rejected_requests::RejectedRequests;
 
-/// How requests are served.
+/// Settings of the HTTP surface.
 #[derive(Clone, Debug)]
 pub struct HttpSettings {
     /// The data folder, whose size the monitor reports.
@@ -27,34 +28,49 @@ pub struct HttpSettings {
     /// The interval at which an idle WebSocket is pinged.
     pub heartbeat: Duration,
     /// Origins whose pages may open sockets and act for the signed-in person. If empty, every origin may open them and
-    /// this server's own pages act for people.
+    /// only this server's own pages act for people.
     pub origins: Vec<String>,
 }
 
-/// What every request may use.
+/// The state shared by all requests of the process.
 pub struct AppState {
-    /// As given at the start.
+    /// Settings of the HTTP surface.
     pub settings: HttpSettings,
-    /// Games, keys, sign-ins.
+    /// Games, keys and sign-ins.
     pub catalog: Arc<Catalog>,
-    /// The one path of an event.
+    /// The ingest path that all events take.
     pub ingest: Arc<Ingest>,
-    /// What is derived from the log.
+    /// Everything derived from the log.
     pub views: Arc<Views>,
-    /// What is watched.
+    /// Subscriptions and their channels.
     pub live: Arc<Live>,
-    /// Flows that run.
+    /// Running flows.
     pub flows: Arc<Flows>,
-    /// Forgets players behind the log.
+    /// Removes the data of erased players from the log.
     pub erasure: Arc<Erasure>,
     /// The log.
     pub log: Wal<Claims>,
-    /// What comes in beside requests.
+    /// Receivers of events and samples outside of HTTP requests.
     pub collectors: Collectors,
-    /// Whole requests that were refused.
-    pub requests: Requests,
+    /// Counts of ingest requests that were rejected as a whole.
+    pub rejected_requests: RejectedRequests,
     /// Requests by route, time by store.
     pub monitor: Monitor,
-    /// Whether the server is stopping.
+    /// True once the server is stopping.
     pub stopping: watch::Receiver<bool>,
+}
+
+/// The state of one runtime: the shared state and the runtime's own lane into the log.
+#[derive(Clone)]
+pub struct RuntimeState {
+    /// The state shared by all requests.
+    pub shared: Arc<AppState>,
+    /// The runtime's lane into the log.
+    pub lane: Lane<Claims>,
+}
+
+impl FromRef<RuntimeState> for Arc<AppState> {
+    fn from_ref(runtime: &RuntimeState) -> Arc<AppState> {
+        Arc::clone(&runtime.shared)
+    }
 }

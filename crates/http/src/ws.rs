@@ -1,18 +1,17 @@
-//! WebSockets (RFC 6455): the handshake on a route, and the socket that is left of the connection afterwards.
+//! WebSockets (RFC 6455): the handshake on a route, and the open socket.
 //!
-//! The protocol itself is `tungstenite`'s. What is here is what a server with many idle sockets needs around it: reads and
-//! writes that never wait, frames that are encoded once and shared by all who get them, a bound on what waits to be
-//! sent, an orderly end.
+//! `tungstenite` implements the protocol. This module adds what a server with many idle sockets needs: non-blocking reads
+//! and writes, frames that are encoded once and shared by all receivers, a bounded send queue, and an orderly close.
 
-mod boundary;
+mod frame_tracker;
 mod handshake;
-mod outbox;
+mod send_queue;
 mod socket;
 
-pub use handshake::{Upgrade, upgrade};
-pub use outbox::Frames;
-pub use socket::{Gone, Incoming, Socket};
-pub use tungstenite::protocol::frame::coding::CloseCode;
+pub use handshake::{PendingUpgrade, upgrade};
+pub(crate) use send_queue::FrameBuffer;
+pub use socket::{Socket, SocketClosed, SocketMessage};
+pub(crate) use tungstenite::protocol::frame::coding::CloseCode;
 
-/// What one message may have. A level to save is the largest.
-pub const MESSAGE_BYTES_MAX: usize = 4 << 20;
+/// The largest message that a socket accepts. Saving a level needs the most.
+const MESSAGE_BYTES_MAX: usize = 4 << 20;

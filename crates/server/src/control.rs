@@ -119,7 +119,7 @@ fn reply(line: &str, state: &AppState, scratch: fn() -> Arc<dyn Counters>) -> Re
 fn answer_from_server(command: &Command, state: &AppState) -> Option<Reply> {
     let collectors = &state.collectors;
     Some(match command {
-        Command::Monitor => Reply::Done(state.monitor.look(state, None)),
+        Command::Monitor => Reply::Done(state.monitor.snapshot(state, None)),
         Command::ListCollectors => Reply::Done(collectors.list(&state.catalog, None).into()),
         Command::OrderCollector { name, order } => match collectors.apply(name, *order) {
             Ok(done) => Reply::Done(done),

@@ -14,7 +14,7 @@ use tracing::warn;
 use wal::{Ack, Lane};
 
 use http::AppState;
-use http::api::commands::Local;
+use http::RuntimeState;
 use pipeline::catalog::{Access, Scopes};
 use pipeline::ingest::{Claims, ClientInfo, IngestRequest};
 use pipeline::time::now_ms;
@@ -35,12 +35,12 @@ const VERSIONS: [&str; 3] = ["1.4.2", "1.4.2", "1.4.1"];
 const SOURCES: [&str; 4] = ["direct", "friends", "portal", "ad"];
 
 /// Simulates players until the server stops.
-pub async fn play(shared: Arc<AppState>, lane: Lane<Claims>) {
+pub(crate) async fn play(shared: Arc<AppState>, lane: Lane<Claims>) {
     let Some(game) = shared.catalog.game("demo") else { return };
     let access = Access { game, class: KeyClass::Secret, scopes: Scopes::ALL, person: false, key: 0 };
     let is_new = shared.log.durable_until() == 0;
-    let local = Local { shared: Arc::clone(&shared), lane: lane.clone() };
-    content::create(&local, &access).await;
+    let runtime = RuntimeState { shared: Arc::clone(&shared), lane: lane.clone() };
+    content::create(&runtime, &access).await;
     let mut world = World::new(now_ms() as u64);
     if is_new {
         let now = now_ms();

@@ -19,7 +19,7 @@ use wal::{Options, RealDisk, Wal};
 
 use collect::net::ConnectionLimits;
 use collect::{CollectContext, CollectorSettings, Collectors};
-use http::api::health::Requests;
+use http::RejectedRequests;
 use http::monitor::{self, Monitor};
 use http::{AppState, HttpSettings};
 use live::Live;
@@ -108,7 +108,7 @@ impl Server {
         let ingest = Arc::new(Ingest::new(geo, &catalog, Arc::clone(&views), log.clone(), settings.quotas));
         let erasure = Erasure::new(log.clone(), Arc::clone(&views), registered_until, &catalog.id_secret());
         let (stop, stopping) = watch::channel(false);
-        let requests = Requests::default();
+        let rejected_requests = RejectedRequests::default();
         let collectors = Collectors::open(&settings.collectors, &catalog, settings.runtimes)?;
         let state = AppState {
             collectors,
@@ -120,7 +120,7 @@ impl Server {
             flows,
             erasure,
             log,
-            requests,
+            rejected_requests,
             monitor: Monitor::new(clocks),
             stopping: stopping.clone(),
         };

@@ -1,26 +1,24 @@
-//! The dashboard and the demo game: files that the build compressed into the binary.
+//! The dashboard and the demo game: compressed files inside the binary.
 
 use std::io::Read;
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
+use axum::{Router, routing};
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue,
     IF_NONE_MATCH, VARY,
 };
-
 use serde_json::json;
 
-use crate::AppState;
-use crate::api::commands::Local;
 use crate::problem::Problem;
-use axum::{Router, routing};
+use crate::{AppState, RuntimeState};
 
 /// Returns the routes of this module.
-pub fn routes() -> Router<Local> {
+pub(crate) fn routes() -> Router<RuntimeState> {
     Router::new()
         .route("/", routing::get(index))
         .route("/assets/{*path}", routing::get(file))
@@ -40,7 +38,7 @@ struct Asset {
 static ASSETS: &[Asset] = &include!(concat!(env!("OUT_DIR"), "/assets.rs"));
 
 /// `GET /`.
-pub async fn index(headers: HeaderMap) -> Response {
+pub(crate) async fn index(headers: HeaderMap) -> Response {
     if ASSETS.is_empty() {
         return "This build has no dashboard: run `make web` and build again. The API works.\n"
             .into_response();
@@ -48,16 +46,16 @@ pub async fn index(headers: HeaderMap) -> Response {
     serve("index.html", &headers)
 }
 
-/// `GET /assets/...`: names with a hash in them, so a browser may keep them.
-pub async fn file(Path(path): Path<String>, headers: HeaderMap) -> Response {
+/// `GET /assets/...`: file names contain a hash, so browsers may cache them for good.
+pub(crate) async fn file(Path(path): Path<String>, headers: HeaderMap) -> Response {
     serve(&format!("assets/{path}"), &headers)
 }
 
-/// The dashboard's pages beside `/`: the app finds its page by the address.
+/// The dashboard's pages besides `/`; the app selects the page by the URL.
 const PAGES: [&str; 7] = ["vars", "boards", "levels", "flows", "collectors", "hosts", "api"];
 
 /// `GET /favicon.svg` and the like, and the dashboard's pages.
-pub async fn top(Path(path): Path<String>, headers: HeaderMap) -> Response {
+pub(crate) async fn top(Path(path): Path<String>, headers: HeaderMap) -> Response {
     if PAGES.contains(&path.as_str()) {
         return index(headers).await;
     }
@@ -65,19 +63,19 @@ pub async fn top(Path(path): Path<String>, headers: HeaderMap) -> Response {
 }
 
 /// `GET /play/...`: the demo game.
-pub async fn play(Path(path): Path<String>, headers: HeaderMap) -> Response {
+pub(crate) async fn play(Path(path): Path<String>, headers: HeaderMap) -> Response {
     serve(&format!("play/{path}"), &headers)
 }
 
 /// `GET /play/`.
-pub async fn play_index(headers: HeaderMap) -> Response {
+pub(crate) async fn play_index(headers: HeaderMap) -> Response {
     serve("play/index.html", &headers)
 }
 
-/// `GET /play/config.json`: with which key the demo game plays. A public key is in every client.
-pub async fn play_config(State(shared): State<Arc<AppState>>) -> Response {
+/// `GET /play/config.json`: the public key for the demo game.
+pub(crate) async fn play_config(State(shared): State<Arc<AppState>>) -> Response {
     let Some(game) = shared.catalog.game("demo") else {
-        return Problem::not_found("the game `demo` is not there").into_response();
+        return Problem::not_found("no such game: `demo`").into_response();
     };
     let config = json!({ "url": "", "game": game.id, "public_key": game.public_key });
     ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], config.to_string()).into_response()
@@ -85,7 +83,7 @@ pub async fn play_config(State(shared): State<Arc<AppState>>) -> Response {
 
 fn serve(path: &str, headers: &HeaderMap) -> Response {
     let Some(asset) = ASSETS.iter().find(|asset| asset.path == path) else {
-        return Problem::not_found("there is nothing on this path").into_response();
+        return Problem::not_found("No such route.").into_response();
     };
     let text =
         |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or_default();
@@ -96,10 +94,11 @@ fn serve(path: &str, headers: &HeaderMap) -> Response {
     } else {
         inflate(asset.gzip).into_response()
     };
-    let kept = if path.contains("assets/") { "public, max-age=31536000, immutable" } else { "no-cache" };
+    let cache_control =
+        if path.contains("assets/") { "public, max-age=31536000, immutable" } else { "no-cache" };
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type(path)));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static(kept));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static(cache_control));
     headers.insert(ETAG, HeaderValue::from_static(asset.etag));
     headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
     response

@@ -1,34 +1,32 @@
 //! Leaderboards: `/v1/boards`, and `/v1/players/{player}/ban`.
 
-pub mod body;
-pub mod parameters;
-pub mod shapes;
+pub(crate) mod params;
+pub(crate) mod requests;
+pub(crate) mod responses;
 
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Path, State};
-use axum::response::{IntoResponse, Response};
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap};
+use axum::{Router, routing};
 use hyper::{Request, Uri};
 use liveops::Command;
 use liveops::boards::{self, BoardQuery, BoardViewer};
 use model::batch::KeyClass;
+use pipeline::catalog::{Access, Scope};
+use pipeline::time::{now_ms, now_s};
 use serde::Serialize;
 use utoipa::OpenApi;
 
-use super::commands::{self, Answered, Asked, BODY_BYTES_MAX, Local, Rights};
-use crate::AppState;
-use crate::auth;
-use crate::problem::Problem;
-use pipeline::catalog::{Access, Scope};
-use pipeline::time::{now_ms, now_s};
-
-use axum::{Router, routing};
-use body::{DecideScore, Decision, PostScore, PutBan, PutBoard};
+use super::commands::{self, BODY_BYTES_MAX, CommandRequest, HandlerResult, Rights};
+use super::json::json_response;
+use crate::auth::{self, Credentials};
+use crate::{AppState, RuntimeState};
+use params::BoardListParams;
+use requests::{BanPlayerRequest, DecideScoreRequest, PutBoardRequest, ScoreDecision, SubmitScoreRequest};
 
 /// Returns the routes of this module.
-pub fn routes() -> Router<Local> {
+pub(crate) fn routes() -> Router<RuntimeState> {
     Router::new()
         .route("/v1/boards", routing::get(all))
         .route("/v1/boards/{table}", routing::get(one).put(put))
@@ -40,245 +38,258 @@ pub fn routes() -> Router<Local> {
         .route("/v1/players/{player}/ban", routing::put(ban).delete(lift))
 }
 
-/// What is documented of this page.
+/// The operations of this module in the OpenAPI description.
 #[derive(OpenApi)]
 #[openapi(paths(put, all, one, reset, submit, submit_and_list, list, quarantine, decide, ban, lift))]
-pub struct Docs;
+pub(crate) struct BoardsApi;
 
-/// Who makes boards.
+/// Credentials that may change boards.
 const WRITERS: Rights = Rights::Server(Scope::ScoresWrite);
-/// Who decides about scores and players.
+/// Credentials that may moderate scores and players.
 const MODERATORS: Rights = Rights::Server(Scope::LevelsModerate);
-/// Who submits: what is decided depends on the board's mode.
+/// Credentials that may submit scores; the board's mode decides which scores are accepted.
 const PLAYERS: Rights = Rights::Public(Scope::ScoresWrite);
 
-/// Makes a board, or changes its settings. With rows on it, `order`, `keep` and `decimals` stay.
+/// Creates a board or changes its settings. Once the board has scores, `order`, `keep` and `decimals` cannot change.
 #[utoipa::path(
     put, path = "/v1/boards/{table}", operation_id = "put_board", tag = "boards", security(("secret_key" = [])),
     params(("table" = String, Path, description = "1 to 100 letters, digits, `.`, `_` or `-`.", example = "high-scores")),
-    request_body(content = PutBoard, example = json!({
+    request_body(content = PutBoardRequest, example = json!({
         "title": "High scores", "order": "desc", "keep": "best", "mode": "open", "filters": ["level"], "max": 1000000
     })),
     responses(
-        (status = 201, description = "It is there now.", body = shapes::Board),
-        (status = 200, description = "It has these settings now.", body = shapes::Board),
-        (status = 409, description = "There are rows that were ranked otherwise."),
+        (status = 201, description = "The board was created.", body = responses::Board),
+        (status = 200, description = "The settings were changed.", body = responses::Board),
+        (status = 409, description = "The board already has scores, which were ranked differently."),
     ),
 )]
-pub async fn put(State(local): State<Local>, Path(table): Path<String>, request: Request<Body>) -> Answered {
-    let asked: Asked<PutBoard> = local.read(request, WRITERS, BODY_BYTES_MAX).await?;
-    let (asked, body) = asked.split();
+pub(crate) async fn put(
+    State(runtime): State<RuntimeState>,
+    Path(table): Path<String>,
+    request: Request<Body>,
+) -> HandlerResult {
+    let request: CommandRequest<PutBoardRequest> =
+        runtime.read_command(request, WRITERS, BODY_BYTES_MAX).await?;
+    let (request, body) = request.split();
     let define = boards::BoardCommand::Define { table, change: body.change()? };
-    local.submit(asked, Command::Boards(define)).await
+    runtime.submit(request, Command::Boards(define)).await
 }
 
-/// All boards; private ones for secret keys only.
+/// Lists the boards. Private boards are listed for secret keys only.
 #[utoipa::path(
     get, path = "/v1/boards", operation_id = "boards", tag = "boards",
     security(("public_key" = []), ("secret_key" = [])),
-    responses((status = 200, description = "By name.", body = shapes::Boards)),
+    responses((status = 200, description = "The boards, sorted by name.", body = responses::BoardList)),
 )]
-pub async fn all(State(shared): State<Arc<AppState>>, uri: Uri, headers: HeaderMap) -> Answered {
+pub(crate) async fn all(
+    State(shared): State<Arc<AppState>>,
+    uri: Uri,
+    credentials: Credentials,
+) -> HandlerResult {
     #[derive(Serialize)]
-    struct Boards<T> {
+    struct BoardsBody<T> {
         boards: T,
     }
-    let access = auth::for_reads(&shared.catalog, &headers, uri.query(), now_s())?;
-    parameters::code(uri.query().unwrap_or_default())?;
+    let access = credentials.authorize_read(&shared.catalog, now_s())?;
+    params::read_code(uri.query().unwrap_or_default())?;
     let game = shared.views.liveops.game(access.game.number);
-    let boards = game.read().boards.boards(asks(&access, &None));
-    json(&Boards { boards })
+    let boards = game.read().boards.boards(visibility(&access, &None));
+    json_response(&BoardsBody { boards })
 }
 
-/// A board's settings.
+/// Returns the settings of a board.
 #[utoipa::path(
     get, path = "/v1/boards/{table}", operation_id = "board", tag = "boards",
     security(("public_key" = []), ("secret_key" = [])),
     params(
         ("table" = String, Path, description = "The board.", example = "high-scores"),
-        ("code" = Option<String>, Query, description = "Of a private board."),
+        ("code" = Option<String>, Query, description = "Access code of a private board."),
     ),
     responses(
-        (status = 200, description = "The board.", body = shapes::Board),
-        (status = 404, description = "There is no such board, or it is private."),
+        (status = 200, description = "The board.", body = responses::Board),
+        (status = 404, description = "No such board, or it is private."),
     ),
 )]
-pub async fn one(
+pub(crate) async fn one(
     State(shared): State<Arc<AppState>>,
     Path(table): Path<String>,
     uri: Uri,
-    headers: HeaderMap,
-) -> Answered {
-    let access = auth::for_reads(&shared.catalog, &headers, uri.query(), now_s())?;
-    let code = parameters::code(uri.query().unwrap_or_default())?;
+    credentials: Credentials,
+) -> HandlerResult {
+    let access = credentials.authorize_read(&shared.catalog, now_s())?;
+    let code = params::read_code(uri.query().unwrap_or_default())?;
     let game = shared.views.liveops.game(access.game.number);
-    let board = game.read().boards.board(&table, asks(&access, &code)).map_err(commands::problem)?;
-    json(&board)
+    let board =
+        game.read().boards.board(&table, visibility(&access, &code)).map_err(commands::refusal_problem)?;
+    json_response(&board)
 }
 
-/// Closes the board's season and begins the next. The last 12 closed ones stay readable.
+/// Closes the current season of a board and starts the next. The last 12 closed seasons stay readable.
 #[utoipa::path(
     post, path = "/v1/boards/{table}/reset", operation_id = "reset_board", tag = "boards",
     security(("secret_key" = [])),
     params(("table" = String, Path, description = "The board.", example = "high-scores")),
     responses(
-        (status = 200, description = "`{table, season}`: the number of the new season.", body = serde_json::Value),
-        (status = 404, description = "There is no such board."),
+        (status = 200, description = "`{table, season}` with the number of the new season.", body = serde_json::Value),
+        (status = 404, description = "No such board."),
     ),
 )]
-pub async fn reset(
-    State(local): State<Local>,
+pub(crate) async fn reset(
+    State(runtime): State<RuntimeState>,
     Path(table): Path<String>,
     request: Request<Body>,
-) -> Answered {
-    let asked = local.read_empty(request, WRITERS).await?;
-    local.submit(asked, Command::Boards(boards::BoardCommand::Reset { table })).await
+) -> HandlerResult {
+    let request = runtime.read_command_without_body(request, WRITERS).await?;
+    runtime.submit(request, Command::Boards(boards::BoardCommand::Reset { table })).await
 }
 
-/// Submits a score, to every window at once. A board that is not there is made: for players' signed scores, or with a
-/// secret key for servers.
+/// Submits a score to all windows of a board. A board that does not exist is created: with mode `session` for a signed
+/// score, with mode `server` for a secret key.
 #[utoipa::path(
     post, path = "/v1/boards/{table}/scores", operation_id = "submit_score", tag = "boards",
     security(("public_key" = []), ("secret_key" = [])),
     params(
         ("table" = String, Path, description = "The board.", example = "high-scores"),
-        ("code" = Option<String>, Query, description = "Of a private board."),
-        ("X-Playmeter-Signature" = Option<String>, Header, description = "Of the player's session."),
+        ("code" = Option<String>, Query, description = "Access code of a private board."),
+        ("X-Playmeter-Signature" = Option<String>, Header, description = "Signature with the player's session."),
     ),
-    request_body(content = PostScore, example = json!({
+    request_body(content = SubmitScoreRequest, example = json!({
         "player": "bo", "name": "Bo", "score": 1200, "fields": {"level": "cave"}
     })),
     responses(
-        (status = 200, description = "What became of it.", body = shapes::Submitted),
-        (status = 401, description = "The board takes signed scores."),
-        (status = 403, description = "Only servers submit to it, or the player is banned."),
+        (status = 200, description = "The outcome, with the player's ranks.", body = responses::SubmittedScore),
+        (status = 401, description = "The board accepts only signed scores."),
+        (status = 403, description = "The board accepts scores only from servers, or the player is banned."),
     ),
 )]
-pub async fn submit(
-    State(local): State<Local>,
+pub(crate) async fn submit(
+    State(runtime): State<RuntimeState>,
     Path(table): Path<String>,
     request: Request<Body>,
-) -> Answered {
+) -> HandlerResult {
     let query = request.uri().query().unwrap_or_default().to_owned();
-    let asked: Asked<PostScore> = local.read(request, PLAYERS, BODY_BYTES_MAX).await?;
-    let (asked, body) = asked.split();
-    let score = body.score(parameters::code(&query)?)?;
-    local.submit(asked, Command::Boards(boards::BoardCommand::Submit { table, score, list: None })).await
+    let request: CommandRequest<SubmitScoreRequest> =
+        runtime.read_command(request, PLAYERS, BODY_BYTES_MAX).await?;
+    let (request, body) = request.split();
+    let score = body.score(params::read_code(&query)?)?;
+    runtime.submit(request, Command::Boards(boards::BoardCommand::Submit { table, score, list: None })).await
 }
 
-/// Submits a score and gives the page that holds it, its row marked.
+/// Submits a score and returns the page that contains it, with its row marked.
 #[utoipa::path(
     post, path = "/v1/boards/{table}/scores:saveAndList", operation_id = "submit_and_list", tag = "boards",
     security(("public_key" = []), ("secret_key" = [])),
     params(
         ("table" = String, Path, description = "The board.", example = "high-scores"),
-        ("window" = Option<String>, Query, description = "As with a list.", example = "day"),
-        ("per_page" = Option<u32>, Query, description = "1 to 1,000; 20 if not given."),
-        ("filter.FIELD" = Option<String>, Query, description = "As with a list."),
-        ("source" = Option<String>, Query, description = "As with a list."),
-        ("friends" = Option<String>, Query, description = "As with a list."),
-        ("highest" = Option<bool>, Query, description = "As with a list."),
-        ("code" = Option<String>, Query, description = "Of a private board."),
-        ("X-Playmeter-Signature" = Option<String>, Header, description = "Of the player's session."),
+        ("window" = Option<String>, Query, description = "As in `list_scores`.", example = "day"),
+        ("per_page" = Option<u32>, Query, description = "Rows per page, 1 to 1,000. Default: 20."),
+        ("filter.FIELD" = Option<String>, Query, description = "As in `list_scores`."),
+        ("source" = Option<String>, Query, description = "As in `list_scores`."),
+        ("friends" = Option<String>, Query, description = "As in `list_scores`."),
+        ("highest" = Option<bool>, Query, description = "As in `list_scores`."),
+        ("code" = Option<String>, Query, description = "Access code of a private board."),
+        ("X-Playmeter-Signature" = Option<String>, Header, description = "Signature with the player's session."),
     ),
-    request_body(content = PostScore, example = json!({"player": "ann", "score": 1100})),
+    request_body(content = SubmitScoreRequest, example = json!({"player": "ann", "score": 1100})),
     responses(
-        (status = 200, description = "What became of it, with the fields of a page besides.", body = shapes::Submitted),
-        (status = 401, description = "The board takes signed scores."),
-        (status = 403, description = "Only servers submit to it, or the player is banned."),
+        (status = 200, description = "The outcome, and the fields of a page.", body = responses::SubmittedScore),
+        (status = 401, description = "The board accepts only signed scores."),
+        (status = 403, description = "The board accepts scores only from servers, or the player is banned."),
     ),
 )]
-pub async fn submit_and_list(
-    State(local): State<Local>,
+pub(crate) async fn submit_and_list(
+    State(runtime): State<RuntimeState>,
     Path(table): Path<String>,
     request: Request<Body>,
-) -> Answered {
-    let parameters = request.uri().query().unwrap_or_default().to_owned();
-    let asked: Asked<PostScore> = local.read(request, PLAYERS, BODY_BYTES_MAX).await?;
-    let (asked, body) = asked.split();
-    let parameters::Asked { query, followed_by, code } = parameters::list(&parameters)?;
-    let query = with_follows(&local.shared, &asked.access, query, followed_by);
+) -> HandlerResult {
+    let query_string = request.uri().query().unwrap_or_default().to_owned();
+    let request: CommandRequest<SubmitScoreRequest> =
+        runtime.read_command(request, PLAYERS, BODY_BYTES_MAX).await?;
+    let (request, body) = request.split();
+    let BoardListParams { query, followed_by, code } = BoardListParams::read(&query_string)?;
+    let query = with_follows(&runtime.shared, &request.access, query, followed_by);
     let score = body.score(code)?;
     let submit = boards::BoardCommand::Submit { table, score, list: Some(Box::new(query)) };
-    local.submit(asked, Command::Boards(submit)).await
+    runtime.submit(request, Command::Boards(submit)).await
 }
 
-/// A page of a board.
+/// Returns a page of a board.
 #[utoipa::path(
     get, path = "/v1/boards/{table}/scores", operation_id = "list_scores", tag = "boards",
     security(("public_key" = []), ("secret_key" = [])),
     params(
         ("table" = String, Path, description = "The board.", example = "high-scores"),
-        ("window" = Option<String>, Query, example = "all", description = "`day`, `week`, `month` of the game's time \
-            zone, `season`, `all`, `24h`, `7d`, `30d`; the longest of the board if not given."),
-        ("at" = Option<String>, Query, description = "The earlier day, week or month that holds this time: the last 7 \
-            days, 4 weeks and 12 months in which something was submitted stay readable."),
-        ("season" = Option<u32>, Query, description = "A closed season: the last 12."),
-        ("page" = Option<u32>, Query, description = "From 1."),
-        ("per_page" = Option<u32>, Query, example = 20, description = "1 to 1,000; 20 if not given."),
-        ("by" = Option<String>, Query, description = "`score` (if not given) or `newest`, of which the newest 10,000 \
-            can be read. `mode` is the same."),
-        ("highest" = Option<bool>, Query, description = "Highest first, or lowest first, whatever the board's order."),
-        ("around" = Option<String>, Query, description = "The page in whose middle this player is."),
-        ("friends" = Option<String>, Query, description = "Only these players, joined by commas, or \
-            `follows:PLAYER`, ranked among each other."),
-        ("filter.FIELD" = Option<String>, Query, description = "Only scores with this value of a field that the \
-            board declares, ranked among each other."),
-        ("source" = Option<String>, Query, description = "Only scores from this source."),
-        ("player" = Option<String>, Query, description = "Only this player's, with those that wait for a moderator."),
-        ("code" = Option<String>, Query, description = "Of a private board."),
+        ("window" = Option<String>, Query, example = "all", description = "`day`, `week` or `month` in the game's \
+            time zone, `season`, `all`, `24h`, `7d` or `30d`. Default: the longest window of the board."),
+        ("at" = Option<String>, Query, description = "Returns the past day, week or month that contains this time. The last \
+            7 days, 4 weeks and 12 months with scores stay readable."),
+        ("season" = Option<u32>, Query, description = "Number of a closed season. The last 12 stay readable."),
+        ("page" = Option<u32>, Query, description = "Page number, starting at 1."),
+        ("per_page" = Option<u32>, Query, example = 20, description = "Rows per page, 1 to 1,000. Default: 20."),
+        ("by" = Option<String>, Query, description = "Order: `score` (default) or `newest`, which covers the newest \
+            10,000 scores. `mode` is an alias."),
+        ("highest" = Option<bool>, Query, description = "True: highest scores first. False: lowest first. Default: the order of the board."),
+        ("around" = Option<String>, Query, description = "Returns the page with this player in the middle."),
+        ("friends" = Option<String>, Query, description = "Ranks only these players: ids separated by commas, or \
+            `follows:PLAYER`."),
+        ("filter.FIELD" = Option<String>, Query, description = "Ranks only scores with this value in a field that \
+            the board declares as a filter."),
+        ("source" = Option<String>, Query, description = "Ranks only scores from this source."),
+        ("player" = Option<String>, Query, description = "Only scores of this player, including those waiting for a moderator."),
+        ("code" = Option<String>, Query, description = "Access code of a private board."),
     ),
     responses(
-        (status = 200, description = "The page.", body = shapes::Page),
-        (status = 404, description = "There is no such board or season, or it is private."),
+        (status = 200, description = "The page.", body = responses::BoardPage),
+        (status = 404, description = "No such board or season, or the board is private."),
     ),
 )]
-pub async fn list(
+pub(crate) async fn list(
     State(shared): State<Arc<AppState>>,
     Path(table): Path<String>,
     uri: Uri,
-    headers: HeaderMap,
-) -> Answered {
-    let access = auth::for_reads(&shared.catalog, &headers, uri.query(), now_s())?;
-    let parameters::Asked { query, followed_by, code } = parameters::list(uri.query().unwrap_or_default())?;
+    credentials: Credentials,
+) -> HandlerResult {
+    let access = credentials.authorize_read(&shared.catalog, now_s())?;
+    let BoardListParams { query, followed_by, code } =
+        BoardListParams::read(uri.query().unwrap_or_default())?;
     let query = with_follows(&shared, &access, query, followed_by);
     let (game, now_ms) = (shared.views.liveops.game(access.game.number), now_ms());
     if game.read().boards.needs_advance(&table, now_ms) {
         game.write().boards.advance(&table, now_ms);
     }
-    let page = game.read().boards.page(&table, asks(&access, &code), &query, now_ms);
-    json(&page.map_err(commands::problem)?)
+    let page = game.read().boards.page(&table, visibility(&access, &code), &query, now_ms);
+    json_response(&page.map_err(commands::refusal_problem)?)
 }
 
-/// The scores of a board that failed a check and wait for a moderator, oldest first.
+/// Lists the scores of a board that failed a check and wait for a moderator, oldest first.
 #[utoipa::path(
     get, path = "/v1/boards/{table}/quarantine", operation_id = "quarantine", tag = "boards",
     security(("secret_key" = [])),
     params(("table" = String, Path, description = "The board.", example = "high-scores")),
     responses(
-        (status = 200, description = "With the evidence.", body = shapes::Quarantine),
-        (status = 404, description = "There is no such board."),
+        (status = 200, description = "The scores with the evidence.", body = responses::BoardQuarantine),
+        (status = 404, description = "No such board."),
     ),
 )]
-pub async fn quarantine(
+pub(crate) async fn quarantine(
     State(shared): State<Arc<AppState>>,
     Path(table): Path<String>,
     uri: Uri,
-    headers: HeaderMap,
-) -> Answered {
+    credentials: Credentials,
+) -> HandlerResult {
     #[derive(Serialize)]
-    struct Quarantine<T> {
+    struct QuarantineBody<T> {
         items: T,
     }
-    let access = auth::for_reads(&shared.catalog, &headers, uri.query(), now_s())?;
+    let access = credentials.authorize_read(&shared.catalog, now_s())?;
     let access = auth::allow(access, Scope::LevelsModerate)?;
-    parameters::code(uri.query().unwrap_or_default())?;
+    params::read_code(uri.query().unwrap_or_default())?;
     let game = shared.views.liveops.game(access.game.number);
-    let items = game.read().boards.quarantine(&table).map_err(commands::problem)?;
-    json(&Quarantine { items })
+    let items = game.read().boards.quarantine(&table).map_err(commands::refusal_problem)?;
+    json_response(&QuarantineBody { items })
 }
 
-/// Takes a score that waits, as of when it came, or drops it.
+/// Accepts a quarantined score, as of its submission, or rejects it.
 #[utoipa::path(
     post, path = "/v1/boards/{table}/quarantine/{id}", operation_id = "decide_score", tag = "boards",
     security(("secret_key" = [])),
@@ -286,57 +297,63 @@ pub async fn quarantine(
         ("table" = String, Path, description = "The board.", example = "high-scores"),
         ("id" = String, Path, description = "The score.", example = "1"),
     ),
-    request_body(content = DecideScore, example = json!({"decision": "reject"})),
+    request_body(content = DecideScoreRequest, example = json!({"decision": "reject"})),
     responses(
         (status = 200, description = "`{id, decision}`", body = serde_json::Value),
-        (status = 404, description = "No such score waits."),
+        (status = 404, description = "No such score in quarantine."),
     ),
 )]
-pub async fn decide(
-    State(local): State<Local>,
+pub(crate) async fn decide(
+    State(runtime): State<RuntimeState>,
     Path((table, id)): Path<(String, String)>,
     request: Request<Body>,
-) -> Answered {
-    let asked: Asked<DecideScore> = local.read(request, MODERATORS, BODY_BYTES_MAX).await?;
-    let accept = asked.body.decision == Decision::Accept;
-    local.submit(asked, Command::Boards(boards::BoardCommand::Decide { table, id, accept })).await
+) -> HandlerResult {
+    let request: CommandRequest<DecideScoreRequest> =
+        runtime.read_command(request, MODERATORS, BODY_BYTES_MAX).await?;
+    let accept = request.body.decision == ScoreDecision::Accept;
+    runtime.submit(request, Command::Boards(boards::BoardCommand::Decide { table, id, accept })).await
 }
 
-/// Bans a player: out of sight on every board, and further scores are refused.
+/// Bans a player: the player is hidden from all leaderboards, and new scores are rejected.
 #[utoipa::path(
     put, path = "/v1/players/{player}/ban", operation_id = "ban_player", tag = "players",
     security(("secret_key" = [])),
     params(("player" = String, Path, description = "The player.", example = "eve")),
-    request_body(content = PutBan, example = json!({"reason": "a thousand points a second"})),
+    request_body(content = BanPlayerRequest, example = json!({"reason": "a thousand points a second"})),
     responses((status = 204, description = "The player is banned.")),
 )]
-pub async fn ban(State(local): State<Local>, Path(player): Path<String>, request: Request<Body>) -> Answered {
-    let asked: Asked<PutBan> = local.read(request, MODERATORS, BODY_BYTES_MAX).await?;
-    let (asked, PutBan { reason }) = asked.split();
-    local.submit(asked, Command::Boards(boards::BoardCommand::Ban { player, reason })).await
+pub(crate) async fn ban(
+    State(runtime): State<RuntimeState>,
+    Path(player): Path<String>,
+    request: Request<Body>,
+) -> HandlerResult {
+    let request: CommandRequest<BanPlayerRequest> =
+        runtime.read_command(request, MODERATORS, BODY_BYTES_MAX).await?;
+    let (request, BanPlayerRequest { reason }) = request.split();
+    runtime.submit(request, Command::Boards(boards::BoardCommand::Ban { player, reason })).await
 }
 
-/// Ends a ban: the player's rows are back as if they had never been away.
+/// Lifts a ban: the player's scores are ranked again.
 #[utoipa::path(
     delete, path = "/v1/players/{player}/ban", operation_id = "lift_ban", tag = "players",
     security(("secret_key" = [])),
     params(("player" = String, Path, description = "The player.", example = "eve")),
     responses(
-        (status = 204, description = "The player is not banned any more."),
+        (status = 204, description = "The ban was lifted."),
         (status = 404, description = "The player was not banned."),
     ),
 )]
-pub async fn lift(
-    State(local): State<Local>,
+pub(crate) async fn lift(
+    State(runtime): State<RuntimeState>,
     Path(player): Path<String>,
     request: Request<Body>,
-) -> Answered {
-    let asked = local.read_empty(request, MODERATORS).await?;
-    local.submit(asked, Command::Boards(boards::BoardCommand::Lift { player })).await
+) -> HandlerResult {
+    let request = runtime.read_command_without_body(request, MODERATORS).await?;
+    runtime.submit(request, Command::Boards(boards::BoardCommand::Lift { player })).await
 }
 
-/// Secret keys see all; others what is public or what they know the code of.
-fn asks<'a>(access: &Access, code: &'a Option<String>) -> BoardViewer<'a> {
+/// Secret keys see all boards; public keys see public boards and those whose access code they send.
+fn visibility<'a>(access: &Access, code: &'a Option<String>) -> BoardViewer<'a> {
     match access.class {
         KeyClass::Secret => BoardViewer::All,
         KeyClass::Public => BoardViewer::Public(code.as_deref()),
@@ -353,10 +370,4 @@ fn with_follows(
     let game = shared.views.liveops.game(access.game.number);
     let friends = game.read().feed.follows(&player).into_iter().map(str::to_owned).collect();
     BoardQuery { friends: Some(friends), ..query }
-}
-
-fn json(body: &impl Serialize) -> Answered {
-    let json = serde_json::to_vec(body).map_err(|error| Problem::internal(error.to_string()))?;
-    let headers = [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")];
-    Ok::<Response, Problem>((headers, json).into_response())
 }

@@ -1,27 +1,25 @@
-//! `GET /v1/collectors`: how the collectors of a game are doing and what they received.
+//! `GET /v1/collectors`: state and counters of the collectors of a game.
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use hyper::Uri;
-use hyper::header::{CONTENT_TYPE, HeaderMap};
+use axum::{Router, routing};
+use hyper::header::CONTENT_TYPE;
+use pipeline::time::now_s;
 use serde_json::json;
 use utoipa::OpenApi;
 
-use crate::AppState;
-use crate::api::commands::Local;
-use crate::auth;
+use crate::auth::Credentials;
 use crate::problem::Problem;
-use axum::{Router, routing};
-use pipeline::time::now_s;
+use crate::{AppState, RuntimeState};
 
 /// Returns the routes of this module.
-pub fn routes() -> Router<Local> {
+pub(crate) fn routes() -> Router<RuntimeState> {
     Router::new().route("/v1/collectors", routing::get(get))
 }
 
-/// What is documented of this page, and of the decoders over HTTP.
+/// The operations of this module and of the sample endpoints in the OpenAPI description.
 #[derive(OpenApi)]
 #[openapi(paths(
     get,
@@ -30,23 +28,22 @@ pub fn routes() -> Router<Local> {
     crate::compat::influx::write_1,
     super::agent::write
 ))]
-pub struct Docs;
+pub(crate) struct CollectorsApi;
 
-/// Lists the game's collectors: state, last failure, next try, and counts since the start.
+/// Lists the collectors of the game with their state, last failure, next retry and counters since the server started.
 ///
-/// `received = accepted + refused`, and `reasons` says why. Samples are counted when they are written, up to a second
-/// after they came.
+/// `received = accepted + refused`; `reasons` breaks the rejected ones down. Samples are counted when they are written,
+/// up to a second after they arrive.
 #[utoipa::path(
     get, path = "/v1/collectors", operation_id = "list_collectors", tag = "operations",
     security(("secret_key" = []), ("sign_in" = [])),
     responses((status = 200, description = "`{collectors: [{name, transport, decoder, state, counters, ...}]}`.", body = Object)),
 )]
-pub async fn get(
+pub(crate) async fn get(
     State(shared): State<Arc<AppState>>,
-    uri: Uri,
-    headers: HeaderMap,
+    credentials: Credentials,
 ) -> Result<Response, Problem> {
-    let access = auth::for_questions(&shared.catalog, &headers, uri.query(), now_s())?;
+    let access = credentials.authorize_query(&shared.catalog, now_s())?;
     let rows = shared.collectors.list(&shared.catalog, Some(access.game.number));
     let answer = json!({ "collectors": rows });
     Ok(([(CONTENT_TYPE, "application/json")], answer.to_string()).into_response())

@@ -1,47 +1,44 @@
-//! `GET /v1/dimensions`: what a game's events can be told apart by, and which of them has more values than are kept.
+//! `GET /v1/dimensions`: the dimensions of a game, and which of them exceed the cardinality limit.
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use hyper::Uri;
-use hyper::header::{self, HeaderMap};
+use axum::{Router, routing};
+use hyper::header;
 use model::Dimension;
 use model::ports::counters::{SlotSelector, StoreError};
 use model::series::{Cut, EVENTS, OTHER, Resolution, SERVER_DIMENSIONS};
-use serde_json::{Value, json};
-
-use crate::AppState;
-use crate::api::commands::Local;
-use crate::auth;
-use crate::problem::Problem;
-use axum::{Router, routing};
 use pipeline::catalog::Game;
 use pipeline::time::{now_ms, rfc3339};
 use pipeline::views::Views;
+use serde_json::{Value, json};
+
+use crate::auth::Credentials;
+use crate::problem::Problem;
+use crate::{AppState, RuntimeState};
 
 /// Returns the routes of this module.
-pub fn routes() -> Router<Local> {
+pub(crate) fn routes() -> Router<RuntimeState> {
     Router::new().route("/v1/dimensions", routing::get(get))
 }
 
 const DAY_MS: i64 = 24 * 3_600_000;
 
-/// The dimensions of the game's events, and the limits under which events are admitted and counted.
+/// Lists the dimensions of the game's events, with the limits for admission and counting.
 ///
-/// `overflowed` says that today, in UTC, some values had no room and are counted in `(other)`.
+/// `overflowed` is true if some values exceeded the cardinality limit today (UTC) and are counted in `(other)`.
 #[utoipa::path(
     get, path = "/v1/dimensions", operation_id = "list_dimensions", tag = "analytics",
     security(("secret_key" = []), ("sign_in" = [])),
-    responses((status = 200, description = "Built-in and declared dimensions.", body = Object)),
+    responses((status = 200, description = "The built-in and the declared dimensions.", body = Object)),
 )]
-pub async fn get(
+pub(crate) async fn get(
     State(shared): State<Arc<AppState>>,
-    uri: Uri,
-    headers: HeaderMap,
+    credentials: Credentials,
 ) -> Result<Response, Problem> {
     let now = now_ms();
-    let access = auth::for_questions(&shared.catalog, &headers, uri.query(), now as u64 / 1000)?;
+    let access = credentials.authorize_query(&shared.catalog, now as u64 / 1000)?;
     shared.views.caught_up(shared.log.durable_until()).await;
     let answer = answer(&access.game, &shared.views, now);
     let answer = answer.map_err(|failure| Problem::internal(failure.to_string()))?;
@@ -66,7 +63,7 @@ fn answer(game: &Game, views: &Views, now_ms: i64) -> Result<Value, StoreError> 
     }))
 }
 
-/// All events together have every value that one of them has, so they overflow first.
+/// Returns true if the dimension overflowed today. The metric of all events has every value, so it overflows first.
 fn is_overflowed(game: &Game, views: &Views, cut: Cut, now_ms: i64) -> Result<bool, StoreError> {
     let midnight = (now_ms.div_euclid(DAY_MS) * 24 * 60).max(0) as u32;
     let select = SlotSelector {

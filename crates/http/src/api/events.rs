@@ -1,6 +1,6 @@
-//! `POST /v1/events`: bytes to receipts.
+//! `POST /v1/events`: from bytes to a receipt.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -13,34 +13,34 @@ use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
 use model::batch::Endpoint;
 use model::{Outcome, RawBatch, Reject};
-use wal::{Ack, Lane, WalError};
-
-use super::openapi::shapes;
-use crate::AppState;
-use crate::auth;
-use crate::body;
-use crate::cors::{allow_any_origin, unless_post};
-use crate::problem::Problem;
 use pipeline::catalog::Scope;
 use pipeline::ingest::{self, Claims, IngestError, QuotaUsage, Receipt};
 use pipeline::time::now_ms;
+use wal::{Ack, Lane, WalError};
 
-/// Says how much of a quota of the day is used, from four fifths on.
+use super::openapi::schemas;
+use crate::AppState;
+use crate::auth;
+use crate::body;
+use crate::cors::{allow_any_origin, reject_unless_post};
+use crate::problem::Problem;
+
+/// Reports the used share of a daily quota, from 80% on.
 const QUOTA_USED: header::HeaderName = header::HeaderName::from_static("playmeter-quota-used");
 
-/// Sends events: one, an array, NDJSON, or `{"sent_at": ..., "events": [...]}`.
+/// Sends events: a single event, an array, NDJSON, or `{"sent_at": ..., "events": [...]}`.
 ///
-/// The answer comes when every accepted event is durable. A 4xx other than 408 and 429 means: do not send this again.
-/// 408, 429 and 5xx mean: send it again, with the same ids.
+/// The response is sent once every accepted event is durable. Retry after 408, 429 and 5xx, with the same event ids. Do
+/// not retry after any other 4xx.
 #[utoipa::path(
     post, path = "/v1/events", operation_id = "send_events", tag = "events",
     security(("public_key" = []), ("secret_key" = [])),
     params(
-        ("ack" = Option<String>, Query, description = "When to answer: `disk` (default), `os` or `memory`."),
-        ("key" = Option<String>, Query, description = "A public key, for beacons, which have no headers."),
+        ("ack" = Option<String>, Query, description = "When to respond: once the events are on `disk` (default), handed to the `os`, or in `memory`."),
+        ("key" = Option<String>, Query, description = "A public key, for beacons, which cannot send headers."),
     ),
     request_body(
-        content = shapes::Event,
+        content = schemas::EventBody,
         example = json!({
             "sent_at": "2026-11-20T12:00:00Z",
             "events": [
@@ -50,81 +50,74 @@ const QUOTA_USED: header::HeaderName = header::HeaderName::from_static("playmete
         }),
     ),
     responses(
-        (status = 202, description = "What became of each event.", body = shapes::Receipt),
-        (status = 413, description = "Too large; nothing was taken.", body = shapes::Problem),
-        (status = 429, description = "More than the game may send; see Retry-After.", body = shapes::Problem),
-        (status = 503, description = "Cannot be made durable now; see Retry-After.", body = shapes::Problem),
+        (status = 202, description = "The receipt: the outcome of each event.", body = schemas::IngestReceipt),
+        (status = 413, description = "The request is too large; nothing was accepted.", body = schemas::ProblemDocument),
+        (status = 429, description = "A quota is exceeded; see Retry-After.", body = schemas::ProblemDocument),
+        (status = 503, description = "The server cannot store data at the moment; see Retry-After.", body = schemas::ProblemDocument),
     ),
 )]
-pub async fn handle(
+pub(crate) async fn handle(
     shared: &Arc<AppState>,
     lane: &Lane<Claims>,
     request: Request<Incoming>,
-    peer: SocketAddr,
-) -> Response<Body> {
-    if let Some(answer) = unless_post(request.method()) {
-        return answer;
+    address: Option<IpAddr>,
+) -> (Response<Body>, Option<u32>) {
+    if let Some(response) = reject_unless_post(request.method()) {
+        return (response, None);
     }
     let (head, mut incoming) = request.into_parts();
-    let mut response = match take(shared, lane, &head, &mut incoming, peer).await {
-        Ok((answer, used)) => accepted(answer, used),
+    let mut game = None;
+    let mut response = match receive(shared, lane, (&head, &mut incoming), address, &mut game).await {
+        Ok((receipt, used)) => accepted(receipt, used),
         Err(problem) => {
-            shared.requests.refused(&problem);
+            shared.rejected_requests.count(&problem);
             body::discard(&head.headers, incoming, &problem);
             problem.into_response()
         }
     };
     allow_any_origin(response.headers_mut());
-    response
+    (response, game)
 }
 
-async fn take(
+async fn receive(
     shared: &AppState,
     lane: &Lane<Claims>,
-    head: &Parts,
-    incoming: &mut Incoming,
-    peer: SocketAddr,
+    (head, incoming): (&Parts, &mut Incoming),
+    address: Option<IpAddr>,
+    game: &mut Option<u32>,
 ) -> Result<(Vec<u8>, Option<QuotaUsage>), Problem> {
     let received_ms = now_ms();
     let query = head.uri.query();
-    let address = address(shared, &head.headers, peer);
     let access =
-        auth::by_key_from(&shared.catalog, &head.headers, query, address, received_ms as u64 / 1000)?;
-    let access = access
-        .ok_or_else(|| Problem::key("send `Authorization: Bearer KEY`, or `?key=` with a public key"))?;
+        auth::access_by_key(&shared.catalog, &head.headers, query, address, received_ms as u64 / 1000)?;
+    let access = access.ok_or_else(|| {
+        Problem::unauthorized("send a key as `Authorization: Bearer KEY`, or a public key as `?key=KEY`")
+    })?;
+    *game = Some(access.game.number);
     let access = auth::allow(access, Scope::EventsWrite)?;
-    let (form, ack) = (form(&head.headers)?, ack(query)?);
-    let bytes = body::read(&head.headers, incoming, body::Limits::EVENTS).await?;
+    let (form, ack) = (body_form(&head.headers)?, ack(query)?);
+    let bytes = body::read(&head.headers, incoming, body::BodyLimits::EVENTS).await?;
     let mut decoded = RawBatch::default();
-    decode(&bytes, form, &mut decoded).map_err(malformed)?;
+    decode(&bytes, form, &mut decoded).map_err(decode_problem)?;
     let request = ingest::IngestRequest {
         endpoint: Endpoint::Events,
         received_ms,
-        client: ingest::ClientInfo { address, user_agent: text(&head.headers, header::USER_AGENT) },
+        client: ingest::ClientInfo { address, user_agent: header_text(&head.headers, header::USER_AGENT) },
         ack,
         rejected: &[],
     };
-    let receipt = shared.ingest.submit(lane, &access, &request, &decoded).await.map_err(refused)?;
-    Ok((answer(&receipt, &decoded), receipt.quota_usage))
+    let receipt = shared.ingest.submit(lane, &access, &request, &decoded).await.map_err(ingest_problem)?;
+    Ok((receipt_json(&receipt, &decoded), receipt.quota_usage))
 }
 
-/// A header as text; empty if there is none.
-pub(crate) fn text(headers: &HeaderMap, name: header::HeaderName) -> &str {
+/// Returns a header as text; empty if the request does not have it.
+pub(crate) fn header_text(headers: &HeaderMap, name: header::HeaderName) -> &str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-/// The client's address: the peer's, or what the proxy in front says.
-pub(crate) fn address(shared: &AppState, headers: &HeaderMap, peer: SocketAddr) -> Option<IpAddr> {
-    if !shared.settings.behind_proxy {
-        return Some(peer.ip());
-    }
-    let forwarded = headers.get("x-forwarded-for")?.to_str().ok()?;
-    forwarded.rsplit(',').next()?.trim().parse().ok()
-}
-
-/// How the body is written, as `Content-Type` says.
-pub(crate) fn form(headers: &HeaderMap) -> Result<BodyFormat, Problem> {
-    let content_type = text(headers, header::CONTENT_TYPE);
+/// Returns the format of the body according to `Content-Type`.
+pub(crate) fn body_form(headers: &HeaderMap) -> Result<BodyFormat, Problem> {
+    let content_type = header_text(headers, header::CONTENT_TYPE);
     let kind = content_type.split(';').next().unwrap_or_default().trim();
     let is = |name: &str| kind.eq_ignore_ascii_case(name);
     if kind.is_empty() || is("application/json") || is("text/plain") {
@@ -133,7 +126,9 @@ pub(crate) fn form(headers: &HeaderMap) -> Result<BodyFormat, Problem> {
     if is("application/x-ndjson") || is("application/ndjson") {
         return Ok(BodyFormat::Lines);
     }
-    let detail = format!("`{kind}`; send application/json, text/plain or application/x-ndjson");
+    let detail = format!(
+        "unsupported content type `{kind}`; send application/json, text/plain or application/x-ndjson"
+    );
     Err(Problem::unsupported(detail).field("Content-Type"))
 }
 
@@ -143,11 +138,11 @@ fn ack(query: Option<&str>) -> Result<Ack, Problem> {
         None | Some("disk") => Ok(Ack::Disk),
         Some("os") => Ok(Ack::Os),
         Some("memory") => Ok(Ack::Memory),
-        Some(_) => Err(Problem::invalid("it is `disk`, `os` or `memory`").field("ack")),
+        Some(_) => Err(Problem::invalid("must be `disk`, `os` or `memory`").field("ack")),
     }
 }
 
-pub(crate) fn malformed(malformed: MalformedBody) -> Problem {
+pub(crate) fn decode_problem(malformed: MalformedBody) -> Problem {
     let detail = malformed.to_string();
     match malformed {
         MalformedBody::TooManyEvents => Problem::too_large(detail).field("events"),
@@ -158,21 +153,23 @@ pub(crate) fn malformed(malformed: MalformedBody) -> Problem {
     }
 }
 
-/// A request that the line could not take, as its client is told.
-pub(crate) fn refused(error: IngestError) -> Problem {
+/// Returns the problem for a request that ingest could not accept.
+pub(crate) fn ingest_problem(error: IngestError) -> Problem {
     let detail = error.to_string();
     match error {
         IngestError::Wal(WalError::Full) => Problem::disk_full(detail).retry_after_s(5),
         IngestError::Wal(WalError::Overloaded { .. }) => Problem::overloaded(detail).retry_after_s(1),
         IngestError::Wal(WalError::TooLarge { .. }) => Problem::too_large(detail),
         IngestError::Ids => Problem::overloaded(detail).retry_after_s(5),
-        IngestError::Limited(over) => Problem::too_many(detail).field(over.quota).retry_after_s(over.retry_s),
+        IngestError::Limited(over) => {
+            Problem::quota_exceeded(detail).field(over.quota).retry_after_s(over.retry_s)
+        }
         IngestError::Wal(_) => Problem::stopping(detail).retry_after_s(5),
     }
 }
 
-fn accepted(answer: Vec<u8>, used: Option<QuotaUsage>) -> Response<Body> {
-    let mut response = Response::new(Body::from(Bytes::from(answer)));
+fn accepted(receipt: Vec<u8>, used: Option<QuotaUsage>) -> Response<Body> {
+    let mut response = Response::new(Body::from(Bytes::from(receipt)));
     *response.status_mut() = StatusCode::ACCEPTED;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let used = used.and_then(|used| HeaderValue::from_str(&format!("{}={}%", used.quota, used.percent)).ok());
@@ -182,8 +179,8 @@ fn accepted(answer: Vec<u8>, used: Option<QuotaUsage>) -> Response<Body> {
     response
 }
 
-/// The receipt as JSON. Written by hand: every label is a word without quotes or escapes.
-pub(crate) fn answer(receipt: &Receipt, decoded: &RawBatch<'_>) -> Vec<u8> {
+/// Returns the receipt as JSON. No label needs quoting or escaping.
+pub(crate) fn receipt_json(receipt: &Receipt, decoded: &RawBatch<'_>) -> Vec<u8> {
     let mut json = Vec::with_capacity(128 + receipt.rejected.len() * 120);
     let mut number = itoa::Buffer::new();
     json.push(b'{');
@@ -198,19 +195,19 @@ pub(crate) fn answer(receipt: &Receipt, decoded: &RawBatch<'_>) -> Vec<u8> {
     json.extend_from_slice(b"\"position\":\"0/");
     json.extend_from_slice(number.format(receipt.position).as_bytes());
     json.extend_from_slice(b"\",\"results\":[");
-    for (place, (index, reject)) in receipt.rejected.iter().enumerate() {
-        if place > 0 {
+    for (position, (index, reject)) in receipt.rejected.iter().enumerate() {
+        if position > 0 {
             json.push(b',');
         }
         let event = decoded.events.get(*index as usize).and_then(|event| event.as_ref().ok());
-        result(&mut json, number.format(*index), event.and_then(|event| event.id), *reject);
+        push_result(&mut json, number.format(*index), event.and_then(|event| event.id), *reject);
     }
     json.extend_from_slice(b"]}");
     json
 }
 
-/// One event that was not accepted. Its id is named if the event could be read that far.
-fn result(json: &mut Vec<u8>, index: &str, id: Option<u128>, reject: Reject) {
+/// Appends one event that was not accepted, with its id if that could be read.
+fn push_result(json: &mut Vec<u8>, index: &str, id: Option<u128>, reject: Reject) {
     let id = id.map_or_else(String::new, |id| format!(",\"id\":\"{}\"", uuid(id)));
     for part in [
         "{\"i\":",
@@ -238,7 +235,7 @@ mod tests {
     use model::RawEvent;
 
     #[test]
-    fn a_receipt_names_what_was_not_accepted() {
+    fn receipt_lists_events_that_were_not_accepted() {
         let receipt = Receipt {
             outcomes: [97, 1, 2, 0, 0],
             position: 1_048_576,
@@ -250,11 +247,11 @@ mod tests {
         let decoded =
             RawBatch { sent_at_ms: None, events: vec![Err(Reject::EventNameTooLong), Ok(repeated)] };
         let expected = r#"{"accepted":97,"duplicate":1,"late":0,"limited":0,"invalid":2,"position":"0/1048576","results":[{"i":0,"outcome":"invalid","reason":"event_name_too_long"},{"i":1,"id":"0190c1f2-0003-7004-8005-000000000006","outcome":"duplicate","reason":"seen_before"}]}"#;
-        assert_eq!(String::from_utf8(answer(&receipt, &decoded)).unwrap(), expected);
+        assert_eq!(String::from_utf8(receipt_json(&receipt, &decoded)).unwrap(), expected);
     }
 
     #[test]
-    fn every_label_is_a_plain_word() {
+    fn labels_need_no_escaping() {
         let labels = Reject::ALL.iter().map(|reject| reject.label()).chain(Outcome::ALL.map(Outcome::label));
         for label in labels {
             let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';

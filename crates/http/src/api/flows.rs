@@ -1,149 +1,152 @@
-//! `/v1/flows`: which flows run and how well, worst first; and packets of flows as JSON lines.
+//! `/v1/flows`: running and recently ended flows with their quality; and packets of flows as JSON lines.
 
-mod asked;
+mod params;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{ConnectInfo, Path, State};
-use axum::response::{IntoResponse, Response};
+use axum::extract::{Path, State};
+use axum::response::IntoResponse;
+use axum::{Router, routing};
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE};
 use hyper::http::request::Parts;
-use hyper::{HeaderMap, Request, StatusCode, Uri};
+use hyper::{Request, StatusCode, Uri};
 use model::RawBatch;
 use model::batch::Endpoint;
-use serde_json::{Value, json};
-use tracing::warn;
-use wal::Ack;
-
-use super::commands::{Answered, Local};
-use super::events;
-use crate::AppState;
-use crate::auth;
-use crate::body::{self, Limits};
-use crate::problem::Problem;
-use asked::Asked;
-use axum::{Router, routing};
 use pipeline::catalog::{Access, Scope};
 use pipeline::flows::{FlowStatistics, Flows, PacketCounts, RECENTLY_ENDED_MAX, flow_json};
 use pipeline::ingest;
 use pipeline::reject_tally::RejectTally;
 use pipeline::time::{now_ms, now_s, rfc3339};
+use serde_json::{Value, json};
+use tracing::warn;
+use wal::Ack;
+
+use super::commands::HandlerResult;
+use crate::auth::{self, Credentials};
+use crate::body::{self, BodyLimits};
+use crate::problem::Problem;
+use crate::{AppState, RuntimeState};
+use params::FlowListParams;
 
 /// Returns the routes of this module.
-pub fn routes() -> Router<Local> {
+pub(crate) fn routes() -> Router<RuntimeState> {
     Router::new()
         .route("/v1/flows", routing::get(list))
         .route("/v1/flows/ended", routing::get(ended))
-        .route("/v1/flows/packets", routing::post(take))
+        .route("/v1/flows/packets", routing::post(receive))
         .route("/v1/flows/{id}", routing::get(one))
 }
 
-/// A body of packets.
+/// Limit for a body of packets.
 const BODY_BYTES_MAX: usize = 1 << 20;
 
-/// The flows of a game that run, worst first.
+/// Lists the running flows of the game, worst first.
 ///
-/// What a flow is worth now is the quality of the minute that has begun, or of the one before as long as the new one
-/// has fewer than 50 packets: `recent`. `quality` is that of its whole life. `now` tells how all that run do: quantiles over
-/// flows, `mos_tenths` how many have a MOS of 1.0 to 1.1, 1.1 to 1.2 and so on, `began` how many began within a minute. The MOS is an estimate by the E-model
-/// (ITU-T G.107) for G.711: for comparing flows.
+/// `recent` is the quality in the current minute, or in the previous one while the current minute has fewer than 50
+/// packets. `quality` covers the whole flow. `now` summarizes all running flows: quantiles over flows, `mos_tenths`
+/// with the number of flows with a MOS of 1.0 to 1.1, 1.1 to 1.2 and so on, and `began` with the number of flows that
+/// started within the last minute. The MOS is an estimate by the E-model (ITU-T G.107) for G.711; use it to compare
+/// flows.
 #[utoipa::path(
     get, path = "/v1/flows", operation_id = "list_flows", tag = "flows",
     security(("secret_key" = []), ("sign_in" = [])),
     params(
-        ("sort" = Option<String>, Query, example = "mos", description = "`mos` (if not given), `loss`, `jitter`, `rtt`: \
-            the worst first; `started`, `last_seen`: the newest first."),
-        ("end" = Option<String>, Query, description = "Only flows of the end with this id."),
+        ("sort" = Option<String>, Query, example = "mos", description = "`mos` (default), `loss`, `jitter` or `rtt`: \
+            worst first; `started` or `last_seen`: newest first."),
+        ("end" = Option<String>, Query, description = "Only flows with this end."),
         ("address" = Option<String>, Query, description = "Only flows with an end at this IP address."),
-        ("mos_below" = Option<f64>, Query, description = "Only flows that sound worse."),
-        ("loss_above" = Option<f64>, Query, description = "Only flows that lose more: a share, 0 to 1."),
-        ("jitter_above_ms" = Option<f64>, Query, description = "Only flows with more jitter."),
-        ("rtt_above_ms" = Option<f64>, Query, description = "Only flows with a longer round trip."),
-        ("page" = Option<u32>, Query, description = "From 1."),
-        ("per_page" = Option<u32>, Query, example = 20, description = "1 to 1,000; 100 if not given."),
+        ("mos_below" = Option<f64>, Query, description = "Only flows with a lower MOS."),
+        ("loss_above" = Option<f64>, Query, description = "Only flows with a higher packet loss ratio, 0 to 1."),
+        ("jitter_above_ms" = Option<f64>, Query, description = "Only flows with a higher jitter in milliseconds."),
+        ("rtt_above_ms" = Option<f64>, Query, description = "Only flows with a longer round-trip time in milliseconds."),
+        ("page" = Option<u32>, Query, description = "Page number, starting at 1."),
+        ("per_page" = Option<u32>, Query, example = 20, description = "Flows per page, 1 to 1,000. Default: 100."),
     ),
     responses((status = 200, description = "`{flows, matched, running, now, page, per_page, as_of}`", body = Object)),
 )]
-pub async fn list(State(shared): State<Arc<AppState>>, uri: Uri, headers: HeaderMap) -> Answered {
-    let access = auth::for_questions(&shared.catalog, &headers, uri.query(), now_s())?;
-    let asked = Asked::read(uri.query().unwrap_or_default())?;
-    answer(StatusCode::OK, &page(&shared.flows, access.game.number, &asked))
+pub(crate) async fn list(
+    State(shared): State<Arc<AppState>>,
+    uri: Uri,
+    credentials: Credentials,
+) -> HandlerResult {
+    let access = credentials.authorize_query(&shared.catalog, now_s())?;
+    let params = FlowListParams::read(uri.query().unwrap_or_default())?;
+    json_with_status(StatusCode::OK, &page(&shared.flows, access.game.number, &params))
 }
 
-fn page(flows: &Flows, game: u32, asked: &Asked) -> Value {
+fn page(flows: &Flows, game: u32, params: &FlowListParams) -> Value {
     let (mut census, mut matched) = (FlowStatistics::new(now_ms()), Vec::new());
     flows.visit(game, |flow| {
         let recent = flow.recent_quality();
         census.add(flow, &recent);
-        if asked.wants(flow, &recent) {
-            matched.push((asked.rank(flow, &recent), flow.id));
+        if params.matches(flow, &recent) {
+            matched.push((params.rank(flow, &recent), flow.id));
         }
     });
     let count = matched.len();
-    // Flows may end between this look and the next: a page may then be shorter.
-    let page = asked.page_of(matched).into_iter().filter_map(|id| flows.find(game, id));
+    // Flows may end between the two passes, so the page may be shorter.
+    let page = params.page_of(matched).into_iter().filter_map(|id| flows.find(game, id));
     json!({
         "flows": page.map(|flow| flow_json(&flow)).collect::<Vec<_>>(),
         "matched": count,
         "running": census.running,
         "now": census.json(),
-        "page": asked.page,
-        "per_page": asked.per_page,
+        "page": params.page,
+        "per_page": params.per_page,
         "as_of": rfc3339(now_ms()),
     })
 }
 
-/// The flows that ended last, the last first.
+/// Lists the recently ended flows of the game, the last one first.
 ///
-/// The last 100 of the game since the server was started, which tells ends of the last seconds before once more. All that ended are in the events `$flow`.
+/// Covers the last 100 flows since the server started; a restart may list flows again that ended in the seconds before
+/// it. Every ended flow is also stored as a `$flow` event.
 #[utoipa::path(
     get, path = "/v1/flows/ended", operation_id = "list_ended_flows", tag = "flows",
     security(("secret_key" = []), ("sign_in" = [])),
     responses((status = 200, description = "`{flows, kept_max, as_of}`", body = Object)),
 )]
-pub async fn ended(State(shared): State<Arc<AppState>>, uri: Uri, headers: HeaderMap) -> Answered {
-    let access = auth::for_questions(&shared.catalog, &headers, uri.query(), now_s())?;
+pub(crate) async fn ended(State(shared): State<Arc<AppState>>, credentials: Credentials) -> HandlerResult {
+    let access = credentials.authorize_query(&shared.catalog, now_s())?;
     let ended = shared.flows.recently_ended(access.game.number);
     let flows: Vec<Value> = ended.iter().map(flow_json).collect();
-    answer(
+    json_with_status(
         StatusCode::OK,
         &json!({ "flows": flows, "kept_max": RECENTLY_ENDED_MAX, "as_of": rfc3339(now_ms()) }),
     )
 }
 
-/// One flow: one that runs, or one of those that ended last, which have `ended` and `ended_by`.
+/// Returns one flow, running or recently ended. An ended flow has `ended` and `ended_by`.
 #[utoipa::path(
     get, path = "/v1/flows/{id}", operation_id = "flow", tag = "flows",
     security(("secret_key" = []), ("sign_in" = [])),
-    params(("id" = String, Path, description = "As in the list.", example = "0000000000000000")),
+    params(("id" = String, Path, description = "The id of the flow.", example = "0000000000000000")),
     responses(
         (status = 200, description = "The flow.", body = Object),
-        (status = 404, description = "No flow of this id runs, or was among the last to end."),
+        (status = 404, description = "No running or recently ended flow has this id."),
     ),
 )]
-pub async fn one(
+pub(crate) async fn one(
     State(shared): State<Arc<AppState>>,
     Path(id): Path<String>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Answered {
-    let access = auth::for_questions(&shared.catalog, &headers, uri.query(), now_s())?;
+    credentials: Credentials,
+) -> HandlerResult {
+    let access = credentials.authorize_query(&shared.catalog, now_s())?;
     let id = u64::from_str_radix(&id, 16).ok().filter(|_| id.len() == 16);
     let (flows, game) = (&shared.flows, access.game.number);
     let flow = id.and_then(|id| flows.find(game, id).or_else(|| flows.find_ended(game, id)));
-    let flow = flow.ok_or_else(|| Problem::not_found("no flow of this id runs, or ended lately"))?;
-    answer(StatusCode::OK, &flow_json(&flow))
+    let flow = flow.ok_or_else(|| Problem::not_found("no running or recently ended flow has this id"))?;
+    json_with_status(StatusCode::OK, &flow_json(&flow))
 }
 
-/// Takes packets of flows, one JSON object a line, from a server that sees them pass.
+/// Receives packets of flows from a server that relays or observes them, one JSON object per line.
 ///
-/// `from` and `to` are the ends' ids; `seq` the packet's number, 16 bits as in RTP or 32; `ts` when it was sent and `at`
-/// when it came, in milliseconds since 1970 or RFC 3339; `from_address` and `to_address`; `bye: true` when the sender
-/// leaves. A line that breaks a rule is refused alone. Nothing is written to disk for a packet: what is told is as
-/// durable as the running flows are, which is a few seconds behind.
+/// `from` and `to` are the ids of the ends; `seq` is the sequence number, 16 bits as in RTP or 32; `ts` is the time of
+/// sending and `at` the time of arrival, in milliseconds since 1970 or RFC 3339; `from_address` and `to_address` are
+/// optional; `bye: true` means that the sender leaves. An invalid line is rejected, the others are counted. Packets are
+/// not written to disk one by one: a crash can lose the last few seconds of the running flows.
 #[utoipa::path(
     post, path = "/v1/flows/packets", operation_id = "send_flow_packets", tag = "flows",
     security(("secret_key" = [])),
@@ -152,18 +155,16 @@ pub async fn one(
         example = json!({"from": "ann", "to": "bo", "seq": 17, "ts": 1795174457123.25}),
     ),
     responses(
-        (status = 202, description = "How many of each outcome; `reasons` of those that are invalid or limited.", body = Object),
-        (status = 413, description = "More than 1 MiB."),
+        (status = 202, description = "The number of packets by outcome; `reasons` for those that are invalid or limited.", body = Object),
+        (status = 413, description = "The body is larger than 1 MiB."),
     ),
 )]
-pub async fn take(
-    State(local): State<Local>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
-    request: Request<Body>,
-) -> Answered {
+pub(crate) async fn receive(State(runtime): State<RuntimeState>, request: Request<Body>) -> HandlerResult {
     let (head, mut incoming) = request.into_parts();
-    match read(&local.shared, &head, &mut incoming, peer).await {
-        Ok((access, bytes)) => answer(StatusCode::ACCEPTED, &taken(&local, &access, &bytes).await),
+    match read_packets(&runtime.shared, &head, &mut incoming).await {
+        Ok((access, bytes)) => {
+            json_with_status(StatusCode::ACCEPTED, &count_packets(&runtime, &access, &bytes).await)
+        }
         Err(problem) => {
             body::discard(&head.headers, incoming, &problem);
             Err(problem)
@@ -171,27 +172,25 @@ pub async fn take(
     }
 }
 
-async fn read(
+async fn read_packets(
     shared: &AppState,
     head: &Parts,
     incoming: &mut Body,
-    peer: SocketAddr,
 ) -> Result<(Access, bytes::Bytes), Problem> {
-    let address = events::address(shared, &head.headers, peer);
-    let access = auth::by_key_from(&shared.catalog, &head.headers, head.uri.query(), address, now_s())?;
-    let access = access.ok_or_else(|| Problem::key("send `Authorization: Bearer KEY`"))?;
+    let access = Credentials::from(head).authorize_key(&shared.catalog, now_s())?;
+    let access = access.ok_or_else(|| Problem::unauthorized("send a key as `Authorization: Bearer KEY`"))?;
     let access = auth::allow(access, Scope::EventsWrite)?;
     if access.class == model::batch::KeyClass::Public {
-        return Err(Problem::scope("packets of flows come from servers: send a secret key"));
+        return Err(Problem::forbidden("packets of flows need a secret key"));
     }
-    let limits = Limits { bytes: BODY_BYTES_MAX, inflated_bytes: BODY_BYTES_MAX };
+    let limits = BodyLimits { bytes: BODY_BYTES_MAX, inflated_bytes: BODY_BYTES_MAX };
     Ok((access, body::read(&head.headers, incoming, limits).await?))
 }
 
-/// Hands the packets on, and counts what was refused in the accounting of the game. From there on the answer tells what
-/// became of them, whatever the log says: who sent them again would have them counted twice.
-async fn taken(local: &Local, access: &Access, bytes: &[u8]) -> Value {
-    let (shared, game) = (&local.shared, access.game.number);
+/// Counts the packets, and the rejected ones in the accounting of the game. From here on the response reports the
+/// outcomes even if the accounting cannot be written: a client that retried would have its packets counted twice.
+async fn count_packets(runtime: &RuntimeState, access: &Access, bytes: &[u8]) -> Value {
+    let (shared, game) = (&runtime.shared, access.game.number);
     let mut refusals = RejectTally::default();
     let taken = shared.flows.apply_lines(game, bytes, &mut refusals);
     if !refusals.is_empty() {
@@ -203,10 +202,10 @@ async fn taken(local: &Local, access: &Access, bytes: &[u8]) -> Value {
             ack: Ack::Disk,
             rejected: refusals.counts(),
         };
-        let counted = shared.ingest.submit(&local.lane, access, &request, &RawBatch::default()).await;
+        let counted = shared.ingest.submit(&runtime.lane, access, &request, &RawBatch::default()).await;
         if let Err(failure) = counted {
             let (game, refused) = (&access.game.id, refusals.total());
-            warn!(game, refused, %failure, "refused packets of flows are not in the accounting");
+            warn!(game, refused, %failure, "rejected flow packets are missing in the accounting");
         }
     }
     outcomes(taken, &refusals)
@@ -229,12 +228,12 @@ fn outcomes(taken: PacketCounts, refusals: &RejectTally) -> Value {
     })
 }
 
-fn answer(status: StatusCode, body: &Value) -> Answered {
+fn json_with_status(status: StatusCode, body: &Value) -> HandlerResult {
     let headers = [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")];
-    Ok::<Response, Problem>((status, headers, body.to_string()).into_response())
+    Ok((status, headers, body.to_string()).into_response())
 }
 
-/// Described for `/openapi.json`.
+/// The operations of this module in the OpenAPI description.
 #[derive(utoipa::OpenApi)]
-#[openapi(paths(list, ended, one, take))]
-pub struct Docs;
+#[openapi(paths(list, ended, one, receive))]
+pub(crate) struct FlowsApi;

@@ -1,12 +1,13 @@
-//! Player levels: `/v1/levels`, and `/v1/moderation` for what was flagged.
+//! Player levels: `/v1/levels`, and `/v1/moderation` for flagged levels.
 
-pub mod body;
-pub mod parameters;
-pub mod shapes;
+pub(crate) mod params;
+pub(crate) mod requests;
+pub(crate) mod responses;
 
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
+use axum::{Router, routing};
 use hyper::Request;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE};
 use hyper::http::request::Parts;
@@ -15,22 +16,23 @@ use liveops::levels::{
     self, DATA_BYTES_MAX, LevelRow, LevelViewer, ListError, LoadedLevel, ModerationItem, PackedLevel,
 };
 use model::ports::counters::StoreError;
+use pipeline::catalog::{Access, Scope};
+use pipeline::time::{now_ms, now_s};
 use serde::Serialize;
 use utoipa::OpenApi;
 
-use super::commands::{self, Answered, Asked, BODY_BYTES_MAX, Local, Rights};
-use super::signature;
-use crate::AppState;
-use crate::auth;
+use super::commands::{self, BODY_BYTES_MAX, CommandRequest, HandlerResult, Rights};
+use super::signature::verify_signature;
+use crate::auth::{self, Credentials};
 use crate::problem::Problem;
-use pipeline::catalog::{Access, Scope};
-use pipeline::time::{now_ms, now_s};
-
-use axum::{Router, routing};
-use body::{DecideLevel, FlagLevel, RateLevel, SaveLevel, SetState};
+use crate::{AppState, RuntimeState};
+use params::LevelListParams;
+use requests::{
+    FlagLevelRequest, ModerateLevelRequest, RateLevelRequest, SaveLevelRequest, SetLevelStateRequest,
+};
 
 /// Returns the routes of this module.
-pub fn routes() -> Router<Local> {
+pub(crate) fn routes() -> Router<RuntimeState> {
     Router::new()
         .route("/v1/levels", routing::get(list).post(save))
         .route("/v1/levels/{id}", routing::get(load).patch(set_state))
@@ -40,231 +42,253 @@ pub fn routes() -> Router<Local> {
         .route("/v1/moderation/{id}", routing::post(decide))
 }
 
-/// What is documented of this page.
+/// The operations of this module in the OpenAPI description.
 #[derive(OpenApi)]
 #[openapi(paths(save, load, list, set_state, rate, flag, queue, decide))]
-pub struct Docs;
+pub(crate) struct LevelsApi;
 
-/// A level of which every byte is written as an escape of six, and what goes with it.
+/// Limit for the body of a level: every byte of its data may be a JSON escape of six bytes.
 const SAVE_BYTES_MAX: usize = 6 * DATA_BYTES_MAX + BODY_BYTES_MAX;
-/// Data beyond this is compressed on a thread of its own, so that the runtime's other connections do not wait.
+/// Larger data is compressed on a blocking thread, so that other connections of the runtime do not wait.
 const INLINE_BYTES_MAX: usize = 64 << 10;
-/// An id has 60 random bits in letters that are not taken for one another.
+/// An id has 60 random bits, in letters that are hard to confuse.
 const ID_LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 const ID_BYTES: usize = 12;
 
-/// Anybody with the game's public key, and servers.
+/// Any client with the game's public key, and servers.
 const PLAYERS: Rights = Rights::Public(Scope::ScoresWrite);
 
-/// Saves a level. The same name and data by the same player are the level that is there already.
+/// Saves a level. If the player has already saved the same name and data, that level is returned.
 #[utoipa::path(
     post, path = "/v1/levels", operation_id = "save_level", tag = "levels",
     security(("public_key" = []), ("secret_key" = [])),
-    request_body(content = SaveLevel, example = json!({
+    request_body(content = SaveLevelRequest, example = json!({
         "name": "The cave", "data": "###..#\n#....#", "player": "bo", "player_name": "Bo", "fields": {"size": "small"}
     })),
     responses(
-        (status = 201, description = "It is there now.", body = shapes::Saved),
-        (status = 200, description = "It was there before.", body = shapes::Saved),
-        (status = 422, description = "The game or the player has as many as there may be."),
+        (status = 201, description = "The level was saved.", body = responses::SavedLevel),
+        (status = 200, description = "The player had already saved this level.", body = responses::SavedLevel),
+        (status = 422, description = "The game or the player has reached the limit of levels."),
     ),
 )]
-pub async fn save(State(local): State<Local>, request: Request<Body>) -> Answered {
-    let asked: Asked<SaveLevel> = local.read(request, PLAYERS, SAVE_BYTES_MAX).await?;
-    let (asked, level) = asked.split();
-    let SaveLevel { name, data, player, player_name, fields, thumb, source, state } = level;
+pub(crate) async fn save(State(runtime): State<RuntimeState>, request: Request<Body>) -> HandlerResult {
+    let request: CommandRequest<SaveLevelRequest> =
+        runtime.read_command(request, PLAYERS, SAVE_BYTES_MAX).await?;
+    let (request, level) = request.split();
+    let SaveLevelRequest { name, data, player, player_name, fields, thumb, source, state } = level;
     let bytes = data.len();
     let pack = move || PackedLevel::new(&data, thumb.as_deref());
-    let packed = unless_small(bytes, pack).await?.map_err(commands::problem)?;
+    let packed = run_blocking_if_large(bytes, pack).await?.map_err(commands::refusal_problem)?;
     let PackedLevel { data, thumb, blob } = packed;
-    let (id, state) = (draw_id(), state.into());
+    let (id, state) = (random_level_id(), state.into());
     let save = levels::SaveLevel { id, name, player, player_name, fields, source, state, data, thumb };
-    local.submit_with(asked, Command::Levels(levels::LevelCommand::Save(save)), &blob).await
+    runtime.submit_with_blob(request, Command::Levels(levels::LevelCommand::Save(save)), &blob).await
 }
 
-/// A level with its data. Drafts and removed levels are shown to their makers (signed) and to moderators.
+/// Returns a level with its data. Drafts and removed levels are visible to their creators (signed requests) and
+/// moderators.
 #[utoipa::path(
     get, path = "/v1/levels/{id}", operation_id = "load_level", tag = "levels",
     security(("public_key" = []), ("secret_key" = [])),
     params(("id" = String, Path, description = "The level.")),
     responses(
-        (status = 200, description = "The level.", body = shapes::Level),
-        (status = 404, description = "There is no such level, or it is not for you."),
+        (status = 200, description = "The level.", body = responses::Level),
+        (status = 404, description = "No such level, or it is not visible to you."),
     ),
 )]
-pub async fn load(State(local): State<Local>, Path(id): Path<String>, request: Request<Body>) -> Answered {
-    let (shared, (head, _)) = (&*local.shared, request.into_parts());
-    let (access, viewer) = reader(shared, &head)?;
-    // The counters include every event that was acknowledged before.
+pub(crate) async fn load(
+    State(runtime): State<RuntimeState>,
+    Path(id): Path<String>,
+    request: Request<Body>,
+) -> HandlerResult {
+    let (shared, (head, _)) = (&*runtime.shared, request.into_parts());
+    let (access, viewer) = authorize_viewer(shared, &head)?;
+    // The counters must include every event acknowledged before this request.
     shared.views.caught_up(shared.log.durable_until()).await;
     let game = shared.views.liveops.game(access.game.number);
-    let found = game.read().levels.load(&id, &viewer).map_err(failed)?;
-    let found = found.ok_or_else(|| Problem::not_found("there is no level of this id").field("id"))?;
-    answer(found.bytes(), move || found.row()).await
+    let found = game.read().levels.load(&id, &viewer).map_err(store_problem)?;
+    let found = found.ok_or_else(|| Problem::not_found("no such level").field("id"))?;
+    respond(found.bytes(), move || found.row()).await
 }
 
-/// A page of levels, the best or newest first. Levels with equally good votes: the one with more, then the newer one.
+/// Lists published levels, the best or newest first. Ties are broken by the number of votes, then by age, newest first.
 #[utoipa::path(
     get, path = "/v1/levels", operation_id = "list_levels", tag = "levels",
     security(("public_key" = []), ("secret_key" = [])),
     params(
-        ("mode" = Option<String>, Query, example = "popular", description = "`popular` by all votes (if not given), \
-            `newest`, `recent` by each level's last 100 votes, `today`, `yesterday`, `7d`, `30d`, `90d` by the votes of \
-            these days in the game's time zone; these list only levels that got one."),
-        ("filter.FIELD" = Option<String>, Query, description = "Only levels with this value; all filters must hold."),
-        ("friends" = Option<String>, Query, description = "Only by these players, joined by commas; or \
-            `follows:PLAYER`, those whom this player follows."),
-        ("player" = Option<String>, Query, description = "Only by this player."),
-        ("source" = Option<String>, Query, description = "Only from this source."),
-        ("from" = Option<String>, Query, description = "Made at this time or later."),
-        ("to" = Option<String>, Query, description = "Made before this time."),
-        ("state" = Option<String>, Query, description = "`published` (if not given) or, with `player` and for those \
-            who may see them, `all`."),
-        ("data" = Option<u8>, Query, description = "1: with their data, up to 8 MiB a page."),
-        ("thumbs" = Option<u8>, Query, description = "0: without their pictures."),
-        ("page" = Option<u64>, Query, description = "From 1."),
-        ("per_page" = Option<u64>, Query, example = 20, description = "1 to 1,000; 20 if not given."),
+        ("mode" = Option<String>, Query, example = "popular", description = "Order: `popular` by all votes (default), \
+            `newest`, `recent` by the last 100 votes of each level, or `today`, `yesterday`, `7d`, `30d`, `90d` by the \
+            votes of these days in the game's time zone, which list only levels with such votes."),
+        ("filter.FIELD" = Option<String>, Query, description = "Only levels with this value in a field. All filters must match."),
+        ("friends" = Option<String>, Query, description = "Only levels by these players: ids separated by commas, or \
+            `follows:PLAYER` for the players that this player follows."),
+        ("player" = Option<String>, Query, description = "Only levels by this player."),
+        ("source" = Option<String>, Query, description = "Only levels from this source."),
+        ("from" = Option<String>, Query, description = "Only levels created at this time or later."),
+        ("to" = Option<String>, Query, description = "Only levels created before this time."),
+        ("state" = Option<String>, Query, description = "`published` (default), or `all` together with `player`, for \
+            the player and moderators."),
+        ("data" = Option<u8>, Query, description = "1: include the data of the levels, up to 8 MiB per page."),
+        ("thumbs" = Option<u8>, Query, description = "0: leave out the pictures."),
+        ("page" = Option<u64>, Query, description = "Page number, starting at 1."),
+        ("per_page" = Option<u64>, Query, example = 20, description = "Items per page, 1 to 1,000. Default: 20."),
     ),
-    responses((status = 200, description = "A page, and how many there are on all pages.", body = shapes::Page)),
+    responses((status = 200, description = "A page of levels, with the total on all pages.", body = responses::LevelPage)),
 )]
-pub async fn list(State(local): State<Local>, request: Request<Body>) -> Answered {
+pub(crate) async fn list(State(runtime): State<RuntimeState>, request: Request<Body>) -> HandlerResult {
     #[derive(Serialize)]
-    struct Page {
+    struct LevelPageBody {
         levels: Vec<LevelRow>,
         total: usize,
         page: u64,
         per_page: u64,
     }
-    let (shared, (head, _)) = (&*local.shared, request.into_parts());
-    let (access, viewer) = reader(shared, &head)?;
-    let parameters::Asked { mut list, followed_by } =
-        parameters::list(head.uri.query().unwrap_or_default(), viewer)?;
+    let (shared, (head, _)) = (&*runtime.shared, request.into_parts());
+    let (access, viewer) = authorize_viewer(shared, &head)?;
+    let LevelListParams { mut list, followed_by } =
+        LevelListParams::read(head.uri.query().unwrap_or_default(), viewer)?;
     let game = shared.views.liveops.game(access.game.number);
     let levels::LevelPage { total, levels } = {
         let game = game.read();
         if let Some(player) = followed_by {
             list.friends = Some(game.feed.follows(&player).into_iter().map(str::to_owned).collect());
         }
-        game.levels.list(&list, now_ms(), &access.game.tz).map_err(no_page)?
+        game.levels.list(&list, now_ms(), &access.game.tz).map_err(list_problem)?
     };
     let bytes = levels.iter().map(LoadedLevel::bytes).sum();
     let page = move || {
         let levels = levels.into_iter().map(LoadedLevel::row).collect::<Result<_, StoreError>>()?;
-        Ok(Page { levels, total, page: list.page, per_page: list.per_page })
+        Ok(LevelPageBody { levels, total, page: list.page, per_page: list.per_page })
     };
-    answer(bytes, page).await
+    respond(bytes, page).await
 }
 
-/// Publishes a level, takes it back, or removes it for good: a moderator, or its maker with a signature.
+/// Publishes, unpublishes or permanently removes a level. Needs a moderator's key or a signed request of its creator.
 #[utoipa::path(
     patch, path = "/v1/levels/{id}", operation_id = "set_level_state", tag = "levels",
     security(("public_key" = []), ("secret_key" = [])),
     params(("id" = String, Path, description = "The level.")),
-    request_body(content = SetState, example = json!({"state": "published"})),
+    request_body(content = SetLevelStateRequest, example = json!({"state": "published"})),
     responses(
-        (status = 200, description = "The level.", body = shapes::Level),
-        (status = 403, description = "It is another player's."),
-        (status = 409, description = "It was removed for good."),
+        (status = 200, description = "The level.", body = responses::Level),
+        (status = 403, description = "The level belongs to another player."),
+        (status = 409, description = "The level was permanently removed."),
     ),
 )]
-pub async fn set_state(
-    State(local): State<Local>,
+pub(crate) async fn set_state(
+    State(runtime): State<RuntimeState>,
     Path(id): Path<String>,
     request: Request<Body>,
-) -> Answered {
+) -> HandlerResult {
     let rights = Rights::Signed(Scope::LevelsModerate);
-    let asked: Asked<SetState> = local.read(request, rights, BODY_BYTES_MAX).await?;
-    let state = asked.body.state;
-    local.submit(asked, Command::Levels(levels::LevelCommand::SetState { id, state })).await
+    let request: CommandRequest<SetLevelStateRequest> =
+        runtime.read_command(request, rights, BODY_BYTES_MAX).await?;
+    let state = request.body.state;
+    runtime.submit(request, Command::Levels(levels::LevelCommand::SetState { id, state })).await
 }
 
-/// Rates a level. A player has one vote on a level; a later one replaces it and leaves the day of the first.
+/// Rates a level. A player has one vote per level. A new vote replaces the earlier one and keeps its day.
 #[utoipa::path(
     post, path = "/v1/levels/{id}/rating", operation_id = "rate_level", tag = "levels",
     security(("public_key" = []), ("secret_key" = [])),
     params(("id" = String, Path, description = "The level.")),
-    request_body(content = RateLevel, example = json!({"player": "ann", "rating": 9})),
+    request_body(content = RateLevelRequest, example = json!({"player": "ann", "rating": 9})),
     responses(
-        (status = 201, description = "The player's first vote on it.", body = shapes::Rated),
-        (status = 200, description = "The player had rated it before.", body = shapes::Rated),
+        (status = 201, description = "This is the player's first vote on the level.", body = responses::LevelRating),
+        (status = 200, description = "An earlier vote of the player was replaced.", body = responses::LevelRating),
     ),
 )]
-pub async fn rate(State(local): State<Local>, Path(id): Path<String>, request: Request<Body>) -> Answered {
-    let asked: Asked<RateLevel> = local.read(request, PLAYERS, BODY_BYTES_MAX).await?;
-    let (asked, RateLevel { player, rating }) = asked.split();
-    local.submit(asked, Command::Levels(levels::LevelCommand::Rate { id, player, rating })).await
+pub(crate) async fn rate(
+    State(runtime): State<RuntimeState>,
+    Path(id): Path<String>,
+    request: Request<Body>,
+) -> HandlerResult {
+    let request: CommandRequest<RateLevelRequest> =
+        runtime.read_command(request, PLAYERS, BODY_BYTES_MAX).await?;
+    let (request, RateLevelRequest { player, rating }) = request.split();
+    runtime.submit(request, Command::Levels(levels::LevelCommand::Rate { id, player, rating })).await
 }
 
-/// Says that a level should not be there. Moderators decide.
+/// Flags a level for the moderators.
 #[utoipa::path(
     post, path = "/v1/levels/{id}/flags", operation_id = "flag_level", tag = "levels",
     security(("public_key" = []), ("secret_key" = [])),
     params(("id" = String, Path, description = "The level.")),
-    request_body(content = FlagLevel, example = json!({"player": "ann", "reason": "it is mine"})),
+    request_body(content = FlagLevelRequest, example = json!({"player": "ann", "reason": "it is mine"})),
     responses(
-        (status = 201, description = "It waits for a moderator.", body = shapes::Flagged),
-        (status = 200, description = "The player had flagged it before.", body = shapes::Flagged),
+        (status = 201, description = "The flag was recorded.", body = responses::LevelFlags),
+        (status = 200, description = "The player has already flagged this level.", body = responses::LevelFlags),
     ),
 )]
-pub async fn flag(State(local): State<Local>, Path(id): Path<String>, request: Request<Body>) -> Answered {
-    let asked: Asked<FlagLevel> = local.read(request, PLAYERS, BODY_BYTES_MAX).await?;
-    let (asked, FlagLevel { player, reason }) = asked.split();
-    local.submit(asked, Command::Levels(levels::LevelCommand::Flag { id, player, reason })).await
+pub(crate) async fn flag(
+    State(runtime): State<RuntimeState>,
+    Path(id): Path<String>,
+    request: Request<Body>,
+) -> HandlerResult {
+    let request: CommandRequest<FlagLevelRequest> =
+        runtime.read_command(request, PLAYERS, BODY_BYTES_MAX).await?;
+    let (request, FlagLevelRequest { player, reason }) = request.split();
+    runtime.submit(request, Command::Levels(levels::LevelCommand::Flag { id, player, reason })).await
 }
 
-/// The levels that were flagged and wait for a decision, the most flagged first.
+/// Lists flagged levels that wait for a moderator, the most flagged first.
 #[utoipa::path(
     get, path = "/v1/moderation", operation_id = "moderation_queue", tag = "levels", security(("secret_key" = [])),
     params(
-        ("page" = Option<u64>, Query, description = "From 1."),
-        ("per_page" = Option<u64>, Query, description = "1 to 1,000; 20 if not given."),
+        ("page" = Option<u64>, Query, description = "Page number, starting at 1."),
+        ("per_page" = Option<u64>, Query, description = "Items per page, 1 to 1,000. Default: 20."),
     ),
-    responses((status = 200, description = "A page, and how many wait.", body = shapes::Queue)),
+    responses((status = 200, description = "A page of flagged levels, with the total.", body = responses::ModerationQueue)),
 )]
-pub async fn queue(State(local): State<Local>, request: Request<Body>) -> Answered {
+pub(crate) async fn queue(State(runtime): State<RuntimeState>, request: Request<Body>) -> HandlerResult {
     #[derive(Serialize)]
-    struct Queue {
+    struct QueueBody {
         items: Vec<ModerationItem>,
         total: usize,
         page: u64,
         per_page: u64,
     }
-    let (shared, (head, _)) = (&*local.shared, request.into_parts());
-    let access = auth::for_reads(&shared.catalog, &head.headers, head.uri.query(), now_s())?;
+    let (shared, (head, _)) = (&*runtime.shared, request.into_parts());
+    let access = Credentials::from(&head).authorize_read(&shared.catalog, now_s())?;
     let access = auth::allow(access, Scope::LevelsModerate)?;
-    let (page, per_page) = parameters::page(head.uri.query().unwrap_or_default())?;
+    let (page, per_page) = params::read_page(head.uri.query().unwrap_or_default())?;
     shared.views.caught_up(shared.log.durable_until()).await;
     let game = shared.views.liveops.game(access.game.number);
     let levels::ModerationQueue { items, total } = game.read().levels.queue(page, per_page);
-    answer(0, move || Ok(Queue { items, total, page, per_page })).await
+    respond(0, move || Ok(QueueBody { items, total, page, per_page })).await
 }
 
-/// Decides about a level: it stays and its flags are settled, or it goes for good.
+/// Moderates a flagged level: keeps it and resolves its flags, or permanently removes it.
 #[utoipa::path(
     post, path = "/v1/moderation/{id}", operation_id = "moderate_level", tag = "levels",
     security(("secret_key" = [])),
     params(("id" = String, Path, description = "The level.")),
-    request_body(content = DecideLevel, example = json!({"decision": "keep"})),
+    request_body(content = ModerateLevelRequest, example = json!({"decision": "keep"})),
     responses(
-        (status = 200, description = "The level.", body = shapes::Level),
-        (status = 409, description = "It was removed before."),
+        (status = 200, description = "The level.", body = responses::Level),
+        (status = 409, description = "The level has already been removed."),
     ),
 )]
-pub async fn decide(State(local): State<Local>, Path(id): Path<String>, request: Request<Body>) -> Answered {
+pub(crate) async fn decide(
+    State(runtime): State<RuntimeState>,
+    Path(id): Path<String>,
+    request: Request<Body>,
+) -> HandlerResult {
     let rights = Rights::Server(Scope::LevelsModerate);
-    let asked: Asked<DecideLevel> = local.read(request, rights, BODY_BYTES_MAX).await?;
-    let decision = asked.body.decision;
-    local.submit(asked, Command::Levels(levels::LevelCommand::Decide { id, decision })).await
+    let request: CommandRequest<ModerateLevelRequest> =
+        runtime.read_command(request, rights, BODY_BYTES_MAX).await?;
+    let decision = request.body.decision;
+    runtime.submit(request, Command::Levels(levels::LevelCommand::Decide { id, decision })).await
 }
 
-/// Who reads, and what they may see.
-fn reader(shared: &AppState, head: &Parts) -> Result<(Access, LevelViewer), Problem> {
+/// Returns the access of a read, and the viewer that decides which levels are visible.
+fn authorize_viewer(shared: &AppState, head: &Parts) -> Result<(Access, LevelViewer), Problem> {
     let now_ms = now_ms();
-    let access = auth::for_reads(&shared.catalog, &head.headers, head.uri.query(), now_ms as u64 / 1000)?;
+    let access = Credentials::from(head).authorize_read(&shared.catalog, now_ms as u64 / 1000)?;
     if access.may(Scope::LevelsModerate) {
         return Ok((access, LevelViewer::Moderator));
     }
-    let Some(signed) = signature::check(shared, &access, head, &[], now_ms)? else {
+    let Some(signed) = verify_signature(shared, &access, head, &[], now_ms)? else {
         return Ok((access, LevelViewer::Public));
     };
     let game = shared.views.liveops.game(access.game.number);
@@ -272,15 +296,14 @@ fn reader(shared: &AppState, head: &Parts) -> Result<(Access, LevelViewer), Prob
     Ok((access, player.map_or(LevelViewer::Public, LevelViewer::Player)))
 }
 
-/// A new level's id.
-pub(crate) fn draw_id() -> String {
+pub(crate) fn random_level_id() -> String {
     let mut random = [0; ID_BYTES];
-    getrandom::fill(&mut random).expect("the operating system gives random bytes");
+    getrandom::fill(&mut random).expect("the operating system has random bytes");
     random.iter().map(|byte| ID_LETTERS[usize::from(byte & 31)] as char).collect()
 }
 
-/// Work that takes as long as these bytes are many, off the runtime unless they are few.
-pub(crate) async fn unless_small<T: Send + 'static>(
+/// Runs work on this many bytes on a blocking thread, or inline if they are few.
+pub(crate) async fn run_blocking_if_large<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Problem> {
@@ -290,29 +313,29 @@ pub(crate) async fn unless_small<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(|error| Problem::internal(error.to_string()))
 }
 
-async fn answer<T: Serialize>(
+async fn respond<T: Serialize>(
     bytes: usize,
     body: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
-) -> Answered {
+) -> HandlerResult {
     let json = move || {
-        let body = body().map_err(failed)?;
+        let body = body().map_err(store_problem)?;
         serde_json::to_vec(&body).map_err(|error| Problem::internal(error.to_string()))
     };
-    let json = unless_small(bytes, json).await??;
-    Ok(respond(json))
+    let json = run_blocking_if_large(bytes, json).await??;
+    Ok(json_bytes_response(json))
 }
 
-fn respond(json: Vec<u8>) -> Response {
+fn json_bytes_response(json: Vec<u8>) -> Response {
     ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], json).into_response()
 }
 
-fn failed(error: StoreError) -> Problem {
+fn store_problem(error: StoreError) -> Problem {
     Problem::internal(error.to_string())
 }
 
-fn no_page(error: ListError) -> Problem {
+fn list_problem(error: ListError) -> Problem {
     match error {
-        ListError::Refused(refusal) => commands::problem(refusal),
-        ListError::Store(error) => failed(error),
+        ListError::Refused(refusal) => commands::refusal_problem(refusal),
+        ListError::Store(error) => store_problem(error),
     }
 }

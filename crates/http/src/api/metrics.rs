@@ -1,44 +1,48 @@
-//! `GET /metrics`: figures in Prometheus' text format.
+//! `GET /metrics`: metrics in the Prometheus text format.
 //!
-//! Open to this machine; from elsewhere, and behind a proxy, it wants a secret key with the scope `admin`. Labels come
-//! from closed sets and from the games' ids, never from what clients send.
+//! Open to clients on the same machine; all others, and all clients behind a proxy, need a secret key with the scope
+//! `admin`. Labels come from closed sets and from the ids of games, never from client input.
 
 use std::fmt::Write;
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::extract::{ConnectInfo, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use hyper::header::{CONTENT_TYPE, HeaderMap};
-
-use crate::AppState;
-use crate::api::commands::Local;
-use crate::auth;
-use crate::problem::Problem;
 use axum::{Router, routing};
 use collect::Collector;
+use hyper::header::{CONTENT_TYPE, HeaderMap};
 use pipeline::catalog::Scope;
 use pipeline::time::{now_ms, now_s};
 
+use crate::auth::{self, Credentials};
+use crate::problem::Problem;
+use crate::request_context::RequestContext;
+use crate::{AppState, RuntimeState};
+
 /// Returns the routes of this module.
-pub fn routes() -> Router<Local> {
+pub(crate) fn routes() -> Router<RuntimeState> {
     Router::new().route("/metrics", routing::get(get))
 }
 
-/// Answers with all figures.
+/// Returns the metrics of the server.
 #[utoipa::path(
     get, path = "/metrics", operation_id = "metrics", tag = "operations", security((), ("secret_key" = [])),
-    responses((status = 200, description = "Figures in Prometheus' text format.", body = String, content_type = "text/plain")),
+    responses((status = 200, description = "Metrics in the Prometheus text format.", body = String, content_type = "text/plain")),
 )]
-pub async fn get(
+pub(crate) async fn get(
     State(shared): State<Arc<AppState>>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    context: RequestContext,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let from_here = peer.ip().to_canonical().is_loopback() && !shared.settings.behind_proxy;
+    let is_loopback = |address: IpAddr| address.to_canonical().is_loopback();
+    let from_here = !shared.settings.behind_proxy && context.client_address().is_some_and(is_loopback);
     if !from_here {
-        let access = auth::by_key(&shared.catalog, &headers, None, now_s())?;
-        auth::allow(access.ok_or_else(|| Problem::key("send `Authorization: Bearer KEY`"))?, Scope::Admin)?;
+        let access = Credentials::new(headers, None, context).authorize_key(&shared.catalog, now_s())?;
+        auth::allow(
+            access.ok_or_else(|| Problem::unauthorized("send a key as `Authorization: Bearer KEY`"))?,
+            Scope::Admin,
+        )?;
     }
     let text = Text::default().events(&shared).log(&shared).views(&shared).flows(&shared).collectors(&shared);
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4")], text.0).into_response())
@@ -59,7 +63,7 @@ impl Text {
     }
 
     fn events(mut self, shared: &AppState) -> Text {
-        self.family("playmeter_events_total", "counter", "Events by outcome, since the start.");
+        self.family("playmeter_events_total", "counter", "Events by outcome.");
         let counts = shared.views.accounting.since_start();
         for (count, value) in &counts {
             let Some(game) = shared.catalog.game_by_number(count.game) else { continue };
@@ -74,9 +78,9 @@ impl Text {
         self.family(
             "playmeter_requests_refused_total",
             "counter",
-            "Whole ingest requests refused, by status.",
+            "Ingest requests that were rejected as a whole, by status.",
         );
-        for (status, count) in shared.requests.by_status() {
+        for (status, count) in shared.rejected_requests.by_status() {
             let _ = writeln!(self.0, "playmeter_requests_refused_total{{status=\"{status}\"}} {count}");
         }
         self.quotas(shared);
@@ -93,25 +97,25 @@ impl Text {
             let _ = writeln!(self.0, "playmeter_flow_packets_total{{outcome=\"{outcome}\"}} {count}");
         }
         self.one("playmeter_flows", "gauge", "Flows in memory.", figures.flows)
-            .one("playmeter_flows_opened_total", "counter", "Flows that were opened.", totals.opened)
-            .one("playmeter_flows_ended_total", "counter", "Flows that have ended.", totals.ended)
+            .one("playmeter_flows_opened_total", "counter", "Flows opened.", totals.opened)
+            .one("playmeter_flows_ended_total", "counter", "Flows ended.", totals.ended)
             .one(
                 "playmeter_flows_untold_total",
                 "counter",
-                "Events of flows that were given up.",
+                "Flow events that could not be stored.",
                 figures.unreported,
             )
             .one(
                 "playmeter_rtcp_malformed_total",
                 "counter",
-                "Datagrams that were no RTCP.",
+                "Datagrams that are not valid RTCP.",
                 figures.malformed,
             )
             .one("playmeter_rtcp_unknown_total", "counter", "RTCP packets of other types.", figures.unknown)
     }
 
     fn quotas(&mut self, shared: &AppState) {
-        self.family("playmeter_quota_used_ratio", "gauge", "Used share of the quotas of the day.");
+        self.family("playmeter_quota_used_ratio", "gauge", "Used share of the daily quotas.");
         for (game, quota, ratio) in shared.ingest.used_today(now_ms()) {
             let Some(game) = shared.catalog.game_by_number(game) else { continue };
             let labels = format!("game=\"{}\",quota=\"{quota}\"", game.id);
@@ -122,13 +126,13 @@ impl Text {
     fn collectors(mut self, shared: &AppState) -> Text {
         type Figure = (&'static str, &'static str, &'static str, fn(&Collector) -> u64);
         const FIGURES: [Figure; 6] = [
-            ("running", "gauge", "1 while it takes what comes.", |one| u64::from(one.is_running())),
-            ("received_total", "counter", "Samples or events, those that were lost among them.", |one| {
+            ("running", "gauge", "1 while the collector receives.", |one| u64::from(one.is_running())),
+            ("received_total", "counter", "Samples or events received, including lost ones.", |one| {
                 one.counters.received()
             }),
-            ("accepted_total", "counter", "Of these, what was written.", |one| one.counters.accepted.get()),
-            ("bytes_total", "counter", "Bytes that were read.", |one| one.counters.bytes.get()),
-            ("kernel_drops_total", "counter", "Packets that the kernel had no room for.", |one| {
+            ("accepted_total", "counter", "Samples or events written.", |one| one.counters.accepted.get()),
+            ("bytes_total", "counter", "Bytes read.", |one| one.counters.bytes.get()),
+            ("kernel_drops_total", "counter", "Packets dropped by the kernel.", |one| {
                 one.counters.kernel_drops.get()
             }),
             ("connections", "gauge", "Open connections.", |one| one.counters.connections.get()),
@@ -145,17 +149,27 @@ impl Text {
 
     fn log(self, shared: &AppState) -> Text {
         let (log, stats) = (&shared.log, shared.log.stats());
-        self.one("playmeter_log_first_offset", "gauge", "The first offset still kept.", log.first())
+        self.one("playmeter_log_first_offset", "gauge", "First offset in the log.", log.first())
             .one(
                 "playmeter_log_durable_offset",
                 "counter",
-                "Everything before it is durable.",
+                "All entries before this offset are durable.",
                 log.durable_until(),
             )
-            .one("playmeter_log_disk_bytes", "gauge", "Size of all segments.", stats.disk_bytes)
-            .one("playmeter_log_queued_bytes", "gauge", "Waiting or being written.", stats.queued_bytes)
-            .one("playmeter_log_full", "gauge", "1 while the disk has no room.", stats.full.into())
-            .one("playmeter_log_damaged", "gauge", "Damaged places found.", log.damage().len() as u64)
+            .one("playmeter_log_disk_bytes", "gauge", "Size of all log segments.", stats.disk_bytes)
+            .one(
+                "playmeter_log_queued_bytes",
+                "gauge",
+                "Bytes waiting for or being written to the log.",
+                stats.queued_bytes,
+            )
+            .one("playmeter_log_full", "gauge", "1 while the disk is full.", stats.full.into())
+            .one(
+                "playmeter_log_damaged",
+                "gauge",
+                "Damaged ranges found in the log.",
+                log.damage().len() as u64,
+            )
     }
 
     fn views(self, shared: &AppState) -> Text {
@@ -163,19 +177,19 @@ impl Text {
         self.one(
             "playmeter_applied_offset",
             "counter",
-            "The views contain all before it.",
+            "The views contain all entries before this offset.",
             counters.applied_until(),
         )
         .one(
             "playmeter_checkpoint_offset",
             "counter",
-            "Views on disk contain all before it.",
+            "The views on disk contain all entries before this offset.",
             counters.durable_until(),
         )
         .one(
             "playmeter_subscriptions",
             "gauge",
-            "Different subscriptions being watched.",
+            "Channels with subscribers.",
             shared.live.channel_count() as u64,
         )
     }

@@ -1,44 +1,41 @@
-//! `GET /v1/monitor`: requests, stores and the process, since the start.
+//! `GET /v1/monitor`: requests, stores and the process since the server started.
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use hyper::Uri;
-use hyper::header::{CONTENT_TYPE, HeaderMap};
-
-use super::openapi::shapes;
-use crate::AppState;
-use crate::api::commands::Local;
-use crate::auth;
-use crate::problem::Problem;
 use axum::{Router, routing};
+use hyper::header::CONTENT_TYPE;
 use pipeline::catalog::Scope;
 use pipeline::time::now_s;
 
+use super::openapi::schemas;
+use crate::auth::{self, Credentials};
+use crate::problem::Problem;
+use crate::{AppState, RuntimeState};
+
 /// Returns the routes of this module.
-pub fn routes() -> Router<Local> {
+pub(crate) fn routes() -> Router<RuntimeState> {
     Router::new().route("/v1/monitor", routing::get(get))
 }
 
-/// Answers with what `playmeter top` shows: the server's requests, stores and process, and the key's own game's events.
+/// Returns the data of `playmeter top`: requests, stores and process of the server, and the events of the key's game.
 #[utoipa::path(
     get, path = "/v1/monitor", operation_id = "monitor", tag = "operations", security(("secret_key" = [])),
     responses(
-        (status = 200, description = "Requests by route and outcome with their latencies, events by endpoint and \
-            outcome, stores with time spent in them, the process.", body = Object),
-        (status = 403, description = "The key has not the scope `admin`.", body = shapes::Problem),
+        (status = 200, description = "Requests with latencies by route and outcome, events by endpoint and \
+            outcome, stores with the time spent in them, and the process.", body = Object),
+        (status = 403, description = "The key lacks the scope `admin`.", body = schemas::ProblemDocument),
     ),
 )]
-pub async fn get(
+pub(crate) async fn get(
     State(shared): State<Arc<AppState>>,
-    uri: Uri,
-    headers: HeaderMap,
+    credentials: Credentials,
 ) -> Result<Response, Problem> {
-    let access = auth::for_reads(&shared.catalog, &headers, uri.query(), now_s())?;
+    let access = credentials.authorize_read(&shared.catalog, now_s())?;
     let game = auth::allow(access, Scope::Admin)?.game.number;
-    let look =
-        tokio::task::spawn_blocking(move || shared.monitor.look(&shared, Some(game)).to_string()).await;
-    let text = look.map_err(|_| Problem::internal("the monitor cannot be read"))?;
+    let snapshot =
+        tokio::task::spawn_blocking(move || shared.monitor.snapshot(&shared, Some(game)).to_string()).await;
+    let text = snapshot.map_err(|_| Problem::internal("the monitor could not be read"))?;
     Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
 }

@@ -1,10 +1,11 @@
-//! `GET /openapi.json`: the routes in OpenAPI 3.1, made from the handlers. The dashboard has a page to read it.
+//! `GET /openapi.json`: the API in OpenAPI 3.1, generated from the handlers. The dashboard has a page that shows it.
 
-pub mod shapes;
+pub(crate) mod schemas;
 
 use std::sync::LazyLock;
 
 use axum::response::{IntoResponse, Response};
+use axum::{Router, routing};
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE};
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, Http, HttpAuthScheme, SecurityScheme};
 use utoipa::{Modify, OpenApi};
@@ -13,11 +14,10 @@ use super::{
     achievements, boards, dimensions, events, feed, flows, health, levels, load, metrics, monitor, people,
     players, privacy, query, subscriptions, surveys, vars, watch,
 };
-use crate::api::commands::Local;
-use axum::{Router, routing};
+use crate::RuntimeState;
 
 /// Returns the routes of this module.
-pub fn routes() -> Router<Local> {
+pub(crate) fn routes() -> Router<RuntimeState> {
     Router::new().route("/openapi.json", routing::get(get))
 }
 
@@ -25,24 +25,24 @@ pub fn routes() -> Router<Local> {
 #[openapi(
     info(
         title = "Playmeter",
-        description = "Realtime analytics and live-ops for games. The game comes from the credential alone. \
-                       Errors are problem documents (RFC 9457) that name the field.",
+        description = "Realtime analytics and live-ops for games. The credential determines the game. \
+                       Errors are problem documents (RFC 9457) that name the invalid field.",
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
     ),
-    modifiers(&Credentials),
+    modifiers(&SecuritySchemes),
     paths(
         events::handle, query::get, query::post, load::get, dimensions::get, watch::get, subscriptions::get, people::me, people::sign_out, metrics::get,
         monitor::get, health::alive, health::ready,
     ),
-    components(schemas(shapes::Problem)),
+    components(schemas(schemas::ProblemDocument)),
 )]
-struct Docs;
+struct PlaymeterApi;
 
-struct Credentials;
+struct SecuritySchemes;
 
-impl Modify for Credentials {
-    fn modify(&self, docs: &mut utoipa::openapi::OpenApi) {
-        let components = docs.components.get_or_insert_default();
+impl Modify for SecuritySchemes {
+    fn modify(&self, description: &mut utoipa::openapi::OpenApi) {
+        let components = description.components.get_or_insert_default();
         let bearer = || SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
         components.add_security_scheme("public_key", bearer());
         components.add_security_scheme("secret_key", bearer());
@@ -52,39 +52,39 @@ impl Modify for Credentials {
 }
 
 static JSON: LazyLock<String> = LazyLock::new(|| {
-    let mut docs = Docs::openapi();
-    docs.merge(of_liveops());
-    docs.merge(flows::Docs::openapi());
-    docs.merge(super::collectors::Docs::openapi());
-    docs.merge(super::import::Docs::openapi());
-    docs.to_json().expect("the description has text keys")
+    let mut description = PlaymeterApi::openapi();
+    description.merge(liveops_description());
+    description.merge(flows::FlowsApi::openapi());
+    description.merge(super::collectors::CollectorsApi::openapi());
+    description.merge(super::import::ImportApi::openapi());
+    description.to_json().expect("the description has only string keys")
 });
 
-static LIVEOPS: LazyLock<String> =
-    LazyLock::new(|| of_liveops().to_json().expect("the description has text keys"));
+static LIVEOPS_JSON: LazyLock<String> =
+    LazyLock::new(|| liveops_description().to_json().expect("the description has only string keys"));
 
-fn of_liveops() -> utoipa::openapi::OpenApi {
-    let mut docs = achievements::Docs::openapi();
+fn liveops_description() -> utoipa::openapi::OpenApi {
+    let mut description = achievements::AchievementsApi::openapi();
     for part in [
-        boards::Docs::openapi(),
-        feed::Docs::openapi(),
-        levels::Docs::openapi(),
-        players::Docs::openapi(),
-        privacy::Docs::openapi(),
-        surveys::Docs::openapi(),
-        vars::Docs::openapi(),
+        boards::BoardsApi::openapi(),
+        feed::FeedApi::openapi(),
+        levels::LevelsApi::openapi(),
+        players::PlayerSessionsApi::openapi(),
+        privacy::PrivacyApi::openapi(),
+        surveys::SurveysApi::openapi(),
+        vars::VariablesApi::openapi(),
     ] {
-        docs.merge(part);
+        description.merge(part);
     }
-    docs
+    description
 }
 
-/// The description of live-ops alone.
-pub fn liveops() -> &'static str {
-    &LIVEOPS
+/// Returns the description of the live-ops operations as JSON.
+pub(crate) fn liveops_json() -> &'static str {
+    &LIVEOPS_JSON
 }
 
-/// Answers with the description.
-pub async fn get() -> Response {
+/// Returns the OpenAPI description.
+pub(crate) async fn get() -> Response {
     ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-cache")], JSON.as_str()).into_response()
 }

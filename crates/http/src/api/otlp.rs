@@ -1,98 +1,100 @@
-//! `POST /v1/metrics`: OpenTelemetry's metrics over HTTP, as protobuf or as JSON.
+//! `POST /v1/metrics`: OpenTelemetry metrics over HTTP, as protobuf or JSON.
 //!
-//! Of a total that grows, what it grew by is counted, so what was sent before is remembered. Therefore what was decoded
-//! is written in any case, also when the client has gone meanwhile: it will send the same again, and that will be known.
+//! A cumulative total counts by its increase, so the last value of each series is kept. Decoded samples are therefore
+//! written even if the client disconnects: its retry has the same totals and would count nothing.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{ConnectInfo, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use axum::{Router, routing};
+use collect::MetricState;
 use decode::otlp::{Encoding, MetricsRequest, error_status, export_response};
 use hyper::Request;
 use hyper::header::{CONTENT_TYPE, HeaderMap};
 use hyper::http::request::Parts;
 use model::batch::Endpoint;
-use tokio::sync::Mutex;
-
-use super::commands::Local;
-use super::events::{address, refused, text};
-use super::samples::{Door, Samples, Written};
-use crate::auth;
-use crate::body::{self, Limits};
-use crate::problem::Problem;
-use axum::{Router, routing};
-use collect::MetricState;
 use pipeline::catalog::{Access, Scope};
 use pipeline::ingest::{IngestError, retry_transient};
 use pipeline::time::{now_ms, now_s};
+use tokio::sync::Mutex;
+
+use super::events::{header_text, ingest_problem};
+use super::samples::{SampleBatch, SampleOrigin, SampleReceipt};
+use crate::RuntimeState;
+use crate::auth::{self, Credentials};
+use crate::body::{self, BodyLimits};
+use crate::problem::Problem;
+use crate::request_context::RequestContext;
 
 /// Returns the routes of this module.
-pub fn routes() -> Router<Local> {
+pub(crate) fn routes() -> Router<RuntimeState> {
     Router::new().route("/v1/metrics", routing::post(export))
 }
 
-/// Takes an `ExportMetricsServiceRequest`, as protobuf (`application/x-protobuf`) or as JSON.
+/// Receives an `ExportMetricsServiceRequest`, as protobuf (`application/x-protobuf`) or JSON.
 ///
-/// The answer comes when what was accepted is durable; it says how many points were not, and why. A body that cannot
-/// be taken is answered with a `google.rpc.Status` in its encoding.
+/// The response is sent once the accepted points are durable, and reports how many points were rejected and why. A
+/// request that is rejected as a whole gets a `google.rpc.Status` in its own encoding.
 #[utoipa::path(
     post, path = "/v1/metrics", operation_id = "export_otlp_metrics", tag = "events",
     security(("public_key" = []), ("secret_key" = [])),
     request_body(
-        description = "An `ExportMetricsServiceRequest`; also as `application/json`.",
+        description = "An `ExportMetricsServiceRequest`, as protobuf or `application/json`.",
         content = String, content_type = "application/x-protobuf", example = json!(""),
     ),
     responses((status = 200, description = "An `ExportMetricsServiceResponse`.", body = Object)),
 )]
-pub async fn export(
-    State(local): State<Local>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
-    request: Request<Body>,
-) -> Response {
+pub(crate) async fn export(State(runtime): State<RuntimeState>, request: Request<Body>) -> Response {
     let (head, mut incoming) = request.into_parts();
-    let encoding = match encoding(&head.headers) {
+    let encoding = match body_encoding(&head.headers) {
         Ok(encoding) => encoding,
-        Err(problem) => return refuse(&local, &head, incoming, problem, Encoding::Json),
+        Err(problem) => return reject(&runtime, &head, incoming, problem, Encoding::Json),
     };
-    let access = match access(&local, &head) {
+    let access = match authorize(&runtime, &head) {
         Ok(access) => access,
         Err(problem) => {
-            local.shared.requests.refused(&problem);
+            runtime.shared.rejected_requests.count(&problem);
             body::discard(&head.headers, incoming, &problem);
             return problem.into_response();
         }
     };
-    match take(&local, &head, &mut incoming, peer, access, encoding).await {
+    match receive(&runtime, &head, &mut incoming, access, encoding).await {
         Ok(written) => {
-            let body = export_response(encoding, written.refused_count(), &written.reasons());
+            let body = export_response(encoding, written.rejected_count(), &written.reasons());
             ([(CONTENT_TYPE, encoding.content_type())], body).into_response()
         }
-        Err(problem) => refuse(&local, &head, incoming, problem, encoding),
+        Err(problem) => reject(&runtime, &head, incoming, problem, encoding),
     }
 }
 
-/// The status, the headers and the sentence of a problem, in the form that exporters read.
-fn refuse(local: &Local, head: &Parts, incoming: Body, refused: Problem, encoding: Encoding) -> Response {
-    local.shared.requests.refused(&refused);
-    body::discard(&head.headers, incoming, &refused);
-    let body = error_status(encoding, refused.detail());
-    let mut response = refused.into_response();
+/// Responds with the status, headers and detail of a problem in the format that exporters read.
+fn reject(
+    runtime: &RuntimeState,
+    head: &Parts,
+    incoming: Body,
+    rejection: Problem,
+    encoding: Encoding,
+) -> Response {
+    runtime.shared.rejected_requests.count(&rejection);
+    body::discard(&head.headers, incoming, &rejection);
+    let body = error_status(encoding, rejection.detail());
+    let mut response = rejection.into_response();
     *response.body_mut() = Body::from(body);
     let content_type = hyper::header::HeaderValue::from_static(encoding.content_type());
     response.headers_mut().insert(CONTENT_TYPE, content_type);
     response
 }
 
-fn access(local: &Local, head: &Parts) -> Result<Access, Problem> {
-    let access = auth::by_key(&local.shared.catalog, &head.headers, head.uri.query(), now_s())?;
-    let access = access.ok_or_else(|| Problem::key("send `Authorization: Bearer KEY`"))?;
+fn authorize(runtime: &RuntimeState, head: &Parts) -> Result<Access, Problem> {
+    let access = Credentials::from(head).authorize_key(&runtime.shared.catalog, now_s())?;
+    let access = access.ok_or_else(|| Problem::unauthorized("send a key as `Authorization: Bearer KEY`"))?;
     auth::allow(access, Scope::EventsWrite)
 }
 
-fn encoding(headers: &HeaderMap) -> Result<Encoding, Problem> {
-    let kind = text(headers, CONTENT_TYPE).split(';').next().unwrap_or_default().trim();
+fn body_encoding(headers: &HeaderMap) -> Result<Encoding, Problem> {
+    let kind = header_text(headers, CONTENT_TYPE).split(';').next().unwrap_or_default().trim();
     [Encoding::Protobuf, Encoding::Json]
         .into_iter()
         .find(|encoding| kind.eq_ignore_ascii_case(encoding.content_type()))
@@ -101,49 +103,55 @@ fn encoding(headers: &HeaderMap) -> Result<Encoding, Problem> {
         })
 }
 
-async fn take(
-    local: &Local,
+async fn receive(
+    runtime: &RuntimeState,
     head: &Parts,
     incoming: &mut Body,
-    peer: SocketAddr,
     access: Access,
     encoding: Encoding,
-) -> Result<Written, Problem> {
-    let bytes = body::read(&head.headers, incoming, Limits::EVENTS).await?;
-    let totals = local.shared.collectors.metric_state(access.game.number);
+) -> Result<SampleReceipt, Problem> {
+    let bytes = body::read(&head.headers, incoming, BodyLimits::EVENTS).await?;
+    let totals = runtime.shared.collectors.metric_state(access.game.number);
     let Some(turn) = totals.try_write_permit() else {
-        return Err(Problem::overloaded("too many exports wait for the log").retry_after_s(5));
+        return Err(Problem::overloaded("too many exports are waiting for the log").retry_after_s(5));
     };
-    let samples = decode(local, &access, &totals, &bytes, encoding)?;
-    let door = Door { endpoint: Endpoint::Otlp, address: address(&local.shared, &head.headers, peer) };
-    let local = local.clone();
+    let samples = decode(runtime, &access, &totals, &bytes, encoding)?;
+    let origin =
+        SampleOrigin { endpoint: Endpoint::Otlp, address: RequestContext::from(head).client_address() };
+    let runtime = runtime.clone();
     let writing = tokio::spawn(async move {
-        let written = write(&local, &access, door, samples).await;
+        let written = write(&runtime, &access, origin, samples).await;
         drop(turn);
         written
     });
     let written = writing.await.map_err(|_| Problem::internal("the samples could not be written"))?;
-    written.map_err(refused)
+    written.map_err(ingest_problem)
 }
 
 fn decode(
-    local: &Local,
+    runtime: &RuntimeState,
     access: &Access,
     totals: &Arc<MetricState>,
     bytes: &[u8],
     encoding: Encoding,
-) -> Result<Samples, Problem> {
+) -> Result<SampleBatch, Problem> {
     let (received_ms, mut memory) = (now_ms(), Vec::new());
     let metrics = MetricsRequest::read(bytes, encoding, &mut memory);
     let metrics = metrics.map_err(|malformed| Problem::malformed(malformed.to_string()))?;
-    let mut samples = Samples::new(&local.shared, access, Arc::clone(&totals.gauges), received_ms);
-    metrics.samples(&mut totals.series.lock(), received_ms, |taken| samples.take(taken));
+    let mut samples = SampleBatch::new(&runtime.shared, access, Arc::clone(&totals.gauges), received_ms);
+    metrics.samples(&mut totals.series.lock(), received_ms, |sample| samples.add(sample));
     Ok(samples)
 }
 
-/// Writes what was decoded, and waits while the log has no room.
-async fn write(local: &Local, access: &Access, door: Door, samples: Samples) -> Result<Written, IngestError> {
+/// Writes the samples, and retries while the log has no room.
+async fn write(
+    runtime: &RuntimeState,
+    access: &Access,
+    origin: SampleOrigin,
+    samples: SampleBatch,
+) -> Result<SampleReceipt, IngestError> {
     let samples = Mutex::new(samples);
-    let submit = || async { samples.lock().await.write(&local.shared, &local.lane, access, door).await };
+    let submit =
+        || async { samples.lock().await.write(&runtime.shared, &runtime.lane, access, origin).await };
     retry_transient("metrics over OTLP", submit, || false).await
 }

@@ -1,4 +1,4 @@
-//! What is known of one player: given out, or forgotten.
+//! Privacy: export and erasure of the data of one player.
 
 mod export;
 
@@ -7,187 +7,185 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
-use hyper::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, HeaderMap};
-use hyper::{Request, StatusCode, Uri};
+use axum::{Router, routing};
+use hyper::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE};
+use hyper::{Request, StatusCode};
 use liveops::players::{ERASURE_WITHIN_MS, ErasureStage, IdentityLink, PlayerCommand as Players, Receipt};
 use liveops::{Command, check_player};
-use serde::{Deserialize, Serialize};
-use utoipa::{OpenApi, ToSchema};
-
-use super::commands::{self, Answered, Local, Rights};
-use super::events::refused;
-use crate::AppState;
-use crate::auth;
-use crate::problem::Problem;
 use pipeline::catalog::{Access, Scope};
 use pipeline::erasure;
 use pipeline::ingest::IngestError;
 use pipeline::random;
 use pipeline::time::{now_ms, now_s, rfc3339};
+use serde::{Deserialize, Serialize};
+use utoipa::{OpenApi, ToSchema};
 
-use axum::{Router, routing};
+use super::commands::{self, HandlerResult, Rights};
+use super::events::ingest_problem;
+use crate::auth::{self, Credentials};
+use crate::problem::Problem;
+use crate::{AppState, RuntimeState};
 use export::Export;
 
 /// Returns the routes of this module.
-pub fn routes() -> Router<Local> {
+pub(crate) fn routes() -> Router<RuntimeState> {
     Router::new()
         .route("/v1/players/{player}", routing::delete(erase))
         .route("/v1/players/{player}/export", routing::get(export))
         .route("/v1/erasures/{receipt}", routing::get(receipt))
 }
 
-/// What is documented of this page.
+/// The operations of this module in the OpenAPI description.
 #[derive(OpenApi)]
 #[openapi(paths(export, erase, receipt))]
-pub struct Docs;
+pub(crate) struct PrivacyApi;
 
-/// What an erasure is answered with.
+/// An erasure that has started.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct Erasing {
-    /// Proves it without naming the player: `GET /v1/erasures/{receipt}`.
+pub(crate) struct ErasureStarted {
+    /// Proves the erasure without naming the player: `GET /v1/erasures/{receipt}`.
     receipt: String,
-    /// Since when nothing of the player can be read (RFC 3339).
+    /// Time since which no data of the player can be read (RFC 3339).
     invisible_at: String,
-    /// When no file will hold anything of the player any more, at the latest (RFC 3339).
+    /// Deadline by which no file contains data of the player (RFC 3339).
     gone_by: String,
 }
 
-/// What was decided, before the door writes times.
+/// The decision of the command.
 #[derive(Deserialize)]
-struct Asked {
+struct ErasureDecision {
     receipt: String,
     invisible_ms: i64,
     gone_by_ms: i64,
 }
 
-/// How far an erasure is, or that an export was made.
+/// The progress of an erasure, or the proof of an export.
 #[derive(Debug, Default, Serialize, ToSchema)]
-pub struct Proof {
+pub(crate) struct PrivacyReceipt {
     receipt: String,
     /// `erasure` or `export`.
     kind: String,
-    /// When it was asked for (RFC 3339).
+    /// Time of the request (RFC 3339).
     asked_at: String,
-    /// Of an erasure: `invisible`, `log` once the log holds nothing any more, `done` when no file does.
+    /// For an erasure: `invisible`; `log` once the log contains no data of the player; `done` once no file does.
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<String>,
-    /// When nothing of the player could be read any more (RFC 3339).
+    /// Time since which no data of the player can be read (RFC 3339).
     #[serde(skip_serializing_if = "Option::is_none")]
     invisible_at: Option<String>,
-    /// When it is done at the latest (RFC 3339).
+    /// Deadline of the erasure (RFC 3339).
     #[serde(skip_serializing_if = "Option::is_none")]
     gone_by: Option<String>,
-    /// When it was done (RFC 3339).
+    /// Completion of the erasure (RFC 3339).
     #[serde(skip_serializing_if = "Option::is_none")]
     done_at: Option<String>,
-    /// Events in the log that no longer name the player.
+    /// Number of events in the log that were anonymized.
     #[serde(skip_serializing_if = "Option::is_none")]
     events: Option<u64>,
-    /// Commands in the log that were emptied.
+    /// Number of commands in the log that were emptied.
     #[serde(skip_serializing_if = "Option::is_none")]
     commands: Option<u64>,
 }
 
-/// Forgets a player: at once for all who read, and soon in every file. What was counted stays counted.
+/// Erases a player. The data is invisible at once and is then removed from every file. Counts remain.
 #[utoipa::path(
     delete, path = "/v1/players/{player}", operation_id = "erase_player", tag = "privacy",
     security(("secret_key" = []), ("sign_in" = [])),
     params(("player" = String, Path, description = "The player's id, or another id of the same player.", example = "ann")),
-    responses((status = 202, description = "Nothing of the player can be read any more.", body = Erasing)),
+    responses((status = 202, description = "No data of the player can be read any more.", body = ErasureStarted)),
 )]
-pub async fn erase(
-    State(local): State<Local>,
+pub(crate) async fn erase(
+    State(runtime): State<RuntimeState>,
     Path(player): Path<String>,
     request: Request<Body>,
-) -> Answered {
-    let asked = local.read_empty(request, Rights::Server(Scope::PlayersDelete)).await?;
-    check_player("player", &player).map_err(commands::problem)?;
-    let links = links(&local.shared, asked.access.game.number, &player).await?;
+) -> HandlerResult {
+    let request = runtime.read_command_without_body(request, Rights::Server(Scope::PlayersDelete)).await?;
+    check_player("player", &player).map_err(commands::refusal_problem)?;
+    let links = links(&runtime.shared, request.access.game.number, &player).await?;
     let command = Players::Erase { receipt: random::token(16), player, links };
-    let answer = local.decided(asked, Command::Players(command), &[]).await?.map_err(commands::problem)?;
-    let Asked { receipt, invisible_ms, gone_by_ms } =
+    let answer =
+        runtime.execute(request, Command::Players(command), &[]).await?.map_err(commands::refusal_problem)?;
+    let ErasureDecision { receipt, invisible_ms, gone_by_ms } =
         serde_json::from_str(&answer.json).map_err(|error| Problem::internal(error.to_string()))?;
     let (invisible_at, gone_by) = (rfc3339(invisible_ms), rfc3339(gone_by_ms));
-    json(StatusCode::ACCEPTED, &Erasing { receipt, invisible_at, gone_by })
+    json_with_status(StatusCode::ACCEPTED, &ErasureStarted { receipt, invisible_at, gone_by })
 }
 
-/// Says how far an erasure is.
+/// Returns the progress of an erasure, or the receipt of an export.
 #[utoipa::path(
     get, path = "/v1/erasures/{receipt}", operation_id = "erasure", tag = "privacy",
     security(("secret_key" = []), ("sign_in" = [])),
-    params(("receipt" = String, Path, description = "The receipt of an erasure or of an export.")),
-    responses((status = 200, description = "The receipt.", body = Proof)),
+    params(("receipt" = String, Path, description = "The receipt of an erasure or an export.")),
+    responses((status = 200, description = "The receipt.", body = PrivacyReceipt)),
 )]
-pub async fn receipt(
-    State(local): State<Local>,
+pub(crate) async fn receipt(
+    State(runtime): State<RuntimeState>,
     Path(receipt): Path<String>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Answered {
-    let shared = &local.shared;
-    let access = auth::for_reads(&shared.catalog, &headers, uri.query(), now_s())?;
+    credentials: Credentials,
+) -> HandlerResult {
+    let shared = &runtime.shared;
+    let access = credentials.authorize_read(&shared.catalog, now_s())?;
     let access = if access.may(Scope::Export) { access } else { auth::allow(access, Scope::PlayersDelete)? };
     shared.views.caught_up(shared.log.durable_until()).await;
     let game = shared.views.liveops.game(access.game.number);
     let game = game.read();
-    let known = game.players.receipt(&receipt);
-    let known = known.ok_or_else(|| Problem::not_found("there is no such receipt"))?;
-    json(StatusCode::OK, &proof(receipt, known))
+    let found = game.players.receipt(&receipt);
+    let found = found.ok_or_else(|| Problem::not_found("no such receipt"))?;
+    json_with_status(StatusCode::OK, &privacy_receipt(receipt, found))
 }
 
-fn proof(receipt: String, known: &Receipt) -> Proof {
-    let asked_at = rfc3339(known.at_ms);
-    let Some(erasure) = &known.erasure else {
-        return Proof { receipt, kind: "export".to_owned(), asked_at, ..Proof::default() };
+fn privacy_receipt(receipt: String, found: &Receipt) -> PrivacyReceipt {
+    let asked_at = rfc3339(found.at_ms);
+    let Some(erasure) = &found.erasure else {
+        return PrivacyReceipt { receipt, kind: "export".to_owned(), asked_at, ..PrivacyReceipt::default() };
     };
     let (state, is_counted) = match erasure.stage {
         ErasureStage::Requested => ("invisible", false),
         ErasureStage::Erased => ("log", true),
         ErasureStage::Purged => ("done", true),
     };
-    Proof {
+    PrivacyReceipt {
         receipt,
         kind: "erasure".to_owned(),
         invisible_at: Some(asked_at.clone()),
         asked_at,
         state: Some(state.to_owned()),
-        gone_by: Some(rfc3339(known.at_ms + ERASURE_WITHIN_MS)),
+        gone_by: Some(rfc3339(found.at_ms + ERASURE_WITHIN_MS)),
         done_at: erasure.done_ms.map(rfc3339),
         events: is_counted.then_some(erasure.found.events),
         commands: is_counted.then_some(erasure.found.commands),
     }
 }
 
-/// Gives out all that is known of a player, as one JSON document.
+/// Exports all data of a player as one JSON document.
 #[utoipa::path(
     get, path = "/v1/players/{player}/export", operation_id = "export_player", tag = "privacy",
     security(("secret_key" = []), ("sign_in" = [])),
     params(("player" = String, Path, description = "The player's id, or another id of the same player.", example = "ann")),
     responses((
         status = 200,
-        description = "`receipt`, `ids` of the player, `known`: levels, scores, feed, achievements, follows, surveys \
-                       and sessions by id, `events`: all that the log still has, oldest first. It is whole if it ends \
-                       with `\"complete\": true`.",
+        description = "`receipt`; `ids` of the player; `known` with levels, scores, feed, achievements, follows, \
+                       surveys and sessions by id; `events` with all events in the log, oldest first. The document is \
+                       complete if it ends with `\"complete\": true`.",
         body = Object,
     )),
 )]
-pub async fn export(
-    State(local): State<Local>,
+pub(crate) async fn export(
+    State(runtime): State<RuntimeState>,
     Path(player): Path<String>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Answered {
-    let shared = Arc::clone(&local.shared);
-    let access = auth::for_reads(&shared.catalog, &headers, uri.query(), now_s())?;
+    credentials: Credentials,
+) -> HandlerResult {
+    let shared = Arc::clone(&runtime.shared);
+    let access = credentials.authorize_read(&shared.catalog, now_s())?;
     let access = auth::allow(access, Scope::Export)?;
-    check_player("player", &player).map_err(commands::problem)?;
-    let busy = || Problem::overloaded("other players are being exported").retry_after_s(10);
+    check_player("player", &player).map_err(commands::refusal_problem)?;
+    let busy = || Problem::overloaded("other exports are running").retry_after_s(10);
     let permit = Arc::clone(&shared.erasure.exports).try_acquire_owned().map_err(|_| busy())?;
     let until = shared.log.durable_until();
     shared.views.caught_up(until).await;
     let ids = ids(&player, links(&shared, access.game.number, &player).await?);
-    let receipt = receipt_of_export(&local, &access).await?;
-    let export = Export { receipt, player, ids, game: access.game, asked_ms: now_ms(), until };
+    let receipt = record_export(&runtime, &access).await?;
+    let export = Export { receipt, player, ids, game: access.game, requested_ms: now_ms(), until };
     let headers = [
         (CONTENT_TYPE, "application/json"),
         (CACHE_CONTROL, "no-store"),
@@ -196,16 +194,16 @@ pub async fn export(
     Ok((headers, export.stream(shared, permit)).into_response())
 }
 
-/// Writes down that an export was made, before it is.
-async fn receipt_of_export(local: &Local, access: &Access) -> Result<String, Problem> {
+/// Records an export in the log before it starts, and returns its receipt.
+async fn record_export(runtime: &RuntimeState, access: &Access) -> Result<String, Problem> {
     let receipt = random::token(16);
     let entry = erasure::server_command(access.game.number, Players::Exported { receipt: receipt.clone() });
-    let fails = |failure| refused(IngestError::Wal(failure));
-    local.lane.append(entry).map_err(fails)?.await.map_err(fails)?;
+    let fails = |failure| ingest_problem(IngestError::Wal(failure));
+    runtime.lane.append(entry).map_err(fails)?.await.map_err(fails)?;
     Ok(receipt)
 }
 
-/// All ids of a player, in order.
+/// Returns all ids of a player, sorted.
 fn ids(player: &str, links: Vec<IdentityLink>) -> Vec<String> {
     let linked = links.into_iter().flat_map(|link| [link.anonymous, link.player]);
     let mut ids: Vec<String> = linked.chain([player.to_owned()]).collect();
@@ -214,7 +212,7 @@ fn ids(player: &str, links: Vec<IdentityLink>) -> Vec<String> {
     ids
 }
 
-/// What makes other ids the player's. May wait for the disk.
+/// Returns the identity links of a player. May read from disk.
 async fn links(shared: &Arc<AppState>, game: u32, player: &str) -> Result<Vec<IdentityLink>, Problem> {
     let (shared, player) = (Arc::clone(shared), player.to_owned());
     let read = move || shared.views.liveops.game(game).read().players.links(&player);
@@ -223,7 +221,7 @@ async fn links(shared: &Arc<AppState>, game: u32, player: &str) -> Result<Vec<Id
     links.map_err(|error| Problem::internal(error.to_string()))
 }
 
-fn json(status: StatusCode, body: &impl Serialize) -> Result<Response, Problem> {
+fn json_with_status(status: StatusCode, body: &impl Serialize) -> Result<Response, Problem> {
     let json = serde_json::to_vec(body).map_err(|error| Problem::internal(error.to_string()))?;
     let headers = [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")];
     Ok((status, headers, json).into_response())

@@ -1,101 +1,103 @@
-//! `GET|POST /v1/query`: questions over rollups.
+//! `GET|POST /v1/query`: analytics queries over rollups.
 
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use axum::{Router, routing};
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
 use hyper::http::request::Parts;
 use hyper::{Request, Uri};
 use model::limits::QUERY_BYTES_MAX;
 use model::query::{Query, run};
-
-use super::openapi::shapes;
-use crate::AppState;
-use crate::api::commands::Local;
-use crate::auth;
-use crate::body;
-use crate::problem::Problem;
-use axum::{Router, routing};
 use pipeline::catalog::Access;
 use pipeline::query::result;
 use pipeline::time::{now_ms, now_s};
 
+use super::openapi::schemas;
+use crate::auth::Credentials;
+use crate::body;
+use crate::problem::Problem;
+use crate::{AppState, RuntimeState};
+
 /// Returns the routes of this module.
-pub fn routes() -> Router<Local> {
+pub(crate) fn routes() -> Router<RuntimeState> {
     Router::new().route("/v1/query", routing::get(get).post(post))
 }
 
-/// Asks a question, its fields in the query string.
+/// Runs a query whose fields are query parameters.
 #[utoipa::path(
     get, path = "/v1/query", operation_id = "query_by_url", tag = "analytics", security(("secret_key" = [])),
     params(
-        ("metric" = Option<String>, Query, description = "As in the body of POST.", example = "plays"),
-        ("measure" = Option<String>, Query, description = "As in the body of POST.", example = "count"),
-        ("from" = Option<String>, Query, description = "RFC 3339 or milliseconds since 1970."),
-        ("to" = Option<String>, Query, description = "RFC 3339 or milliseconds since 1970."),
-        ("last" = Option<String>, Query, description = "Instead of both.", example = "24h"),
-        ("step" = Option<String>, Query, description = "minute, hour, day, week, month, auto, all.", example = "hour"),
-        ("by" = Option<String>, Query, description = "Dimensions with commas.", example = "country"),
-        ("top" = Option<u32>, Query, description = "So many series.", example = 5),
+        ("metric" = Option<String>, Query, description = "As in the body of `POST /v1/query`.", example = "plays"),
+        ("measure" = Option<String>, Query, description = "As in the body of `POST /v1/query`.", example = "count"),
+        ("from" = Option<String>, Query, description = "Start, RFC 3339 or milliseconds since 1970."),
+        ("to" = Option<String>, Query, description = "End, RFC 3339 or milliseconds since 1970."),
+        ("last" = Option<String>, Query, description = "Range up to now, instead of `from` and `to`.", example = "24h"),
+        ("step" = Option<String>, Query, description = "`minute`, `hour`, `day`, `week`, `month`, `auto` or `all`.", example = "hour"),
+        ("by" = Option<String>, Query, description = "Dimensions to break down by, separated by commas.", example = "country"),
+        ("top" = Option<u32>, Query, description = "Number of series; the rest is summed up in `(other)`.", example = 5),
         ("tz" = Option<String>, Query, description = "An IANA time zone.", example = "Europe/Paris"),
-        ("compare" = Option<String>, Query, description = "previous or year."),
-        ("formula" = Option<String>, Query, description = "Over `metrics`, which is JSON here."),
-        ("metrics" = Option<String>, Query, description = "JSON, as in the body of POST."),
+        ("compare" = Option<String>, Query, description = "`previous` or `year`."),
+        ("formula" = Option<String>, Query, description = "Formula over the names in `metrics`."),
+        ("metrics" = Option<String>, Query, description = "JSON, as in the body of `POST /v1/query`."),
     ),
     responses(
-        (status = 200, description = "The answer; as CSV with `Accept: text/csv`.", body = shapes::QueryAnswer),
-        (status = 400, description = "What cannot be asked, by field.", body = shapes::Problem),
+        (status = 200, description = "The result; as CSV with `Accept: text/csv`.", body = schemas::QueryResponse),
+        (status = 400, description = "The query is invalid; `field` names the field.", body = schemas::ProblemDocument),
     ),
 )]
-pub async fn get(
+pub(crate) async fn get(
     State(shared): State<Arc<AppState>>,
     uri: Uri,
-    headers: HeaderMap,
+    credentials: Credentials,
 ) -> Result<Response, Problem> {
-    let access = auth::for_questions(&shared.catalog, &headers, uri.query(), now_s())?;
+    let access = credentials.authorize_query(&shared.catalog, now_s())?;
     let pairs = crate::query_string::pairs(uri.query().unwrap_or_default())?;
     let pairs = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let query = pipeline::query::request::from_pairs(pairs, &access.game.settings.declared());
     let query = query.map_err(Problem::from)?;
-    reply(&shared, &access, &headers, &query).await
+    respond(&shared, &access, credentials.headers(), &query).await
 }
 
-/// Asks a question. The answer contains everything that was acknowledged before.
+/// Runs a query. The result includes every event acknowledged before the request.
 #[utoipa::path(
     post, path = "/v1/query", operation_id = "query", tag = "analytics", security(("secret_key" = [])),
     request_body(
-        content = shapes::Query,
+        content = schemas::QueryRequest,
         example = json!({
             "metric": "plays", "measure": "count", "last": "24h", "step": "hour", "by": ["country"], "top": 5,
             "tz": "Europe/Paris", "compare": "previous",
         }),
     ),
     responses(
-        (status = 200, description = "The answer; as CSV with `Accept: text/csv`.", body = shapes::QueryAnswer),
-        (status = 400, description = "What cannot be asked, by field.", body = shapes::Problem),
+        (status = 200, description = "The result; as CSV with `Accept: text/csv`.", body = schemas::QueryResponse),
+        (status = 400, description = "The query is invalid; `field` names the field.", body = schemas::ProblemDocument),
     ),
 )]
-pub async fn post(State(shared): State<Arc<AppState>>, request: Request<Body>) -> Result<Response, Problem> {
+pub(crate) async fn post(
+    State(shared): State<Arc<AppState>>,
+    request: Request<Body>,
+) -> Result<Response, Problem> {
     let (head, mut body) = request.into_parts();
-    let answer = asked(&shared, &head, &mut body).await;
-    if let Err(problem) = &answer {
+    let result = run_from_body(&shared, &head, &mut body).await;
+    if let Err(problem) = &result {
         body::discard(&head.headers, body, problem);
     }
-    answer
+    result
 }
 
-async fn asked(shared: &AppState, head: &Parts, body: &mut Body) -> Result<Response, Problem> {
-    let access = auth::for_questions(&shared.catalog, &head.headers, head.uri.query(), now_s())?;
+async fn run_from_body(shared: &AppState, head: &Parts, body: &mut Body) -> Result<Response, Problem> {
+    let access = Credentials::from(head).authorize_query(&shared.catalog, now_s())?;
     let body = body::collect(body, QUERY_BYTES_MAX).await?;
     let query = pipeline::query::request::from_json(&body, &access.game.settings.declared())
         .map_err(Problem::from)?;
-    reply(shared, &access, &head.headers, &query).await
+    respond(shared, &access, &head.headers, &query).await
 }
 
-/// The answer includes everything that was acknowledged before the question came.
-async fn reply(
+/// Runs a query over everything that was acknowledged before it, and responds in the accepted format.
+async fn respond(
     shared: &AppState,
     access: &Access,
     headers: &HeaderMap,

@@ -1,35 +1,33 @@
-//! `GET /v1/subscriptions`: what is watched, and what it costs.
+//! `GET /v1/subscriptions`: the channels of a game, with their subscribers and costs.
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use hyper::Uri;
-use hyper::header::{self, HeaderMap};
-
-use crate::AppState;
-use crate::api::commands::Local;
-use crate::auth;
-use crate::problem::Problem;
 use axum::{Router, routing};
+use hyper::header;
 use pipeline::time::now_s;
 
+use crate::auth::Credentials;
+use crate::problem::Problem;
+use crate::{AppState, RuntimeState};
+
 /// Returns the routes of this module.
-pub fn routes() -> Router<Local> {
+pub(crate) fn routes() -> Router<RuntimeState> {
     Router::new().route("/v1/subscriptions", routing::get(get))
 }
 
-/// The subscriptions of the game, up to 100, the dearest first.
+/// Lists up to 100 subscriptions of the game, the most expensive first.
 ///
-/// Those who watch the same share one subscription. `mode` says whether only what was touched is read again, or
-/// everything, to be compared. It is computed every `interval_ms` at most: as often as anybody wants it, or less often
-/// if it is dear. `merged` counts how often somebody was told several changes at once; `bytes` are kept for those who
-/// come back.
+/// Equal subscriptions of several clients share one computation. `mode` shows if a computation reads only the changed
+/// data or everything. A subscription is computed at most once per `interval_ms`: the shortest interval that a client
+/// requested, or a longer one if the computation is expensive. `merged` counts how often a client received several
+/// changes at once; `bytes` are kept for clients that reconnect.
 #[utoipa::path(
     get, path = "/v1/subscriptions", operation_id = "list_subscriptions", tag = "live",
     security(("secret_key" = []), ("sign_in" = [])),
     responses((
-        status = 200, description = "Subscriptions with their cost in microseconds of a processor.", body = Object,
+        status = 200, description = "Subscriptions with their cost in microseconds of CPU time.", body = Object,
         example = json!({
             "subscriptions": [{
                 "topic": "query", "what": {"metrics": [{"metric": "plays"}], "last": "24h", "tz": "UTC"},
@@ -42,12 +40,11 @@ pub fn routes() -> Router<Local> {
         }),
     )),
 )]
-pub async fn get(
+pub(crate) async fn get(
     State(shared): State<Arc<AppState>>,
-    uri: Uri,
-    headers: HeaderMap,
+    credentials: Credentials,
 ) -> Result<Response, Problem> {
-    let access = auth::for_questions(&shared.catalog, &headers, uri.query(), now_s())?;
+    let access = credentials.authorize_query(&shared.catalog, now_s())?;
     let answer = shared.live.subscription_stats(access.game.number);
     Ok(([(header::CONTENT_TYPE, "application/json")], answer.to_string()).into_response())
 }

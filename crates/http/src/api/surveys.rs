@@ -1,12 +1,13 @@
-//! Surveys: what is asked, of whom, and what they said.
+//! Surveys: definitions, answers of players, and results.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{ConnectInfo, Path, State};
+use axum::extract::{Path, State};
 use axum::response::IntoResponse;
+use axum::{Router, routing};
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, USER_AGENT};
 use hyper::{Request, Uri};
 use liveops::surveys::{self, AnswerEvent};
@@ -14,24 +15,24 @@ use liveops::vars::{self, Json, TimestampMs};
 use liveops::{Command, RefusalKind};
 use model::batch::{Endpoint, KeyClass};
 use model::{Dimension, RawBatch, RawEvent};
+use pipeline::catalog::{Access, Scope};
+use pipeline::ingest;
+use pipeline::time::{now_ms, now_s};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::{OpenApi, ToSchema};
 use wal::Ack;
 
-use super::commands::{self, Answered, Asked, BODY_BYTES_MAX, Local, Rights};
-use super::events::{address, refused, text};
-use super::vars::who::Parameters;
-use crate::AppState;
-use crate::auth;
+use super::commands::{self, BODY_BYTES_MAX, CommandRequest, HandlerResult, Rights};
+use super::events::{header_text, ingest_problem};
+use super::vars::viewer::ViewerParams;
+use crate::auth::{self, Credentials};
 use crate::problem::Problem;
-use axum::{Router, routing};
-use pipeline::catalog::{Access, Scope};
-use pipeline::ingest;
-use pipeline::time::{now_ms, now_s};
+use crate::request_context::RequestContext;
+use crate::{AppState, RuntimeState};
 
 /// Returns the routes of this module.
-pub fn routes() -> Router<Local> {
+pub(crate) fn routes() -> Router<RuntimeState> {
     Router::new()
         .route("/v1/surveys", routing::get(list))
         .route("/v1/surveys/{key}", routing::put(put).delete(delete))
@@ -39,81 +40,80 @@ pub fn routes() -> Router<Local> {
         .route("/v1/surveys/{key}/results", routing::get(results))
 }
 
-/// What is documented of this page.
+/// The operations of this module in the OpenAPI description.
 #[derive(OpenApi)]
 #[openapi(paths(list, put, delete, answer, results))]
-pub struct Docs;
+pub(crate) struct SurveysApi;
 
-/// An answer given longer ago than this is not made into events again: it became some, and their ids are not
-/// remembered for ever.
-const AGAIN_MS: i64 = 3_600_000;
-/// Who may write surveys.
+/// Older answers are not sent as events again: they already were, and their event ids are not kept forever.
+const RESEND_MS_MAX: i64 = 3_600_000;
+/// Credentials that may write surveys.
 const WRITERS: Rights = Rights::Server(Scope::Admin);
 
-/// A survey, all of it.
+/// All fields of a survey.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct PutSurvey {
-    /// Up to 200 bytes.
+pub(crate) struct PutSurveyRequest {
+    /// Title, up to 200 bytes.
     title: String,
-    /// 1 to 30. Once there are answers, questions and options may only be added at the end.
-    questions: Vec<Question>,
-    /// Who is asked; without it, everybody.
+    /// 1 to 30 questions. Once the survey has answers, questions and options can only be appended.
+    questions: Vec<SurveyQuestion>,
+    /// Players who see the survey. Default: all players.
     #[serde(default)]
-    audience: Audience,
-    /// RFC 3339.
+    audience: SurveyAudience,
+    /// Start of the survey, RFC 3339.
     #[schema(value_type = Option<String>)]
     starts_at: Option<TimestampMs>,
-    /// RFC 3339.
+    /// End of the survey, RFC 3339.
     #[schema(value_type = Option<String>)]
     ends_at: Option<TimestampMs>,
 }
 
-/// One question.
+/// A question of a survey.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Question {
-    /// Names it in answers, and its events `survey.<survey>.<question>`.
+pub(crate) struct SurveyQuestion {
+    /// Key of the question in answers, and in its events `survey.<survey>.<question>`.
     key: String,
-    /// How it is answered.
+    /// Type of the answer.
     kind: QuestionKind,
-    /// What is asked, up to 500 bytes.
+    /// Text of the question, up to 500 bytes.
     text: String,
-    /// Of a choice: 2 to 50.
+    /// Options of a choice, 2 to 50.
     #[serde(default)]
     options: Vec<String>,
-    /// Of a scale: its lower end, 1 if not given. Of a text: its fewest characters, 1 if not given.
+    /// Lower end of a scale, or minimum number of characters of a text. Default: 1.
     min: Option<i64>,
-    /// Of a scale: its upper end, 5 if not given. Of a text: its most characters, 1,000 if not given.
+    /// Upper end of a scale (default: 5), or maximum number of characters of a text (default: 1,000).
     max: Option<i64>,
 }
 
-/// How a question is answered.
+/// Type of an answer.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum QuestionKind {
-    /// With one of the options.
+pub(crate) enum QuestionKind {
+    /// One of the options.
     Choice,
-    /// With a whole number between two ends.
+    /// A whole number between two ends.
     Scale,
-    /// In the player's own words.
+    /// Free text.
     Text,
 }
 
-/// Who is meant: somebody who is in every list that is given.
+/// The players who see the survey. A player must match every non-empty list.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Audience {
+pub(crate) struct SurveyAudience {
     /// ISO 3166 two-letter codes.
     #[serde(default)]
     country: Vec<String>,
-    /// As in events.
+    /// Platforms, as in events.
     #[serde(default)]
     platform: Vec<String>,
-    /// The game's versions.
+    /// Versions of the game.
     #[serde(default)]
     version: Vec<String>,
-    /// One of these is enough.
+    /// Segments; one match is enough.
     #[serde(default)]
     segment: Vec<String>,
 }
@@ -121,52 +121,52 @@ pub struct Audience {
 /// A player's answers.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Answers {
-    /// Who answers.
+pub(crate) struct AnswerSurveyRequest {
+    /// The player's id.
     player: String,
-    /// By the questions' keys; at least one.
+    /// Answers by the key of the question; at least one.
     #[schema(value_type = BTreeMap<String, serde_json::Value>)]
     answers: BTreeMap<String, Json>,
 }
 
-/// The surveys that a player is to answer now. A secret key that names no player gets all of them, with what they are.
+/// Lists the open surveys for a player. With a secret key and without a player, lists all surveys with their
+/// definitions.
 #[utoipa::path(
     get, path = "/v1/surveys", operation_id = "surveys", tag = "surveys", security(("public_key" = []), ("secret_key" = [])),
     params(
-        ("player" = Option<String>, Query, description = "Needed with the public key."),
-        ("platform" = Option<String>, Query, description = "With the public key, that of the user agent if not given."),
-        ("version" = Option<String>, Query, description = "The game's version."),
-        ("segment" = Option<String>, Query, description = "Segments of the player, joined by commas."),
-        ("country" = Option<String>, Query, description = "With a secret key only; otherwise that of the address."),
+        ("player" = Option<String>, Query, description = "The player. Required with the public key."),
+        ("platform" = Option<String>, Query, description = "Platform of the player. Default with the public key: derived from the user agent."),
+        ("version" = Option<String>, Query, description = "Version of the game."),
+        ("segment" = Option<String>, Query, description = "Segments of the player, separated by commas."),
+        ("country" = Option<String>, Query, description = "Country of the player, only with a secret key. With the public key it is derived from the IP address."),
     ),
     responses((status = 200, description = "`{surveys: [...]}`", body = serde_json::Value)),
 )]
-pub async fn list(
+pub(crate) async fn list(
     State(shared): State<Arc<AppState>>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
     uri: Uri,
-    headers: HeaderMap,
-) -> Answered {
-    let access = auth::for_reads(&shared.catalog, &headers, uri.query(), now_s())?;
-    let parameters = Parameters::read(uri.query())?;
+    credentials: Credentials,
+) -> HandlerResult {
+    let access = credentials.authorize_read(&shared.catalog, now_s())?;
+    let params = ViewerParams::read(uri.query())?;
     let game = shared.views.liveops.game(access.game.number);
-    let surveys = if parameters.has_player() {
-        let who = parameters.who(&shared, &access, &headers, peer)?;
-        game.read().surveys.due(&who, now_ms())
+    let surveys = if params.has_player() {
+        let viewer = params.viewer(&shared, &access, &credentials)?;
+        game.read().surveys.due(&viewer, now_ms())
     } else if access.class == KeyClass::Public {
-        return Err(Problem::invalid("say which player is asked").field("player"));
+        return Err(Problem::invalid("required with the public key").field("player"));
     } else {
         auth::allow(access, Scope::Query)?;
         game.read().surveys.all()
     };
-    json_of(&json!({ "surveys": surveys }))
+    survey_response(&json!({ "surveys": surveys }))
 }
 
-/// Writes a survey.
+/// Creates or replaces a survey.
 #[utoipa::path(
     put, path = "/v1/surveys/{key}", operation_id = "put_survey", tag = "surveys", security(("secret_key" = [])),
     params(("key" = String, Path, description = "1 to 100 letters, digits, `.`, `_` or `-`.", example = "mood")),
-    request_body(content = PutSurvey, example = json!({
+    request_body(content = PutSurveyRequest, example = json!({
         "title": "How do you like it?",
         "questions": [
             {"key": "fun", "kind": "scale", "text": "How much fun is it?"},
@@ -175,128 +175,140 @@ pub async fn list(
         ]
     })),
     responses(
-        (status = 200, description = "It was changed.", body = serde_json::Value),
-        (status = 201, description = "It is new.", body = serde_json::Value),
-        (status = 409, description = "The answers that there are would not fit."),
+        (status = 200, description = "The survey was replaced.", body = serde_json::Value),
+        (status = 201, description = "The survey was created.", body = serde_json::Value),
+        (status = 409, description = "The existing answers would not match the new questions."),
     ),
 )]
-pub async fn put(State(local): State<Local>, Path(key): Path<String>, request: Request<Body>) -> Answered {
-    let asked: Asked<PutSurvey> = local.read(request, WRITERS, BODY_BYTES_MAX).await?;
-    let (asked, survey) = asked.split();
-    local
-        .submit(asked, Command::Surveys(surveys::SurveyCommand::Put { key, definition: survey.into() }))
+pub(crate) async fn put(
+    State(runtime): State<RuntimeState>,
+    Path(key): Path<String>,
+    request: Request<Body>,
+) -> HandlerResult {
+    let request: CommandRequest<PutSurveyRequest> =
+        runtime.read_command(request, WRITERS, BODY_BYTES_MAX).await?;
+    let (request, survey) = request.split();
+    runtime
+        .submit(request, Command::Surveys(surveys::SurveyCommand::Put { key, definition: survey.into() }))
         .await
 }
 
-/// Removes a survey with its answers.
+/// Deletes a survey and its answers.
 #[utoipa::path(
     delete, path = "/v1/surveys/{key}", operation_id = "delete_survey", tag = "surveys", security(("secret_key" = [])),
     params(("key" = String, Path, description = "The survey.", example = "mood")),
-    responses((status = 204, description = "It is gone."), (status = 404, description = "There is none.")),
+    responses((status = 204, description = "The survey was deleted."), (status = 404, description = "No such survey.")),
 )]
-pub async fn delete(State(local): State<Local>, Path(key): Path<String>, request: Request<Body>) -> Answered {
-    let asked = local.read_empty(request, WRITERS).await?;
-    local.submit(asked, Command::Surveys(surveys::SurveyCommand::Delete { key })).await
+pub(crate) async fn delete(
+    State(runtime): State<RuntimeState>,
+    Path(key): Path<String>,
+    request: Request<Body>,
+) -> HandlerResult {
+    let request = runtime.read_command_without_body(request, WRITERS).await?;
+    runtime.submit(request, Command::Surveys(surveys::SurveyCommand::Delete { key })).await
 }
 
-/// Answers a survey, once per player. The answers become events `survey.<survey>.<question>` of the player, with the
-/// number on a scale as `value` and the option of a choice as `level`.
+/// Submits a player's answers to a survey, once per player. The answers become events `survey.<survey>.<question>` of
+/// the player, with the number on a scale as `value` and the option of a choice as `level`.
 #[utoipa::path(
     post, path = "/v1/surveys/{key}/answers", operation_id = "answer_survey", tag = "surveys",
     security(("public_key" = []), ("secret_key" = [])),
     params(("key" = String, Path, description = "The survey.", example = "mood")),
-    request_body(content = Answers, example = json!({"player": "bo", "answers": {"fun": 5, "best": "A"}})),
+    request_body(content = AnswerSurveyRequest, example = json!({"player": "bo", "answers": {"fun": 5, "best": "A"}})),
     responses(
         (status = 201, description = "`{survey, player, at}`", body = serde_json::Value),
-        (status = 404, description = "There is no such survey, or it is not open."),
-        (status = 409, description = "The player has answered it already."),
+        (status = 404, description = "No such survey, or it is not open."),
+        (status = 409, description = "The player has already answered the survey."),
     ),
 )]
-pub async fn answer(
-    State(local): State<Local>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+pub(crate) async fn answer(
+    State(runtime): State<RuntimeState>,
+    context: RequestContext,
     Path(key): Path<String>,
     request: Request<Body>,
-) -> Answered {
+) -> HandlerResult {
     let headers = request.headers().clone();
     let rights = Rights::Public(Scope::EventsWrite);
-    let asked: Asked<Answers> = local.read(request, rights, BODY_BYTES_MAX).await?;
-    let (asked, Answers { player, answers }) = asked.split();
-    let teller = Teller {
-        local: &local,
-        access: asked.access.clone(),
-        received_ms: asked.received_ms,
+    let request: CommandRequest<AnswerSurveyRequest> =
+        runtime.read_command(request, rights, BODY_BYTES_MAX).await?;
+    let (request, AnswerSurveyRequest { player, answers }) = request.split();
+    let reporter = AnswerReporter {
+        runtime: &runtime,
+        access: request.access.clone(),
+        received_ms: request.received_ms,
         headers: &headers,
-        peer,
+        address: context.client_address(),
     };
     let command = surveys::SurveyCommand::Answer { key: key.clone(), player: player.clone(), answers };
-    let outcome = local.decided(asked, Command::Surveys(command), &[]).await?;
-    // An answer given before may not have become events: this server may have gone in between.
+    let outcome = runtime.execute(request, Command::Surveys(command), &[]).await?;
+    // The events of an earlier answer may be missing if the server stopped between the command and its events.
     if outcome.is_ok() || outcome.as_ref().is_err_and(|refusal| refusal.kind == RefusalKind::Conflict) {
-        teller.tell(&key, &player).await?;
+        reporter.report(&key, &player).await?;
     }
-    outcome.map(commands::answered).map_err(commands::problem)
+    outcome.map(commands::command_response).map_err(commands::refusal_problem)
 }
 
-/// What the answers to a survey come to.
+/// Returns the results of a survey.
 #[utoipa::path(
     get, path = "/v1/surveys/{key}/results", operation_id = "survey_results", tag = "surveys", security(("secret_key" = [])),
     params(("key" = String, Path, description = "The survey.", example = "mood")),
     responses(
-        (status = 200, description = "`{key, title, answers, questions: [...]}`: counts per option or number, the \
-            mean of a scale, the last 100 texts.", body = serde_json::Value),
-        (status = 404, description = "There is no such survey."),
+        (status = 200, description = "`{key, title, answers, questions: [...]}` with counts per option or \
+            number, the mean of a scale, and the last 100 texts.", body = serde_json::Value),
+        (status = 404, description = "No such survey."),
     ),
 )]
-pub async fn results(
+pub(crate) async fn results(
     State(shared): State<Arc<AppState>>,
     Path(key): Path<String>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Answered {
-    let access = auth::for_questions(&shared.catalog, &headers, uri.query(), now_s())?;
+    credentials: Credentials,
+) -> HandlerResult {
+    let access = credentials.authorize_query(&shared.catalog, now_s())?;
     let game = shared.views.liveops.game(access.game.number);
     let results = game.read().surveys.results(&key);
-    json_of(&results.ok_or_else(|| Problem::not_found("there is no such survey").field("key"))?)
+    survey_response(&results.ok_or_else(|| Problem::not_found("no such survey").field("key"))?)
 }
 
-fn json_of(value: &Value) -> Answered {
+fn survey_response(value: &Value) -> HandlerResult {
     let headers = [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")];
     Ok((headers, value.to_string()).into_response())
 }
 
-/// Makes events of answers.
-struct Teller<'a> {
-    local: &'a Local,
+/// Sends the answers of a player as events.
+struct AnswerReporter<'a> {
+    runtime: &'a RuntimeState,
     access: Access,
     received_ms: i64,
     headers: &'a HeaderMap,
-    peer: SocketAddr,
+    address: Option<IpAddr>,
 }
 
-impl Teller<'_> {
-    /// Sends what a player answered through the line. Sent twice, it counts once: the ids follow from the answer.
-    async fn tell(&self, survey: &str, player: &str) -> Result<(), Problem> {
-        let AppState { views, ingest, .. } = &*self.local.shared;
+impl AnswerReporter<'_> {
+    /// Ingests the answers of a player as events. Their ids are derived from the answer, so that a repeat counts once.
+    async fn report(&self, survey: &str, player: &str) -> Result<(), Problem> {
+        let AppState { views, ingest, .. } = &*self.runtime.shared;
         let game = views.liveops.game(self.access.game.number);
         let answers = game.read().surveys.events(survey, player);
-        let is_new = |answer: &AnswerEvent| answer.ts_ms + AGAIN_MS > self.received_ms;
+        let is_new = |answer: &AnswerEvent| answer.ts_ms + RESEND_MS_MAX > self.received_ms;
         if !answers.first().is_some_and(is_new) {
             return Ok(());
         }
         let events = answers.iter().map(|answer| Ok(event(answer, player))).collect();
         let decoded = RawBatch { sent_at_ms: None, events };
-        // With the server's class of ids: nobody who has the public key can use them up.
+        // With the id class of secret keys, so that clients with the public key cannot occupy the ids.
         let access = Access { class: KeyClass::Secret, ..self.access.clone() };
-        ingest.submit(&self.local.lane, &access, &self.request(), &decoded).await.map_err(refused)?;
+        ingest
+            .submit(&self.runtime.lane, &access, &self.request(), &decoded)
+            .await
+            .map_err(ingest_problem)?;
         Ok(())
     }
 
-    /// With the public key the player is at the other end of the connection; with another, a server.
+    /// The address and the user agent are the player's only with the public key; otherwise a server is the client.
     fn request(&self) -> ingest::IngestRequest<'_> {
         let is_player = self.access.class == KeyClass::Public;
-        let address = address(&self.local.shared, self.headers, self.peer).filter(|_| is_player);
-        let user_agent = if is_player { text(self.headers, USER_AGENT) } else { "" };
+        let address = self.address.filter(|_| is_player);
+        let user_agent = if is_player { header_text(self.headers, USER_AGENT) } else { "" };
         let received_ms = self.received_ms;
         ingest::IngestRequest {
             endpoint: Endpoint::Events,
@@ -321,9 +333,9 @@ fn event<'a>(answer: &'a AnswerEvent, player: &'a str) -> RawEvent<'a> {
     event
 }
 
-impl From<PutSurvey> for surveys::SurveyDefinition {
-    fn from(it: PutSurvey) -> surveys::SurveyDefinition {
-        let Audience { country, platform, version, segment } = it.audience;
+impl From<PutSurveyRequest> for surveys::SurveyDefinition {
+    fn from(it: PutSurveyRequest) -> surveys::SurveyDefinition {
+        let SurveyAudience { country, platform, version, segment } = it.audience;
         surveys::SurveyDefinition {
             title: it.title,
             questions: it.questions.into_iter().map(surveys::Question::from).collect(),
@@ -334,9 +346,9 @@ impl From<PutSurvey> for surveys::SurveyDefinition {
     }
 }
 
-impl From<Question> for surveys::Question {
-    fn from(it: Question) -> surveys::Question {
-        let Question { key, kind, text, options, min, max } = it;
+impl From<SurveyQuestion> for surveys::Question {
+    fn from(it: SurveyQuestion) -> surveys::Question {
+        let SurveyQuestion { key, kind, text, options, min, max } = it;
         let kind = match kind {
             QuestionKind::Choice => surveys::QuestionKind::Choice,
             QuestionKind::Scale => surveys::QuestionKind::Scale,

@@ -1,114 +1,112 @@
 //! `GET /v1/watch`: subscriptions as server-sent events.
 //!
-//! `?online=1`, `?events=1`, `?load=1`, `?flows=1` and any number of `?query={JSON}`, several in one stream; for anybody `?vars=1`
-//! with the parameters of `/v1/vars`, `?board=TABLE` and `?feed=PLAYER`. A snapshot of each, then changes; `Last-Event-ID` goes on where a client was.
+//! `?online=1`, `?events=1`, `?load=1`, `?flows=1` and any number of `?query={JSON}`, several in one stream; for all
+//! keys `?vars=1` with the parameters of `/v1/vars`, `?board=TABLE` and `?feed=PLAYER`. The stream starts with a
+//! snapshot of each, followed by changes. `Last-Event-ID` resumes a stream.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{ConnectInfo, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use axum::{Router, routing};
 use bytes::Bytes;
 use http_body_util::StreamBody;
 use hyper::Uri;
 use hyper::body::Frame;
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName};
-use liveops::boards::{BoardWindow, SOURCE};
-use model::batch::KeyClass;
-use tokio::sync::watch;
-
-use super::events::address;
-use super::vars::who;
-use crate::AppState;
-use crate::api::commands::Local;
-use crate::auth;
-use crate::problem::Problem;
-use axum::{Router, routing};
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use live::{
     DeliveryOptions, MIN_INTERVAL_MS_MAX, PageTopic, ResumePoint, SseStream, SubscriptionPermit, Topic,
 };
+use liveops::boards::{BoardWindow, SOURCE};
+use model::batch::KeyClass;
 use pipeline::catalog::{Access, Game, Scope, address_group};
 use pipeline::time::{now_ms, now_s};
+use tokio::sync::watch;
+
+use super::vars::viewer;
+use crate::auth::{self, Credentials};
+use crate::problem::Problem;
+use crate::{AppState, RuntimeState};
 
 /// Returns the routes of this module.
-pub fn routes() -> Router<Local> {
+pub(crate) fn routes() -> Router<RuntimeState> {
     Router::new().route("/v1/watch", routing::get(get))
 }
 
-/// A comment keeps the connection known to everyone in between.
+/// The interval of comments that keep the connection open in proxies.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// Subscriptions in one stream.
 const TOPICS_MAX: usize = 20;
 
-/// Rows of a board that can be watched.
+/// Rows of a board in a subscription.
 const ROWS_MAX: u32 = 100;
-/// Items of a feed that is watched.
+/// Items of a feed in a subscription.
 pub(crate) const FEED_ITEMS: usize = 20;
 
-/// Answers with a stream.
+/// Streams live updates as server-sent events.
 #[utoipa::path(
     get, path = "/v1/watch", operation_id = "watch", tag = "live",
     security(("public_key" = []), ("secret_key" = [])),
     params(
-        ("online" = Option<String>, Query, description = "`1`: players online.", example = "1"),
-        ("events" = Option<String>, Query, description = "`1`: the last events with their outcomes."),
-        ("load" = Option<String>, Query, description = "`1`: the accounting."),
-        ("flows" = Option<String>, Query, description = "`1`: how many flows run, how they do, and the 50 worst of them."),
-        ("query" = Option<String>, Query, description = "A question as JSON; may be repeated."),
+        ("online" = Option<String>, Query, description = "`1`: subscribes to the number of players online.", example = "1"),
+        ("events" = Option<String>, Query, description = "`1`: subscribes to the latest events with their outcomes."),
+        ("load" = Option<String>, Query, description = "`1`: subscribes to the ingest accounting."),
+        ("flows" = Option<String>, Query, description = "`1`: subscribes to the number and quality of running flows, and the 50 worst flows."),
+        ("query" = Option<String>, Query, description = "Subscribes to an analytics query in JSON; may be repeated."),
         ("vars" = Option<String>, Query,
-            description = "`1`: the variables' values; for any key, with the parameters of `/v1/vars`."),
-        ("player" = Option<String>, Query, description = "Whose values, with `vars`."),
-        ("platform" = Option<String>, Query, description = "With `vars`."),
-        ("version" = Option<String>, Query, description = "With `vars`."),
-        ("segment" = Option<String>, Query, description = "With `vars`."),
-        ("country" = Option<String>, Query, description = "With `vars` and a secret key."),
-        ("board" = Option<String>, Query, description = "A board's first page; for any key."),
-        ("window" = Option<String>, Query, description = "With `board`: day, week, month, season, all, 24h, 7d, 30d."),
-        ("per_page" = Option<u32>, Query, description = "With `board`: rows, up to 100."),
+            description = "`1`: subscribes to the values of the variables, with the parameters of `/v1/vars`. Allowed for all keys."),
+        ("player" = Option<String>, Query, description = "With `vars`: the player."),
+        ("platform" = Option<String>, Query, description = "With `vars`: as in `GET /v1/vars`."),
+        ("version" = Option<String>, Query, description = "With `vars`: as in `GET /v1/vars`."),
+        ("segment" = Option<String>, Query, description = "With `vars`: as in `GET /v1/vars`."),
+        ("country" = Option<String>, Query, description = "With `vars` and a secret key: country of the player."),
+        ("board" = Option<String>, Query, description = "Subscribes to the first page of a leaderboard. Allowed for all keys."),
+        ("window" = Option<String>, Query, description = "With `board`: `day`, `week`, `month`, `season`, `all`, `24h`, `7d` or `30d`."),
+        ("per_page" = Option<u32>, Query, description = "With `board`: number of rows, 1 to 100."),
         ("newest" = Option<String>, Query, description = "With `board`, `1`: newest first."),
-        ("code" = Option<String>, Query, description = "With `board`: that of a private one."),
-        ("source" = Option<String>, Query, description = "With `board`; `filter.FIELD` as well."),
-        ("feed" = Option<String>, Query, description = "What those did whom this player follows; for any key."),
+        ("code" = Option<String>, Query, description = "With `board`: access code of a private board."),
+        ("source" = Option<String>, Query, description = "With `board`: only scores from this source. `filter.FIELD` is also allowed."),
+        ("feed" = Option<String>, Query, description = "Subscribes to the feed of this player. Allowed for all keys."),
         ("min_interval" = Option<u32>, Query, description =
-            "Told at most so often, in milliseconds: 250 by default, 0: at once, up to 3,600,000.", example = 1000),
-        ("last_event_id" = Option<String>, Query, description = "As the header Last-Event-ID."),
+            "Minimum interval between updates in milliseconds, 0 to 3,600,000. Default: 250.", example = 1000),
+        ("last_event_id" = Option<String>, Query, description = "Same as the header `Last-Event-ID`."),
     ),
     responses((
-        status = 200, description = "Server-sent events: `snapshot`, then `change`; `reset` instead after a gap.",
+        status = 200, description = "Server-sent events: a `snapshot`, then `change` events; `reset` replaces the state after a gap.",
         body = String, content_type = "text/event-stream",
     )),
 )]
-pub async fn get(
+pub(crate) async fn get(
     State(shared): State<Arc<AppState>>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
     uri: Uri,
-    headers: HeaderMap,
+    credentials: Credentials,
 ) -> Result<Response, Problem> {
-    let mut access = auth::for_reads(&shared.catalog, &headers, uri.query(), now_s())?;
-    let mut parameters = Parameters::read(uri.query().unwrap_or_default())?;
-    if !parameters.is_for_anybody() {
+    let mut access = credentials.authorize_read(&shared.catalog, now_s())?;
+    let mut params = WatchParams::read(uri.query().unwrap_or_default())?;
+    if !params.is_public() {
         access = auth::allow(access, Scope::Query)?;
     }
-    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
-    let resume = last.or(parameters.last_event_id.as_deref()).and_then(ResumePoint::parse);
-    let mut topics = parameters.topics(&access.game)?;
-    if parameters.vars {
-        let who = std::mem::take(&mut parameters.who).who(&shared, &access, &headers, peer)?;
-        topics.push(("vars".to_owned(), Topic::Vars(Box::new(who))));
+    let last = credentials.headers().get("last-event-id").and_then(|id| id.to_str().ok());
+    let resume = last.or(params.last_event_id.as_deref()).and_then(ResumePoint::parse);
+    let mut topics = params.topics(&access.game)?;
+    if params.vars {
+        let viewer = std::mem::take(&mut params.viewer).viewer(&shared, &access, &credentials)?;
+        topics.push(("vars".to_owned(), Topic::Vars(Box::new(viewer))));
     }
-    topics.extend(parameters.pages(&access));
+    topics.extend(params.pages(&access));
     check_count(&topics)?;
-    let holder = holder(&access, address(&shared, &headers, peer));
-    let permit = shared.live.admit(holder, topics.len());
-    let permit = permit.map_err(|refused| Problem::too_many(refused.to_string()))?;
+    let subscriber = subscriber_key(&access, credentials.client_address());
+    let permit = shared.live.admit(subscriber, topics.len());
+    let permit = permit.map_err(|exceeded| Problem::quota_exceeded(exceeded.to_string()))?;
     shared.views.caught_up(shared.log.durable_until()).await;
     let client =
-        SseStream::open(Arc::clone(&shared.live), &access.game, topics, parameters.options, resume.as_ref());
+        SseStream::open(Arc::clone(&shared.live), &access.game, topics, params.options, resume.as_ref());
     let client = client.map_err(|refused| Problem::overloaded(refused.to_string()).retry_after_s(10))?;
     let headers = [
         (CONTENT_TYPE, "text/event-stream"),
@@ -118,7 +116,8 @@ pub async fn get(
     Ok((headers, stream(client, permit, shared.stopping.clone())).into_response())
 }
 
-/// What is new, whenever the connection can take it. A slow connection is asked less often, and then gets the latest.
+/// Streams changes as fast as the connection accepts them. A slow connection gets fewer updates, each with the latest
+/// state.
 fn stream(client: SseStream, permit: SubscriptionPermit, stopping: watch::Receiver<bool>) -> Body {
     type Stream = (SseStream, SubscriptionPermit, watch::Receiver<bool>, bool);
     let start = (client, permit, stopping, true);
@@ -137,8 +136,9 @@ fn stream(client: SseStream, permit: SubscriptionPermit, stopping: watch::Receiv
     Body::new(StreamBody::new(futures_util::stream::unfold(start, next)))
 }
 
-/// Who watches. A public key is in every client, so it alone does not tell.
-pub(crate) fn holder(access: &Access, address: Option<IpAddr>) -> u64 {
+/// Returns the key of the subscription quota: a secret key, or a public key with a group of addresses, because every
+/// client has the public key.
+pub(crate) fn subscriber_key(access: &Access, address: Option<IpAddr>) -> u64 {
     if access.class != KeyClass::Public {
         return access.key;
     }
@@ -148,7 +148,7 @@ pub(crate) fn holder(access: &Access, address: Option<IpAddr>) -> u64 {
 }
 
 #[derive(Default)]
-struct Parameters {
+struct WatchParams {
     options: DeliveryOptions,
     last_event_id: Option<String>,
     online: bool,
@@ -157,7 +157,7 @@ struct Parameters {
     flows: bool,
     queries: Vec<String>,
     vars: bool,
-    who: who::Parameters,
+    viewer: viewer::ViewerParams,
     board: Option<String>,
     window: Option<BoardWindow>,
     per_page: u32,
@@ -167,42 +167,41 @@ struct Parameters {
     feed: Option<String>,
 }
 
-impl Parameters {
-    fn read(query: &str) -> Result<Parameters, Problem> {
-        let mut parameters = Parameters::default();
+impl WatchParams {
+    fn read(query: &str) -> Result<WatchParams, Problem> {
+        let mut params = WatchParams::default();
         for (name, value) in crate::query_string::pairs(query)? {
             let on = matches!(value.as_str(), "1" | "true");
             match name.as_str() {
-                "last_event_id" => parameters.last_event_id = Some(value),
-                "online" => parameters.online = on,
-                "events" => parameters.events = on,
-                "load" => parameters.load = on,
-                "flows" => parameters.flows = on,
-                "query" => parameters.queries.push(value),
-                "vars" => parameters.vars = on,
-                "board" => parameters.board = Some(value),
-                "min_interval" => parameters.options.min_interval_ms = min_interval(&value)?,
-                "window" => parameters.window = Some(window(&value)?),
-                "per_page" => parameters.per_page = per_page(&value)?,
-                "newest" => parameters.newest = on,
-                "code" => parameters.code = value,
-                "source" => drop(parameters.filter.insert(SOURCE.to_owned(), value)),
-                "feed" => parameters.feed = Some(value),
-                // The credential and the game it is for have been read.
+                "last_event_id" => params.last_event_id = Some(value),
+                "online" => params.online = on,
+                "events" => params.events = on,
+                "load" => params.load = on,
+                "flows" => params.flows = on,
+                "query" => params.queries.push(value),
+                "vars" => params.vars = on,
+                "board" => params.board = Some(value),
+                "min_interval" => params.options.min_interval_ms = min_interval(&value)?,
+                "window" => params.window = Some(parse_window(&value)?),
+                "per_page" => params.per_page = per_page(&value)?,
+                "newest" => params.newest = on,
+                "code" => params.code = value,
+                "source" => drop(params.filter.insert(SOURCE.to_owned(), value)),
+                "feed" => params.feed = Some(value),
+                // Authentication reads these.
                 "key" | "game" => {}
                 other if other.starts_with("filter.") => {
-                    parameters.filter.insert(other["filter.".len()..].to_owned(), value);
+                    params.filter.insert(other["filter.".len()..].to_owned(), value);
                 }
                 other => {
-                    if !parameters.who.take(other, value)? {
-                        let detail =
-                            "watch `online`, `events`, `load`, `flows`, `query`, `vars`, `board` or `feed`";
+                    if !params.viewer.set(other, value)? {
+                        let detail = "unknown parameter; subscribe to `online`, `events`, `load`, `flows`, `query`, `vars`, `board` or `feed`";
                         return Err(Problem::invalid(detail).field(other));
                     }
                 }
             }
         }
-        Ok(parameters)
+        Ok(params)
     }
 
     fn topics(&self, game: &Game) -> Result<Vec<(String, Topic)>, Problem> {
@@ -224,7 +223,7 @@ impl Parameters {
         Ok(topics)
     }
 
-    /// The pages of live-ops. A private board is seen with its code, or by those who may see all.
+    /// Returns the live-ops topics. A private board needs its access code, or a secret key.
     fn pages(&self, access: &Access) -> Vec<(String, Topic)> {
         let board = self.board.clone().map(|table| PageTopic::Board {
             table,
@@ -239,42 +238,43 @@ impl Parameters {
         named.filter_map(|(name, page)| Some((name.to_owned(), Topic::Page(Box::new(page?))))).collect()
     }
 
-    /// Whether any key of the game may watch all of this.
-    fn is_for_anybody(&self) -> bool {
+    /// Returns true if any key of the game may subscribe to all of these topics.
+    fn is_public(&self) -> bool {
         !(self.online || self.events || self.load || self.flows) && self.queries.is_empty()
     }
 }
 
 fn min_interval(text: &str) -> Result<u32, Problem> {
     let ms = text.parse().ok().filter(|ms| *ms <= MIN_INTERVAL_MS_MAX);
-    let problem = || Problem::invalid(format!("it is 0 to {MIN_INTERVAL_MS_MAX} milliseconds"));
+    let problem = || Problem::invalid(format!("must be between 0 and {MIN_INTERVAL_MS_MAX} milliseconds"));
     ms.ok_or_else(|| problem().field("min_interval"))
 }
 
-/// A window by its name.
-pub(crate) fn window(label: &str) -> Result<BoardWindow, Problem> {
-    let problem = || Problem::invalid("it is day, week, month, season, all, 24h, 7d or 30d").field("window");
+/// Parses the label of a board window.
+pub(crate) fn parse_window(label: &str) -> Result<BoardWindow, Problem> {
+    let problem =
+        || Problem::invalid("must be day, week, month, season, all, 24h, 7d or 30d").field("window");
     BoardWindow::from_label(label).ok_or_else(problem)
 }
 
 fn per_page(text: &str) -> Result<u32, Problem> {
-    rows(text.parse().unwrap_or(0))
+    check_rows(text.parse().unwrap_or(0))
 }
 
-/// So many rows of a board, if that can be watched.
-pub(crate) fn rows(count: u32) -> Result<u32, Problem> {
-    let problem = || Problem::invalid(format!("it is 1 to {ROWS_MAX}")).field("per_page");
+/// Checks the number of rows of a board in a subscription.
+pub(crate) fn check_rows(count: u32) -> Result<u32, Problem> {
+    let problem = || Problem::invalid(format!("must be between 1 and {ROWS_MAX}")).field("per_page");
     Some(count).filter(|rows| (1..=ROWS_MAX).contains(rows)).ok_or_else(problem)
 }
 
 fn check_count(topics: &[(String, Topic)]) -> Result<(), Problem> {
     match topics.len() {
         0 => {
-            let detail = "say what to watch: `online=1`, `events=1`, `load=1`, `flows=1`, `query={...}`, `vars=1`, `board=TABLE` or \
+            let detail = "name at least one topic: `online=1`, `events=1`, `load=1`, `flows=1`, `query={...}`, `vars=1`, `board=TABLE` or \
                           `feed=PLAYER`";
             Err(Problem::invalid(detail))
         }
         1..=TOPICS_MAX => Ok(()),
-        _ => Err(Problem::invalid(format!("at most {TOPICS_MAX} in one stream")).field("query")),
+        _ => Err(Problem::invalid(format!("a stream can have at most {TOPICS_MAX} topics")).field("query")),
     }
 }

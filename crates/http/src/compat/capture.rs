@@ -1,72 +1,75 @@
-//! Doors for clients of other services, with only their host changed: PostHog, Segment, GameAnalytics.
+//! Shared by the endpoints for PostHog, Segment and GameAnalytics clients, in which only the host changes.
 //!
-//! They speak their own dialects, which `decode::capture` tells in our words; from there on an event goes the way of all
-//! others. What these clients ask beside (feature flags, remote configurations) is answered with nothing.
-
-use std::net::SocketAddr;
+//! `decode::capture` translates their formats; from there on their events take the common ingest path. Requests for
+//! feature flags and remote configurations get empty responses.
 
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use decode::capture::{TranslateError, TranslatedBody};
-use decode::json::BodyFormat;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, USER_AGENT};
 use hyper::http::request::Parts;
+
+use decode::capture::{TranslateError, TranslatedBody};
+use decode::json::BodyFormat;
 use model::RawBatch;
 use model::batch::Endpoint;
-use wal::Ack;
-
-use crate::api::commands::Local;
-use crate::api::events;
-use crate::auth;
-use crate::problem::Problem;
 use pipeline::catalog::{Access, Scope};
 use pipeline::ingest;
 use pipeline::time::{now_ms, now_s};
+use wal::Ack;
 
-/// Takes what was told in our words to the log.
-pub(super) async fn take(
-    local: &Local,
+use crate::RuntimeState;
+use crate::api::events;
+use crate::auth;
+use crate::problem::Problem;
+use crate::request_context::RequestContext;
+
+/// Submits translated events and waits until they are durable.
+pub(super) async fn submit(
+    runtime: &RuntimeState,
     head: &Parts,
-    peer: SocketAddr,
     access: Access,
     endpoint: Endpoint,
-    told: &TranslatedBody,
+    translated: &TranslatedBody,
 ) -> Result<(), Problem> {
     let access = auth::allow(access, Scope::EventsWrite)?;
     let mut decoded = RawBatch::default();
-    decode::json::decode(&told.body, BodyFormat::Json, &mut decoded).map_err(events::malformed)?;
+    decode::json::decode(&translated.body, BodyFormat::Json, &mut decoded).map_err(events::decode_problem)?;
     let request = ingest::IngestRequest {
         endpoint,
         received_ms: now_ms(),
         client: ingest::ClientInfo {
-            address: events::address(&local.shared, &head.headers, peer),
-            user_agent: events::text(&head.headers, USER_AGENT),
+            address: RequestContext::from(head).client_address(),
+            user_agent: events::header_text(&head.headers, USER_AGENT),
         },
         ack: Ack::Disk,
         rejected: &[],
     };
-    let taken = local.shared.ingest.submit(&local.lane, &access, &request, &decoded).await;
-    taken.map(drop).map_err(events::refused)
+    let receipt = runtime.shared.ingest.submit(&runtime.lane, &access, &request, &decoded).await;
+    receipt.map(drop).map_err(events::ingest_problem)
 }
 
-/// The access of a key that a body or a header of another dialect names.
-pub(super) fn access(
-    local: &Local,
-    head: &Parts,
-    peer: SocketAddr,
-    key: Option<&str>,
-) -> Result<Access, Problem> {
-    let key = key.ok_or_else(|| Problem::key("name the game's public key where the client has its key"))?;
-    let address = events::address(&local.shared, &head.headers, peer);
-    auth::of_key(&local.shared.catalog, &head.headers, key, address, now_s())
+/// Returns the access of a key from a body or header of another protocol.
+pub(super) fn authorize(runtime: &RuntimeState, head: &Parts, key: Option<&str>) -> Result<Access, Problem> {
+    let key =
+        key.ok_or_else(|| Problem::unauthorized("set the client's API key to the public key of the game"))?;
+    let context = RequestContext::from(head);
+    let address = context.client_address();
+    let access = auth::access_of_key(&runtime.shared.catalog, &head.headers, key, address, now_s())?;
+    context.set_game(access.game.number);
+    Ok(access)
 }
 
-pub(super) fn answer(local: &Local, taken: Result<(), Problem>, done: &'static str) -> Response {
-    match taken {
-        Ok(()) => json(StatusCode::OK, Bytes::from_static(done.as_bytes())),
+/// Returns the response to a capture request and counts a rejected one.
+pub(super) fn respond(
+    runtime: &RuntimeState,
+    result: Result<(), Problem>,
+    success: &'static str,
+) -> Response {
+    match result {
+        Ok(()) => json(StatusCode::OK, Bytes::from_static(success.as_bytes())),
         Err(problem) => {
-            local.shared.requests.refused(&problem);
+            runtime.shared.rejected_requests.count(&problem);
             problem.into_response()
         }
     }
@@ -76,9 +79,9 @@ pub(super) fn json(status: StatusCode, body: Bytes) -> Response {
     (status, [(CONTENT_TYPE, "application/json")], body).into_response()
 }
 
-pub(super) fn untranslatable(why: TranslateError) -> Problem {
-    match why {
-        TranslateError::TooMany => Problem::too_large(why.to_string()),
-        TranslateError::NotJson(_) | TranslateError::Shape(_) => Problem::malformed(why.to_string()),
+pub(super) fn translate_problem(error: TranslateError) -> Problem {
+    match error {
+        TranslateError::TooMany => Problem::too_large(error.to_string()),
+        TranslateError::NotJson(_) | TranslateError::Shape(_) => Problem::malformed(error.to_string()),
     }
 }

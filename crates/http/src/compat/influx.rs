@@ -1,110 +1,106 @@
-//! `POST /api/v2/write` and `POST /write`: InfluxDB's line protocol, as its own clients and Telegraf send it.
+//! `POST /api/v2/write` and `POST /write`: the line protocol of InfluxDB clients and Telegraf.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{ConnectInfo, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use decode::influx::{Precision, decode};
-use decode::playtomic::query_parameter;
+use axum::{Router, routing};
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, StatusCode};
-use model::batch::Endpoint;
 
-use crate::api::commands::Local;
-use crate::api::events::{address, refused};
-use crate::api::openapi::shapes;
-use crate::api::samples::{Door, Samples};
-use crate::auth;
-use crate::body::{self, Limits};
-use crate::problem::Problem;
-use axum::{Router, routing};
+use decode::influx::{Precision, decode};
+use decode::playtomic::query_parameter;
+use model::batch::Endpoint;
 use pipeline::catalog::{Access, Scope};
 use pipeline::time::{now_ms, now_s};
 
-/// Returns the routes of this module.
-pub fn routes() -> Router<Local> {
+use crate::RuntimeState;
+use crate::api::events::ingest_problem;
+use crate::api::openapi::schemas;
+use crate::api::samples::{SampleBatch, SampleOrigin};
+use crate::auth::{self, Credentials};
+use crate::body::{self, BodyLimits};
+use crate::problem::Problem;
+use crate::request_context::RequestContext;
+
+pub(super) fn routes() -> Router<RuntimeState> {
     Router::new().route("/api/v2/write", routing::post(write)).route("/write", routing::post(write_1))
 }
 
-/// Takes points in InfluxDB's line protocol. `org`, `bucket` and `db` are not looked at: the key says which game it is.
+/// Writes points in InfluxDB's line protocol. `org`, `bucket` and `db` are ignored: the key selects the game.
 ///
-/// The answer comes when what was accepted is durable. Lines that cannot be read are counted and left out; 400 says that
-/// there was nothing else.
+/// The response is sent when the accepted points are durable. Invalid lines are counted and skipped; the status is 400 if
+/// every line is invalid.
 #[utoipa::path(
     post, path = "/api/v2/write", operation_id = "write_influx", tag = "events",
     security(("public_key" = []), ("secret_key" = [])),
     params(
-        ("precision" = Option<String>, Query, description = "Of times: `ns` (default), `us`, `ms`, `s`, `m`, `h`."),
+        ("precision" = Option<String>, Query, description = "Unit of timestamps: `ns` (default), `us`, `ms`, `s`, `m`, `h`."),
     ),
     request_body(content = String, content_type = "text/plain", example = json!("cpu,host=a usage=1.5")),
     responses(
-        (status = 204, description = "Taken, as far as it could be read."),
-        (status = 400, description = "Nothing could be read.", body = shapes::Problem),
-        (status = 401, description = "No key, or one that is not valid.", body = shapes::Problem),
+        (status = 204, description = "Points accepted. Invalid lines are skipped."),
+        (status = 400, description = "Every line is invalid.", body = schemas::ProblemDocument),
+        (status = 401, description = "Missing or invalid key.", body = schemas::ProblemDocument),
     ),
 )]
-pub async fn write(
-    State(local): State<Local>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
-    request: Request<Body>,
-) -> Response {
+pub(crate) async fn write(State(runtime): State<RuntimeState>, request: Request<Body>) -> Response {
     let (head, mut incoming) = request.into_parts();
-    match take(&local, &head, &mut incoming, peer).await {
+    match write_body(&runtime, &head, &mut incoming).await {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
         Err(problem) => {
-            local.shared.requests.refused(&problem);
+            runtime.shared.rejected_requests.count(&problem);
             body::discard(&head.headers, incoming, &problem);
             problem.into_response()
         }
     }
 }
 
-/// The same where InfluxDB 1 had it. The key may be the password `p`, if it is a public one.
+/// Writes points at the path of InfluxDB 1. The password `p` may be a public key.
 #[utoipa::path(
     post, path = "/write", operation_id = "write_influx_1", tag = "events",
     security(("public_key" = []), ("secret_key" = [])),
     params(
-        ("precision" = Option<String>, Query, description = "Of times: `ns` (default), `u`, `ms`, `s`, `m`, `h`."),
-        ("p" = Option<String>, Query, description = "A public key."),
+        ("precision" = Option<String>, Query, description = "Unit of timestamps: `ns` (default), `u`, `ms`, `s`, `m`, `h`."),
+        ("p" = Option<String>, Query, description = "Public key."),
     ),
     request_body(content = String, content_type = "text/plain", example = json!("cpu,host=a usage=1.5")),
-    responses((status = 204, description = "Taken, as far as it could be read.")),
+    responses((status = 204, description = "Points accepted. Invalid lines are skipped.")),
 )]
-pub async fn write_1(state: State<Local>, peer: ConnectInfo<SocketAddr>, request: Request<Body>) -> Response {
-    write(state, peer, request).await
+pub(crate) async fn write_1(state: State<RuntimeState>, request: Request<Body>) -> Response {
+    write(state, request).await
 }
 
-async fn take(local: &Local, head: &Parts, incoming: &mut Body, peer: SocketAddr) -> Result<(), Problem> {
-    let access = access(local, head, now_s())?;
-    points(local, &access, head, incoming, (Endpoint::Influx, peer)).await
+async fn write_body(runtime: &RuntimeState, head: &Parts, incoming: &mut Body) -> Result<(), Problem> {
+    let access = authorize(runtime, head, now_s())?;
+    write_points(runtime, &access, head, incoming, Endpoint::Influx).await
 }
 
-/// Takes the points of a body through a door, for the credential's game.
-pub(crate) async fn points(
-    local: &Local,
+/// Writes the points of a body for the game of the credential and counts them under an endpoint.
+pub(crate) async fn write_points(
+    runtime: &RuntimeState,
     access: &Access,
     head: &Parts,
     incoming: &mut Body,
-    (endpoint, peer): (Endpoint, SocketAddr),
+    endpoint: Endpoint,
 ) -> Result<(), Problem> {
     let received_ms = now_ms();
     let precision = precision(head.uri.query().unwrap_or_default())?;
-    let bytes = body::read(&head.headers, incoming, Limits::EVENTS).await?;
-    let shared = &local.shared;
-    let mut samples = Samples::new(
+    let bytes = body::read(&head.headers, incoming, BodyLimits::EVENTS).await?;
+    let shared = &runtime.shared;
+    let mut samples = SampleBatch::new(
         shared,
         access,
         Arc::clone(&shared.collectors.metric_state(access.game.number).gauges),
         received_ms,
     );
-    decode(&bytes, precision, |taken| samples.take(taken));
-    let door = Door { endpoint, address: address(shared, &head.headers, peer) };
-    let written = samples.write(shared, &local.lane, access, door).await.map_err(refused)?;
-    if written.accepted == 0 && written.refused_count() > 0 {
-        return Err(Problem::malformed(format!("nothing was taken: {}", written.reasons())));
+    decode(&bytes, precision, |sample| samples.add(sample));
+    let origin = SampleOrigin { endpoint, address: RequestContext::from(head).client_address() };
+    let written = samples.write(shared, &runtime.lane, access, origin).await.map_err(ingest_problem)?;
+    if written.accepted == 0 && written.rejected_count() > 0 {
+        return Err(Problem::malformed(format!("no valid points in the body: {}", written.reasons())));
     }
     Ok(())
 }
@@ -112,21 +108,22 @@ pub(crate) async fn points(
 fn precision(query: &str) -> Result<Precision, Problem> {
     match query_parameter(query, "precision") {
         Some(label) => Precision::from_label(&label)
-            .ok_or_else(|| Problem::invalid("it is ns, us, ms, s, m or h").field("precision")),
+            .ok_or_else(|| Problem::invalid("must be ns, us, ms, s, m or h").field("precision")),
         None => Ok(Precision::default()),
     }
 }
 
-/// As everywhere, and as InfluxDB's clients send a key: `Authorization: Token KEY`, or the password `p`.
-fn access(local: &Local, head: &Parts, now_s: u64) -> Result<Access, Problem> {
-    let headers = with_bearer(&head.headers);
+/// Returns the access of the key: in the usual places, as `Authorization: Token KEY`, or as the password `p`.
+fn authorize(runtime: &RuntimeState, head: &Parts, now_s: u64) -> Result<Access, Problem> {
     let query = head.uri.query().unwrap_or_default();
-    let key = query_parameter(query, "p").map(|key| format!("key={key}"));
-    let access = auth::by_key(&local.shared.catalog, &headers, key.as_deref().or(Some(query)), now_s)?;
-    let access = access.ok_or_else(|| Problem::key("send `Authorization: Token KEY`"))?;
+    let query = query_parameter(query, "p").map_or_else(|| query.to_owned(), |key| format!("key={key}"));
+    let credentials = Credentials::new(with_bearer(&head.headers), Some(query), RequestContext::from(head));
+    let access = credentials.authorize_key(&runtime.shared.catalog, now_s)?;
+    let access = access.ok_or_else(|| Problem::unauthorized("no key: send `Authorization: Token KEY`"))?;
     auth::allow(access, Scope::EventsWrite)
 }
 
+/// Replaces `Authorization: Token` by `Authorization: Bearer`.
 fn with_bearer(headers: &HeaderMap) -> HeaderMap {
     let mut headers = headers.clone();
     let text = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());

@@ -1,74 +1,71 @@
-//! The doors for games that were built with Playtomic's SDKs: of such a game only the host changes.
+//! Endpoints for games that were built with Playtomic's SDKs; only the host changes.
 //!
-//! - [`tracker`]: `GET /tracker/q.aspx`, events, which go the way of all events.
-//! - [`api`]: `POST /v1`, a signed form that holds JSON, for everything else. It is answered with HTTP 200 and a code.
+//! - [`tracker`]: `GET /tracker/q.aspx`, events over the common ingest path.
+//! - [`api`]: `POST /v1`, a signed form that contains JSON, for everything else. Responses have status 200 and a code.
 //!
-//! A game is named by its own public key or by the key that is compiled into it (`playmeter games playtomic`).
+//! The key in a request is the game's public key or the key that is compiled into the game (`playmeter games playtomic`).
 
 mod achievements;
-mod asked;
 mod code;
 mod countries;
 mod data;
+mod format;
 mod levels;
 mod lookups;
+mod parameters;
+mod reply;
+mod request;
 mod scores;
 mod tracker;
-mod words;
-
-pub use tracker::tracker;
-
-use std::net::SocketAddr;
 
 use axum::body::Body;
-use axum::extract::{ConnectInfo, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use decode::playtomic::{parse_form, query_parameter};
+use axum::{Router, routing};
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode};
 
-use crate::api::commands::Local;
-use crate::api::events;
-use crate::body::{self, Limits};
-use crate::cors::{allow_any_origin, preflight};
-use crate::problem::Problem;
+use decode::playtomic::{parse_form, query_parameter};
 use pipeline::catalog::Access;
 use pipeline::time::now_ms;
 
-use asked::Asked;
-use axum::{Router, routing};
-use code::{Code, Reply};
+use crate::RuntimeState;
+use crate::api::events;
+use crate::body::{self, BodyLimits};
+use crate::cors::{allow_any_origin, preflight};
+use crate::problem::Problem;
+use crate::request_context::RequestContext;
 
-/// Returns the routes of this module.
-pub fn routes() -> Router<Local> {
+use code::ReplyCode;
+use reply::Reply;
+use request::PlaytomicRequest;
+use tracker::tracker;
+
+pub(super) fn routes() -> Router<RuntimeState> {
     Router::new()
         .route("/v1", routing::any(api))
         .route("/tracker/q.aspx", routing::any(tracker))
         .route("/{key}/tracker/q.aspx", routing::any(tracker))
 }
 
-/// A form with a level of 3 MiB in it: each byte may be escaped in JSON, and base64 adds a third.
+/// The largest form: it contains a level of 3 MiB, each byte may be escaped in JSON, and base64 adds a third.
 const FORM_BYTES_MAX: usize = 9 << 20;
 
-/// Answers `POST /v1`.
-pub async fn api(
-    State(local): State<Local>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
-    request: Request<Body>,
-) -> Response {
+/// Handles `POST /v1`.
+async fn api(State(runtime): State<RuntimeState>, request: Request<Body>) -> Response {
     let (head, mut incoming) = request.into_parts();
     let mut response = match head.method {
         Method::OPTIONS => preflight("POST, OPTIONS"),
-        Method::POST => match answer(&local, &head, &mut incoming, peer).await {
+        Method::POST => match handle_form(&runtime, &head, &mut incoming).await {
             Ok(reply) => json(reply),
             Err(problem) => {
-                local.shared.requests.refused(&problem);
+                runtime.shared.rejected_requests.count(&problem);
                 body::discard(&head.headers, incoming, &problem);
-                json(Reply::fails_because(Code::InvalidRequest, problem.detail()))
+                json(Reply::error_with(ReplyCode::InvalidRequest, problem.detail()))
             }
         },
-        _ => Problem::method("requests are sent with POST").into_response(),
+        _ => Problem::method_not_allowed("use POST").into_response(),
     };
     allow_any_origin(response.headers_mut());
     response
@@ -79,36 +76,33 @@ fn json(reply: Reply) -> Response {
     (StatusCode::OK, headers, reply.json()).into_response()
 }
 
-async fn answer(
-    local: &Local,
-    head: &Parts,
-    incoming: &mut Body,
-    peer: SocketAddr,
-) -> Result<Reply, Problem> {
-    let limits = Limits { bytes: FORM_BYTES_MAX, inflated_bytes: FORM_BYTES_MAX };
+async fn handle_form(runtime: &RuntimeState, head: &Parts, incoming: &mut Body) -> Result<Reply, Problem> {
+    let limits = BodyLimits { bytes: FORM_BYTES_MAX, inflated_bytes: FORM_BYTES_MAX };
     let bytes = body::read(&head.headers, incoming, limits).await?;
     let key = query_parameter(head.uri.query().unwrap_or_default(), "publickey").unwrap_or_default();
-    let Some(game) = local.shared.catalog.playtomic_game(&key) else {
-        return Ok(Reply::fails(Code::InvalidGame));
+    let Some(game) = runtime.shared.catalog.playtomic_game(&key) else {
+        return Ok(Reply::error(ReplyCode::InvalidGame));
     };
     let form = match parse_form(&bytes) {
         Ok(form) => form,
-        Err(bad) => return Ok(Reply::fails_because(Code::InvalidRequest, &bad.to_string())),
+        Err(error) => return Ok(Reply::error_with(ReplyCode::InvalidRequest, &error.to_string())),
     };
-    if !form.is_signed_with(&local.shared.catalog.playtomic_private_key(&game)) {
-        return Ok(Reply::fails(Code::InvalidGame));
+    if !form.is_signed_with(&runtime.shared.catalog.playtomic_private_key(&game)) {
+        return Ok(Reply::error(ReplyCode::InvalidGame));
     }
-    let asked = Asked {
-        local,
+    let context = RequestContext::from(head);
+    context.set_game(game.number);
+    let request = PlaytomicRequest {
+        runtime,
         access: Access::public(game),
-        address: events::address(&local.shared, &head.headers, peer),
-        user_agent: events::text(&head.headers, hyper::header::USER_AGENT),
+        address: context.client_address(),
+        user_agent: events::header_text(&head.headers, hyper::header::USER_AGENT),
         received_ms: now_ms(),
     };
-    Ok(asked.answer(form.json()).await.unwrap_or_else(|reply| reply))
+    Ok(request.handle(form.json()).await.unwrap_or_else(|reply| reply))
 }
 
-/// Answers a tracker's request, which some SDKs send as the source of a script.
+/// Returns the response to a tracker request, which some SDKs send as the source of a script.
 fn script(body: &'static str) -> Response {
     let mut response = body.into_response();
     let headers = response.headers_mut();

@@ -1,26 +1,24 @@
-//! PostHog's clients, with `api_host` changed and the game's public key as the project's key.
-
-use std::net::SocketAddr;
+//! Endpoints for PostHog clients: change `api_host` and use the public key of the game as the project API key.
 
 use axum::body::Body;
-use axum::extract::{ConnectInfo, Path, State};
+use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
+use axum::{Router, routing};
 use bytes::Bytes;
-use decode::capture::posthog::{beacon, translate};
 use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
 use hyper::{Request, StatusCode};
-use model::batch::Endpoint;
 use serde_json::json;
 
-use super::capture::{access, answer, take, untranslatable};
-use crate::api::commands::Local;
+use decode::capture::posthog::{beacon, translate};
+use model::batch::Endpoint;
+
+use super::capture::{authorize, respond, submit, translate_problem};
+use crate::RuntimeState;
 use crate::body;
 use crate::problem::Problem;
-use axum::{Router, routing};
 
-/// Returns the routes of this module.
-pub fn routes() -> Router<Local> {
+pub(super) fn routes() -> Router<RuntimeState> {
     Router::new()
         .route("/e", routing::post(capture))
         .route("/e/", routing::post(capture))
@@ -38,45 +36,41 @@ pub fn routes() -> Router<Local> {
         .route("/array/{key}/config.js", routing::get(config_script))
 }
 
-/// Takes events: JSON, also gzipped without a header that says so, or base64 in the field `data` of a form.
-pub async fn capture(
-    State(local): State<Local>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
-    request: Request<Body>,
-) -> Response {
+/// Accepts events as JSON, as gzipped JSON with or without `Content-Encoding`, or as base64 in the form field `data`.
+async fn capture(State(runtime): State<RuntimeState>, request: Request<Body>) -> Response {
     let (head, mut incoming) = request.into_parts();
-    let taken = taken(&local, &head, &mut incoming, peer).await;
-    answer(&local, taken, r#"{"status":1}"#)
+    let result = capture_body(&runtime, &head, &mut incoming).await;
+    respond(&runtime, result, r#"{"status":1}"#)
 }
 
-async fn taken(local: &Local, head: &Parts, incoming: &mut Body, peer: SocketAddr) -> Result<(), Problem> {
-    let limits = body::Limits::EVENTS;
+async fn capture_body(runtime: &RuntimeState, head: &Parts, incoming: &mut Body) -> Result<(), Problem> {
+    let limits = body::BodyLimits::EVENTS;
     let bytes = body::read(&head.headers, incoming, limits).await?;
     let bytes = body::gunzip(bytes, limits.inflated_bytes)?;
     let bytes = match beacon(&bytes) {
-        Some(inside) => body::gunzip(inside.map_err(untranslatable)?.into(), limits.inflated_bytes)?,
+        Some(data) => body::gunzip(data.map_err(translate_problem)?.into(), limits.inflated_bytes)?,
         None => bytes,
     };
-    let told = translate(&bytes).map_err(untranslatable)?;
-    let access = access(local, head, peer, told.key.as_deref())?;
-    take(local, head, peer, access, Endpoint::Posthog, &told).await
+    let translated = translate(&bytes).map_err(translate_problem)?;
+    let access = authorize(runtime, head, translated.key.as_deref())?;
+    submit(runtime, head, access, Endpoint::Posthog, &translated).await
 }
 
-/// There are no feature flags: variables and experiments are `/v1/vars`.
-pub async fn flags() -> Response {
-    let nothing = json!({
+/// Returns no feature flags: variables and experiments are at `/v1/vars`.
+async fn flags() -> Response {
+    let no_flags = json!({
         "featureFlags": {}, "featureFlagPayloads": {}, "flags": {}, "errorsWhileComputingFlags": false,
     });
-    super::capture::json(StatusCode::OK, Bytes::from(nothing.to_string()))
+    super::capture::json(StatusCode::OK, Bytes::from(no_flags.to_string()))
 }
 
-/// What a client asks before it begins: which parts of that service there are.
-pub async fn config(Path(key): Path<String>) -> Response {
+/// Returns the remote config that a client requests at its start: only event capture is enabled.
+async fn config(Path(key): Path<String>) -> Response {
     super::capture::json(StatusCode::OK, Bytes::from(remote_config(&key).to_string()))
 }
 
-/// The same as a script.
-pub async fn config_script(Path(key): Path<String>) -> Response {
+/// Returns the remote config as a script.
+async fn config_script(Path(key): Path<String>) -> Response {
     let set = json!({ &key: { "config": remote_config(&key), "siteApps": [] } });
     let script =
         format!("window._POSTHOG_REMOTE_CONFIG=Object.assign(window._POSTHOG_REMOTE_CONFIG||{{}},{set});");

@@ -1,25 +1,23 @@
-//! Segment's libraries, with `host` changed and a key of the game as the write key.
-
-use std::net::SocketAddr;
+//! Endpoints for Segment libraries: change `host` and use a key of the game as the write key.
 
 use axum::body::Body;
-use axum::extract::{ConnectInfo, State};
+use axum::extract::State;
 use axum::response::Response;
-use decode::capture::segment::translate_as;
+use axum::{Router, routing};
 use hyper::Request;
 use hyper::header::{AUTHORIZATION, HeaderMap};
 use hyper::http::request::Parts;
+
+use decode::capture::segment::translate_as;
 use model::batch::Endpoint;
 
-use super::capture::{access, answer, take, untranslatable};
-use crate::api::commands::Local;
+use super::capture::{authorize, respond, submit, translate_problem};
+use crate::RuntimeState;
 use crate::api::events;
 use crate::body;
 use crate::problem::Problem;
-use axum::{Router, routing};
 
-/// Returns the routes of this module.
-pub fn routes() -> Router<Local> {
+pub(super) fn routes() -> Router<RuntimeState> {
     Router::new()
         .route("/v1/batch", routing::post(batch))
         .route("/v1/track", routing::post(track))
@@ -30,62 +28,60 @@ pub fn routes() -> Router<Local> {
         .route("/v1/alias", routing::post(alias))
 }
 
-/// A handler for each kind of call that has a route of its own.
+/// Defines one handler per kind of call.
 macro_rules! calls {
     ($($(#[$doc:meta])* $name:ident: $kind:expr,)*) => {
         $(
             $(#[$doc])*
-            pub async fn $name(
-                State(local): State<Local>,
-                ConnectInfo(peer): ConnectInfo<SocketAddr>,
+            async fn $name(
+                State(runtime): State<RuntimeState>,
                 request: Request<Body>,
             ) -> Response {
-                call(&local, peer, request, $kind).await
+                call(&runtime, request, $kind).await
             }
         )*
     };
 }
 
 calls! {
-    /// Calls of any kind, each with its `type`.
+    /// Accepts calls of any kind, each with its `type`.
     batch: None,
-    /// Something happened.
+    /// Accepts an event.
     track: Some("track"),
-    /// Who somebody is.
+    /// Accepts the traits of a user.
     identify: Some("identify"),
-    /// A page was seen.
+    /// Accepts a page view.
     page: Some("page"),
-    /// A screen was seen.
+    /// Accepts a screen view.
     screen: Some("screen"),
-    /// Somebody belongs to a group.
+    /// Accepts the group of a user.
     group: Some("group"),
-    /// An id belongs to somebody.
+    /// Accepts another id of a user.
     alias: Some("alias"),
 }
 
-async fn call(local: &Local, peer: SocketAddr, request: Request<Body>, kind: Option<&str>) -> Response {
+async fn call(runtime: &RuntimeState, request: Request<Body>, kind: Option<&str>) -> Response {
     let (head, mut incoming) = request.into_parts();
-    let taken = taken(local, &head, &mut incoming, peer, kind).await;
-    answer(local, taken, r#"{"success":true}"#)
+    let result = capture(runtime, &head, &mut incoming, kind).await;
+    respond(runtime, result, r#"{"success":true}"#)
 }
 
-async fn taken(
-    local: &Local,
+async fn capture(
+    runtime: &RuntimeState,
     head: &Parts,
     incoming: &mut Body,
-    peer: SocketAddr,
     kind: Option<&str>,
 ) -> Result<(), Problem> {
-    let bytes = body::read(&head.headers, incoming, body::Limits::EVENTS).await?;
-    let told = translate_as(&bytes, kind).map_err(untranslatable)?;
-    let named = basic(&head.headers).or_else(|| told.key.clone());
-    let access = access(local, head, peer, named.as_deref())?;
-    take(local, head, peer, access, Endpoint::Segment, &told).await
+    let bytes = body::read(&head.headers, incoming, body::BodyLimits::EVENTS).await?;
+    let translated = translate_as(&bytes, kind).map_err(translate_problem)?;
+    let key = basic_user(&head.headers).or_else(|| translated.key.clone());
+    let access = authorize(runtime, head, key.as_deref())?;
+    submit(runtime, head, access, Endpoint::Segment, &translated).await
 }
 
-/// The user of `Authorization: Basic`, which is the write key; the password is empty.
-fn basic(headers: &HeaderMap) -> Option<String> {
-    let encoded = events::text(headers, AUTHORIZATION).strip_prefix("Basic ")?;
+/// Returns the user of `Authorization: Basic`, which is the write key. The password is empty.
+fn basic_user(headers: &HeaderMap) -> Option<String> {
+    let encoded = events::header_text(headers, AUTHORIZATION).strip_prefix("Basic ")?;
     let pair = String::from_utf8(decode::base64::decode(encoded.trim())?).ok()?;
     let key = pair.split_once(':').map_or(&pair[..], |(user, _)| user);
     (!key.is_empty()).then(|| key.to_owned())
@@ -96,11 +92,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_write_key_is_the_user_without_a_password() {
+    fn write_key_is_the_basic_auth_user() {
         let check = |value: &str, expected: Option<&str>| {
             let mut headers = HeaderMap::new();
-            headers.insert(AUTHORIZATION, value.parse().expect("a header"));
-            assert_eq!(basic(&headers).as_deref(), expected, "{value}");
+            headers.insert(AUTHORIZATION, value.parse().expect("valid header value"));
+            assert_eq!(basic_user(&headers).as_deref(), expected, "{value}");
         };
         check("Basic cG1fcGtfeDo=", Some("pm_pk_x"));
         check("Basic cG1fcGtfeA==", Some("pm_pk_x"));

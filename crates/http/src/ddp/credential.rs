@@ -1,68 +1,73 @@
-//! Who speaks: what a connection brought with its handshake, or what it gave with `login`.
+//! The credential of a connection, from its handshake or from `login`.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use hyper::header::{AUTHORIZATION, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN, USER_AGENT};
 use hyper::http::request::Parts;
 
-use crate::AppState;
-use crate::api::events;
-use crate::auth;
-use crate::problem::Problem;
 use pipeline::catalog::{Access, Catalog};
 use pipeline::time::now_s;
 
-const FORWARDED: HeaderName = HeaderName::from_static("x-forwarded-for");
+use crate::AppState;
+use crate::auth::{self, Credentials};
+use crate::problem::Problem;
+use crate::request_context::RequestContext;
 
-/// What proves who speaks.
+/// The proof of identity of a connection.
 #[derive(Debug)]
 enum Proof {
-    /// Nothing was brought yet.
+    /// No credential yet.
     None,
-    /// A key, in the `Authorization` header or by `login`.
+    /// A key from the `Authorization` header or `login`.
     Key(Box<str>),
-    /// A public key in the address.
-    InAddress(Box<str>),
-    /// The cookie of somebody who is signed in, on a page that may speak for the person.
+    /// A public key in the query string.
+    QueryKey(Box<str>),
+    /// The session cookie of a signed-in person, sent by a page that may act for them.
     Person(Box<str>),
 }
 
-/// A connection's credential, and from where it came. What it may do is asked anew each time: keys are revoked.
+/// The credential of a connection and the headers it was sent with. Access is looked up on each use, because keys can be
+/// revoked.
 #[derive(Debug)]
-pub struct Credential {
+pub(super) struct Credential {
     proof: Proof,
-    /// The game that a signed-in person looks at.
+    /// The game that a signed-in person has selected.
     game: Option<Box<str>>,
     origin: Option<HeaderValue>,
     host: Option<HeaderValue>,
     agent: Option<HeaderValue>,
     address: Option<IpAddr>,
-    peer: SocketAddr,
 }
 
 impl Credential {
-    /// What a handshake brings. A page of an origin that is not allowed is refused; one that is not this server's own and
-    /// was not listed speaks for no person, whatever its cookies are.
-    pub fn of_handshake(shared: &AppState, head: &Parts, peer: SocketAddr) -> Result<Credential, Problem> {
-        let headers = &head.headers;
+    /// Reads the credential of a handshake.
+    ///
+    /// The handshake is rejected if origins are configured and the page's origin is neither one of them nor this server's
+    /// own. If none are configured, every page may connect. The session cookie counts only on a configured origin or this
+    /// server's own pages.
+    pub(super) fn from_handshake(shared: &AppState, head: &Parts) -> Result<Credential, Problem> {
+        let (headers, context) = (&head.headers, RequestContext::from(head));
         let query = head.uri.query().unwrap_or_default();
-        let is_own = auth::same_origin(headers).is_ok();
+        let is_same_origin = auth::same_origin(headers).is_ok();
         let is_listed = is_listed(&shared.settings.origins, headers.get(ORIGIN));
-        if !is_own && !is_listed && !shared.settings.origins.is_empty() {
-            return Err(Problem::scope("pages of this origin may not connect here").field("Origin"));
+        if !is_same_origin && !is_listed && !shared.settings.origins.is_empty() {
+            return Err(Problem::forbidden(
+                "this origin is not allowed to connect: add it to the origins in the server settings",
+            )
+            .field("Origin"));
         }
         let parameter = |name: &str| auth::parameter(query, name).map(Box::from);
         let authorization = headers.get(AUTHORIZATION);
         let key = authorization.map(|value| auth::bearer(value.to_str().unwrap_or_default())).transpose()?;
-        let person = auth::session(headers).filter(|_| is_own || is_listed);
+        let person = auth::session(headers).filter(|_| is_same_origin || is_listed);
         let person = person.filter(|session| shared.catalog.is_signed_in(session, now_s()));
         let proof = match (key, parameter("key"), person) {
             (Some(key), ..) => Proof::Key(key.into()),
-            (None, Some(key), _) => Proof::InAddress(key),
+            (None, Some(key), _) => Proof::QueryKey(key),
             (None, None, Some(session)) => Proof::Person(session.into()),
             (None, None, None) => Proof::None,
         };
-        // Copied: each is a view of the whole buffer in which the handshake was read.
+        // Copied, because each value references the whole buffer in which the handshake was read.
         let copy = |value: &HeaderValue| HeaderValue::from_bytes(value.as_bytes()).ok();
         let header = |name| headers.get(name).and_then(copy);
         let credential = Credential {
@@ -71,17 +76,16 @@ impl Credential {
             origin: header(ORIGIN),
             host: header(HOST),
             agent: header(USER_AGENT),
-            address: events::address(shared, headers, peer),
-            peer,
+            address: context.client_address(),
         };
         if !matches!(credential.proof, Proof::None) {
-            credential.access(&shared.catalog)?;
+            context.set_game(credential.access(&shared.catalog)?.game.number);
         }
         Ok(credential)
     }
 
-    /// The same connection with a key that it gave.
-    pub fn with_key(&self, key: &str) -> Credential {
+    /// Returns the credential of the same connection with another key.
+    pub(super) fn with_key(&self, key: &str) -> Credential {
         Credential {
             proof: Proof::Key(key.into()),
             game: None,
@@ -89,41 +93,39 @@ impl Credential {
             host: self.host.clone(),
             agent: self.agent.clone(),
             address: self.address,
-            peer: self.peer,
         }
     }
 
-    /// What it may do now.
-    pub fn access(&self, catalog: &Catalog) -> Result<Access, Problem> {
-        let nobody =
-            || Problem::key("connect with a key or signed in, or call `login` with `{\"key\": ...}`");
+    /// Returns what the credential currently has access to. Fails if it is missing, unknown, revoked or expired.
+    pub(super) fn access(&self, catalog: &Catalog) -> Result<Access, Problem> {
         match self.proof {
-            Proof::None => Err(nobody()),
-            _ => auth::for_reads(catalog, &self.headers(), self.query().as_deref(), now_s()),
+            Proof::None => Err(Problem::unauthorized(
+                "no credential: connect with a key, sign in, or call `login` with `{\"key\": ...}`",
+            )),
+            _ => self.credentials().authorize_read(catalog, now_s()),
         }
     }
 
-    /// A request with this credential, as it would come through the HTTP door.
-    pub fn request(&self, shared: &AppState) -> hyper::http::request::Builder {
+    /// Returns an HTTP request builder with this credential.
+    pub(super) fn request(&self) -> hyper::http::request::Builder {
         let mut request = hyper::Request::builder();
-        let headers = request.headers_mut().expect("nothing is in it yet");
-        *headers = self.headers();
-        if shared.settings.behind_proxy
-            && let Some(address) = self.address
-        {
-            headers.insert(FORWARDED, value(&address.to_string()));
-        }
-        request.extension(axum::extract::ConnectInfo(self.peer))
+        *request.headers_mut().expect("a new builder has no error") = self.headers();
+        request.extension(RequestContext::new(self.address))
     }
 
-    /// The address of a request to this path: with what else of the address says who asks.
-    pub fn target(&self, path: &str) -> String {
+    /// Returns the credentials of a request over this connection.
+    pub(super) fn credentials(&self) -> Credentials {
+        Credentials::new(self.headers(), self.query(), RequestContext::new(self.address))
+    }
+
+    /// Returns the request target for a path, with the credential's part of the query string.
+    pub(super) fn target(&self, path: &str) -> String {
         let separator = if path.contains('?') { '&' } else { '?' };
         self.query().map_or_else(|| path.to_owned(), |query| format!("{path}{separator}{query}"))
     }
 
-    /// The headers that say who asks, from where.
-    pub fn headers(&self) -> HeaderMap {
+    /// Returns the headers of the handshake that identify the client, and those of the credential.
+    fn headers(&self) -> HeaderMap {
         let mut headers = HeaderMap::new();
         let mut put =
             |name: HeaderName, value: Option<HeaderValue>| value.map(|value| headers.insert(name, value));
@@ -131,45 +133,39 @@ impl Credential {
         put(USER_AGENT, self.agent.clone());
         put(ORIGIN, self.origin.clone());
         match &self.proof {
-            Proof::None | Proof::InAddress(_) => {}
-            Proof::Key(key) => drop(put(AUTHORIZATION, Some(value(&format!("Bearer {key}"))))),
+            Proof::None | Proof::QueryKey(_) => {}
+            Proof::Key(key) => drop(put(AUTHORIZATION, Some(header_value(&format!("Bearer {key}"))))),
             Proof::Person(session) => {
-                // The handshake has shown that the page may speak for the person; from here on it is our own.
+                // The handshake proved that the page may act for the person, so the request passes as same-origin.
                 let host = self.host.as_ref().and_then(|host| host.to_str().ok()).unwrap_or_default();
-                put(ORIGIN, Some(value(&format!("http://{host}"))));
-                put(COOKIE, Some(value(&format!("{}={session}", auth::cookie_name(false)))));
-                put(HeaderName::from_static("x-csrf-token"), Some(value(&auth::csrf_token(session))));
+                put(ORIGIN, Some(header_value(&format!("http://{host}"))));
+                put(COOKIE, Some(header_value(&format!("{}={session}", auth::cookie_name(false)))));
+                put(HeaderName::from_static("x-csrf-token"), Some(header_value(&auth::csrf_token(session))));
             }
         }
-        auth::note_address(&mut headers, self.address);
         headers
     }
 
-    /// From where the connection came: an address, or a range that counts as one.
-    pub fn address(&self) -> Option<IpAddr> {
+    /// Returns the client address of the connection, or the range that counts as one address.
+    pub(super) fn address(&self) -> Option<IpAddr> {
         self.address
-    }
-
-    /// The connection's other end.
-    pub fn peer(&self) -> SocketAddr {
-        self.peer
     }
 
     fn query(&self) -> Option<String> {
         match &self.proof {
-            Proof::InAddress(key) => Some(format!("key={key}")),
+            Proof::QueryKey(key) => Some(format!("key={key}")),
             Proof::Person(_) => self.game.as_ref().map(|game| format!("game={game}")),
             Proof::None | Proof::Key(_) => None,
         }
     }
 }
 
-/// Whether the origin is among those that were set.
+/// Returns true if the origin is one of the configured origins.
 fn is_listed(origins: &[String], origin: Option<&HeaderValue>) -> bool {
     origin.is_some_and(|origin| origins.iter().any(|listed| listed.as_bytes() == origin.as_bytes()))
 }
 
-/// A header of what came as a header, or through `login`; what cannot stand in one is no key.
-fn value(text: &str) -> HeaderValue {
+/// Converts text to a header value. Text that is not a valid header value cannot be a key and becomes an empty value.
+fn header_value(text: &str) -> HeaderValue {
     HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static(""))
 }

@@ -1,6 +1,7 @@
-//! EJSON: JSON with dates and bytes, as DDP carries it.
+//! EJSON: the JSON of DDP, with dates and bytes.
 //!
-//! `{"$date": ms}`, `{"$binary": base64}`, and `{"$escape": {...}}` around an object that only looks like one of them.
+//! `{"$date": ms}`, `{"$binary": base64}`, and `{"$escape": {...}}` around a plain object with
+//! such keys.
 
 use std::borrow::Cow;
 
@@ -8,39 +9,39 @@ use serde_json::{Map, Value, json};
 
 use pipeline::time::rfc3339;
 
-/// Whether this JSON may hold something of EJSON's own; most does not, and is left as it stands.
-pub fn may_hold(text: &str) -> bool {
-    // A quoted name may also begin with an escape.
+/// Returns true if the JSON may contain EJSON's own objects. Most does not and is passed through unchanged.
+fn may_contain_ejson(text: &str) -> bool {
+    // The `$` of a key may also be written as an escape.
     text.contains("\"$") || text.contains("\"\\u0024")
 }
 
-/// A text as the routes take it.
-pub fn plain_text(text: &str) -> serde_json::Result<Cow<'_, str>> {
-    if !may_hold(text) {
+/// Converts EJSON text to the plain JSON that routes accept. Fails if the text is not JSON.
+pub(super) fn plain_text(text: &str) -> serde_json::Result<Cow<'_, str>> {
+    if !may_contain_ejson(text) {
         return Ok(Cow::Borrowed(text));
     }
     Ok(Cow::Owned(plain(serde_json::from_str(text)?).to_string()))
 }
 
-/// A text as EJSON has it.
-pub fn escaped_text(text: &str) -> Cow<'_, str> {
-    if !may_hold(text) {
+/// Converts the JSON text of a response to EJSON.
+pub(super) fn escaped_text(text: &str) -> Cow<'_, str> {
+    if !may_contain_ejson(text) {
         return Cow::Borrowed(text);
     }
-    let value = serde_json::from_str(text).expect("what the server says is JSON");
+    let value = serde_json::from_str(text).expect("responses are valid JSON");
     Cow::Owned(escaped(value).to_string())
 }
 
-/// Plain JSON as the routes take it: dates become RFC 3339, bytes stay base64 text.
+/// Converts EJSON to plain JSON: dates become RFC 3339, bytes stay base64 text.
 fn plain(value: Value) -> Value {
     match value {
         Value::Array(values) => values.into_iter().map(plain).collect(),
-        Value::Object(fields) => object(fields),
+        Value::Object(fields) => plain_object(fields),
         other => other,
     }
 }
 
-fn object(mut fields: Map<String, Value>) -> Value {
+fn plain_object(mut fields: Map<String, Value>) -> Value {
     if fields.len() == 1 {
         if let Some(ms) = fields.get("$date").and_then(Value::as_i64) {
             return rfc3339(ms).into();
@@ -57,27 +58,29 @@ fn object(mut fields: Map<String, Value>) -> Value {
     Value::Object(fields.into_iter().map(|(key, value)| (key, plain(value))).collect())
 }
 
-/// Plain JSON as EJSON: an object that looks like one of EJSON's own is escaped.
+/// Converts plain JSON to EJSON: an object with a key of EJSON is escaped.
 fn escaped(value: Value) -> Value {
     match value {
         Value::Array(values) => values.into_iter().map(escaped).collect(),
         Value::Object(fields) => {
-            let looks = fields.len() <= 2 && fields.keys().any(|key| OWN.contains(&key.as_str()));
+            let is_ambiguous =
+                fields.len() <= 2 && fields.keys().any(|key| EJSON_KEYS.contains(&key.as_str()));
             let inner = Value::Object(fields.into_iter().map(|(key, value)| (key, escaped(value))).collect());
-            if looks { json!({ "$escape": inner }) } else { inner }
+            if is_ambiguous { json!({ "$escape": inner }) } else { inner }
         }
         other => other,
     }
 }
 
-const OWN: [&str; 8] = ["$date", "$binary", "$escape", "$type", "$value", "$InfNaN", "$regexp", "$flags"];
+const EJSON_KEYS: [&str; 8] =
+    ["$date", "$binary", "$escape", "$type", "$value", "$InfNaN", "$regexp", "$flags"];
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_changed_only_if_it_has_to_be() {
+    fn text_without_ejson_is_passed_through() {
         assert!(matches!(plain_text(r#"{"a": [1.50, "x$"]}"#), Ok(Cow::Borrowed(_))));
         assert_eq!(plain_text(r#"{"at": {"$date":0}}"#).unwrap(), r#"{"at":"1970-01-01T00:00:00Z"}"#);
         assert_eq!(plain_text(r#"{"\u0024date":0}"#).unwrap(), r#""1970-01-01T00:00:00Z""#);
@@ -85,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_and_bytes_become_what_the_routes_take() {
+    fn dates_become_rfc_3339_and_bytes_base64() {
         let check = |ejson: Value, expected: Value| assert_eq!(plain(ejson), expected);
         check(json!({"at": {"$date": 0}}), json!({"at": "1970-01-01T00:00:00Z"}));
         check(json!([{"$binary": "AAE="}]), json!(["AAE="]));
@@ -95,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_like_ejson_and_is_none_is_escaped_and_reads_back() {
+    fn plain_object_with_ejson_keys_is_escaped_and_round_trips() {
         for value in
             [json!({"$date": 5}), json!({"a": [{"$binary": "x"}]}), json!({"$escape": {}}), json!({"b": 1})]
         {

@@ -1,45 +1,46 @@
-//! What the server says, message by message.
+//! The messages that the server sends.
 
 use std::fmt::Write;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::ejson;
-use crate::problem::Problem;
-use crate::ws::Frames;
 use live::documents::{DocumentChange, DocumentFields};
 
-/// The version that is spoken.
+use super::ejson;
+use crate::problem::Problem;
+use crate::ws::FrameBuffer;
+
+/// The supported version of DDP.
 pub(super) const VERSION: &str = "1";
 
-/// Why something was not done: a status of HTTP, or a word.
-pub(super) struct Refusal {
+/// The error of a subscription or method: an HTTP status or a code.
+pub(super) struct DdpError {
     error: Value,
     reason: String,
     details: Value,
 }
 
-impl Refusal {
-    /// The client resumes where nobody remembers.
-    pub(super) fn reload() -> Refusal {
-        let reason = "what changed since then is not known any more: subscribe again without `resume`";
-        Refusal { error: "reload".into(), reason: reason.to_owned(), details: Value::Null }
+impl DdpError {
+    /// The changes since the position in `resume` are no longer kept.
+    pub(super) fn resume_expired() -> DdpError {
+        let reason = "cannot resume: these changes are no longer kept; subscribe again without `resume`";
+        DdpError { error: "reload".into(), reason: reason.to_owned(), details: Value::Null }
     }
 
-    /// What a route answered.
-    pub(super) fn answered(status: u16, body: &[u8]) -> Refusal {
+    /// The error response of a route.
+    pub(super) fn from_response(status: u16, body: &[u8]) -> DdpError {
         let details: Value = serde_json::from_slice(body).unwrap_or_default();
         let reason = details["detail"].as_str().unwrap_or("the server failed").to_owned();
-        Refusal { error: status.into(), reason, details }
+        DdpError { error: status.into(), reason, details }
     }
 
     fn json(&self) -> Value {
-        let said = self.error.as_str().map_or_else(|| self.error.to_string(), str::to_owned);
+        let code = self.error.as_str().map_or_else(|| self.error.to_string(), str::to_owned);
         json!({
             "error": self.error,
             "reason": self.reason,
-            "message": format!("{} [{said}]", self.reason),
+            "message": format!("{} [{code}]", self.reason),
             "details": self.details,
             "errorType": "Meteor.Error",
             "isClientSafe": true,
@@ -47,10 +48,10 @@ impl Refusal {
     }
 }
 
-impl From<Problem> for Refusal {
-    fn from(problem: Problem) -> Refusal {
+impl From<Problem> for DdpError {
+    fn from(problem: Problem) -> DdpError {
         let details = serde_json::to_value(&problem).expect("a problem has only text and numbers");
-        Refusal { error: problem.status().into(), reason: problem.detail().to_owned(), details }
+        DdpError { error: problem.status().into(), reason: problem.detail().to_owned(), details }
     }
 }
 
@@ -73,10 +74,10 @@ pub(super) fn pong(id: Option<&str>) -> String {
     }
 }
 
-/// A message was not understood. It is sent back, unless it is long or no JSON.
+/// The response to an invalid message. The message is included unless it is longer than 1 KiB or not JSON.
 pub(super) fn error(reason: &str, offending: &str) -> String {
-    const SENT_BACK_BYTES_MAX: usize = 1024;
-    let offending = Some(offending).filter(|text| text.len() <= SENT_BACK_BYTES_MAX);
+    const OFFENDING_BYTES_MAX: usize = 1024;
+    let offending = Some(offending).filter(|text| text.len() <= OFFENDING_BYTES_MAX);
     let mut message = json!({ "msg": "error", "reason": reason });
     if let Some(offending) = offending.and_then(|text| serde_json::from_str(text).ok()) {
         message["offendingMessage"] = offending;
@@ -84,10 +85,10 @@ pub(super) fn error(reason: &str, offending: &str) -> String {
     message.to_string()
 }
 
-pub(super) fn nosub(id: &str, refusal: Option<&Refusal>) -> String {
+pub(super) fn nosub(id: &str, error: Option<&DdpError>) -> String {
     let mut message = json!({ "msg": "nosub", "id": id });
-    if let Some(refusal) = refusal {
-        message["error"] = refusal.json();
+    if let Some(error) = error {
+        message["error"] = error.json();
     }
     message.to_string()
 }
@@ -96,13 +97,13 @@ pub(super) fn ready(ids: &[String], epoch: &str, offset: u64) -> String {
     json!({ "msg": "ready", "subs": ids, "epoch": epoch, "offset": offset }).to_string()
 }
 
-/// `answer`: JSON as a route wrote it; empty: nothing.
-pub(super) fn result(id: &str, answer: Result<&str, &Refusal>) -> String {
-    let mut message = format!(r#"{{"msg":"result","id":{}"#, text(id));
-    let _ = match answer {
+/// The result of a method. `result` is the JSON of a response body; an empty body is omitted.
+pub(super) fn result(id: &str, result: Result<&str, &DdpError>) -> String {
+    let mut message = format!(r#"{{"msg":"result","id":{}"#, quoted(id));
+    let _ = match result {
         Ok("") => Ok(()),
-        Ok(answer) => write!(message, r#","result":{}"#, ejson::escaped_text(answer)),
-        Err(refusal) => write!(message, r#","error":{}"#, refusal.json()),
+        Ok(body) => write!(message, r#","result":{}"#, ejson::escaped_text(body)),
+        Err(error) => write!(message, r#","error":{}"#, error.json()),
     };
     message.push('}');
     message
@@ -112,14 +113,14 @@ pub(super) fn updated(id: &str) -> String {
     json!({ "msg": "updated", "methods": [id] }).to_string()
 }
 
-/// What changed, for everybody who has these documents in this collection. In an order, unless somebody asked for none.
+/// Encodes changes for all subscribers of these documents in a collection. `is_ordered` includes their positions.
 pub(super) fn changes(changes: &[DocumentChange], collection: &str, is_ordered: bool, offset: u64) -> Bytes {
-    let mut frames = Frames::default();
-    let collection = text(collection);
+    let mut frames = FrameBuffer::default();
+    let collection = quoted(collection);
     let mut message = String::new();
     for change in changes {
         message.clear();
-        if say(&mut message, change, &collection, is_ordered) {
+        if write_change(&mut message, change, &collection, is_ordered) {
             let _ = write!(message, r#","offset":{offset}}}"#);
             frames.text(&message);
         }
@@ -127,25 +128,25 @@ pub(super) fn changes(changes: &[DocumentChange], collection: &str, is_ordered: 
     frames.freeze()
 }
 
-/// Says a change but for its end; false: there is nothing to say.
-fn say(message: &mut String, change: &DocumentChange, collection: &str, is_ordered: bool) -> bool {
+/// Writes the message of a change without its last fields. Returns false if there is nothing to write.
+fn write_change(message: &mut String, change: &DocumentChange, collection: &str, is_ordered: bool) -> bool {
     let mut head = |kind: &str, id: &str| {
-        let _ = write!(message, r#"{{"msg":"{kind}","collection":{collection},"id":{}"#, text(id));
+        let _ = write!(message, r#"{{"msg":"{kind}","collection":{collection},"id":{}"#, quoted(id));
     };
     match change {
         DocumentChange::Added(doc, Some(before)) if is_ordered => {
             head("addedBefore", &doc.id);
-            say_fields(message, &doc.fields);
-            say_before(message, before.as_deref());
+            write_fields(message, &doc.fields);
+            write_before(message, before.as_deref());
         }
         DocumentChange::Added(doc, _) => {
             head("added", &doc.id);
-            say_fields(message, &doc.fields);
+            write_fields(message, &doc.fields);
         }
         DocumentChange::Changed(id, fields, cleared) => {
             head("changed", id);
             if !fields.is_empty() {
-                say_fields(message, fields);
+                write_fields(message, fields);
             }
             if !cleared.is_empty() {
                 let _ = write!(message, r#","cleared":{}"#, json!(cleared));
@@ -153,7 +154,7 @@ fn say(message: &mut String, change: &DocumentChange, collection: &str, is_order
         }
         DocumentChange::Moved(id, before) if is_ordered => {
             head("movedBefore", id);
-            say_before(message, before.as_deref());
+            write_before(message, before.as_deref());
         }
         DocumentChange::Moved(..) => return false,
         DocumentChange::Removed(id) => head("removed", id),
@@ -161,20 +162,20 @@ fn say(message: &mut String, change: &DocumentChange, collection: &str, is_order
     true
 }
 
-fn say_fields(message: &mut String, fields: &DocumentFields) {
+fn write_fields(message: &mut String, fields: &DocumentFields) {
     message.push_str(r#","fields":{"#);
     for (index, (name, value)) in fields.iter().enumerate() {
         let comma = if index == 0 { "" } else { "," };
-        let _ = write!(message, "{comma}{}:{}", text(name), ejson::escaped_text(value.text()));
+        let _ = write!(message, "{comma}{}:{}", quoted(name), ejson::escaped_text(value.text()));
     }
     message.push('}');
 }
 
-fn say_before(message: &mut String, before: Option<&str>) {
-    let _ = write!(message, r#","before":{}"#, before.map_or_else(|| "null".to_owned(), text));
+fn write_before(message: &mut String, before: Option<&str>) {
+    let _ = write!(message, r#","before":{}"#, before.map_or_else(|| "null".to_owned(), quoted));
 }
 
-fn text(text: &str) -> String {
+fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
 
@@ -182,15 +183,16 @@ fn text(text: &str) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use super::*;
     use live::documents::{Document, JsonText};
 
+    use super::*;
+
     fn check(change: &DocumentChange, is_ordered: bool, expected: &str) {
-        let mut said = String::new();
-        if say(&mut said, change, r#""c""#, is_ordered) {
-            said.push('}');
+        let mut message = String::new();
+        if write_change(&mut message, change, r#""c""#, is_ordered) {
+            message.push('}');
         }
-        assert_eq!(said, expected.replace('\'', "\""));
+        assert_eq!(message, expected.replace('\'', "\""));
     }
 
     fn doc(id: &str, value: &str) -> Arc<Document> {
@@ -198,12 +200,12 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_is_told_in_the_words_of_ddp() {
+    fn changes_are_encoded_as_ddp_messages() {
         let added = DocumentChange::Added(doc("a", "1.50"), None);
         check(&added, true, "{'msg':'added','collection':'c','id':'a','fields':{'v':1.50}}");
         let before = DocumentChange::Added(doc("x", "{}"), Some(Some("b".into())));
-        let told = "{'msg':'addedBefore','collection':'c','id':'x','fields':{'v':{}},'before':'b'}";
-        check(&before, true, told);
+        let expected = "{'msg':'addedBefore','collection':'c','id':'x','fields':{'v':{}},'before':'b'}";
+        check(&before, true, expected);
         check(&before, false, "{'msg':'added','collection':'c','id':'x','fields':{'v':{}}}");
         let last = DocumentChange::Moved("a\"".into(), None);
         check(&last, true, r#"{'msg':'movedBefore','collection':'c','id':'a\"','before':null}"#);
@@ -217,10 +219,10 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_like_ejson_is_escaped() {
+    fn plain_object_with_ejson_keys_is_escaped() {
         let added = DocumentChange::Added(doc("a", r#"{"$date":1}"#), None);
-        let told = "{'msg':'added','collection':'c','id':'a','fields':{'v':{'$escape':{'$date':1}}}}";
-        check(&added, true, told);
+        let expected = "{'msg':'added','collection':'c','id':'a','fields':{'v':{'$escape':{'$date':1}}}}";
+        check(&added, true, expected);
         assert_eq!(
             result("m", Ok(r#"{"$binary":"x"}"#)),
             r#"{"msg":"result","id":"m","result":{"$escape":{"$binary":"x"}}}"#
@@ -228,17 +230,17 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_what_a_client_of_meteor_expects() {
-        let refusal = Refusal::from(Problem::invalid("it is 1 to 100").field("per_page"));
-        let message: Value = serde_json::from_str(&nosub("s", Some(&refusal))).unwrap();
+    fn error_has_the_fields_that_meteor_clients_expect() {
+        let error = DdpError::from(Problem::invalid("must be between 1 and 100").field("per_page"));
+        let message: Value = serde_json::from_str(&nosub("s", Some(&error))).unwrap();
         assert_eq!(message["error"]["error"], 400);
-        assert_eq!(message["error"]["message"], "it is 1 to 100 [400]");
+        assert_eq!(message["error"]["message"], "must be between 1 and 100 [400]");
         assert_eq!(message["error"]["details"]["field"], "per_page");
         assert_eq!(message["error"]["errorType"], "Meteor.Error");
     }
 
     #[test]
-    fn a_message_that_is_not_understood_is_sent_back_if_that_is_possible() {
+    fn invalid_message_is_included_in_the_error_if_it_is_short_json() {
         assert_eq!(error("why", "["), r#"{"msg":"error","reason":"why"}"#);
         let with = error("why", r#"{"msg":"sub"}"#);
         assert_eq!(with, r#"{"msg":"error","offendingMessage":{"msg":"sub"},"reason":"why"}"#);

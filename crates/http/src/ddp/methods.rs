@@ -1,8 +1,8 @@
-//! Methods: every write of live-ops, by the name that the description of the HTTP interface gives it.
+//! Methods: every write of live-ops, named by its operation id in the OpenAPI document.
 //!
-//! A call becomes a request to the route, with the connection's credential. The fields that stand in the route's path and
-//! query string go there; all others are the body, in their order and as they were written, so that a client can sign
-//! it: what is signed is `JSON.stringify` of those others.
+//! A call becomes a request to the route, with the connection's credential. Fields of the route's path and query string
+//! go there. All other fields become the body, unchanged and in their order, so that a client can sign it: the signature
+//! covers `JSON.stringify` of those fields.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
@@ -21,130 +21,133 @@ use tower::ServiceExt;
 
 use super::Credential;
 use super::ejson;
-use super::messages::Refusal;
+use super::messages::DdpError;
 use crate::AppState;
-use crate::api::commands::from_json;
+use crate::api::json::from_json;
 use crate::api::openapi;
-use crate::monitor::{Requests, noting_game};
+use crate::monitor::RequestCounts;
 use crate::problem::Problem;
+use crate::request_context::RequestGame;
 
-/// An answer of a route: a page of a board is the largest.
-const ANSWER_BYTES_MAX: usize = 8 << 20;
+/// The largest response of a route. A page of a board is the largest in practice.
+const RESPONSE_BYTES_MAX: usize = 8 << 20;
 
-/// A route, as a method.
+/// The route of a method.
 #[derive(Debug, PartialEq)]
 struct Operation {
     method: Method,
-    /// `/v1/boards/{table}/scores`.
+    /// The path template, such as `/v1/boards/{table}/scores`.
     path: String,
-    /// Fields that stand in the query string.
+    /// The fields of the query string.
     query: BTreeSet<String>,
     has_body: bool,
 }
 
-/// By the names of the description.
-static OPERATIONS: LazyLock<BTreeMap<String, Operation>> =
-    LazyLock::new(|| operations(&serde_json::from_str(openapi::liveops()).expect("the description is JSON")));
+/// All methods by operation id.
+static OPERATIONS: LazyLock<BTreeMap<String, Operation>> = LazyLock::new(|| {
+    operations(&serde_json::from_str(openapi::liveops_json()).expect("the OpenAPI document is JSON"))
+});
 
-/// The routes of the HTTP door, and where it is counted what they are asked.
+/// The HTTP routes that methods call, and the counts of the requests to them.
 #[derive(Clone)]
-pub struct Routes {
-    /// The routes.
-    pub router: Router,
-    /// Of the thread.
-    pub requests: Arc<Requests>,
+pub(crate) struct MethodRouter {
+    pub(crate) router: Router,
+    /// The counts of this thread.
+    pub(crate) requests: Arc<RequestCounts>,
 }
 
-/// What is called, checked and ready to be done.
-pub(super) struct Call {
+/// A validated method call.
+pub(super) struct MethodCall {
     operation: &'static Operation,
     request: Request<Body>,
 }
 
-/// What a call came to: JSON, which is empty if there is nothing to say.
-pub(super) type Answer = Result<String, Refusal>;
+/// The JSON of the response body, which may be empty.
+pub(super) type MethodResult = Result<String, DdpError>;
 
 #[derive(Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Options {
+struct MethodOptions {
     signature: Option<String>,
     idempotency_key: Option<String>,
 }
 
-impl Call {
-    /// Reads a call.
-    pub(super) fn read(
-        shared: &AppState,
+impl MethodCall {
+    /// Validates a call. Fails if there is no such method or its parameters do not fit it.
+    pub(super) fn parse(
         credential: &Credential,
         name: &str,
         params: &[&RawValue],
-    ) -> Result<Call, Problem> {
+    ) -> Result<MethodCall, Problem> {
         let operation = OPERATIONS.get(name).ok_or_else(|| {
-            Problem::not_found(
-                "there is no such method: it is `login`, or the `operationId` of a write of live-ops",
-            )
-            .field("method")
+            Problem::not_found("no such method: use `login` or the `operationId` of a live-ops write")
+                .field("method")
         })?;
         if params.len() > 2 {
-            return Err(Problem::invalid("there are two at most: fields, and options").field("params"));
+            return Err(Problem::invalid("at most two are allowed: fields and options").field("params"));
         }
-        let fields = params.first().map_or(Ok(Fields::default()), |fields| Fields::read(fields.get()))?;
-        let options: Options =
-            params.get(1).map_or(Ok(Options::default()), |it| from_json(it.get().as_bytes()))?;
-        let Placed { path, body } = operation.place(fields)?;
-        let mut request =
-            credential.request(shared).method(operation.method.clone()).uri(credential.target(&path));
+        let fields =
+            params.first().map_or(Ok(MethodFields::default()), |fields| MethodFields::parse(fields.get()))?;
+        let options: MethodOptions =
+            params.get(1).map_or(Ok(MethodOptions::default()), |it| from_json(it.get().as_bytes()))?;
+        let RouteRequest { path, body } = operation.route_request(fields)?;
+        let mut request = credential.request().method(operation.method.clone()).uri(credential.target(&path));
         let headers = request
             .headers_mut()
-            .ok_or_else(|| Problem::invalid("it does not fit into an address").field("params"))?;
+            .ok_or_else(|| Problem::invalid("the fields do not form a valid URL").field("params"))?;
         for (name, value) in
             [("x-playmeter-signature", options.signature), ("idempotency-key", options.idempotency_key)]
         {
             let Some(value) = value else { continue };
-            let problem = || Problem::invalid("it cannot stand in a header").field(name);
+            let problem = || Problem::invalid("must be a valid header value").field(name);
             headers
                 .insert(HeaderName::from_static(name), HeaderValue::from_str(&value).map_err(|_| problem())?);
         }
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let request = request.body(Body::from(body)).map_err(|error| Problem::invalid(error.to_string()))?;
-        Ok(Call { operation, request })
+        Ok(MethodCall { operation, request })
     }
 
-    /// Does it. It counts as a request of its route.
-    pub(super) async fn answer(self, shared: Arc<AppState>, routes: Routes) -> Answer {
-        let Routes { router, requests } = routes;
+    /// Calls the route and returns its response body. The monitor counts it as a request to the route.
+    pub(super) async fn run(self, shared: Arc<AppState>, routes: MethodRouter) -> MethodResult {
+        let MethodRouter { router, requests } = routes;
         let (route, started) = ((&self.operation.method, &self.operation.path[..]), Instant::now());
-        let (game, response) = noting_game(router.oneshot(self.request)).await;
-        let response = response.unwrap_or_else(|never| match never {});
-        shared.monitor.answered(&requests, game, route, (response.status(), started.elapsed()));
+        let mut response = router.oneshot(self.request).await.unwrap_or_else(|never| match never {});
+        let game = response.extensions_mut().remove::<RequestGame>().map(|RequestGame(game)| game);
+        shared.monitor.record_request(&requests, game, route, (response.status(), started.elapsed()));
         let status = response.status().as_u16();
-        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-        let body = body.map_err(|_| Problem::internal("the answer is too large"))?.to_bytes();
+        let body = Limited::new(response.into_body(), RESPONSE_BYTES_MAX).collect().await;
+        let body = body.map_err(|_| Problem::internal("the response is too large"))?.to_bytes();
         if status >= 400 {
-            return Err(Refusal::answered(status, &body));
+            return Err(DdpError::from_response(status, &body));
         }
-        String::from_utf8(body.into()).map_err(|_| Problem::internal("the answer is no JSON").into())
+        String::from_utf8(body.into()).map_err(|_| Problem::internal("the response is not UTF-8").into())
     }
 }
 
-struct Placed {
+struct RouteRequest {
     path: String,
     body: String,
 }
 
 impl Operation {
-    /// Puts each field where the route expects it. Whether the body may have it is for the route to say.
-    fn place(&self, fields: Fields) -> Result<Placed, Problem> {
+    /// Distributes the fields over path, query string and body. The route validates the fields of the body.
+    fn route_request(&self, fields: MethodFields) -> Result<RouteRequest, Problem> {
         let mut path = self.path.clone();
         let mut query = String::new();
         let mut body = String::from("{");
         for (name, value) in fields.0 {
             let placeholder = format!("{{{name}}}");
             if path.contains(&placeholder) {
-                path = path.replace(&placeholder, &encoded(&text(&name, &value)?));
+                path = path.replace(&placeholder, &percent_encoded(&parameter_text(&name, &value)?));
             } else if self.query.contains(&name) || name.starts_with("filter.") && !self.query.is_empty() {
                 let separator = if query.is_empty() { '?' } else { '&' };
-                let _ = write!(query, "{separator}{}={}", encoded(&name), encoded(&text(&name, &value)?));
+                let _ = write!(
+                    query,
+                    "{separator}{}={}",
+                    percent_encoded(&name),
+                    percent_encoded(&parameter_text(&name, &value)?)
+                );
             } else {
                 let comma = if body.len() == 1 { "" } else { "," };
                 let value =
@@ -154,27 +157,27 @@ impl Operation {
         }
         if let Some((_, missing)) = path.split_once('{') {
             let name = missing.split('}').next().unwrap_or_default();
-            return Err(Problem::invalid("it is missing").field(name));
+            return Err(Problem::invalid("required field is missing").field(name));
         }
         if !self.has_body && body.len() > 1 {
             let name = body.split('"').nth(1).unwrap_or_default();
-            return Err(Problem::invalid("there is no such field").field(name));
+            return Err(Problem::invalid("unknown field").field(name));
         }
         body.push('}');
-        Ok(Placed { path: path + &query, body: if self.has_body { body } else { String::new() } })
+        Ok(RouteRequest { path: path + &query, body: if self.has_body { body } else { String::new() } })
     }
 }
 
-/// A field of a path or query string: text, a number, true or false.
-fn text(name: &str, value: &RawValue) -> Result<String, Problem> {
+/// Formats the value of a field of a path or query string: text, a number, true or false.
+fn parameter_text(name: &str, value: &RawValue) -> Result<String, Problem> {
     match serde_json::from_str(value.get()) {
         Ok(Value::String(text)) if !text.is_empty() => Ok(text),
         Ok(value @ (Value::Number(_) | Value::Bool(_))) => Ok(value.to_string()),
-        _ => Err(Problem::invalid("it is text, or a number").field(name)),
+        _ => Err(Problem::invalid("must be text, a number, true or false, and not empty").field(name)),
     }
 }
 
-fn encoded(text: &str) -> String {
+fn percent_encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {
@@ -187,68 +190,68 @@ fn encoded(text: &str) -> String {
     encoded
 }
 
-/// The fields of an object in their order, as they were written.
+/// The fields of an object, unchanged and in their order.
 #[derive(Default)]
-struct Fields(Vec<(String, Box<RawValue>)>);
+struct MethodFields(Vec<(String, Box<RawValue>)>);
 
-impl Fields {
-    fn read(text: &str) -> Result<Fields, Problem> {
-        // Not through `ejson`: what is signed must stay as it is.
-        from_json::<Fields>(text.as_bytes())
+impl MethodFields {
+    fn parse(text: &str) -> Result<MethodFields, Problem> {
+        // Not converted from EJSON here: a signed body must stay unchanged.
+        from_json::<MethodFields>(text.as_bytes())
     }
 }
 
-impl<'de> Deserialize<'de> for Fields {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Fields, D::Error> {
+impl<'de> Deserialize<'de> for MethodFields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<MethodFields, D::Error> {
         struct Object;
         impl<'de> Visitor<'de> for Object {
-            type Value = Fields;
+            type Value = MethodFields;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
                 formatter.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<MethodFields, A::Error> {
                 let mut fields = Vec::new();
                 while let Some(field) = map.next_entry()? {
                     fields.push(field);
                 }
-                Ok(Fields(fields))
+                Ok(MethodFields(fields))
             }
         }
         deserializer.deserialize_map(Object)
     }
 }
 
-/// Every write of a description.
-fn operations(description: &Value) -> BTreeMap<String, Operation> {
-    let paths = description["paths"].as_object().into_iter().flatten();
+/// Returns every write of an OpenAPI document.
+fn operations(document: &Value) -> BTreeMap<String, Operation> {
+    let paths = document["paths"].as_object().into_iter().flatten();
     let operations = paths.flat_map(|(path, methods)| {
         let methods = methods.as_object().into_iter().flatten();
-        methods.filter_map(|(method, about)| {
-            Some((about["operationId"].as_str()?.to_owned(), operation(path, method, about, description)?))
+        methods.filter_map(|(method, spec)| {
+            Some((spec["operationId"].as_str()?.to_owned(), operation(path, method, spec, document)?))
         })
     });
     operations.collect()
 }
 
-/// `None`: it is a read.
-fn operation(path: &str, method: &str, about: &Value, description: &Value) -> Option<Operation> {
+/// Returns the operation of a write, or `None` for a read.
+fn operation(path: &str, method: &str, spec: &Value, document: &Value) -> Option<Operation> {
     let method = Method::from_bytes(method.to_ascii_uppercase().as_bytes()).ok()?;
     if !matches!(method, Method::POST | Method::PUT | Method::PATCH | Method::DELETE) {
         return None;
     }
-    let schema = &about["requestBody"]["content"]["application/json"]["schema"];
+    let schema = &spec["requestBody"]["content"]["application/json"]["schema"];
     let schema = match schema["$ref"].as_str() {
-        Some(name) => description.pointer(name.trim_start_matches('#')).unwrap_or(schema),
+        Some(name) => document.pointer(name.trim_start_matches('#')).unwrap_or(schema),
         None => schema,
     };
-    let parameters = about["parameters"].as_array().into_iter().flatten();
+    let parameters = spec["parameters"].as_array().into_iter().flatten();
     let query = parameters.filter(|parameter| parameter["in"] == "query");
     let names = query.filter_map(|parameter| parameter["name"].as_str());
-    // A field of the body comes first: it is what the method is about.
+    // A name that is also a field of the body belongs to the body.
     let query = names.filter(|name| schema["properties"][*name].is_null()).map(str::to_owned).collect();
-    Some(Operation { method, path: path.to_owned(), query, has_body: about["requestBody"].is_object() })
+    Some(Operation { method, path: path.to_owned(), query, has_body: spec["requestBody"].is_object() })
 }
 
 #[cfg(test)]
@@ -257,16 +260,16 @@ mod tests {
 
     fn check(name: &str, fields: &str, expected: &str) {
         let operation = &OPERATIONS[name];
-        let placed = Fields::read(fields).and_then(|fields| operation.place(fields));
-        let said = match placed {
-            Ok(Placed { path, body }) => format!("{} {path} {body}", operation.method),
+        let request = MethodFields::parse(fields).and_then(|fields| operation.route_request(fields));
+        let summary = match request {
+            Ok(RouteRequest { path, body }) => format!("{} {path} {body}", operation.method),
             Err(problem) => problem.brief(),
         };
-        assert_eq!(said.trim_end(), expected, "{name} {fields}");
+        assert_eq!(summary.trim_end(), expected, "{name} {fields}");
     }
 
     #[test]
-    fn each_field_goes_where_the_route_expects_it() {
+    fn fields_are_placed_in_path_query_and_body() {
         check(
             "submit_score",
             r#"{"table":"high scores/1","player":"bo","score":1.50}"#,
@@ -286,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_a_route_is_named() {
+    fn invalid_field_is_named_in_the_problem() {
         check("submit_score", r#"{"score":1}"#, "400 invalid_field (table)");
         check("submit_score", r#"{"table":{"a":1}}"#, "400 invalid_field (table)");
         check("submit_score", r#"{"table":""}"#, "400 invalid_field (table)");
@@ -296,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn every_write_of_live_ops_is_a_method_and_no_read_is() {
+    fn methods_are_the_writes_of_live_ops() {
         let names: Vec<&str> = OPERATIONS.keys().map(String::as_str).collect();
         for name in
             ["answer_survey", "grant_achievement", "open_session", "post_to_feed", "rate_level", "save_level"]

@@ -1,4 +1,4 @@
-//! One connection, from its first message to its last.
+//! One DDP connection, from its first message to its last.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -8,72 +8,74 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use decode::ddp::ClientMessage;
 use serde_json::value::RawValue;
 use tokio::sync::{Notify, watch};
 use tracing::debug;
 
-use super::Credential;
-use super::messages::{self, Refusal};
-use super::methods::{Answer, Call, Routes};
-use super::publications::wanted;
-use super::subscriptions::{SUBSCRIPTIONS_MAX, Subscriptions};
-use crate::AppState;
-use crate::api::commands::from_json;
-use crate::api::watch::holder;
-use crate::problem::Problem;
-use crate::ws::{CloseCode, Gone, Incoming, Socket};
+use decode::ddp::ClientMessage;
 use live::DocumentSubscription;
 use pipeline::random;
 use pipeline::shutdown::wait_for_stop;
 
-/// Without a sign of life for so many heartbeats, the other side is not there any more. A connection must have said
-/// `connect` after so many.
-const SILENT_HEARTBEATS: u32 = 2;
-/// Methods of a connection that are under way at once.
+use super::Credential;
+use super::messages::{self, DdpError};
+use super::methods::{MethodCall, MethodResult, MethodRouter};
+use super::publications::parse_subscription;
+use super::subscriptions::{SUBSCRIPTIONS_MAX, Subscriptions};
+use crate::AppState;
+use crate::api::json::from_json;
+use crate::api::watch::subscriber_key;
+use crate::problem::Problem;
+use crate::ws::{CloseCode, Socket, SocketClosed, SocketMessage};
+
+/// The heartbeats without a sign of life after which a connection is closed. A new connection must send `connect` in the
+/// same time.
+const IDLE_HEARTBEATS_MAX: u32 = 2;
+/// The methods of a connection that may run at once.
 const METHODS_MAX: usize = 16;
-/// What one subscription may say of what it wants.
+/// The largest parameters of one subscription.
 const PARAMS_BYTES_MAX: usize = 16 << 10;
 
-/// A method that is under way: its id, and what it comes to.
-type UnderWay = (String, Pin<Box<dyn Future<Output = Answer> + Send>>);
+/// A method that is running: its id and the future of its result.
+type PendingMethod = (String, Pin<Box<dyn Future<Output = MethodResult> + Send>>);
 
-/// A connection that speaks DDP.
-pub struct Session {
+/// A DDP connection.
+pub(super) struct Session {
     shared: Arc<AppState>,
-    /// What methods are requests to.
-    routes: Routes,
+    /// The routes that methods call.
+    routes: MethodRouter,
     credential: Credential,
     subscriptions: Subscriptions,
-    methods: Vec<UnderWay>,
-    /// What came and waits its turn.
-    backlog: VecDeque<Incoming>,
-    /// Rung when there may be something new to tell.
-    bell: Arc<Notify>,
-    /// The catalog's change up to which the credential was looked at.
-    reviewed: u64,
+    methods: Vec<PendingMethod>,
+    /// Received messages that are not handled yet.
+    backlog: VecDeque<SocketMessage>,
+    /// Notified when a subscription may have changes.
+    wake: Arc<Notify>,
+    /// The version of the catalog against which access was last checked.
+    access_checked_at: u64,
     is_connected: bool,
-    began: Instant,
-    pinged: Instant,
+    opened_at: Instant,
+    pinged_at: Instant,
 }
 
-/// Why a session ends.
-enum End {
-    Gone(Gone),
-    Over(CloseCode, &'static str),
+/// The reason why a session ends.
+enum SessionEnd {
+    /// The connection is closed already.
+    Closed(SocketClosed),
+    /// The server closes the connection.
+    Close(CloseCode, &'static str),
 }
 
-impl From<Gone> for End {
-    fn from(gone: Gone) -> End {
-        End::Gone(gone)
+impl From<SocketClosed> for SessionEnd {
+    fn from(closed: SocketClosed) -> SessionEnd {
+        SessionEnd::Closed(closed)
     }
 }
 
 impl Session {
-    /// A session for somebody. Its methods are requests to `routes`.
-    pub fn new(shared: Arc<AppState>, routes: Routes, credential: Credential) -> Session {
+    pub(super) fn new(shared: Arc<AppState>, routes: MethodRouter, credential: Credential) -> Session {
         let now = Instant::now();
-        let reviewed = shared.catalog.revision();
+        let access_checked_at = shared.catalog.revision();
         Session {
             shared,
             routes,
@@ -81,25 +83,26 @@ impl Session {
             subscriptions: Subscriptions::default(),
             methods: Vec::new(),
             backlog: VecDeque::new(),
-            bell: Arc::new(Notify::new()),
-            reviewed,
+            wake: Arc::new(Notify::new()),
+            access_checked_at,
             is_connected: false,
-            began: now,
-            pinged: now,
+            opened_at: now,
+            pinged_at: now,
         }
     }
 
-    /// Speaks until one of the two ends it. Boxed, both, because a future holds twice what it is given.
-    pub async fn serve(mut self: Box<Self>, mut socket: Box<Socket>) {
+    /// Serves the connection until either side closes it. Both arguments are boxed, because a future stores its arguments
+    /// twice.
+    pub(super) async fn serve(mut self: Box<Self>, mut socket: Box<Socket>) {
         let mut stopping = self.shared.stopping.clone();
         loop {
-            match self.turn(&mut socket, &mut stopping).await {
+            match self.exchange(&mut socket, &mut stopping).await {
                 Ok(()) => {}
-                Err(End::Gone(gone)) => {
-                    debug!(%gone, "a socket has ended");
+                Err(SessionEnd::Closed(closed)) => {
+                    debug!(reason = %closed, "WebSocket closed");
                     break;
                 }
-                Err(End::Over(code, reason)) => {
+                Err(SessionEnd::Close(code, reason)) => {
                     self.finish_methods(&mut socket).await;
                     socket.close(code, reason);
                     break;
@@ -110,208 +113,227 @@ impl Session {
         socket.finish().await;
     }
 
-    /// What was begun is done, and its caller is told.
+    /// Waits for all running methods and sends their results.
     async fn finish_methods(&mut self, socket: &mut Socket) {
         while !self.methods.is_empty() {
-            let (id, answer) = first_done(&mut self.methods).await;
-            self.done(socket, &id, answer);
+            let (id, result) = next_finished(&mut self.methods).await;
+            self.send_result(socket, &id, result);
         }
     }
 
-    /// Answers what came, tells what is new, then waits for more of either.
-    async fn turn(&mut self, socket: &mut Socket, stopping: &mut watch::Receiver<bool>) -> Result<(), End> {
+    /// Handles the backlog, sends new changes, then waits for messages, changes, results or a deadline.
+    async fn exchange(
+        &mut self,
+        socket: &mut Socket,
+        stopping: &mut watch::Receiver<bool>,
+    ) -> Result<(), SessionEnd> {
         self.check_heartbeat(socket)?;
         while self.has_room(socket)
             && let Some(message) = self.backlog.pop_front()
         {
-            // Boxed: there are many connections, and few of them say something at the moment.
-            Box::pin(self.hear(socket, &message)).await?;
+            // Boxed: there are many connections, and few of them are handling a message at any moment.
+            Box::pin(self.handle_message(socket, &message)).await?;
         }
-        self.tell(socket);
+        self.push_changes(socket);
         socket.flush()?;
-        let listens = self.backlog.is_empty();
-        let wake = self.wake_at(socket);
+        let is_receiving = self.backlog.is_empty();
+        let wake_at = self.wake_at(socket);
         tokio::select! {
-            came = socket.exchange(listens) => self.backlog.extend(came?),
-            () = self.bell.notified() => {}
-            (id, answer) = first_done(&mut self.methods) => self.done(socket, &id, answer),
-            () = tokio::time::sleep_until(wake.into()) => {}
-            () = wait_for_stop(stopping) => return Err(End::Over(CloseCode::Away, "the server is stopping")),
+            received = socket.exchange(is_receiving) => self.backlog.extend(received?),
+            () = self.wake.notified() => {}
+            (id, result) = next_finished(&mut self.methods) => self.send_result(socket, &id, result),
+            () = tokio::time::sleep_until(wake_at.into()) => {}
+            () = wait_for_stop(stopping) => return Err(SessionEnd::Close(CloseCode::Away, "the server is stopping")),
         }
         Ok(())
     }
 
-    /// Whether another message may be answered: answers and methods do not pile up.
+    /// Returns true if another message may be handled: running methods and unsent responses are bounded.
     fn has_room(&self, socket: &Socket) -> bool {
         self.methods.len() < METHODS_MAX && socket.has_room()
     }
 
-    fn check_heartbeat(&mut self, socket: &mut Socket) -> Result<(), End> {
+    fn check_heartbeat(&mut self, socket: &mut Socket) -> Result<(), SessionEnd> {
         let now = Instant::now();
-        if now >= self.given_up_at(socket) {
-            let reason = if self.is_connected { "no sign of life" } else { "no `connect`" };
-            return Err(End::Over(CloseCode::Policy, reason));
+        if now >= self.timeout_at(socket) {
+            let reason = if self.is_connected { "heartbeat timeout" } else { "no `connect` message" };
+            return Err(SessionEnd::Close(CloseCode::Policy, reason));
         }
-        if now >= self.pinged + self.heartbeat() {
-            self.pinged = now;
+        if now >= self.pinged_at + self.heartbeat() {
+            self.pinged_at = now;
             if self.is_connected {
-                socket.text(messages::ping());
+                socket.send_text(messages::ping());
             }
-            // Keys expire, too.
-            self.review(socket);
+            // A key may have expired since the last check.
+            self.check_access(socket);
         }
         Ok(())
     }
 
-    /// When the other side counts as gone, if it says nothing until then.
-    fn given_up_at(&self, socket: &Socket) -> Instant {
-        let alive = if self.is_connected { socket.heard() } else { self.began };
-        alive + SILENT_HEARTBEATS * self.heartbeat()
+    /// Returns the time at which the connection is closed if the peer stays silent.
+    fn timeout_at(&self, socket: &Socket) -> Instant {
+        let alive = if self.is_connected { socket.last_seen() } else { self.opened_at };
+        alive + IDLE_HEARTBEATS_MAX * self.heartbeat()
     }
 
     fn heartbeat(&self) -> Duration {
         self.shared.settings.heartbeat
     }
 
-    /// When something is to be done without anybody having said anything.
+    /// Returns the next deadline: a timeout, a ping or a due change.
     fn wake_at(&self, socket: &Socket) -> Instant {
-        let wake = self.given_up_at(socket).min(self.pinged + self.heartbeat());
-        // While nothing can be told it does not matter what is due.
-        let due = if socket.unsent() == 0 { self.subscriptions.due() } else { None };
-        due.map_or(wake, |due| due.min(wake))
+        let wake_at = self.timeout_at(socket).min(self.pinged_at + self.heartbeat());
+        // Changes are not sent while the connection is blocked, so they set no deadline then.
+        let due = if socket.unsent_bytes() == 0 { self.subscriptions.due() } else { None };
+        due.map_or(wake_at, |due| due.min(wake_at))
     }
 
-    /// Puts in line what is new, once everything before has been sent.
-    fn tell(&mut self, socket: &mut Socket) {
-        if self.shared.catalog.revision() != self.reviewed {
-            self.review(socket);
+    /// Queues new changes once all earlier frames have been sent.
+    fn push_changes(&mut self, socket: &mut Socket) {
+        if self.shared.catalog.revision() != self.access_checked_at {
+            self.check_access(socket);
         }
-        if socket.unsent() > 0 {
+        if socket.unsent_bytes() > 0 {
             return;
         }
         let epoch = self.shared.live.epoch();
         while socket.has_room()
-            && let Some(said) = self.subscriptions.next(epoch)
+            && let Some(frames) = self.subscriptions.take_next(epoch)
         {
-            said.into_iter().for_each(|frames| socket.push(frames));
+            frames.into_iter().for_each(|frames| socket.push(frames));
         }
     }
 
-    /// Ends what may no longer be seen: a key was revoked, has expired, or another one is used.
-    fn review(&mut self, socket: &mut Socket) {
-        self.reviewed = self.shared.catalog.revision();
+    /// Ends the subscriptions that the credential no longer has access to: a key was revoked, expired or replaced.
+    fn check_access(&mut self, socket: &mut Socket) {
+        self.access_checked_at = self.shared.catalog.revision();
         if self.subscriptions.len() > 0 {
             let access = self.credential.access(&self.shared.catalog);
-            self.subscriptions.review(&access).into_iter().for_each(|frames| socket.push(frames));
+            self.subscriptions.close_denied(&access).into_iter().for_each(|frames| socket.push(frames));
         }
     }
 
-    async fn hear(&mut self, socket: &mut Socket, message: &Incoming) -> Result<(), End> {
-        let Incoming::Text(text) = message else {
-            socket.text(&messages::error("messages are text", ""));
+    async fn handle_message(
+        &mut self,
+        socket: &mut Socket,
+        message: &SocketMessage,
+    ) -> Result<(), SessionEnd> {
+        let SocketMessage::Text(text) = message else {
+            socket.send_text(&messages::error("binary messages are not supported: send text", ""));
             return Ok(());
         };
         match ClientMessage::read(text) {
             Ok(None) => {}
-            Err(malformed) => socket.text(&messages::error(&malformed.to_string(), text)),
+            Err(malformed) => socket.send_text(&messages::error(&malformed.to_string(), text)),
             Ok(Some(ClientMessage::Connect { version, support })) => {
                 return self.connect(socket, &version, &support);
             }
-            Ok(Some(_)) if !self.is_connected => socket.text(&messages::error("say `connect` first", text)),
-            Ok(Some(ClientMessage::Ping { id })) => socket.text(&messages::pong(id.as_deref())),
+            Ok(Some(_)) if !self.is_connected => {
+                socket.send_text(&messages::error("send `connect` first", text))
+            }
+            Ok(Some(ClientMessage::Ping { id })) => socket.send_text(&messages::pong(id.as_deref())),
             Ok(Some(ClientMessage::Pong)) => {}
             Ok(Some(ClientMessage::Sub { id, name, params })) => {
                 self.subscribe(socket, &id, &name, &params).await
             }
             Ok(Some(ClientMessage::Unsub { id })) => socket.push(self.subscriptions.close(&id)),
             Ok(Some(ClientMessage::Method { id, method, params })) => {
-                self.call(socket, id, &method, &params).await
+                self.call_method(socket, id, &method, &params).await
             }
         }
         Ok(())
     }
 
-    fn connect(&mut self, socket: &mut Socket, version: &str, support: &[String]) -> Result<(), End> {
+    fn connect(&mut self, socket: &mut Socket, version: &str, support: &[String]) -> Result<(), SessionEnd> {
         if self.is_connected {
-            socket.text(&messages::error("the connection is open already", ""));
+            socket.send_text(&messages::error("already connected", ""));
             return Ok(());
         }
-        // A client that speaks it as well comes back and proposes it.
+        // A client that also supports version 1 reconnects and proposes it.
         if version != messages::VERSION || !(support.is_empty() || support.iter().any(|it| it == version)) {
-            socket.text(&messages::failed());
-            return Err(End::Over(CloseCode::Normal, "version 1 is spoken here"));
+            socket.send_text(&messages::failed());
+            return Err(SessionEnd::Close(CloseCode::Normal, "only DDP version 1 is supported"));
         }
         self.is_connected = true;
-        self.pinged = Instant::now();
-        socket.text(&messages::connected(&random::token(12)));
+        self.pinged_at = Instant::now();
+        socket.send_text(&messages::connected(&random::token(12)));
         Ok(())
     }
 
     async fn subscribe(&mut self, socket: &mut Socket, id: &str, name: &str, params: &[&RawValue]) {
-        // A client that asks twice in one connection has it already.
+        // A repeated `sub` with the id of an open subscription is ignored.
         if self.subscriptions.has(id) {
             return;
         }
-        if let Err(refusal) = self.try_subscribe(id, name, params).await {
-            socket.text(&messages::nosub(id, Some(&refusal)));
+        if let Err(error) = self.try_subscribe(id, name, params).await {
+            socket.send_text(&messages::nosub(id, Some(&error)));
         }
     }
 
-    async fn try_subscribe(&mut self, id: &str, name: &str, params: &[&RawValue]) -> Result<(), Refusal> {
+    async fn try_subscribe(&mut self, id: &str, name: &str, params: &[&RawValue]) -> Result<(), DdpError> {
         let access = self.credential.access(&self.shared.catalog)?;
         if params.iter().map(|param| param.get().len()).sum::<usize>() > PARAMS_BYTES_MAX {
-            return Err(Problem::too_large(format!("at most {PARAMS_BYTES_MAX} bytes"))
+            return Err(Problem::too_large(format!("must be {PARAMS_BYTES_MAX} bytes or smaller"))
                 .field("params")
                 .into());
         }
-        let wanted = wanted(&self.shared, &self.credential, &access, name, params)?;
+        let request = parse_subscription(&self.shared, &self.credential, &access, name, params)?;
         if self.subscriptions.len() >= SUBSCRIPTIONS_MAX {
-            let detail = format!("a connection has at most {SUBSCRIPTIONS_MAX} subscriptions");
-            return Err(Problem::too_many(detail).into());
+            let detail = format!("a connection may have at most {SUBSCRIPTIONS_MAX} subscriptions");
+            return Err(Problem::quota_exceeded(detail).into());
         }
-        let holder = holder(&access, self.credential.address());
-        let permit =
-            self.shared.live.admit(holder, 1).map_err(|refused| Problem::too_many(refused.to_string()))?;
+        let holder = subscriber_key(&access, self.credential.address());
+        let permit = self
+            .shared
+            .live
+            .admit(holder, 1)
+            .map_err(|refused| Problem::quota_exceeded(refused.to_string()))?;
         let mut permit = Some(permit);
-        if self.subscriptions.join(id, &wanted, &access, &mut permit)? {
+        if self.subscriptions.join(id, &request, &access, &mut permit)? {
             return Ok(());
         }
         let Some(permit) = permit else { return Ok(()) };
         let shared = &self.shared;
         shared.views.caught_up(shared.log.durable_until()).await;
-        let (topic, resume) = (wanted.topic.clone(), wanted.resume.as_ref());
-        let watch =
-            DocumentSubscription::open(&shared.live, &access.game, topic, wanted.options, resume, &self.bell);
+        let (topic, resume) = (request.topic.clone(), request.resume.as_ref());
+        let watch = DocumentSubscription::open(
+            &shared.live,
+            &access.game,
+            topic,
+            request.options,
+            resume,
+            &self.wake,
+        );
         let watch = watch.map_err(|refused| Problem::overloaded(refused.to_string()))?;
         if resume.is_some() && !watch.is_resumed() {
-            return Err(Refusal::reload());
+            return Err(DdpError::resume_expired());
         }
-        self.subscriptions.open(id, wanted, &access, watch, permit);
+        self.subscriptions.open(id, request, &access, watch, permit);
         Ok(())
     }
 
-    /// Begins a method. Methods are begun in the order in which they came; they may end in another.
-    async fn call(&mut self, socket: &mut Socket, id: String, name: &str, params: &[&RawValue]) {
+    /// Starts a method. Methods start in the order in which they arrive; they may finish in another order.
+    async fn call_method(&mut self, socket: &mut Socket, id: String, name: &str, params: &[&RawValue]) {
         if name == "login" {
-            let answer = self.login(params);
-            self.review(socket);
-            return self.done(socket, &id, answer);
+            let result = self.login(params);
+            self.check_access(socket);
+            return self.send_result(socket, &id, result);
         }
-        match Call::read(&self.shared, &self.credential, name, params) {
-            Err(problem) => self.done(socket, &id, Err(problem.into())),
+        match MethodCall::parse(&self.credential, name, params) {
+            Err(problem) => self.send_result(socket, &id, Err(problem.into())),
             Ok(call) => {
-                let mut answer: Pin<Box<dyn Future<Output = _> + Send>> =
-                    Box::pin(call.answer(Arc::clone(&self.shared), self.routes.clone()));
-                // Up to where it waits: there it is in the log's queue, before those that come after.
-                match poll_fn(|context| Poll::Ready(answer.as_mut().poll(context))).await {
-                    Poll::Ready(answer) => self.done(socket, &id, answer),
-                    Poll::Pending => self.methods.push((id, answer)),
+                let mut running: Pin<Box<dyn Future<Output = _> + Send>> =
+                    Box::pin(call.run(Arc::clone(&self.shared), self.routes.clone()));
+                // Polled once: a write then is in the queue of the log, before the writes of later methods.
+                match poll_fn(|context| Poll::Ready(running.as_mut().poll(context))).await {
+                    Poll::Ready(result) => self.send_result(socket, &id, result),
+                    Poll::Pending => self.methods.push((id, running)),
                 }
             }
         }
     }
 
-    fn login(&mut self, params: &[&RawValue]) -> Answer {
+    fn login(&mut self, params: &[&RawValue]) -> MethodResult {
         #[derive(serde::Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Login {
@@ -324,23 +346,23 @@ impl Session {
         Ok(serde_json::json!({ "game": access.game.id, "scopes": access.scopes }).to_string())
     }
 
-    /// Answers a method. What it changed is told before it is said that everything was told.
-    fn done(&mut self, socket: &mut Socket, id: &str, answer: Answer) {
-        socket.text(&messages::result(id, answer.as_deref()));
-        if answer.is_ok() {
-            let told = self.subscriptions.everything(self.shared.live.epoch());
-            told.into_iter().for_each(|frames: Bytes| socket.push(frames));
+    /// Sends the result of a method. The changes it made are sent before `updated`, as DDP requires.
+    fn send_result(&mut self, socket: &mut Socket, id: &str, result: MethodResult) {
+        socket.send_text(&messages::result(id, result.as_deref()));
+        if result.is_ok() {
+            let changes = self.subscriptions.take_all(self.shared.live.epoch());
+            changes.into_iter().for_each(|frames: Bytes| socket.push(frames));
         }
-        socket.text(&messages::updated(id));
+        socket.send_text(&messages::updated(id));
     }
 }
 
-/// The first that ends, taken out; waits while there is none.
-async fn first_done(methods: &mut Vec<UnderWay>) -> (String, Answer) {
+/// Removes and returns the first method that finishes. Never completes while there are no methods.
+async fn next_finished(methods: &mut Vec<PendingMethod>) -> (String, MethodResult) {
     poll_fn(|context| {
-        for at in 0..methods.len() {
-            if let Poll::Ready(answer) = methods[at].1.as_mut().poll(context) {
-                return Poll::Ready((methods.remove(at).0, answer));
+        for index in 0..methods.len() {
+            if let Poll::Ready(result) = methods[index].1.as_mut().poll(context) {
+                return Poll::Ready((methods.remove(index).0, result));
             }
         }
         Poll::Pending

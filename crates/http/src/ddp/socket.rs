@@ -1,41 +1,38 @@
 //! `GET /websocket` and `GET /ddp`: DDP 1 over a WebSocket.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::extract::{ConnectInfo, Request, State};
+use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::{Router, routing};
 
 use crate::AppState;
-use crate::ddp::{Credential, Routes, Session};
+use crate::ddp::{Credential, MethodRouter, Session};
 use crate::problem::Problem;
-use crate::ws::{self, Upgrade};
+use crate::ws::{self, PendingUpgrade};
 
-/// What a socket needs: the server, and the routes that its methods are requests to.
+/// The router state of the socket routes.
 #[derive(Clone)]
-pub struct SocketState {
-    /// The server.
-    pub shared: Arc<AppState>,
-    /// Every other route.
-    pub routes: Routes,
+pub(crate) struct SocketState {
+    pub(crate) shared: Arc<AppState>,
+    /// All other routes, which methods call.
+    pub(crate) routes: MethodRouter,
 }
 
 /// Returns the routes that open a DDP socket.
-pub fn routes() -> Router<SocketState> {
+pub(crate) fn routes() -> Router<SocketState> {
     Router::new().route("/websocket", routing::get(open)).route("/ddp", routing::get(open))
 }
 
 /// Opens a socket.
-pub async fn open(
+async fn open(
     State(state): State<SocketState>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
-    upgrade: Upgrade,
+    upgrade: PendingUpgrade,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, _) = request.into_parts();
     let SocketState { shared, routes } = state;
-    let credential = Credential::of_handshake(&shared, &head, peer)?;
+    let credential = Credential::from_handshake(&shared, &head)?;
     let session = Box::new(Session::new(shared, routes, credential));
     Ok(ws::upgrade(&head, upgrade, |socket| session.serve(Box::new(socket))))
 }

@@ -1,44 +1,45 @@
-//! What one connection watches.
+//! The subscriptions of one connection.
 //!
-//! Two subscriptions to the same in the same collection are one *group*: its documents are told once, and are gone when
-//! the last of its subscriptions is. So a document is never told twice, and nothing has to be counted by document.
+//! Subscriptions to the same topic in the same collection form one *group*. Its documents are sent once and removed with
+//! the last of its subscriptions. So no document is sent twice, and no reference counts per document are needed.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use model::batch::KeyClass;
 
-use super::messages::{self, Refusal};
-use super::publications::{Wanted, may_see};
-use crate::problem::Problem;
-use crate::ws::Frames;
 use live::documents::EncodingKey;
 use live::{Delivery, DocumentSubscription, SubscriptionPermit, Topic};
+use model::batch::KeyClass;
 use pipeline::catalog::{Access, Game, Scope};
 
-/// Subscriptions of one connection.
+use super::messages::{self, DdpError};
+use super::publications::{SubscriptionRequest, may_access};
+use crate::problem::Problem;
+use crate::ws::FrameBuffer;
+
+/// The subscriptions that a connection may have.
 pub(super) const SUBSCRIPTIONS_MAX: usize = 100;
 
-/// All of a connection.
+/// The subscriptions of one connection, by group.
 #[derive(Default)]
 pub(super) struct Subscriptions {
-    groups: Vec<Group>,
-    /// Which group is asked first, so that a connection that takes little gets something of each.
-    first: usize,
+    groups: Vec<SubscriptionGroup>,
+    /// The index of the group that is sent next, so that a slow connection gets changes of every group.
+    next_group: usize,
 }
 
-struct Group {
+struct SubscriptionGroup {
     topic: Topic,
     key: EncodingKey,
     watch: DocumentSubscription,
-    subs: Vec<Sub>,
+    members: Vec<GroupMember>,
     game: Arc<Game>,
     class: KeyClass,
     scope: Option<Scope>,
 }
 
-struct Sub {
+struct GroupMember {
     id: String,
     is_ready: bool,
     _permit: SubscriptionPermit,
@@ -46,153 +47,160 @@ struct Sub {
 
 impl Subscriptions {
     pub(super) fn len(&self) -> usize {
-        self.groups.iter().map(|group| group.subs.len()).sum()
+        self.groups.iter().map(|group| group.members.len()).sum()
     }
 
     pub(super) fn has(&self, id: &str) -> bool {
-        self.groups.iter().any(|group| group.subs.iter().any(|sub| sub.id == id))
+        self.groups.iter().any(|group| group.has(id))
     }
 
-    /// Joins a group that shows the same already. `false`: there is none, and nothing happened.
+    /// Joins the group of an equal subscription and takes the permit. Returns false if there is no such group.
     pub(super) fn join(
         &mut self,
         id: &str,
-        wanted: &Wanted,
+        request: &SubscriptionRequest,
         access: &Access,
         permit: &mut Option<SubscriptionPermit>,
     ) -> Result<bool, Problem> {
-        let is_same = |group: &&mut Group| {
-            group.key.collection == wanted.key.collection
-                && group.topic == wanted.topic
+        let is_same = |group: &&mut SubscriptionGroup| {
+            group.key.collection == request.key.collection
+                && group.topic == request.topic
                 && group.game.number == access.game.number
         };
         let Some(group) = self.groups.iter_mut().find(is_same) else { return Ok(false) };
-        if group.key.is_ordered != wanted.key.is_ordered {
-            let detail =
-                "the same is subscribed in this collection with another `ordered`; name another `collection`";
+        if group.key.is_ordered != request.key.is_ordered {
+            let detail = "must match the open subscription to this topic: use another `collection`";
             return Err(Problem::conflict(detail).field("ordered"));
         }
         if let Some(permit) = permit.take() {
             group
                 .watch
-                .shorten_interval(wanted.options)
+                .shorten_interval(request.options)
                 .map_err(|refused| Problem::overloaded(refused.to_string()))?;
-            group.subs.push(Sub { id: id.to_owned(), is_ready: false, _permit: permit });
+            group.members.push(GroupMember { id: id.to_owned(), is_ready: false, _permit: permit });
         }
         Ok(true)
     }
 
-    /// Begins a group.
+    /// Opens a group with one subscription.
     pub(super) fn open(
         &mut self,
         id: &str,
-        wanted: Wanted,
+        request: SubscriptionRequest,
         access: &Access,
         watch: DocumentSubscription,
         permit: SubscriptionPermit,
     ) {
-        let sub = Sub { id: id.to_owned(), is_ready: false, _permit: permit };
-        let Wanted { topic, key, scope, .. } = wanted;
+        let member = GroupMember { id: id.to_owned(), is_ready: false, _permit: permit };
+        let SubscriptionRequest { topic, key, scope, .. } = request;
         let (game, class) = (Arc::clone(&access.game), access.class);
         // Most connections have one group, and there are many connections.
         self.groups.reserve_exact(1);
-        self.groups.push(Group { topic, key, watch, subs: vec![sub], game, class, scope });
+        self.groups.push(SubscriptionGroup { topic, key, watch, members: vec![member], game, class, scope });
     }
 
-    /// Ends a subscription; what is to be told of that.
+    /// Closes a subscription and returns the frames to send.
     pub(super) fn close(&mut self, id: &str) -> Bytes {
-        let mut frames = Frames::default();
-        if let Some(at) = self.groups.iter().position(|group| group.subs.iter().any(|sub| sub.id == id)) {
-            self.groups[at].subs.retain(|sub| sub.id != id);
-            if self.groups[at].subs.is_empty() {
-                let group = self.groups.swap_remove(at);
-                return group.gone(&messages::nosub(id, None));
+        let mut frames = FrameBuffer::default();
+        if let Some(index) = self.groups.iter().position(|group| group.has(id)) {
+            self.groups[index].members.retain(|member| member.id != id);
+            if self.groups[index].members.is_empty() {
+                let group = self.groups.swap_remove(index);
+                return group.removal(&messages::nosub(id, None));
             }
         }
         frames.text(&messages::nosub(id, None));
         frames.freeze()
     }
 
-    /// Ends what this credential may not see; `Err`: it may see nothing. What is to be told of that.
-    pub(super) fn review(&mut self, access: &Result<Access, Problem>) -> Vec<Bytes> {
-        let refusal = |group: &Group| match access {
-            Ok(access) if may_see(access, &group.game, group.class, group.scope) => None,
-            Ok(_) => Some(Problem::scope("the credential that is used now may not see this").into()),
-            Err(problem) => Some(Refusal::from(problem.clone())),
+    /// Closes the subscriptions that the credential has no access to and returns the frames to send. `Err`: the credential
+    /// is no longer valid.
+    pub(super) fn close_denied(&mut self, access: &Result<Access, Problem>) -> Vec<Bytes> {
+        let denial = |group: &SubscriptionGroup| match access {
+            Ok(access) if may_access(access, &group.game, group.class, group.scope) => None,
+            Ok(_) => {
+                Some(Problem::forbidden("the current credential has no access to this subscription").into())
+            }
+            Err(problem) => Some(DdpError::from(problem.clone())),
         };
-        let mut told = Vec::new();
+        let mut sends = Vec::new();
         for group in std::mem::take(&mut self.groups) {
-            match refusal(&group) {
+            match denial(&group) {
                 None => self.groups.push(group),
-                Some(refusal) => {
-                    let nosub = |sub: &Sub| messages::nosub(&sub.id, Some(&refusal));
-                    let nosubs: Vec<String> = group.subs.iter().map(nosub).collect();
-                    told.push(group.gone(&nosubs[0]));
-                    let mut frames = Frames::default();
+                Some(error) => {
+                    let nosub = |member: &GroupMember| messages::nosub(&member.id, Some(&error));
+                    let nosubs: Vec<String> = group.members.iter().map(nosub).collect();
+                    sends.push(group.removal(&nosubs[0]));
+                    let mut frames = FrameBuffer::default();
                     nosubs[1..].iter().for_each(|nosub| frames.text(nosub));
-                    told.push(frames.freeze());
+                    sends.push(frames.freeze());
                 }
             }
         }
-        told
+        sends
     }
 
-    /// What is new in one group whose time has come. `None`: in none.
-    pub(super) fn next(&mut self, epoch: &str) -> Option<Vec<Bytes>> {
+    /// Returns the frames of the next group whose changes are due, or `None` if no group has any.
+    pub(super) fn take_next(&mut self, epoch: &str) -> Option<Vec<Bytes>> {
         let count = self.groups.len();
-        let mut places = (0..count).map(|place| (self.first + place) % count);
-        let (place, said) = places.find_map(|place| {
-            let group = &mut self.groups[place];
-            let told = group.watch.next_delivery();
-            Some((place, group.tell(told, epoch)?))
+        let mut indexes = (0..count).map(|offset| (self.next_group + offset) % count);
+        let (index, frames) = indexes.find_map(|index| {
+            let group = &mut self.groups[index];
+            let update = group.watch.next_delivery();
+            Some((index, group.encode(update, epoch)?))
         })?;
-        self.first = place + 1;
-        Some(said)
+        self.next_group = index + 1;
+        Some(frames)
     }
 
-    /// Everything that is known by now, whether or not its time has come.
-    pub(super) fn everything(&mut self, epoch: &str) -> Vec<Bytes> {
+    /// Returns the frames of all changes that are known, including those that are not due yet.
+    pub(super) fn take_all(&mut self, epoch: &str) -> Vec<Bytes> {
         let groups = self.groups.iter_mut();
-        let told = groups.filter_map(|group| {
-            let told = group.watch.next_delivery_now();
-            group.tell(told, epoch)
+        let frames = groups.filter_map(|group| {
+            let update = group.watch.next_delivery_now();
+            group.encode(update, epoch)
         });
-        told.flatten().collect()
+        frames.flatten().collect()
     }
 
-    /// When the next is due.
+    /// Returns the time at which the next change is due.
     pub(super) fn due(&self) -> Option<Instant> {
         self.groups.iter().filter_map(|group| group.watch.due()).min()
     }
 }
 
-impl Group {
-    fn tell(&mut self, told: Option<Delivery>, epoch: &str) -> Option<Vec<Bytes>> {
-        let mut said = Vec::new();
-        if let Some(Delivery { offset, step }) = told {
-            let EncodingKey { collection, is_ordered } = &self.key;
-            let encode = |changes: &[_]| messages::changes(changes, collection, *is_ordered, offset);
-            said.push(step.encoded(&self.key, encode));
-        }
-        let waiting = self.subs.iter().filter(|sub| !sub.is_ready);
-        let ids: Vec<String> = waiting.map(|sub| sub.id.clone()).collect();
-        self.subs.iter_mut().for_each(|sub| sub.is_ready = true);
-        if !ids.is_empty() {
-            let mut frames = Frames::default();
-            frames.text(&messages::ready(&ids, epoch, self.watch.offset()));
-            said.push(frames.freeze());
-        }
-        (!said.is_empty()).then_some(said)
+impl SubscriptionGroup {
+    fn has(&self, id: &str) -> bool {
+        self.members.iter().any(|member| member.id == id)
     }
 
-    /// All its documents gone, and a last word.
-    fn gone(&self, last: &str) -> Bytes {
+    /// Encodes an update, and `ready` for new members. Returns `None` if there is nothing to send.
+    fn encode(&mut self, update: Option<Delivery>, epoch: &str) -> Option<Vec<Bytes>> {
+        let mut sends = Vec::new();
+        if let Some(Delivery { offset, step }) = update {
+            let EncodingKey { collection, is_ordered } = &self.key;
+            let encode = |changes: &[_]| messages::changes(changes, collection, *is_ordered, offset);
+            sends.push(step.encoded(&self.key, encode));
+        }
+        let waiting = self.members.iter().filter(|member| !member.is_ready);
+        let ids: Vec<String> = waiting.map(|member| member.id.clone()).collect();
+        self.members.iter_mut().for_each(|member| member.is_ready = true);
+        if !ids.is_empty() {
+            let mut frames = FrameBuffer::default();
+            frames.text(&messages::ready(&ids, epoch, self.watch.offset()));
+            sends.push(frames.freeze());
+        }
+        (!sends.is_empty()).then_some(sends)
+    }
+
+    /// Returns frames that remove all documents of the group, followed by a last message.
+    fn removal(&self, last_message: &str) -> Bytes {
         let EncodingKey { collection, is_ordered } = &self.key;
-        let mut said =
+        let mut bytes =
             messages::changes(&self.watch.removals(), collection, *is_ordered, self.watch.offset()).to_vec();
-        let mut frames = Frames::default();
-        frames.text(last);
-        said.extend_from_slice(&frames.freeze());
-        said.into()
+        let mut frames = FrameBuffer::default();
+        frames.text(last_message);
+        bytes.extend_from_slice(&frames.freeze());
+        bytes.into()
     }
 }

@@ -1,8 +1,8 @@
-//! The requests of each minute as samples, so that they can be asked for over days: `$load.http.POST /v1/events.ok` and
-//! the like, whose values are milliseconds.
+//! Writes the requests of each minute to the log as samples, so that queries can cover days: `$load.http.POST
+//! /v1/events.ok` and similar metrics, whose values are milliseconds.
 //!
-//! Requests are the game's whose credential they carry. Those without one (pages, health, wrong keys) are the first
-//! game's: whose operator the installation is. Nothing is written for a minute in which nothing was asked.
+//! A request counts for the game of its credential. Requests without one (pages, health, wrong keys) count for the first
+//! game, which belongs to the operator of the installation. Nothing is written for a minute without requests.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -12,33 +12,35 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::Context;
-use model::admit::REQUEST_METRIC_PREFIX;
-use model::batch::{Endpoint, Samples};
-use model::rollup::{Aggregate, Bucket};
-use model::{RawBatch, RawEvent};
 use tokio::runtime::Builder;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 use tracing::error;
-use wal::{Ack, Lane};
 
-use super::latency::Latency;
-use super::requests::{Answered, Outcomes, Route, sum};
-use crate::AppState;
+use model::admit::REQUEST_METRIC_PREFIX;
+use model::batch::{Endpoint, Samples};
+use model::rollup::{Aggregate, Bucket};
+use model::{RawBatch, RawEvent};
 use pipeline::catalog::{Access, Game};
 use pipeline::ingest::{Claims, ClientInfo, IngestError, IngestRequest, retry_transient};
 use pipeline::shutdown::wait_for_stop;
 use pipeline::time::now_ms;
+use wal::{Ack, Lane};
+
+use super::latency::LatencyHistogram;
+use super::request_counts::{OutcomeLatencies, RequestOutcome, RouteKey, add_outcomes};
+use crate::AppState;
 
 /// Requests by game and route.
-pub(super) type Minute = BTreeMap<Option<u32>, BTreeMap<Route, Outcomes>>;
+pub(super) type MinuteRequests = BTreeMap<Option<u32>, BTreeMap<RouteKey, OutcomeLatencies>>;
 
-/// A server tells nothing before it has run for so long: one that lives for seconds leaves nothing but what it was sent.
-const GROWN_UP: Duration = Duration::from_secs(60);
-/// Minutes that wait for the log.
-const WAITING_MAX: usize = 60;
+/// The uptime before which nothing is written: a server that runs for seconds only stores what it was sent.
+const UPTIME_MIN: Duration = Duration::from_secs(60);
+/// The minutes that may wait for the log.
+const PENDING_MAX: usize = 60;
 
-/// Starts the thread. It sleeps until the first request of a minute, and then to the end of that minute.
+/// Starts the thread that writes the minutes. It sleeps until the first request of a minute, then to the end of that
+/// minute. Fails if the thread or its runtime cannot be started.
 pub fn start(shared: &Arc<AppState>) -> anyhow::Result<JoinHandle<()>> {
     let runtime = Builder::new_current_thread().enable_time().build().context("starting a runtime")?;
     let shared = Arc::clone(shared);
@@ -46,10 +48,10 @@ pub fn start(shared: &Arc<AppState>) -> anyhow::Result<JoinHandle<()>> {
         runtime.block_on(async {
             let lane = shared.log.lane();
             tokio::spawn(lane.pump());
-            let (waiting, mut stopping) = (Waiting::default(), shared.stopping.clone());
+            let (pending, mut stopping) = (PendingMinutes::default(), shared.stopping.clone());
             tokio::select! {
-                () = count_minutes(&shared, &waiting) => {}
-                () = tell_minutes(&shared, &lane, &waiting) => {}
+                () = collect_minutes(&shared, &pending) => {}
+                () = submit_minutes(&shared, &lane, &pending) => {}
                 () = wait_for_stop(&mut stopping) => {}
             }
         });
@@ -57,95 +59,101 @@ pub fn start(shared: &Arc<AppState>) -> anyhow::Result<JoinHandle<()>> {
     std::thread::Builder::new().name("load".into()).spawn(work).context("starting a thread")
 }
 
-/// Minutes that are over and wait to be told, each with its beginning in milliseconds since 1970. At the stop they, and
-/// the minute that goes on, are not told.
+/// Past minutes that are not written yet, each with its start in milliseconds since 1970. When the server stops, they and
+/// the current minute are dropped.
 #[derive(Default)]
-struct Waiting {
-    minutes: RefCell<VecDeque<(i64, Minute)>>,
-    some: Notify,
+struct PendingMinutes {
+    minutes: RefCell<VecDeque<(i64, MinuteRequests)>>,
+    pushed: Notify,
 }
 
-impl Waiting {
-    /// Adds a minute. Of more than there is room for, the oldest is given up.
-    fn push(&self, minute_ms: i64, asked: Minute) {
+impl PendingMinutes {
+    /// Adds a minute. Drops the oldest one if [`PENDING_MAX`] are pending.
+    fn push(&self, minute_ms: i64, requests: MinuteRequests) {
         let mut minutes = self.minutes.borrow_mut();
-        if minutes.len() >= WAITING_MAX {
+        if minutes.len() >= PENDING_MAX {
             minutes.pop_front();
-            error!("a minute of requests could not be told: too many wait for the log");
+            error!("request metrics of one minute dropped: too many minutes wait for the log");
         }
-        minutes.push_back((minute_ms, asked));
-        self.some.notify_one();
+        minutes.push_back((minute_ms, requests));
+        self.pushed.notify_one();
     }
 
-    async fn next(&self) -> (i64, Minute) {
+    async fn next(&self) -> (i64, MinuteRequests) {
         loop {
             let next = self.minutes.borrow_mut().pop_front();
             match next {
                 Some(next) => return next,
-                None => self.some.notified().await,
+                None => self.pushed.notified().await,
             }
         }
     }
 }
 
-/// Ends each minute on time, however long it takes to tell those before.
-async fn count_minutes(shared: &AppState, waiting: &Waiting) {
+/// Ends each minute on time, independently of how long the log takes for earlier minutes.
+async fn collect_minutes(shared: &AppState, pending: &PendingMinutes) {
     loop {
-        shared.monitor.bell.notified().await;
+        shared.monitor.minute_started.notified().await;
         let minute_ms = now_ms() / 60_000 * 60_000;
         sleep(Duration::from_millis((minute_ms + 60_000 - now_ms()).max(0) as u64)).await;
-        waiting.push(minute_ms, shared.monitor.take_minute());
+        pending.push(minute_ms, shared.monitor.take_minute());
     }
 }
 
-async fn tell_minutes(shared: &AppState, lane: &Lane<Claims>, waiting: &Waiting) {
-    sleep(GROWN_UP.saturating_sub(shared.monitor.uptime())).await;
+async fn submit_minutes(shared: &AppState, lane: &Lane<Claims>, pending: &PendingMinutes) {
+    sleep(UPTIME_MIN.saturating_sub(shared.monitor.uptime())).await;
     loop {
-        let (minute_ms, asked) = waiting.next().await;
-        for (game, routes) in by_game(shared, asked) {
-            let cells: Vec<(String, u32, Vec<u8>)> = routes.iter().flat_map(cells).collect();
-            let (game, cells) = (&game, &cells);
-            let submit = || submit(shared, lane, Arc::clone(game), minute_ms, cells);
-            if let Err(failure) = retry_transient("the requests of a minute", submit, || false).await {
-                error!(%failure, "the requests of a minute were not recorded");
+        let (minute_ms, requests) = pending.next().await;
+        for (game, routes) in group_by_game(shared, requests) {
+            let samples: Vec<RouteSample> = routes.iter().flat_map(route_samples).collect();
+            let (game, samples) = (&game, &samples);
+            let submit = || submit(shared, lane, Arc::clone(game), minute_ms, samples);
+            if let Err(failure) = retry_transient("request metrics", submit, || false).await {
+                error!(%failure, "failed to record the request metrics of one minute");
             }
         }
     }
 }
 
-/// Nobody's requests are put to those of the first game.
-fn by_game(shared: &AppState, asked: Minute) -> Vec<(Arc<Game>, BTreeMap<Route, Outcomes>)> {
+/// Groups requests by game. Requests without a game are added to those of the first game.
+fn group_by_game(
+    shared: &AppState,
+    requests: MinuteRequests,
+) -> Vec<(Arc<Game>, BTreeMap<RouteKey, OutcomeLatencies>)> {
     let first = shared.catalog.games().first().map(|game| game.number);
-    let mut games: BTreeMap<u32, BTreeMap<Route, Outcomes>> = BTreeMap::new();
-    for (game, routes) in asked {
+    let mut games: BTreeMap<u32, BTreeMap<RouteKey, OutcomeLatencies>> = BTreeMap::new();
+    for (game, routes) in requests {
         let Some(game) = game.or(first) else { continue };
         let sums = games.entry(game).or_default();
         for (route, outcomes) in routes {
-            sum(sums.entry(route).or_default(), &outcomes);
+            add_outcomes(sums.entry(route).or_default(), &outcomes);
         }
     }
     let known = |(game, routes)| Some((shared.catalog.game_by_number(game)?, routes));
     games.into_iter().filter_map(known).collect()
 }
 
-/// The metrics of one route: each outcome that there was, with how many and their encoded cell.
-fn cells((route, outcomes): (&Route, &Outcomes)) -> Vec<(String, u32, Vec<u8>)> {
-    let happened = Answered::ALL.into_iter().zip(outcomes).filter(|(_, latency)| latency.count() > 0);
-    happened
-        .map(|(answered, latency)| {
+/// The name of a metric, its number of requests and their encoded aggregate.
+type RouteSample = (String, u32, Vec<u8>);
+
+/// Returns one sample for each outcome of a route that has requests.
+fn route_samples((route, outcomes): (&RouteKey, &OutcomeLatencies)) -> Vec<RouteSample> {
+    let present = RequestOutcome::ALL.into_iter().zip(outcomes).filter(|(_, latency)| latency.count() > 0);
+    present
+        .map(|(outcome, latency)| {
             let (method, path) = (route.0, if route.1.is_empty() { "(none)" } else { &route.1 });
             let mut bytes = Vec::new();
-            cell(latency).encode(&mut bytes);
+            aggregate(latency).encode(&mut bytes);
             let count = u32::try_from(latency.count()).unwrap_or(u32::MAX);
-            (format!("{REQUEST_METRIC_PREFIX}{method} {path}.{}", answered.label()), count, bytes)
+            (format!("{REQUEST_METRIC_PREFIX}{method} {path}.{}", outcome.label()), count, bytes)
         })
         .collect()
 }
 
-/// Latencies as values in milliseconds: the sum is exact, the others to the upper end of their bucket.
-fn cell(latency: &Latency) -> Aggregate {
-    let mut cell = Aggregate { count: latency.count() as i64, ..Aggregate::default() };
-    let values = cell.values.get_or_insert_default();
+/// Converts latencies to values in milliseconds: the sum is exact, each value is rounded up to the end of its bucket.
+fn aggregate(latency: &LatencyHistogram) -> Aggregate {
+    let mut aggregate = Aggregate { count: latency.count() as i64, ..Aggregate::default() };
+    let values = aggregate.values.get_or_insert_default();
     values.sum.add(latency.total_us() as f64 / 1000.0);
     for (upper_us, count) in latency.buckets() {
         let ms = upper_us as f64 / 1000.0;
@@ -153,7 +161,7 @@ fn cell(latency: &Latency) -> Aggregate {
         values.max = values.max.max(ms);
         values.quantiles.add(Bucket::of(ms), i64::from(count));
     }
-    cell
+    aggregate
 }
 
 async fn submit(
@@ -161,12 +169,12 @@ async fn submit(
     lane: &Lane<Claims>,
     game: Arc<Game>,
     minute_ms: i64,
-    cells: &[(String, u32, Vec<u8>)],
+    samples: &[RouteSample],
 ) -> Result<(), IngestError> {
-    let events = cells.iter().map(|(name, taken, cell)| RawEvent {
+    let events = samples.iter().map(|(name, count, aggregate)| RawEvent {
         name: Some(Cow::Borrowed(name)),
         ts_ms: Some(minute_ms),
-        samples: Some(Samples { received: *taken, aggregate: cell }),
+        samples: Some(Samples { received: *count, aggregate: aggregate }),
         ..RawEvent::default()
     });
     let decoded = RawBatch { sent_at_ms: None, events: events.map(Ok).collect() };
@@ -180,28 +188,28 @@ async fn submit(
 mod tests {
     use super::*;
 
-    /// What is told of a route whose requests took so many milliseconds: `name: count, sum, smallest to largest`.
+    /// Checks the samples of a route whose requests took `took_ms` by outcome: `name: count, sum, min to max`.
     fn check(took_ms: [&[u64]; 3], expected: &[&str]) {
-        let mut outcomes = Outcomes::default();
+        let mut outcomes = OutcomeLatencies::default();
         for (latency, took_ms) in outcomes.iter_mut().zip(took_ms) {
             took_ms.iter().for_each(|ms| latency.observe(Duration::from_millis(*ms)));
         }
-        let told = cells((&("GET", "/v1/boards/{table}".into()), &outcomes)).into_iter().map(
+        let samples = route_samples((&("GET", "/v1/boards/{table}".into()), &outcomes)).into_iter().map(
             |(name, count, bytes)| {
                 let cell =
-                    Samples { received: count, aggregate: &bytes }.aggregate().expect("it was encoded");
-                let values = cell.values.expect("there are some");
-                let middle = values.quantiles.quantile(0.5).expect("a value");
-                // Quantiles are right to a hundredth.
-                assert!((values.min * 0.99..=values.max * 1.01).contains(&middle), "{middle}");
+                    Samples { received: count, aggregate: &bytes }.aggregate().expect("valid encoding");
+                let values = cell.values.expect("values are present");
+                let median = values.quantiles.quantile(0.5).expect("a median");
+                // Quantiles are accurate to 1 %.
+                assert!((values.min * 0.99..=values.max * 1.01).contains(&median), "{median}");
                 format!("{name}: {count}, {} ms, {:.1} to {:.1}", values.sum.value(), values.min, values.max)
             },
         );
-        assert_eq!(told.collect::<Vec<_>>(), expected);
+        assert_eq!(samples.collect::<Vec<_>>(), expected);
     }
 
     #[test]
-    fn a_minute_is_one_metric_for_each_route_and_outcome_that_there_was() {
+    fn each_route_and_outcome_with_requests_is_one_metric() {
         check([&[], &[], &[]], &[]);
         check(
             [&[1, 1, 7], &[], &[100]],
@@ -217,14 +225,14 @@ mod tests {
     }
 
     #[test]
-    fn minutes_that_wait_keep_their_times_and_the_oldest_goes_first() {
-        let waiting = Waiting::default();
-        (0..WAITING_MAX as i64 + 2).for_each(|minute| waiting.push(minute * 60_000, Minute::new()));
+    fn pending_minutes_keep_their_times_and_the_oldest_is_dropped_first() {
+        let pending = PendingMinutes::default();
+        (0..PENDING_MAX as i64 + 2).for_each(|minute| pending.push(minute * 60_000, MinuteRequests::new()));
         in_runtime(async {
-            for minute in 2..WAITING_MAX as i64 + 2 {
-                assert_eq!(waiting.next().await.0, minute * 60_000);
+            for minute in 2..PENDING_MAX as i64 + 2 {
+                assert_eq!(pending.next().await.0, minute * 60_000);
             }
         });
-        assert!(waiting.minutes.borrow().is_empty());
+        assert!(pending.minutes.borrow().is_empty());
     }
 }

@@ -1,33 +1,33 @@
-//! What the operating system says of this process and its files.
+//! The operating system's figures for this process and its files.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-/// `{cpu_s, memory_bytes, threads, open_files}`; `null` where the system does not tell.
+/// Returns `{cpu_s, memory_bytes, threads, open_files}`; `null` where the system has no figure.
 pub(super) fn figures() -> Value {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let open_files = std::fs::read_dir("/proc/self/fd").map(|files| files.count() as u64).ok();
     json!({
         "cpu_s": cpu_s(),
-        "memory_bytes": number(&status, "VmRSS:").map(|kib| kib * 1024),
-        "threads": number(&status, "Threads:"),
+        "memory_bytes": status_number(&status, "VmRSS:").map(|kib| kib * 1024),
+        "threads": status_number(&status, "Threads:"),
         "open_files": open_files,
     })
 }
 
-/// Seconds of all cores together.
+/// Returns the CPU time of all threads in seconds.
 fn cpu_s() -> Option<f64> {
     let usage = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Some(usage.tv_sec as f64 + usage.tv_nsec as f64 / 1e9)
 }
 
-fn number(status: &str, field: &str) -> Option<u64> {
+fn status_number(status: &str, field: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Bytes of the files in a folder and the folders in it. What comes and goes meanwhile may be missed.
+/// Returns the total bytes of all files below a folder. Files that are created or deleted meanwhile may be missed.
 pub(super) fn folder_bytes(folder: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
     let bytes = |entry: std::fs::DirEntry| match entry.metadata() {
@@ -43,10 +43,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_of_the_status_is_found_by_its_name() {
+    fn status_field_is_found_by_name() {
         let status = "Name:\tplaymeter\nVmRSS:\t   13540 kB\nThreads:\t9\n";
-        assert_eq!(number(status, "VmRSS:"), Some(13_540));
-        assert_eq!(number(status, "Threads:"), Some(9));
-        assert_eq!(number(status, "VmSwap:"), None);
+        assert_eq!(status_number(status, "VmRSS:"), Some(13_540));
+        assert_eq!(status_number(status, "Threads:"), Some(9));
+        assert_eq!(status_number(status, "VmSwap:"), None);
     }
 }

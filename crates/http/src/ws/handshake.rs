@@ -1,4 +1,4 @@
-//! The opening handshake: a request that asks for a WebSocket, and the answer that gives it one.
+//! The opening handshake: turns an HTTP request into an open WebSocket.
 
 use std::convert::Infallible;
 
@@ -16,28 +16,28 @@ use tungstenite::error::{Error, ProtocolError};
 use tungstenite::handshake::server::create_response_with_body;
 
 use super::Socket;
-use crate::listener::Ticket;
+use crate::listener::ConnectionGuard;
 use crate::problem::Problem;
 
-/// What becomes of a connection whose request asked for a WebSocket. Absent if it did not.
-pub struct Upgrade {
+/// The connection of a request to upgrade, taken from the extensions of the request; empty for other requests.
+pub struct PendingUpgrade {
     upgrading: Option<OnUpgrade>,
-    ticket: Option<Ticket>,
+    guard: Option<ConnectionGuard>,
 }
 
-impl<S: Sync> FromRequestParts<S> for Upgrade {
+impl<S: Sync> FromRequestParts<S> for PendingUpgrade {
     type Rejection = Infallible;
 
-    async fn from_request_parts(head: &mut Parts, _: &S) -> Result<Upgrade, Infallible> {
-        Ok(Upgrade { upgrading: head.extensions.remove(), ticket: head.extensions.remove() })
+    async fn from_request_parts(head: &mut Parts, _: &S) -> Result<PendingUpgrade, Infallible> {
+        Ok(PendingUpgrade { upgrading: head.extensions.remove(), guard: head.extensions.remove() })
     }
 }
 
-/// Checks the handshake and answers it. `serve` gets the socket when the answer has been sent; the connection is counted
-/// until it returns.
+/// Validates the handshake and returns its response. `serve` is called with the socket after the response was sent; the
+/// connection counts as open until its future completes.
 pub fn upgrade<F>(
     head: &Parts,
-    upgrade: Upgrade,
+    upgrade: PendingUpgrade,
     serve: impl FnOnce(Socket) -> F + Send + 'static,
 ) -> Response
 where
@@ -47,37 +47,37 @@ where
     *request.method_mut() = head.method.clone();
     *request.version_mut() = head.version;
     *request.headers_mut() = head.headers.clone();
-    let answer = match create_response_with_body(&request, Body::empty) {
-        Ok(answer) => answer,
-        Err(error) => return refused(&error),
+    let response = match create_response_with_body(&request, Body::empty) {
+        Ok(response) => response,
+        Err(error) => return rejection(&error),
     };
-    let Upgrade { upgrading: Some(upgrading), ticket } = upgrade else {
-        return refused(&Error::Protocol(ProtocolError::MissingUpgradeWebSocketHeader));
+    let PendingUpgrade { upgrading: Some(upgrading), guard } = upgrade else {
+        return rejection(&Error::Protocol(ProtocolError::MissingUpgradeWebSocketHeader));
     };
     tokio::spawn(async move {
         match upgrading.await {
-            // A task of its own: what was needed for the handshake is not kept as long as the socket. Boxed: what a
-            // future is given it holds twice.
-            Ok(upgraded) => drop(tokio::spawn(counted(ticket, Box::pin(serve(socket(upgraded)))))),
-            Err(failure) => debug!(%failure, "a connection ended before it was a WebSocket"),
+            // A separate task, so that the state of the handshake is freed before the socket closes. Boxed, because a
+            // future stores its arguments twice.
+            Ok(upgraded) => drop(tokio::spawn(serve_guarded(guard, Box::pin(serve(socket(upgraded)))))),
+            Err(failure) => debug!(%failure, "connection closed during the WebSocket handshake"),
         }
     });
-    answer
+    response
 }
 
-async fn counted(ticket: Option<Ticket>, serving: impl Future<Output = ()>) {
+async fn serve_guarded(guard: Option<ConnectionGuard>, serving: impl Future<Output = ()>) {
     serving.await;
-    drop(ticket);
+    drop(guard);
 }
 
 fn socket(upgraded: Upgraded) -> Socket {
-    let parts = upgraded.downcast::<TokioIo<TcpStream>>().expect("every connection is served on TCP");
-    // Copied: it is a view of the whole buffer in which the handshake was read.
+    let parts = upgraded.downcast::<TokioIo<TcpStream>>().expect("every connection is a TCP stream");
+    // Copied, because it references the whole buffer in which the handshake was read.
     Socket::new(parts.io.into_inner(), Bytes::copy_from_slice(&parts.read_buf))
 }
 
-/// The answer to a handshake that is none: what is wrong, and in a header what would be taken.
-fn refused(error: &Error) -> Response {
+/// Returns the response to an invalid handshake, with the supported value in a header.
+fn rejection(error: &Error) -> Response {
     use ProtocolError::{
         InvalidSecWebSocketKey, MissingConnectionUpgradeHeader, MissingSecWebSocketKey,
         MissingSecWebSocketVersionHeader, MissingUpgradeWebSocketHeader,
@@ -85,15 +85,16 @@ fn refused(error: &Error) -> Response {
     let upgrade = (UPGRADE, "websocket");
     let (problem, (name, value)) = match error {
         Error::Protocol(MissingConnectionUpgradeHeader | MissingUpgradeWebSocketHeader) => {
-            let detail = "this is a WebSocket; say `Connection: Upgrade` and `Upgrade: websocket`";
-            (Problem::upgrade(detail).field("Upgrade"), upgrade)
+            let detail =
+                "this route requires a WebSocket: send `Connection: Upgrade` and `Upgrade: websocket`";
+            (Problem::upgrade_required(detail).field("Upgrade"), upgrade)
         }
         Error::Protocol(MissingSecWebSocketVersionHeader) => {
-            let problem = Problem::upgrade("version 13 of WebSocket is spoken here");
+            let problem = Problem::upgrade_required("only WebSocket version 13 is supported");
             (problem.field("Sec-WebSocket-Version"), (SEC_WEBSOCKET_VERSION, "13"))
         }
         Error::Protocol(MissingSecWebSocketKey | InvalidSecWebSocketKey) => {
-            (Problem::invalid("it is 16 random bytes in base64").field("Sec-WebSocket-Key"), upgrade)
+            (Problem::invalid("must be 16 random bytes in base64").field("Sec-WebSocket-Key"), upgrade)
         }
         other => (Problem::malformed(other.to_string()), upgrade),
     };

@@ -1,7 +1,7 @@
-//! One open WebSocket that never waits: what came in is taken, what is to be sent is handed over as far as it goes.
+//! One open WebSocket with non-blocking reads and writes.
 //!
-//! An idle socket holds a few hundred bytes: what is read goes through a buffer of the thread, and large messages leave
-//! nothing behind.
+//! An idle socket holds a few hundred bytes: reads go through a buffer of the thread, and buffers that grew for a large
+//! message are freed after it.
 
 use std::cell::RefCell;
 use std::io::{self, ErrorKind, Read, Write};
@@ -16,204 +16,207 @@ use tungstenite::protocol::frame::coding::{CloseCode, Data};
 use tungstenite::protocol::{CloseFrame, Message, Role, WebSocketConfig, WebSocketContext};
 
 use super::MESSAGE_BYTES_MAX;
-use super::boundary::Boundary;
-use super::outbox::{Frames, Outbox};
+use super::frame_tracker::FrameTracker;
+use super::send_queue::{FrameBuffer, SendQueue};
 
-/// What one call of the operating system reads.
+/// The bytes that one system call reads.
 const READ_BYTES: usize = 16 << 10;
-/// What the protocol holds of its own while nothing comes.
+/// The read buffer of an idle connection.
 const IDLE_BYTES: usize = 256;
-/// A frame larger than this leaves no buffer of its size behind.
+/// The largest frame after which the buffers are kept.
 const KEPT_BYTES: u64 = 4096;
-/// With more than this waiting to be sent, nothing more is begun.
+/// The unsent bytes above which no new message is handled.
 const UNSENT_BYTES_MAX: usize = 64 << 10;
-/// The end of a connection waits so long for the other side.
+/// The time to wait for the peer when a connection is closed.
 const LINGER: Duration = Duration::from_secs(2);
 
 thread_local! {
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into());
 }
 
-/// A message of the peer.
+/// A message from the peer.
 #[derive(Debug, PartialEq)]
-pub enum Incoming {
-    /// Text, which is UTF-8.
+pub enum SocketMessage {
+    /// A text message, which is valid UTF-8.
     Text(Utf8Bytes),
-    /// Anything else.
+    /// A binary message.
     Binary(Bytes),
 }
 
-/// The peer has left, or broke the protocol and was told so.
+/// The peer has closed the connection, or it violated the protocol and was sent a close frame.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct Gone(String);
+pub struct SocketClosed(String);
 
 /// An open WebSocket.
 pub struct Socket {
     stream: TcpStream,
     context: WebSocketContext,
-    outbox: Outbox,
-    boundary: Boundary,
-    /// Came with the handshake.
+    queue: SendQueue,
+    tracker: FrameTracker,
+    /// Received together with the handshake.
     early: Bytes,
-    heard: Instant,
-    /// The network takes no more at the moment.
+    last_seen: Instant,
+    /// The send buffer of the operating system is full.
     is_full: bool,
-    ended: Option<Gone>,
+    closed: Option<SocketClosed>,
 }
 
 impl Socket {
-    /// The socket of a connection on which these bytes followed the handshake.
+    /// Returns the socket of a connection; `early` are the bytes that followed the handshake.
     pub(super) fn new(stream: TcpStream, early: Bytes) -> Socket {
         Socket {
             stream,
             context: context(),
-            outbox: Outbox::default(),
-            boundary: Boundary::default(),
+            queue: SendQueue::default(),
+            tracker: FrameTracker::default(),
             early,
-            heard: Instant::now(),
+            last_seen: Instant::now(),
             is_full: false,
-            ended: None,
+            closed: None,
         }
     }
 
-    /// When there was the last sign of life.
-    pub fn heard(&self) -> Instant {
-        self.heard
+    /// Returns the time at which the peer last sent or received something.
+    pub(crate) fn last_seen(&self) -> Instant {
+        self.last_seen
     }
 
-    /// Bytes that wait to be sent.
-    pub fn unsent(&self) -> usize {
-        self.outbox.len()
+    /// Returns the number of bytes in the send queue.
+    pub(crate) fn unsent_bytes(&self) -> usize {
+        self.queue.len()
     }
 
-    /// Whether more may be put in line. Who does not read gets no answers, and is not listened to.
-    pub fn has_room(&self) -> bool {
-        self.outbox.len() <= UNSENT_BYTES_MAX
+    /// Returns true if more frames may be queued. Messages of a peer that does not read are not read either.
+    pub(crate) fn has_room(&self) -> bool {
+        self.queue.len() <= UNSENT_BYTES_MAX
     }
 
-    /// Puts frames in line.
-    pub fn push(&mut self, frames: Bytes) {
-        self.outbox.push(frames);
+    /// Queues encoded frames.
+    pub(crate) fn push(&mut self, frames: Bytes) {
+        self.queue.push(frames);
     }
 
-    /// Puts a text message in line.
-    pub fn text(&mut self, text: &str) {
-        let mut frames = Frames::default();
+    /// Queues a text message.
+    pub(crate) fn send_text(&mut self, text: &str) {
+        let mut frames = FrameBuffer::default();
         frames.text(text);
         self.push(frames.freeze());
     }
 
-    /// Puts a message in line as it came.
-    pub fn send(&mut self, message: &Incoming) {
-        let mut frames = Frames::default();
+    /// Queues a message of either kind.
+    pub fn send(&mut self, message: &SocketMessage) {
+        let mut frames = FrameBuffer::default();
         match message {
-            Incoming::Text(text) => frames.text(text),
-            Incoming::Binary(bytes) => frames.data(Data::Binary, bytes),
+            SocketMessage::Text(text) => frames.text(text),
+            SocketMessage::Binary(bytes) => frames.data(Data::Binary, bytes),
         }
         self.push(frames.freeze());
     }
 
-    /// Sends as much as the network takes, and returns what has come in; waits while it can do neither. Dropped half
-    /// way, it loses nothing. `listens`: whether anything is to come in.
-    pub async fn exchange(&mut self, listens: bool) -> Result<Vec<Incoming>, Gone> {
+    /// Sends as much as the network accepts and returns the received messages; waits while it can do neither. Messages are
+    /// received only if `is_receiving`. Cancel-safe.
+    ///
+    /// # Errors
+    /// The connection is closed or the peer violated the protocol.
+    pub async fn exchange(&mut self, is_receiving: bool) -> Result<Vec<SocketMessage>, SocketClosed> {
         self.flush()?;
-        if let Some(gone) = self.ended.take() {
-            return Err(gone);
+        if let Some(closed) = self.closed.take() {
+            return Err(closed);
         }
-        let listens = listens && self.has_room();
-        if listens && !self.early.is_empty() {
+        let is_receiving = is_receiving && self.has_room();
+        if is_receiving && !self.early.is_empty() {
             let early = std::mem::take(&mut self.early);
-            return Ok(self.understand(&early));
+            return Ok(self.parse(&early));
         }
-        let interest = match (listens, self.outbox.is_empty()) {
+        let interest = match (is_receiving, self.queue.is_empty()) {
             (true, true) => Interest::READABLE,
             (true, false) => Interest::READABLE | Interest::WRITABLE,
             (false, false) => Interest::WRITABLE,
             (false, true) => return std::future::pending().await,
         };
-        let ready = self.stream.ready(interest).await.map_err(gone)?;
+        let ready = self.stream.ready(interest).await.map_err(io_failure)?;
         self.flush()?;
-        if listens && ready.is_readable() { self.read() } else { Ok(Vec::new()) }
+        if is_receiving && ready.is_readable() { self.read() } else { Ok(Vec::new()) }
     }
 
-    /// Hands over what waits, as far as the network takes it.
-    pub fn flush(&mut self) -> Result<(), Gone> {
-        while !self.outbox.is_empty() {
-            let (slices, count) = self.outbox.slices();
+    /// Sends queued bytes until the queue is empty or the network accepts no more.
+    pub(crate) fn flush(&mut self) -> Result<(), SocketClosed> {
+        while !self.queue.is_empty() {
+            let (slices, count) = self.queue.slices();
             match self.stream.try_write_vectored(&slices[..count]) {
-                Ok(count) => self.outbox.sent(count),
+                Ok(count) => self.queue.advance(count),
                 Err(failure) if failure.kind() == ErrorKind::WouldBlock => {
                     self.is_full = true;
                     return Ok(());
                 }
-                Err(failure) => return Err(gone(failure)),
+                Err(failure) => return Err(io_failure(failure)),
             }
-            // Room where there was none: the peer has taken something.
+            // A full send buffer has room again, so the peer has received something.
             if std::mem::take(&mut self.is_full) {
-                self.heard = Instant::now();
+                self.last_seen = Instant::now();
             }
         }
         Ok(())
     }
 
-    fn read(&mut self) -> Result<Vec<Incoming>, Gone> {
+    fn read(&mut self) -> Result<Vec<SocketMessage>, SocketClosed> {
         SCRATCH.with_borrow_mut(|scratch| match self.stream.try_read(scratch) {
-            Ok(0) => Err(Gone("the peer has closed the connection".into())),
-            Ok(count) => Ok(self.understand(&scratch[..count])),
+            Ok(0) => Err(SocketClosed("the peer closed the connection".into())),
+            Ok(count) => Ok(self.parse(&scratch[..count])),
             Err(failure) if failure.kind() == ErrorKind::WouldBlock => Ok(Vec::new()),
-            Err(failure) => Err(gone(failure)),
+            Err(failure) => Err(io_failure(failure)),
         })
     }
 
-    /// The messages that end in these bytes. An end is told with the next exchange.
-    fn understand(&mut self, bytes: &[u8]) -> Vec<Incoming> {
-        self.heard = Instant::now();
-        self.boundary.pass(bytes);
+    /// Returns the messages that these bytes complete. The next exchange reports a close.
+    fn parse(&mut self, bytes: &[u8]) -> Vec<SocketMessage> {
+        self.last_seen = Instant::now();
+        self.tracker.advance(bytes);
         let mut messages = Vec::new();
-        let mut pipe = Pipe { bytes, outbox: &mut self.outbox };
+        let mut pipe = Pipe { bytes, queue: &mut self.queue };
         loop {
             match self.context.read(&mut pipe) {
-                Ok(Message::Text(text)) => messages.push(Incoming::Text(text)),
-                Ok(Message::Binary(bytes)) => messages.push(Incoming::Binary(bytes)),
-                // Answered by the protocol itself.
+                Ok(Message::Text(text)) => messages.push(SocketMessage::Text(text)),
+                Ok(Message::Binary(bytes)) => messages.push(SocketMessage::Binary(bytes)),
+                // `tungstenite` answers control frames itself.
                 Ok(_) => {}
                 Err(Error::Io(failure)) if failure.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => {
-                    self.ended = Some(Gone(error.to_string()));
-                    if let Some(code) = fault(&error) {
+                    self.closed = Some(SocketClosed(error.to_string()));
+                    if let Some(code) = close_code(&error) {
                         self.close(code, "");
                     }
                     break;
                 }
             }
         }
-        if self.ended.is_none() && self.boundary.leaves_more_than(KEPT_BYTES) {
-            (self.context, self.boundary) = (context(), Boundary::default());
+        if self.closed.is_none() && self.tracker.is_idle_after_frame_over(KEPT_BYTES) {
+            (self.context, self.tracker) = (context(), FrameTracker::default());
         }
         messages
     }
 
-    /// Puts a closing frame in line.
-    pub fn close(&mut self, code: CloseCode, reason: &'static str) {
-        let mut pipe = Pipe { bytes: &[], outbox: &mut self.outbox };
+    /// Queues a close frame.
+    pub(crate) fn close(&mut self, code: CloseCode, reason: &'static str) {
+        let mut pipe = Pipe { bytes: &[], queue: &mut self.queue };
         let frame = CloseFrame { code, reason: Utf8Bytes::from_static(reason) };
-        // It fails if there was one before.
+        // Fails if a close frame was queued before.
         let _ = self.context.close(&mut pipe, Some(frame));
     }
 
-    /// Sends what waits, and gives the peer time to read it: a connection with something unread in it would be reset,
-    /// and the last frames lost.
+    /// Sends the queued bytes, closes the sending side and waits up to 2 s for the peer to close. Dropping a connection
+    /// with unread input would reset it, and the last frames would be lost.
     pub async fn finish(&mut self) {
         let ending = async {
-            while !self.outbox.is_empty() {
-                self.stream.writable().await.map_err(gone)?;
+            while !self.queue.is_empty() {
+                self.stream.writable().await.map_err(io_failure)?;
                 self.flush()?;
             }
-            self.stream.shutdown().await.map_err(gone)?;
+            self.stream.shutdown().await.map_err(io_failure)?;
             let mut rest = vec![0; 512];
-            while self.stream.read(&mut rest).await.map_err(gone)? > 0 {}
-            Ok::<_, Gone>(())
+            while self.stream.read(&mut rest).await.map_err(io_failure)? > 0 {}
+            Ok::<_, SocketClosed>(())
         };
         let _ = tokio::time::timeout(LINGER, ending).await;
     }
@@ -229,8 +232,8 @@ fn context() -> WebSocketContext {
     WebSocketContext::new(Role::Server, Some(config))
 }
 
-/// The code by which a peer is told what it did wrong (RFC 6455, section 7.4.1); none: it did nothing wrong.
-fn fault(error: &Error) -> Option<CloseCode> {
+/// Returns the close code for an error of the peer (RFC 6455, section 7.4.1), or `None` for other errors.
+fn close_code(error: &Error) -> Option<CloseCode> {
     match error {
         Error::Protocol(_) => Some(CloseCode::Protocol),
         Error::Utf8(_) => Some(CloseCode::Invalid),
@@ -239,14 +242,14 @@ fn fault(error: &Error) -> Option<CloseCode> {
     }
 }
 
-fn gone(failure: io::Error) -> Gone {
-    Gone(failure.to_string())
+fn io_failure(failure: io::Error) -> SocketClosed {
+    SocketClosed(failure.to_string())
 }
 
-/// What the protocol reads from and writes to.
+/// The stream that `tungstenite` reads received bytes from and writes frames to.
 struct Pipe<'a> {
     bytes: &'a [u8],
-    outbox: &'a mut Outbox,
+    queue: &'a mut SendQueue,
 }
 
 impl Read for Pipe<'_> {
@@ -260,7 +263,7 @@ impl Read for Pipe<'_> {
 
 impl Write for Pipe<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.outbox.push(Bytes::copy_from_slice(bytes));
+        self.queue.push(Bytes::copy_from_slice(bytes));
         Ok(bytes.len())
     }
 

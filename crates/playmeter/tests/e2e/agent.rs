@@ -251,14 +251,19 @@ fn what_cannot_work_is_said_in_one_sentence() {
         1,
         "nowhere has no bootstrap.json; name the server with --to and --key",
     );
-    check(&world, &["--to", &url, "--key", "sk_x"], 1, "answered 401: The key is missing or not valid");
+    check(&world, &["--to", &url, "--key", "sk_x"], 1, "answered 401: Missing or invalid credential");
     check(
         &world,
         &["--to", &url, "--key", public],
         1,
-        "answered 403: The key may not do this: readings come from hosts",
+        "answered 403: Permission denied: readings need a secret key",
     );
-    check(&world, &["--to", &url, "--key", &query_only], 1, "this needs a key with the scope `events:write`");
+    check(
+        &world,
+        &["--to", &url, "--key", &query_only],
+        1,
+        "this request needs a key with the scope `events:write`",
+    );
     check(
         &world,
         &["--to", "http://127.0.0.1:9", "--key", "k", "--once"],
@@ -279,8 +284,7 @@ fn what_cannot_work_is_said_in_one_sentence() {
     for number in 0..16 {
         assert_eq!(world.command(&["games", "set", "demo", "--dimension", &format!("d{number}")]).code, 0);
     }
-    let full =
-        "answered 409: It conflicts with what is there: readings need the dimensions host and host_part";
+    let full = "answered 409: Conflict: readings need the dimensions host and host_part";
     check(&world, &["--to", &url, "--key", &secret], 1, full);
     check(&world, &["--to", &url, "--key", &secret, "--once"], 1, full);
 }

@@ -27,8 +27,8 @@ fn a_version_is_agreed_on_or_the_connection_ends() {
     let world = World::new();
     let mut socket = Socket::silent(&world);
     for (message, reason) in [
-        (r#"{"msg":"ping"}"#, "say `connect` first"),
-        (r#"{"msg":"sub","id":"a","name":"vars"}"#, "say `connect` first"),
+        (r#"{"msg":"ping"}"#, "send `connect` first"),
+        (r#"{"msg":"sub","id":"a","name":"vars"}"#, "send `connect` first"),
         (r#"{"msg":"connect"}"#, "`version` is missing"),
     ] {
         socket.say_text(message);

@@ -363,6 +363,9 @@ fn paths_methods_and_answers_are_named() {
         assert_eq!(answer.told(), told, "{method} {target}");
         assert_eq!(answer.header("allow"), allow, "{method} {target}");
     }
+    let detail = |method, target| world.ask(&Request::new(method, target)).json()["detail"].clone();
+    assert_eq!(detail("DELETE", "/v1/query"), "Method not allowed; allowed: GET, HEAD, POST");
+    assert_eq!(detail("GET", "/v1/nothing"), "No such route.");
 }
 
 #[test]

@@ -87,6 +87,9 @@ fn the_requests_of_a_minute_are_kept_under_the_game_that_asked() {
     world.post_as("pm_pk_nobody", r#"{"event": "win"}"#);
     world.post_as(&other, r#"{"event": "loss"}"#);
     world.ask(&Request::get("/v1/boards/none").key(&other));
+    let keys = ["--key", "7bf0867af8a64758", "--private-key", "0123456789abcdef", "--json"];
+    world.command(&[&["games", "playtomic", "other"], &keys[..]].concat()).json();
+    world.ask(&Request::get("/tracker/q.aspx?guid=7bf0867af8a64758&q=v/1"));
     let deadline = Instant::now() + Duration::from_secs(150);
     while asked(&world, &other).is_empty() {
         assert!(Instant::now() < deadline, "{}", world.log_lines());
@@ -96,6 +99,7 @@ fn the_requests_of_a_minute_are_kept_under_the_game_that_asked() {
     let told = asked(&world, &other);
     assert!(told.contains(&"POST /v1/events 1/0/0".to_owned()), "{told:?}");
     assert!(told.contains(&"GET /v1/boards/{table} 0/1/0".to_owned()), "{told:?}");
+    assert!(told.contains(&"GET /tracker/q.aspx 1/0/0".to_owned()), "{told:?}");
     assert_eq!(took(&world, "count"), 2.0);
     assert!(0.0 < took(&world, "min") && took(&world, "min") <= took(&world, "p99"));
     let load = world.load();

@@ -8,7 +8,7 @@ use liveops::{Caller, Command, Principal};
 use serde_json::json;
 use tracing::warn;
 
-use http::api::commands::{Asked, Local};
+use http::{CommandRequest, RuntimeState};
 use pipeline::catalog::Access;
 use pipeline::time::now_ms;
 
@@ -19,16 +19,16 @@ const ACHIEVEMENTS: [(&str, &str, &str); 3] = [
 ];
 
 /// Creates them at the first start. Later changes by users are left alone.
-pub async fn create(local: &Local, access: &Access) {
-    let game = local.shared.views.liveops.game(access.game.number);
+pub(crate) async fn create(runtime: &RuntimeState, access: &Access) {
+    let game = runtime.shared.views.liveops.game(access.game.number);
     if game.read().vars.version() > 0 {
         return;
     }
     let commands = std::iter::once(variables()).chain(ACHIEVEMENTS.map(achievement));
     for command in commands {
         let by = Principal { caller: Caller::Server, signed: None };
-        let asked = Asked::of(access.clone(), by, now_ms());
-        match local.decided(asked, command, &[]).await {
+        let asked = CommandRequest::new(access.clone(), by, now_ms());
+        match runtime.execute(asked, command, &[]).await {
             Ok(Ok(_)) => {}
             Ok(Err(refusal)) => warn!(%refusal, "a part of the demo game was not created"),
             Err(problem) => warn!(?problem, "a part of the demo game was not created"),

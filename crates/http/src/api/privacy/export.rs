@@ -1,6 +1,6 @@
-//! One player's data as a stream: what live-ops know, then every event that the log has.
+//! The data of one player as a stream: live-ops records, then every event in the log.
 //!
-//! The log is read from its beginning in constant memory, on a thread that may block; a slow client makes it wait.
+//! The log is read from its start in constant memory on a blocking thread, at the speed of the client.
 
 use std::sync::Arc;
 
@@ -12,6 +12,9 @@ use hyper::body::Frame;
 use model::Dimension;
 use model::batch::{EventBatch, StoredEvent};
 use model::series::SERVER_DIMENSIONS;
+use pipeline::catalog::Game;
+use pipeline::ingest::BATCH;
+use pipeline::time::rfc3339;
 use serde_json::{Map, Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -19,42 +22,40 @@ use tracing::error;
 use wal::WalError;
 
 use crate::AppState;
-use pipeline::catalog::Game;
-use pipeline::ingest::BATCH;
-use pipeline::time::rfc3339;
 
-/// What is read from the log at a time.
+/// Bytes read from the log at a time.
 const READ_BYTES: usize = 1 << 20;
-/// So much is gathered before it is sent.
+/// Size of a chunk of the response.
 const CHUNK_BYTES: usize = 64 << 10;
-/// Chunks that may wait for the client.
+/// Chunks that may be queued for the client.
 const CHUNKS: usize = 4;
 
-/// What is to be given out.
+/// An export of one player.
 pub(super) struct Export {
     pub(super) receipt: String,
     pub(super) player: String,
-    /// All of the player's.
+    /// All ids of the player.
     pub(super) ids: Vec<String>,
     pub(super) game: Arc<Game>,
-    pub(super) asked_ms: i64,
-    /// Where the log ended when it was asked for.
+    /// Time of the request, milliseconds since 1970.
+    pub(super) requested_ms: i64,
+    /// End of the log at the time of the request.
     pub(super) until: u64,
 }
 
 type Chunk = Result<Frame<Bytes>, std::io::Error>;
 
 impl Export {
-    /// The document. One that is cut short is not JSON, and its connection is closed.
+    /// Returns the document as a body. A failure cuts the JSON short and closes the connection.
     pub(super) fn stream(self, shared: Arc<AppState>, permit: OwnedSemaphorePermit) -> Body {
         let (sender, receiver) = channel(CHUNKS);
         tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            let mut out = Out { sender, buffer: Vec::new() };
+            let mut out = ChunkWriter { sender, buffer: Vec::new() };
             if let Err(failure) = self.write(&shared, &mut out)
-                && !failure.is::<Gone>()
+                && !failure.is::<ClientDisconnected>()
             {
-                error!(failure = format!("{failure:#}"), "a player could not be exported");
+                error!(failure = format!("{failure:#}"), "failed to export a player");
                 out.fail();
             }
         });
@@ -62,44 +63,44 @@ impl Export {
         Body::new(StreamBody::new(futures_util::stream::unfold(receiver, next)))
     }
 
-    fn write(&self, shared: &AppState, out: &mut Out) -> anyhow::Result<()> {
+    fn write(&self, shared: &AppState, out: &mut ChunkWriter) -> anyhow::Result<()> {
         let mut head = json!({
             "receipt": self.receipt,
             "player": self.player,
             "ids": self.ids,
             "game": self.game.id,
-            "exported_at": rfc3339(self.asked_ms),
-            "known": self.known(shared)?,
+            "exported_at": rfc3339(self.requested_ms),
+            "known": self.liveops_records(shared)?,
         })
         .to_string();
         head.pop();
         out.put(head.as_bytes())?;
         out.put(b",\"events\":[")?;
-        let (events, lost) = self.events(shared, out)?;
+        let (events, lost) = self.write_events(shared, out)?;
         let foot = json!({ "events_count": events, "events_lost": lost, "complete": true }).to_string();
         out.put(b"],")?;
         out.put(&foot.as_bytes()[1..])?;
         out.flush()
     }
 
-    /// What is being forgotten may still stand in the log.
-    fn from(&self, shared: &AppState) -> u64 {
+    /// Returns the first offset to read: earlier entries may contain data of an erased player with the same id.
+    fn start(&self, shared: &AppState) -> u64 {
         let game = shared.views.liveops.game(self.game.number);
         let forgotten_until = game.read().players.erased_until(&self.ids);
         forgotten_until.max(shared.log.first())
     }
 
-    fn known(&self, shared: &AppState) -> anyhow::Result<Map<String, Value>> {
+    fn liveops_records(&self, shared: &AppState) -> anyhow::Result<Map<String, Value>> {
         let game = shared.views.liveops.game(self.game.number);
         let known = self.ids.iter().map(|id| {
-            Ok((id.clone(), game.read().export_player(id, self.asked_ms).context("reading the store")?))
+            Ok((id.clone(), game.read().export_player(id, self.requested_ms).context("reading the store")?))
         });
         known.collect()
     }
 
-    /// Writes the player's events. Gives how many there are, and how many offsets of the log cannot be read.
-    fn events(&self, shared: &AppState, out: &mut Out) -> anyhow::Result<(u64, u64)> {
-        let (mut at, mut events, mut lost) = (self.from(shared), 0, 0);
+    /// Writes the player's events. Returns their number, and the number of log offsets that could not be read.
+    fn write_events(&self, shared: &AppState, out: &mut ChunkWriter) -> anyhow::Result<(u64, u64)> {
+        let (mut at, mut events, mut lost) = (self.start(shared), 0, 0);
         while at < self.until {
             if *shared.stopping.borrow() {
                 return Err(std::io::Error::other("the server is stopping").into());
@@ -114,7 +115,7 @@ impl Export {
             lost += batch.skipped.iter().map(|it| it.offset_to - it.offset_from).sum::<u64>();
             for entry in batch.chunks.iter().flat_map(|chunk| chunk.entries_from(at)) {
                 if entry.kind == BATCH && entry.offset < self.until {
-                    self.batch(&EventBatch::read(entry.bytes)?, &mut events, out)?;
+                    self.write_batch(&EventBatch::read(entry.bytes)?, &mut events, out)?;
                 }
             }
             at = batch.next;
@@ -122,7 +123,12 @@ impl Export {
         Ok((events, lost))
     }
 
-    fn batch(&self, batch: &EventBatch<'_>, events: &mut u64, out: &mut Out) -> anyhow::Result<()> {
+    fn write_batch(
+        &self,
+        batch: &EventBatch<'_>,
+        events: &mut u64,
+        out: &mut ChunkWriter,
+    ) -> anyhow::Result<()> {
         if batch.game != self.game.number {
             return Ok(());
         }
@@ -132,41 +138,41 @@ impl Export {
                 out.put(b",")?;
             }
             *events += 1;
-            out.put(told(batch, &event).to_string().as_bytes())?;
+            out.put(event_json(batch, &event).to_string().as_bytes())?;
         }
         Ok(())
     }
 }
 
-/// An event with everything that the log has of it.
-fn told(batch: &EventBatch<'_>, event: &StoredEvent<'_>) -> Value {
-    let mut told = Map::new();
+/// Returns all stored fields of an event as JSON.
+fn event_json(batch: &EventBatch<'_>, event: &StoredEvent<'_>) -> Value {
+    let mut fields = Map::new();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    told.insert("event".to_owned(), text(event.name).into());
-    told.insert("time".to_owned(), rfc3339(event.ts_ms).into());
-    told.insert("received".to_owned(), rfc3339(batch.received_ms).into());
+    fields.insert("event".to_owned(), text(event.name).into());
+    fields.insert("time".to_owned(), rfc3339(event.ts_ms).into());
+    fields.insert("received".to_owned(), rfc3339(batch.received_ms).into());
     if let Some(id) = event.id {
-        told.insert("id".to_owned(), uuid(id).into());
+        fields.insert("id".to_owned(), uuid(id).into());
     }
     if let Some(value) = event.value {
-        told.insert("value".to_owned(), value.into());
+        fields.insert("value".to_owned(), value.into());
     }
     let own = [("player", event.player), ("anonymous", event.anonymous), ("session", event.session)];
     let dimensions = Dimension::ALL.map(|dimension| dimension.label()).into_iter().zip(event.dimensions);
     for (name, value) in own.into_iter().chain(dimensions).filter(|(_, value)| !value.is_empty()) {
-        told.insert(name.to_owned(), text(value).into());
+        fields.insert(name.to_owned(), text(value).into());
     }
     for (number, name) in SERVER_DIMENSIONS {
         let values = event.declared.filter(|(stamped, _)| *stamped == number);
         let values: Vec<Value> = values.map(|(_, value)| text(value).into()).collect();
         if !values.is_empty() {
-            told.insert(name.to_owned(), values.into());
+            fields.insert(name.to_owned(), values.into());
         }
     }
     if let Ok(props) = serde_json::from_slice(event.props) {
-        told.insert("props".to_owned(), props);
+        fields.insert("props".to_owned(), props);
     }
-    told.into()
+    fields.into()
 }
 
 fn uuid(id: u128) -> String {
@@ -174,18 +180,17 @@ fn uuid(id: u128) -> String {
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
-/// Whoever asked has gone.
 #[derive(Debug, thiserror::Error)]
-#[error("the client has gone")]
-struct Gone;
+#[error("the client disconnected")]
+struct ClientDisconnected;
 
-/// What is on its way to the client.
-struct Out {
+/// The response body, sent in chunks.
+struct ChunkWriter {
     sender: Sender<Chunk>,
     buffer: Vec<u8>,
 }
 
-impl Out {
+impl ChunkWriter {
     fn put(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
         self.buffer.extend_from_slice(bytes);
         if self.buffer.len() >= CHUNK_BYTES { self.flush() } else { Ok(()) }
@@ -193,10 +198,10 @@ impl Out {
 
     fn flush(&mut self) -> anyhow::Result<()> {
         let chunk = Bytes::from(std::mem::take(&mut self.buffer));
-        Ok(self.sender.blocking_send(Ok(Frame::data(chunk))).map_err(|_| Gone)?)
+        Ok(self.sender.blocking_send(Ok(Frame::data(chunk))).map_err(|_| ClientDisconnected)?)
     }
 
-    /// Lets the client notice that something is missing.
+    /// Ends the body with an error, so that the client notices the missing rest.
     fn fail(&self) {
         let _ = self.sender.blocking_send(Err(std::io::Error::other("the export was cut short")));
     }

@@ -1,126 +1,136 @@
 //! `achievements.list`, `stream` and `save`.
 //!
-//! The old service knew an achievement by its name and proved that it was achieved by a secret key. Here that key is the
-//! achievement's key, and the name its name. A grant happens once and has no fields: saving it over or again changes
-//! nothing, and filters on fields find everything.
+//! Playtomic identified an achievement by its name and required a secret key to save it. Here the secret is the key of the
+//! achievement. An achievement is granted once and its grant has no fields: saving it again changes nothing, and filters
+//! on fields are ignored.
 
-use liveops::feed::{self, FriendFilter};
-use liveops::{Caller, Command};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::asked::{Answered, Asked};
-use super::code::{Code, Reply};
-use super::words::{self, Paging, Text, Texts, key_of, player_id};
+use liveops::feed::{self, FriendFilter};
+use liveops::{Caller, Command};
 use pipeline::time::parse_time;
+
+use super::code::ReplyCode;
+use super::format;
+use super::parameters::{self, LenientText, Paging, TextMap, key_of, player_id, public_id};
+use super::reply::Reply;
+use super::request::{PlaytomicRequest, ReplyResult};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct List {
-    playerid: Option<Text>,
+pub(super) struct ListAchievementsParams {
+    playerid: Option<LenientText>,
     #[serde(default)]
-    friendslist: Vec<Text>,
+    friendslist: Vec<LenientText>,
     #[serde(rename = "filters")]
-    _filters: Option<Texts>,
+    _filters: Option<TextMap>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Stream {
-    playerid: Option<Text>,
+pub(super) struct StreamAchievementsParams {
+    playerid: Option<LenientText>,
     #[serde(default)]
-    friendslist: Vec<Text>,
+    friendslist: Vec<LenientText>,
     #[serde(default)]
     group: bool,
     mode: Option<String>,
     page: Option<usize>,
     perpage: Option<usize>,
     #[serde(rename = "filters")]
-    _filters: Option<Texts>,
+    _filters: Option<TextMap>,
     #[serde(rename = "source")]
-    _source: Option<Text>,
+    _source: Option<LenientText>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Save {
+pub(super) struct SaveAchievementParams {
     achievement: Option<String>,
     achievementkey: Option<String>,
-    playerid: Option<Text>,
+    playerid: Option<LenientText>,
     playername: Option<String>,
     #[serde(default)]
     overwrite: bool,
     #[serde(default)]
     allowduplicates: bool,
     #[serde(rename = "fields")]
-    _fields: Option<Texts>,
+    _fields: Option<TextMap>,
     #[serde(rename = "source")]
-    _source: Option<Text>,
+    _source: Option<LenientText>,
 }
 
-/// The catalogue, with who has what.
-pub(super) fn list(asked: &Asked<'_>, list: List) -> Answered {
-    let friends = words::friends(list.friendslist)?;
+/// Lists all achievements with the grants of the player and the friends.
+pub(super) fn list(request: &PlaytomicRequest<'_>, list: ListAchievementsParams) -> ReplyResult {
+    let friends = parameters::friends(list.friendslist)?;
     let own = list.playerid.map(|id| id.0);
-    let kept = asked.achievements(own.as_deref(), &friends)?;
-    let told = kept.iter().map(|kept| kept.told(own.as_deref(), asked.received_ms));
+    let achievements = request.achievements(own.as_deref(), &friends)?;
+    let rows = achievements.iter().map(|achievement| achievement.json(own.as_deref(), request.received_ms));
     let mut body = Map::new();
-    body.insert("achievements".into(), told.collect());
+    body.insert("achievements".into(), rows.collect());
     Ok(Reply::ok(body))
 }
 
-/// What the player and the friends were granted, the newest first.
-pub(super) fn stream(asked: &Asked<'_>, stream: Stream) -> Answered {
-    let friends = words::friends(stream.friendslist)?;
+/// Lists the grants of the player and the friends, newest first.
+pub(super) fn stream(request: &PlaytomicRequest<'_>, stream: StreamAchievementsParams) -> ReplyResult {
+    let friends = parameters::friends(stream.friendslist)?;
     let own = stream.playerid.map(|id| id.0);
-    let since_ms = words::since_ms(stream.mode.as_deref(), asked.received_ms)?;
-    let paging = Paging::of(stream.page, stream.perpage)?;
-    let kept = asked.achievements(own.as_deref(), &friends)?;
-    let grants = kept.iter().flat_map(|kept| kept.grants.iter().map(move |grant| (kept, grant)));
-    let mut grants: Vec<(&Kept, &Grant)> = grants.filter(|(_, grant)| grant.at_ms() >= since_ms).collect();
+    let since_ms = parameters::since_ms(stream.mode.as_deref(), request.received_ms)?;
+    let paging = Paging::new(stream.page, stream.perpage)?;
+    let achievements = request.achievements(own.as_deref(), &friends)?;
+    let grants = achievements
+        .iter()
+        .flat_map(|achievement| achievement.grants.iter().map(move |grant| (achievement, grant)));
+    let mut grants: Vec<(&Achievement, &Grant)> =
+        grants.filter(|(_, grant)| grant.at_ms() >= since_ms).collect();
     grants.sort_by_key(|(_, grant)| std::cmp::Reverse((grant.at_ms(), grant.sequence)));
-    let told = if stream.group { by_player(&grants) } else { one_by_one(&grants, asked.received_ms) };
+    let rows = if stream.group { group_by_player(&grants) } else { grant_rows(&grants, request.received_ms) };
     let mut body = Map::new();
-    body.insert("numachievements".into(), told.len().into());
-    body.insert("achievements".into(), paging.cut(told));
+    body.insert("numachievements".into(), rows.len().into());
+    body.insert("achievements".into(), paging.slice(rows));
     Ok(Reply::ok(body))
 }
 
 /// Grants an achievement.
-pub(super) async fn save(asked: &Asked<'_>, save: Save) -> Answered {
+pub(super) async fn save(request: &PlaytomicRequest<'_>, save: SaveAchievementParams) -> ReplyResult {
     let player = player_id(save.playerid.as_ref(), "", None);
-    if words::told_id(&player).is_none() {
-        return Err(Reply::fails(Code::NoPlayerId));
+    if public_id(&player).is_none() {
+        return Err(Reply::error(ReplyCode::NoPlayerId));
     }
-    let name =
-        save.playername.filter(|name| !name.is_empty()).ok_or_else(|| Reply::fails(Code::NoPlayerName))?;
+    let name = save
+        .playername
+        .filter(|name| !name.is_empty())
+        .ok_or_else(|| Reply::error(ReplyCode::NoPlayerName))?;
     let (Some(achievement), Some(secret)) = (save.achievement, save.achievementkey) else {
-        return Err(Reply::fails(Code::NoAchievement));
+        return Err(Reply::error(ReplyCode::NoAchievement));
     };
     let key = key_of(&secret);
-    let is_it = |kept: &Kept| kept.key == key && (kept.name == achievement || kept.key == achievement);
-    if !asked.achievements(None, &[])?.iter().any(is_it) {
-        return Err(Reply::fails(Code::InvalidAchievement));
+    let matches =
+        |known: &Achievement| known.key == key && (known.name == achievement || known.key == achievement);
+    if !request.achievements(None, &[])?.iter().any(matches) {
+        return Err(Reply::error(ReplyCode::InvalidAchievement));
     }
     let grant = feed::FeedCommand::Grant { key, player, name };
-    let answer = asked.decide(Caller::Server, Command::Feed(grant), &[]).await?.map_err(Reply::refused)?;
+    let answer =
+        request.submit(Caller::Server, Command::Feed(grant), &[]).await?.map_err(Reply::from_refusal)?;
     match (answer.status, save.overwrite || save.allowduplicates) {
         (201, _) => Ok(Reply::ok(Map::new())),
-        (_, true) => Ok(Reply::with(Code::AchievedAgain, Map::new())),
-        (_, false) => Err(Reply::fails(Code::AchievedBefore)),
+        (_, true) => Ok(Reply::ok_with(ReplyCode::AchievedAgain, Map::new())),
+        (_, false) => Err(Reply::error(ReplyCode::AlreadyAchieved)),
     }
 }
 
-/// An achievement as live-ops tell it.
+/// An achievement as the live-ops API returns it.
 #[derive(Deserialize)]
-struct Kept {
+struct Achievement {
     key: String,
     name: String,
     #[serde(default)]
     description: String,
     #[serde(default)]
     points: u32,
-    /// The newest first.
+    /// Newest first.
     #[serde(rename = "friends")]
     grants: Vec<Grant>,
 }
@@ -135,49 +145,49 @@ struct Grant {
 }
 
 #[derive(Deserialize)]
-struct Catalogue {
-    achievements: Vec<Kept>,
+struct AchievementList {
+    achievements: Vec<Achievement>,
 }
 
-impl Asked<'_> {
-    /// All achievements with what these players were granted of them.
-    fn achievements(&self, own: Option<&str>, friends: &[String]) -> Result<Vec<Kept>, Reply> {
+impl PlaytomicRequest<'_> {
+    /// Returns all achievements with the grants of these players.
+    fn achievements(&self, own: Option<&str>, friends: &[String]) -> Result<Vec<Achievement>, Reply> {
         let players: Vec<&str> = friends.iter().map(String::as_str).chain(own).collect();
-        let game = self.local.shared.views.liveops.game(self.access.game.number);
-        let catalogue = {
+        let game = self.runtime.shared.views.liveops.game(self.access.game.number);
+        let list = {
             let game = game.read();
             serde_json::to_value(
                 game.feed.achievements(own, FriendFilter::Players(&players), false).with_sequence(),
             )
         };
-        let catalogue = catalogue.and_then(serde_json::from_value::<Catalogue>);
-        let catalogue = catalogue.map_err(|error| Reply::fails_because(Code::General, &error.to_string()))?;
-        Ok(catalogue.achievements)
+        let list = list.and_then(serde_json::from_value::<AchievementList>);
+        let list = list.map_err(|error| Reply::error_with(ReplyCode::General, &error.to_string()))?;
+        Ok(list.achievements)
     }
 }
 
-impl Kept {
-    /// With the player's own grant, and those of the friends, the oldest first.
-    fn told(&self, own: Option<&str>, now_ms: i64) -> Value {
-        let mut told = self.named();
-        let (of_own, of_friends): (Vec<&Grant>, Vec<&Grant>) =
+impl Achievement {
+    /// Returns the achievement with the player's grant and those of the friends, oldest first.
+    fn json(&self, own: Option<&str>, now_ms: i64) -> Value {
+        let mut json = self.summary();
+        let (own_grants, friend_grants): (Vec<&Grant>, Vec<&Grant>) =
             self.grants.iter().rev().partition(|grant| Some(grant.player.as_str()) == own);
-        if let Some(grant) = of_own.first() {
-            told.insert("player".into(), grant.told(now_ms).into());
+        if let Some(grant) = own_grants.first() {
+            json.insert("player".into(), grant.json(now_ms).into());
         }
-        if !of_friends.is_empty() {
-            let friends = of_friends.into_iter().map(|grant| Value::from(grant.told(now_ms)));
-            told.insert("friends".into(), friends.collect());
+        if !friend_grants.is_empty() {
+            let friends = friend_grants.into_iter().map(|grant| Value::from(grant.json(now_ms)));
+            json.insert("friends".into(), friends.collect());
         }
-        told.into()
+        json.into()
     }
 
-    fn named(&self) -> Map<String, Value> {
-        let mut named = Map::new();
-        named.insert("achievement".into(), self.name.as_str().into());
-        named.insert("description".into(), self.description.as_str().into());
-        named.insert("points".into(), self.points.into());
-        named
+    fn summary(&self) -> Map<String, Value> {
+        let mut summary = Map::new();
+        summary.insert("achievement".into(), self.name.as_str().into());
+        summary.insert("description".into(), self.description.as_str().into());
+        summary.insert("points".into(), self.points.into());
+        summary
     }
 }
 
@@ -186,47 +196,47 @@ impl Grant {
         parse_time(&self.at).unwrap_or_default()
     }
 
-    fn told(&self, now_ms: i64) -> Map<String, Value> {
-        let mut told = Map::new();
-        told.insert("playerid".into(), self.player.as_str().into());
-        told.insert("playername".into(), self.name.as_str().into());
-        told.insert("date".into(), (self.at_ms() / 1000).into());
-        told.insert("rdate".into(), words::ago(self.at_ms(), now_ms).into());
-        told
+    fn json(&self, now_ms: i64) -> Map<String, Value> {
+        let mut json = Map::new();
+        json.insert("playerid".into(), self.player.as_str().into());
+        json.insert("playername".into(), self.name.as_str().into());
+        json.insert("date".into(), (self.at_ms() / 1000).into());
+        json.insert("rdate".into(), format::ago(self.at_ms(), now_ms).into());
+        json
     }
 }
 
-fn one_by_one(grants: &[(&Kept, &Grant)], now_ms: i64) -> Vec<Value> {
-    let told = grants.iter().map(|(kept, grant)| {
-        let mut told = grant.told(now_ms);
-        told.insert("awarded".into(), kept.named().into());
-        Value::from(told)
+fn grant_rows(grants: &[(&Achievement, &Grant)], now_ms: i64) -> Vec<Value> {
+    let rows = grants.iter().map(|(achievement, grant)| {
+        let mut row = grant.json(now_ms);
+        row.insert("awarded".into(), achievement.summary().into());
+        Value::from(row)
     });
-    told.collect()
+    rows.collect()
 }
 
-/// One entry for each player, in the order of the newest grant, which it names; all of them are in `achievements`.
-fn by_player(grants: &[(&Kept, &Grant)]) -> Vec<Value> {
-    let mut players: Vec<(&str, Vec<(&Kept, &Grant)>)> = Vec::new();
-    for (kept, grant) in grants {
+/// Returns one row per player, ordered by the newest grant. `awarded` is the newest one, `achievements` lists all.
+fn group_by_player(grants: &[(&Achievement, &Grant)]) -> Vec<Value> {
+    let mut players: Vec<(&str, Vec<(&Achievement, &Grant)>)> = Vec::new();
+    for (achievement, grant) in grants {
         match players.iter_mut().find(|(player, _)| *player == grant.player) {
-            Some((_, own)) => own.push((kept, grant)),
-            None => players.push((&grant.player, vec![(kept, grant)])),
+            Some((_, own)) => own.push((achievement, grant)),
+            None => players.push((&grant.player, vec![(achievement, grant)])),
         }
     }
-    let told = players.into_iter().map(|(player, own)| {
-        let achievement = |(kept, grant): &(&Kept, &Grant)| {
-            json!({ "achievement": kept.name, "date": grant.at_ms() / 1000 })
+    let rows = players.into_iter().map(|(player, own)| {
+        let entry = |(achievement, grant): &(&Achievement, &Grant)| {
+            json!({ "achievement": achievement.name, "date": grant.at_ms() / 1000 })
         };
         let (newest, oldest) = (own[0], own[own.len() - 1]);
         json!({
             "playerid": player,
             "playername": newest.1.name,
             "awards": own.len(),
-            "awarded": newest.0.named(),
+            "awarded": newest.0.summary(),
             "oldest": oldest.1.at_ms() / 1000,
-            "achievements": own.iter().map(achievement).collect::<Vec<_>>(),
+            "achievements": own.iter().map(entry).collect::<Vec<_>>(),
         })
     });
-    told.collect()
+    rows.collect()
 }

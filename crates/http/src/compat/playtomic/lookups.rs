@@ -1,62 +1,62 @@
-//! What a client looks up: the game's variables, and where it is.
+//! `gamevars.load`, `gamevars.single` and `geoip.lookup`.
 
 use std::net::IpAddr;
 
-use liveops::vars::VarsViewer;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::asked::{Answered, Asked};
-use super::code::{Code, Reply};
-use super::countries;
+use liveops::vars::VarsViewer;
 use pipeline::enrich::agent;
 
-/// What SDKs show when nothing is known.
+use super::code::ReplyCode;
+use super::countries;
+use super::reply::Reply;
+use super::request::{PlaytomicRequest, ReplyResult};
+
+/// The code and name of an unknown country, as SDKs expect them.
 const UNKNOWN: (&str, &str) = ("N/A", "UNKNOWN");
 
-/// Without parameters.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Nothing {}
+pub(super) struct LoadVarsParams {}
 
-/// One variable.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Single {
+pub(super) struct SingleVarParams {
     name: String,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Lookup {
-    /// Another address than the client's.
+pub(super) struct LookupCountryParams {
+    /// The default is the address of the client.
     ip: Option<String>,
 }
 
-/// All variables.
-pub(super) fn vars(asked: &Asked<'_>, _: Nothing) -> Answered {
-    let game = asked.local.shared.views.liveops.game(asked.access.game.number);
-    let json = game.read().vars.json(&asked.who(), asked.received_ms);
+/// Returns all variables.
+pub(super) fn vars(request: &PlaytomicRequest<'_>, _: LoadVarsParams) -> ReplyResult {
+    let game = request.runtime.shared.views.liveops.game(request.access.game.number);
+    let json = game.read().vars.json(&request.viewer(), request.received_ms);
     let vars: Map<String, Value> = serde_json::from_str(&json)
-        .map_err(|error| Reply::fails_because(Code::General, &error.to_string()))?;
-    Ok(Reply::ok(named(vars)))
+        .map_err(|error| Reply::error_with(ReplyCode::General, &error.to_string()))?;
+    Ok(Reply::ok(vars_body(vars)))
 }
 
-/// One variable, or none if there is none of this name.
-pub(super) fn var(asked: &Asked<'_>, single: Single) -> Answered {
-    let game = asked.local.shared.views.liveops.game(asked.access.game.number);
+/// Returns one variable, or no variable if it does not exist.
+pub(super) fn var(request: &PlaytomicRequest<'_>, single: SingleVarParams) -> ReplyResult {
+    let game = request.runtime.shared.views.liveops.game(request.access.game.number);
     let game = game.read();
     let mut vars = Map::new();
-    if let Some((json, _)) = game.vars.value(&single.name, &asked.who(), asked.received_ms) {
+    if let Some((json, _)) = game.vars.value(&single.name, &request.viewer(), request.received_ms) {
         let value = serde_json::from_str(json);
-        let value = value.map_err(|error| Reply::fails_because(Code::General, &error.to_string()))?;
+        let value = value.map_err(|error| Reply::error_with(ReplyCode::General, &error.to_string()))?;
         vars.insert(single.name, value);
     }
-    Ok(Reply::ok(named(vars)))
+    Ok(Reply::ok(vars_body(vars)))
 }
 
-/// The values by name, and the bare values beside: SDKs hand the whole answer to the game, and games read either.
-fn named(vars: Map<String, Value>) -> Map<String, Value> {
+/// Returns the variables in `gamevars` and at the top level. SDKs pass the whole reply to the game, and games read either.
+fn vars_body(vars: Map<String, Value>) -> Map<String, Value> {
     let gamevars: Map<String, Value> =
         vars.iter().map(|(name, value)| (name.clone(), json!({ "value": value }))).collect();
     let mut body = vars;
@@ -64,11 +64,11 @@ fn named(vars: Map<String, Value>) -> Map<String, Value> {
     body
 }
 
-/// The country of an address. Its code and name stand beside `country`, too, for the same reason.
-pub(super) fn country(asked: &Asked<'_>, lookup: Lookup) -> Answered {
-    let invalid = |_| Reply::fails_because(Code::InvalidRequest, "`ip` is not an address");
+/// Returns the country of an address. Code and name are in `country` and at the top level, because games read either.
+pub(super) fn country(request: &PlaytomicRequest<'_>, lookup: LookupCountryParams) -> ReplyResult {
+    let invalid = |_| Reply::error_with(ReplyCode::InvalidRequest, "`ip` must be an IP address");
     let address = lookup.ip.map(|ip| ip.parse::<IpAddr>().map_err(invalid)).transpose()?;
-    let code = asked.country(address.or(asked.address));
+    let code = request.country(address.or(request.address));
     let (code, name) = code.as_deref().map_or(UNKNOWN, |code| (code, countries::name(code)));
     let mut body = Map::new();
     body.insert("code".into(), code.into());
@@ -77,14 +77,14 @@ pub(super) fn country(asked: &Asked<'_>, lookup: Lookup) -> Answered {
     Ok(Reply::ok(body))
 }
 
-impl Asked<'_> {
+impl PlaytomicRequest<'_> {
     fn country(&self, address: Option<IpAddr>) -> Option<String> {
-        let country = self.local.shared.ingest.country(address?)?;
+        let country = self.runtime.shared.ingest.country(address?)?;
         Some(country.as_str().to_owned())
     }
 
-    /// Who asks, as far as the request tells.
-    fn who(&self) -> VarsViewer {
+    /// Returns the country and platform of the client, for which variables are evaluated.
+    fn viewer(&self) -> VarsViewer {
         let platform = agent::device(self.user_agent).platform;
         VarsViewer {
             country: self.country(self.address).unwrap_or_default(),

@@ -1,50 +1,48 @@
-//! What a page of a board is asked with.
+//! Query parameters of leaderboard reads.
 
 use liveops::boards::{BoardQuery, BoardWindow, FRIENDS_MAX, PER_PAGE_MAX, SOURCE};
-
-use crate::problem::Problem;
 use pipeline::time::parse_time;
 
-/// Filters of one question: as many as a board can declare.
+use crate::problem::Problem;
+
+/// Filters of one request: as many as a board can declare.
 const FILTERS_MAX: usize = 4;
-/// Before a player whose follows are the friends.
+/// Prefix of the player whose follows count as friends.
 const FOLLOWS: &str = "follows:";
 
-/// Which page, and of what.
+/// The query parameters of a page.
 #[derive(Debug, Default)]
-pub struct Asked {
-    /// The page.
-    pub query: BoardQuery,
-    /// The friends are those whom this player follows.
-    pub followed_by: Option<String>,
-    /// The code of a private board.
-    pub code: Option<String>,
+pub(crate) struct BoardListParams {
+    pub(crate) query: BoardQuery,
+    /// Restricts the page to the players that this player follows.
+    pub(crate) followed_by: Option<String>,
+    /// The access code of a private board.
+    pub(crate) code: Option<String>,
 }
 
-/// Reads the query string of a list.
-pub fn list(query: &str) -> Result<Asked, Problem> {
-    let mut asked = Asked::default();
-    for (name, value) in crate::query_string::pairs(query)? {
-        asked.take(&name, value).map_err(|problem| problem.field(name))?;
-    }
-    Ok(asked)
-}
-
-/// Reads the query string of a request that has nothing to say but the code of a private board.
-pub fn code(query: &str) -> Result<Option<String>, Problem> {
+/// Reads a query string that has no parameter but the access code of a private board.
+pub(crate) fn read_code(query: &str) -> Result<Option<String>, Problem> {
     let mut code = None;
     for (name, value) in crate::query_string::pairs(query)? {
         match name.as_str() {
-            "code" => code = some(value),
+            "code" => code = non_empty(value),
             "key" | "game" => {}
-            _ => return Err(Problem::invalid("there is `code`").field(name)),
+            _ => return Err(Problem::invalid("unknown parameter; allowed: `code`").field(name)),
         }
     }
     Ok(code)
 }
 
-impl Asked {
-    fn take(&mut self, name: &str, value: String) -> Result<(), Problem> {
+impl BoardListParams {
+    pub(crate) fn read(query: &str) -> Result<BoardListParams, Problem> {
+        let mut params = BoardListParams::default();
+        for (name, value) in crate::query_string::pairs(query)? {
+            params.set(&name, value).map_err(|problem| problem.field(name))?;
+        }
+        Ok(params)
+    }
+
+    fn set(&mut self, name: &str, value: String) -> Result<(), Problem> {
         let query = &mut self.query;
         match name {
             "window" => query.window = Some(window(&value)?),
@@ -54,19 +52,19 @@ impl Asked {
             "per_page" => query.per_page = number(&value, PER_PAGE_MAX)?,
             "by" | "mode" => query.newest = is_newest(&value)?,
             "highest" => query.highest = Some(flag(&value)?),
-            "around" => query.around = some(value),
-            "player" => query.player = some(value),
-            "code" => self.code = some(value),
-            "source" => query.filter.extend(some(value).map(|value| (SOURCE.to_owned(), value))),
-            "friends" => self.friends(value)?,
-            // The credential and the game it is for have been read.
+            "around" => query.around = non_empty(value),
+            "player" => query.player = non_empty(value),
+            "code" => self.code = non_empty(value),
+            "source" => query.filter.extend(non_empty(value).map(|value| (SOURCE.to_owned(), value))),
+            "friends" => self.set_friends(value)?,
+            // Authentication reads these.
             "key" | "game" => {}
-            name => self.filter(name, value)?,
+            name => self.add_filter(name, value)?,
         }
         Ok(())
     }
 
-    fn friends(&mut self, value: String) -> Result<(), Problem> {
+    fn set_friends(&mut self, value: String) -> Result<(), Problem> {
         if let Some(player) = value.strip_prefix(FOLLOWS) {
             self.followed_by = Some(player.to_owned());
             return Ok(());
@@ -74,32 +72,32 @@ impl Asked {
         let friends = value.split(',').filter(|friend| !friend.is_empty()).map(str::to_owned);
         let friends: Vec<String> = friends.collect();
         if friends.len() > FRIENDS_MAX {
-            return Err(Problem::invalid(format!("it names at most {FRIENDS_MAX} players")));
+            return Err(Problem::invalid(format!("must name at most {FRIENDS_MAX} players")));
         }
         self.query.friends = Some(friends);
         Ok(())
     }
 
-    fn filter(&mut self, name: &str, value: String) -> Result<(), Problem> {
+    fn add_filter(&mut self, name: &str, value: String) -> Result<(), Problem> {
         let Some(field) = name.strip_prefix("filter.").filter(|field| liveops::is_key(field)) else {
-            let detail = "there are `window`, `at`, `season`, `page`, `per_page`, `by`, `highest`, `around`, `player`, \
-                          `friends`, `filter.FIELD`, `source` and `code`";
+            let detail = "unknown parameter; allowed: `window`, `at`, `season`, `page`, `per_page`, `by`, `highest`, `around`, `player`, \
+                          `friends`, `filter.FIELD`, `source`, `code`";
             return Err(Problem::invalid(detail));
         };
         if self.query.filter.len() > FILTERS_MAX {
-            return Err(Problem::invalid(format!("there are at most {FILTERS_MAX} filters")));
+            return Err(Problem::invalid(format!("a request can have at most {FILTERS_MAX} filters")));
         }
         self.query.filter.insert(field.to_owned(), value);
         Ok(())
     }
 }
 
-fn some(value: String) -> Option<String> {
+fn non_empty(value: String) -> Option<String> {
     (!value.is_empty()).then_some(value)
 }
 
 fn window(value: &str) -> Result<BoardWindow, Problem> {
-    let detail = "it is day, week, month, season, all, 24h, 7d or 30d";
+    let detail = "must be day, week, month, season, all, 24h, 7d or 30d";
     BoardWindow::from_label(value).ok_or_else(|| Problem::invalid(detail))
 }
 
@@ -107,27 +105,27 @@ fn is_newest(value: &str) -> Result<bool, Problem> {
     match value {
         "score" => Ok(false),
         "newest" => Ok(true),
-        _ => Err(Problem::invalid("it is score or newest")),
+        _ => Err(Problem::invalid("must be score or newest")),
     }
 }
 
 fn number(value: &str, max: u32) -> Result<u32, Problem> {
     let number = value.parse().ok().filter(|number| (1..=max).contains(number));
     number.ok_or_else(|| match max {
-        u32::MAX => Problem::invalid("it is a whole number from 1"),
-        max => Problem::invalid(format!("it is a whole number from 1 to {max}")),
+        u32::MAX => Problem::invalid("must be a whole number of at least 1"),
+        max => Problem::invalid(format!("must be a whole number between 1 and {max}")),
     })
 }
 
 fn time(value: &str) -> Result<i64, Problem> {
-    parse_time(value).ok_or_else(|| Problem::invalid("it is RFC 3339 or milliseconds since 1970"))
+    parse_time(value).ok_or_else(|| Problem::invalid("must be an RFC 3339 time or milliseconds since 1970"))
 }
 
 fn flag(value: &str) -> Result<bool, Problem> {
     match value {
         "0" | "false" => Ok(false),
         "1" | "true" => Ok(true),
-        _ => Err(Problem::invalid("it is true or false")),
+        _ => Err(Problem::invalid("must be true or false")),
     }
 }
 
@@ -136,8 +134,8 @@ mod tests {
     use super::*;
 
     fn check(query: &str, expected: &str) {
-        let told = match list(query) {
-            Ok(Asked { query, followed_by, code }) => {
+        let summary = match BoardListParams::read(query) {
+            Ok(BoardListParams { query, followed_by, code }) => {
                 let BoardQuery {
                     window,
                     filter,
@@ -157,11 +155,11 @@ mod tests {
             }
             Err(problem) => problem.brief(),
         };
-        assert_eq!(told, expected, "{query}");
+        assert_eq!(summary, expected, "{query}");
     }
 
     #[test]
-    fn a_question_is_read_from_its_query_string() {
+    fn parameters_are_read_from_the_query_string() {
         check("", "- {} 0/0 false None None None None None");
         check(
             "window=7d&page=2&per_page=50&filter.car=red&source=web&key=k",
@@ -174,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_asked_is_refused_by_its_name() {
+    fn invalid_parameter_is_rejected_by_name() {
         for (query, field) in [
             ("window=year", "window"),
             ("page=0", "page"),

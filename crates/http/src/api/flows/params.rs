@@ -1,4 +1,4 @@
-//! Which flows are asked for, and in which order.
+//! Query parameters of `GET /v1/flows`: filters, order and page.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use crate::query_string::pairs;
 
 const PER_PAGE: usize = 100;
 const PER_PAGE_MAX: usize = 1_000;
-/// So far can be paged: a look at the worst, not a dump.
+/// The list shows the worst flows; it is not an export.
 const PAGES_MAX: usize = 10_000;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,9 +22,8 @@ enum Sort {
     LastSeen,
 }
 
-/// What the query string says.
 #[derive(Debug, PartialEq)]
-pub(super) struct Asked {
+pub(super) struct FlowListParams {
     sort: Sort,
     end: Option<String>,
     address: Option<IpAddr>,
@@ -32,13 +31,13 @@ pub(super) struct Asked {
     loss_above: Option<f64>,
     jitter_above_ms: Option<f64>,
     rtt_above_ms: Option<f64>,
-    pub page: usize,
-    pub per_page: usize,
+    pub(super) page: usize,
+    pub(super) per_page: usize,
 }
 
-impl Asked {
-    pub fn read(query: &str) -> Result<Asked, Problem> {
-        let mut asked = Asked {
+impl FlowListParams {
+    pub(super) fn read(query: &str) -> Result<FlowListParams, Problem> {
+        let mut params = FlowListParams {
             sort: Sort::Mos,
             end: None,
             address: None,
@@ -50,30 +49,32 @@ impl Asked {
             per_page: PER_PAGE,
         };
         for (name, value) in pairs(query)? {
-            asked.put(&name, value).map_err(|detail| Problem::invalid(detail).field(&name))?;
+            params.set(&name, value).map_err(|detail| Problem::invalid(detail).field(&name))?;
         }
-        Ok(asked)
+        Ok(params)
     }
 
-    fn put(&mut self, name: &str, value: String) -> Result<(), &'static str> {
+    fn set(&mut self, name: &str, value: String) -> Result<(), &'static str> {
         match name {
             "sort" => self.sort = sort(&value)?,
             "end" => self.end = Some(value),
-            "address" => self.address = Some(value.parse().map_err(|_| "it is an IP address")?),
+            "address" => self.address = Some(value.parse().map_err(|_| "must be an IP address")?),
             "mos_below" => self.mos_below = Some(number(&value)?),
             "loss_above" => self.loss_above = Some(number(&value)?),
             "jitter_above_ms" => self.jitter_above_ms = Some(number(&value)?),
             "rtt_above_ms" => self.rtt_above_ms = Some(number(&value)?),
-            "page" => self.page = whole(&value, PAGES_MAX).ok_or("it is 1 to 10,000")?,
-            "per_page" => self.per_page = whole(&value, PER_PAGE_MAX).ok_or("it is 1 to 1,000")?,
-            // The credential and the game it is for have been read.
+            "page" => self.page = whole_number(&value, PAGES_MAX).ok_or("must be between 1 and 10,000")?,
+            "per_page" => {
+                self.per_page = whole_number(&value, PER_PAGE_MAX).ok_or("must be between 1 and 1,000")?
+            }
+            // Authentication reads these.
             "key" | "game" => {}
-            _ => return Err("there is no such parameter"),
+            _ => return Err("unknown parameter"),
         }
         Ok(())
     }
 
-    pub fn wants(&self, flow: &Flow, recent: &Quality) -> bool {
+    pub(super) fn matches(&self, flow: &Flow, recent: &Quality) -> bool {
         let ends = [flow.from(), flow.to()];
         let is_end = |id: &String| ends.iter().any(|end| end.id == id);
         let is_at = |address: &IpAddr| {
@@ -88,8 +89,8 @@ impl Asked {
             && self.rtt_above_ms.is_none_or(|rtt_ms| recent.rtt_ms.is_some_and(|known| known > rtt_ms))
     }
 
-    /// The smallest comes first.
-    pub fn rank(&self, flow: &Flow, recent: &Quality) -> f64 {
+    /// Returns the sort key of a flow; the smallest comes first.
+    pub(super) fn rank(&self, flow: &Flow, recent: &Quality) -> f64 {
         match self.sort {
             Sort::Mos => recent.mos,
             Sort::Loss => -recent.loss(),
@@ -100,8 +101,8 @@ impl Asked {
         }
     }
 
-    /// The ids of the page. Only what comes up to it is sorted. Equals stand in the order of their ids.
-    pub fn page_of(&self, mut ranked: Vec<(f64, u64)>) -> Vec<u64> {
+    /// Returns the ids of the page. Only flows up to the end of the page are sorted; ties are ordered by id.
+    pub(super) fn page_of(&self, mut ranked: Vec<(f64, u64)>) -> Vec<u64> {
         let until = (self.page * self.per_page).min(ranked.len());
         let from = ((self.page - 1) * self.per_page).min(until);
         let order =
@@ -123,15 +124,15 @@ fn sort(value: &str) -> Result<Sort, &'static str> {
         "rtt" => Sort::Rtt,
         "started" => Sort::Started,
         "last_seen" => Sort::LastSeen,
-        _ => return Err("it is `mos`, `loss`, `jitter`, `rtt`, `started` or `last_seen`"),
+        _ => return Err("must be `mos`, `loss`, `jitter`, `rtt`, `started` or `last_seen`"),
     })
 }
 
 fn number(value: &str) -> Result<f64, &'static str> {
-    value.parse().ok().filter(|number: &f64| number.is_finite()).ok_or("it is a number")
+    value.parse().ok().filter(|number: &f64| number.is_finite()).ok_or("must be a number")
 }
 
-fn whole(value: &str, max: usize) -> Option<usize> {
+fn whole_number(value: &str, max: usize) -> Option<usize> {
     value.parse().ok().filter(|whole| (1..=max).contains(whole))
 }
 
@@ -140,27 +141,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_is_cut_out_of_the_sorted_whole() {
+    fn page_equals_a_slice_of_the_sorted_list() {
         let ranked: Vec<(f64, u64)> = (0..1_000).map(|id| (((id * 7_919) % 100) as f64, id)).collect();
-        let mut whole = ranked.clone();
-        whole.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
+        let mut sorted = ranked.clone();
+        sorted.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
         for (page, per_page) in [(1, 100), (3, 7), (10, 100), (11, 100), (1, 1_000), (143, 7)] {
-            let asked = Asked { page, per_page, ..Asked::read("").expect("nothing") };
-            let expected = whole.iter().map(|(_, id)| *id).skip((page - 1) * per_page).take(per_page);
-            assert_eq!(asked.page_of(ranked.clone()), expected.collect::<Vec<_>>(), "{page} of {per_page}");
+            let params = FlowListParams {
+                page,
+                per_page,
+                ..FlowListParams::read("").expect("an empty query string is valid")
+            };
+            let expected = sorted.iter().map(|(_, id)| *id).skip((page - 1) * per_page).take(per_page);
+            assert_eq!(params.page_of(ranked.clone()), expected.collect::<Vec<_>>(), "{page} of {per_page}");
         }
     }
 
     #[test]
-    fn a_wrong_parameter_is_named() {
+    fn invalid_parameter_is_rejected_by_name() {
         let wrong =
             ["sort=x", "address=bo", "mos_below=x", "loss_above=inf", "page=0", "per_page=1001", "x=1"];
         for query in wrong {
-            let problem = Asked::read(query).expect_err(query);
+            let problem = FlowListParams::read(query).expect_err(query);
             let field = query.split('=').next().expect("a name");
-            let told = format!("{problem:?}");
-            assert!(problem.status() == 400 && told.contains(field), "{query}: {told}");
+            let problem_text = format!("{problem:?}");
+            assert!(problem.status() == 400 && problem_text.contains(field), "{query}: {problem_text}");
         }
-        assert_eq!(Asked::read("sort=loss&per_page=5&key=pm_pk_x").expect("right").per_page, 5);
+        assert_eq!(
+            FlowListParams::read("sort=loss&per_page=5&key=pm_pk_x").expect("valid parameters").per_page,
+            5
+        );
     }
 }

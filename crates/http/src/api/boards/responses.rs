@@ -1,4 +1,4 @@
-//! What is told about boards, for the description of the routes. The answers themselves are made where it is decided.
+//! Leaderboard responses as the OpenAPI description shows them. `liveops` writes the actual JSON.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 /// A board.
 #[derive(Serialize, ToSchema)]
-pub struct Board {
+pub(crate) struct Board {
     table: String,
     title: String,
     /// `desc` or `asc`.
@@ -24,40 +24,40 @@ pub struct Board {
     checks: serde_json::Value,
     filters: Vec<String>,
     private: bool,
-    /// For secret keys.
+    /// The access code of a private board. Only shown to secret keys.
     code: Option<String>,
-    /// The season that is not closed; 0: the board has none.
+    /// The current season; 0 if the board has no seasons.
     season: u32,
-    /// Players who are known to it.
+    /// Number of players with a score.
     players: u32,
 }
 
-/// All boards that you may see.
+/// The boards that the key may see.
 #[derive(Serialize, ToSchema)]
-pub struct Boards {
+pub(crate) struct BoardList {
     boards: Vec<Board>,
 }
 
-/// What became of a score.
+/// The outcome of a submitted score.
 #[derive(Serialize, ToSchema)]
-pub struct Submitted {
-    /// Whether it is the player's row in some window.
+pub(crate) struct SubmittedScore {
+    /// True if the score is ranked in at least one window.
     saved: bool,
     /// The player's score in the longest window.
     best: Option<f64>,
-    /// And its rank.
+    /// The player's rank in the longest window.
     rank: Option<u64>,
     /// The player's rank in each window.
     ranks: BTreeMap<String, u64>,
-    /// How much better the player's score in the longest window is than before.
+    /// Improvement of the player's score in the longest window.
     improved_by: Option<f64>,
-    /// It waits for a moderator.
+    /// True if the score waits for a moderator.
     quarantined: Option<bool>,
 }
 
-/// A row.
+/// A row of a leaderboard.
 #[derive(Serialize, ToSchema)]
-pub struct Row {
+pub(crate) struct BoardRow {
     rank: u64,
     player: String,
     name: String,
@@ -67,39 +67,39 @@ pub struct Row {
     source: Option<String>,
     /// RFC 3339.
     at: String,
-    /// Whether it was signed or came from a server.
+    /// True if the score was signed or sent by a server.
     verified: bool,
-    /// It is the one that was just submitted.
+    /// True for the score that was just submitted.
     submitted: Option<bool>,
-    /// It waits for a moderator.
+    /// True if the score waits for a moderator.
     quarantined: Option<bool>,
 }
 
-/// A page of a board.
+/// A page of a leaderboard.
 #[derive(Serialize, ToSchema)]
-pub struct Page {
+pub(crate) struct BoardPage {
     table: String,
     window: String,
-    /// Of the window `season`.
+    /// The season, for the window `season`.
     season: Option<u32>,
     page: u32,
     per_page: u32,
-    /// Rows on all pages.
+    /// Number of rows on all pages.
     total: u64,
-    rows: Vec<Row>,
+    rows: Vec<BoardRow>,
 }
 
-/// A score that waits.
+/// A quarantined score.
 #[derive(Serialize, ToSchema)]
-pub struct Waiting {
+pub(crate) struct QuarantinedScore {
     id: String,
-    row: Row,
-    /// The checks that failed, the session, and how long it was played.
+    row: BoardRow,
+    /// The failed checks, the session and its duration.
     evidence: serde_json::Value,
 }
 
-/// The scores of a board that wait.
+/// The quarantined scores of a board.
 #[derive(Serialize, ToSchema)]
-pub struct Quarantine {
-    items: Vec<Waiting>,
+pub(crate) struct BoardQuarantine {
+    items: Vec<QuarantinedScore>,
 }

@@ -1,60 +1,60 @@
-//! What a list of levels is asked with.
+//! Query parameters of level lists and of the moderation queue.
 
 use liveops::levels::{LevelMode, LevelQuery, LevelViewer};
-
-use crate::problem::Problem;
 use pipeline::time::parse_time;
 
-/// Levels a page.
+use crate::problem::Problem;
+
+/// Levels per page.
 const PER_PAGE_MAX: u64 = 1_000;
 /// Friends that one request may name.
 const FRIENDS_MAX: usize = 1_000;
-/// As many as a level may have.
+/// As many as a level can have fields.
 const FILTERS_MAX: usize = 20;
-/// Before a player whose follows are the friends.
+/// Prefix of the player whose follows count as friends.
 const FOLLOWS: &str = "follows:";
 
-/// Whose levels are asked for, beside the list's own conditions.
-pub struct Asked {
-    /// The list.
-    pub list: LevelQuery,
-    /// The friends are those whom this player follows.
-    pub followed_by: Option<String>,
+/// The query parameters of a level list.
+pub(crate) struct LevelListParams {
+    pub(crate) list: LevelQuery,
+    /// Restricts the list to levels by the players that this player follows.
+    pub(crate) followed_by: Option<String>,
 }
 
-/// Reads the query string of a list.
-pub fn list(query: &str, viewer: LevelViewer) -> Result<Asked, Problem> {
-    let mut asked =
-        Asked { list: LevelQuery { viewer, ..LevelQuery::of(LevelMode::Popular) }, followed_by: None };
-    for (name, value) in crate::query_string::pairs(query)? {
-        asked.take(&name, value).map_err(|problem| problem.field(name))?;
+impl LevelListParams {
+    pub(crate) fn read(query: &str, viewer: LevelViewer) -> Result<LevelListParams, Problem> {
+        let mut params = LevelListParams {
+            list: LevelQuery { viewer, ..LevelQuery::of(LevelMode::Popular) },
+            followed_by: None,
+        };
+        for (name, value) in crate::query_string::pairs(query)? {
+            params.set(&name, value).map_err(|problem| problem.field(name))?;
+        }
+        Ok(params)
     }
-    Ok(asked)
-}
 
-impl Asked {
-    fn take(&mut self, name: &str, value: String) -> Result<(), Problem> {
+    fn set(&mut self, name: &str, value: String) -> Result<(), Problem> {
         let list = &mut self.list;
         match name {
             "mode" => list.mode = mode(&value)?,
             "page" => list.page = number(&value, u64::MAX)?,
             "per_page" => list.per_page = number(&value, PER_PAGE_MAX)?,
-            "player" => list.player = some(value),
-            "source" => list.source = some(value),
+            "player" => list.player = non_empty(value),
+            "source" => list.source = non_empty(value),
             "from" => list.from_ms = Some(time(&value)?),
             "to" => list.to_ms = Some(time(&value)?),
             "data" => list.data = flag(&value)?,
             "thumbs" => list.thumbs = flag(&value)?,
             "state" => list.all_states = all_states(&value)?,
-            "friends" => self.friends(&value)?,
-            // The credential and the game it is for have been read.
+            "friends" => self.set_friends(&value)?,
+            // Authentication reads these.
             "key" | "game" => {}
-            name => self.filter(name, value)?,
+            name => self.add_filter(name, value)?,
         }
         Ok(())
     }
 
-    fn friends(&mut self, value: &str) -> Result<(), Problem> {
+    fn set_friends(&mut self, value: &str) -> Result<(), Problem> {
         if let Some(player) = value.strip_prefix(FOLLOWS) {
             self.followed_by = Some(player.to_owned());
             return Ok(());
@@ -62,28 +62,28 @@ impl Asked {
         let friends: Vec<String> =
             value.split(',').filter(|friend| !friend.is_empty()).map(str::to_owned).collect();
         if friends.len() > FRIENDS_MAX {
-            return Err(Problem::invalid(format!("it names at most {FRIENDS_MAX} players")));
+            return Err(Problem::invalid(format!("must name at most {FRIENDS_MAX} players")));
         }
         self.list.friends = Some(friends);
         Ok(())
     }
 
-    fn filter(&mut self, name: &str, value: String) -> Result<(), Problem> {
+    fn add_filter(&mut self, name: &str, value: String) -> Result<(), Problem> {
         let Some(field) = name.strip_prefix("filter.").filter(|field| liveops::is_key(field)) else {
-            let detail = "there are `mode`, `filter.FIELD`, `friends`, `player`, `source`, `from`, `to`, `state`, \
-                          `data`, `thumbs`, `page` and `per_page`";
+            let detail = "unknown parameter; allowed: `mode`, `filter.FIELD`, `friends`, `player`, `source`, `from`, `to`, `state`, \
+                          `data`, `thumbs`, `page`, `per_page`";
             return Err(Problem::invalid(detail));
         };
         if self.list.filters.len() >= FILTERS_MAX {
-            return Err(Problem::invalid(format!("there are at most {FILTERS_MAX} filters")));
+            return Err(Problem::invalid(format!("a request can have at most {FILTERS_MAX} filters")));
         }
         self.list.filters.push((field.to_owned(), value));
         Ok(())
     }
 }
 
-/// Which page of a queue is asked for.
-pub fn page(query: &str) -> Result<(u64, u64), Problem> {
+/// Reads the page number and the page size of the moderation queue.
+pub(crate) fn read_page(query: &str) -> Result<(u64, u64), Problem> {
     let (mut page, mut per_page) = (1, 20);
     for (name, value) in crate::query_string::pairs(query)? {
         let named = |problem: Problem| problem.field(&name);
@@ -91,38 +91,38 @@ pub fn page(query: &str) -> Result<(u64, u64), Problem> {
             "page" => page = number(&value, u64::MAX).map_err(named)?,
             "per_page" => per_page = number(&value, PER_PAGE_MAX).map_err(named)?,
             "key" | "game" => {}
-            _ => return Err(named(Problem::invalid("there are `page` and `per_page`"))),
+            _ => return Err(named(Problem::invalid("unknown parameter; allowed: `page`, `per_page`"))),
         }
     }
     Ok((page, per_page))
 }
 
-fn some(value: String) -> Option<String> {
+fn non_empty(value: String) -> Option<String> {
     (!value.is_empty()).then_some(value)
 }
 
 fn mode(value: &str) -> Result<LevelMode, Problem> {
-    let detail = "it is popular, newest, recent, today, yesterday, 7d, 30d or 90d";
+    let detail = "must be popular, newest, recent, today, yesterday, 7d, 30d or 90d";
     LevelMode::from_label(value).ok_or_else(|| Problem::invalid(detail))
 }
 
 fn number(value: &str, max: u64) -> Result<u64, Problem> {
     let number = value.parse().ok().filter(|number| (1..=max).contains(number));
     number.ok_or_else(|| match max {
-        u64::MAX => Problem::invalid("it is a whole number from 1"),
-        max => Problem::invalid(format!("it is a whole number from 1 to {max}")),
+        u64::MAX => Problem::invalid("must be a whole number of at least 1"),
+        max => Problem::invalid(format!("must be a whole number between 1 and {max}")),
     })
 }
 
 fn time(value: &str) -> Result<i64, Problem> {
-    parse_time(value).ok_or_else(|| Problem::invalid("it is RFC 3339 or milliseconds since 1970"))
+    parse_time(value).ok_or_else(|| Problem::invalid("must be an RFC 3339 time or milliseconds since 1970"))
 }
 
 fn flag(value: &str) -> Result<bool, Problem> {
     match value {
         "0" | "false" => Ok(false),
         "1" | "true" => Ok(true),
-        _ => Err(Problem::invalid("it is 0 or 1")),
+        _ => Err(Problem::invalid("must be 0 or 1")),
     }
 }
 
@@ -130,7 +130,7 @@ fn all_states(value: &str) -> Result<bool, Problem> {
     match value {
         "published" => Ok(false),
         "all" => Ok(true),
-        _ => Err(Problem::invalid("it is published or all")),
+        _ => Err(Problem::invalid("must be published or all")),
     }
 }
 
@@ -139,20 +139,20 @@ mod tests {
     use super::*;
 
     fn check(query: &str, expected: &str) {
-        let told = match list(query, LevelViewer::Public) {
-            Ok(Asked { list, followed_by }) => {
+        let summary = match LevelListParams::read(query, LevelViewer::Public) {
+            Ok(LevelListParams { list, followed_by }) => {
                 let LevelQuery { mode, filters, friends, player, source, page, per_page, data, .. } = list;
                 let (mode, friends) = (mode.label(), friends.or(followed_by.map(|player| vec![player])));
-                let who = format!("{friends:?} {player:?} {source:?}");
-                format!("{mode} {filters:?} {who} {page}/{per_page} {data}").replace('"', "")
+                let restrictions = format!("{friends:?} {player:?} {source:?}");
+                format!("{mode} {filters:?} {restrictions} {page}/{per_page} {data}").replace('"', "")
             }
             Err(problem) => problem.brief(),
         };
-        assert_eq!(told, expected, "{query}");
+        assert_eq!(summary, expected, "{query}");
     }
 
     #[test]
-    fn a_list_is_asked_for_by_names() {
+    fn parameters_are_read_from_the_query_string() {
         check("", "popular [] None None None 1/20 false");
         check("mode=7d&page=3&per_page=1000&data=1", "7d [] None None None 3/1000 true");
         check(
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_list_is_named() {
+    fn invalid_parameter_is_rejected_by_name() {
         for (query, field) in [
             ("mode=best", "mode"),
             ("page=0", "page"),

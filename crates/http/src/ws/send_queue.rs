@@ -1,4 +1,4 @@
-//! What waits to be sent, in order: frames of one's own, and frames that many sockets share.
+//! Encoded frames, and the queue of bytes that a socket has yet to send.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -7,18 +7,18 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tungstenite::protocol::frame::FrameHeader;
 use tungstenite::protocol::frame::coding::{Data, OpCode};
 
-/// What goes into one call of the operating system.
+/// The buffers that one vectored write sends.
 const SLICES_MAX: usize = 16;
 
-/// Messages as frames, ready to be sent. A server's frames are not masked, so they are the same for everybody.
+/// Encodes messages as frames. A server's frames are not masked, so they are the same for all receivers.
 #[derive(Debug, Default)]
-pub struct Frames {
+pub(crate) struct FrameBuffer {
     bytes: BytesMut,
 }
 
-impl Frames {
-    /// Adds a text message.
-    pub fn text(&mut self, text: &str) {
+impl FrameBuffer {
+    /// Appends a text message.
+    pub(crate) fn text(&mut self, text: &str) {
         self.data(Data::Text, text.as_bytes());
     }
 
@@ -26,25 +26,25 @@ impl Frames {
         let header = FrameHeader { opcode: OpCode::Data(kind), ..FrameHeader::default() };
         let length = payload.len() as u64;
         self.bytes.reserve(header.len(length) + payload.len());
-        header.format(length, &mut (&mut self.bytes).writer()).expect("memory takes every byte");
+        header.format(length, &mut (&mut self.bytes).writer()).expect("writing to memory never fails");
         self.bytes.extend_from_slice(payload);
     }
 
-    /// To be sent, to one or to many.
-    pub fn freeze(self) -> Bytes {
+    /// Returns the encoded frames, which many sockets can share.
+    pub(crate) fn freeze(self) -> Bytes {
         self.bytes.freeze()
     }
 }
 
-/// A queue of bytes. Empty, it holds no memory but its own.
+/// The bytes that a socket has yet to send, in order. An empty queue holds no heap memory.
 #[derive(Debug, Default)]
-pub(super) struct Outbox {
-    queue: VecDeque<Bytes>,
+pub(super) struct SendQueue {
+    buffers: VecDeque<Bytes>,
     bytes: usize,
 }
 
-impl Outbox {
-    /// Bytes that wait.
+impl SendQueue {
+    /// Returns the number of queued bytes.
     pub(super) fn len(&self) -> usize {
         self.bytes
     }
@@ -56,33 +56,33 @@ impl Outbox {
     pub(super) fn push(&mut self, bytes: Bytes) {
         if !bytes.is_empty() {
             self.bytes += bytes.len();
-            self.queue.push_back(bytes);
+            self.buffers.push_back(bytes);
         }
     }
 
-    /// What comes first, as the operating system takes it in one call.
+    /// Returns the first buffers for one vectored write, and how many they are.
     pub(super) fn slices(&self) -> ([IoSlice<'_>; SLICES_MAX], usize) {
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-        for (slice, bytes) in slices.iter_mut().zip(&self.queue) {
+        for (slice, bytes) in slices.iter_mut().zip(&self.buffers) {
             *slice = IoSlice::new(bytes);
         }
-        (slices, self.queue.len().min(SLICES_MAX))
+        (slices, self.buffers.len().min(SLICES_MAX))
     }
 
-    /// So many bytes are on their way.
-    pub(super) fn sent(&mut self, mut count: usize) {
+    /// Removes the first `count` bytes, which were sent.
+    pub(super) fn advance(&mut self, mut count: usize) {
         self.bytes -= count;
         while count > 0 {
-            let first = self.queue.front_mut().expect("what was sent was in the queue");
+            let first = self.buffers.front_mut().expect("sent bytes were in the queue");
             let here = first.len().min(count);
             first.advance(here);
             count -= here;
             if first.is_empty() {
-                self.queue.pop_front();
+                self.buffers.pop_front();
             }
         }
         if self.bytes == 0 {
-            self.queue = VecDeque::new();
+            self.buffers = VecDeque::new();
         }
     }
 }
@@ -93,14 +93,14 @@ mod tests {
     use proptest::prelude::*;
 
     fn frame(text: &str) -> Vec<u8> {
-        let mut frames = Frames::default();
+        let mut frames = FrameBuffer::default();
         frames.text(text);
         frames.freeze().to_vec()
     }
 
     /// RFC 6455, sections 5.2 and 5.7.
     #[test]
-    fn a_frame_tells_its_length_as_the_rfc_says() {
+    fn frame_length_is_encoded_as_in_the_rfc() {
         assert_eq!(frame("Hello"), [0x81, 0x05, 0x48, 0x65, 0x6c, 0x6c, 0x6f]);
         for (length, head) in [
             (0, &[0x81, 0][..]),
@@ -116,24 +116,24 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_the_network_takes_at_a_time_the_bytes_come_in_order(
-            pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..9), 0..200),
-            takes in prop::collection::vec(1usize..40, 1..20),
+        fn partial_writes_keep_the_order_of_the_bytes(
+            buffers in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..9), 0..200),
+            write_sizes in prop::collection::vec(1usize..40, 1..20),
         ) {
-            let mut outbox = Outbox::default();
-            pieces.iter().for_each(|piece| outbox.push(Bytes::from(piece.clone())));
-            prop_assert_eq!(outbox.len(), pieces.concat().len());
+            let mut queue = SendQueue::default();
+            buffers.iter().for_each(|buffer| queue.push(Bytes::from(buffer.clone())));
+            prop_assert_eq!(queue.len(), buffers.concat().len());
             let mut sent = Vec::new();
-            let mut takes = takes.iter().cycle();
-            while !outbox.is_empty() {
-                let (slices, count) = outbox.slices();
+            let mut write_sizes = write_sizes.iter().cycle();
+            while !queue.is_empty() {
+                let (slices, count) = queue.slices();
                 let offered: Vec<u8> = slices[..count].iter().flat_map(|slice| slice.to_vec()).collect();
-                let taken = offered.len().min(*takes.next().expect("a cycle"));
-                sent.extend_from_slice(&offered[..taken]);
-                outbox.sent(taken);
+                let count = offered.len().min(*write_sizes.next().expect("cycle never ends"));
+                sent.extend_from_slice(&offered[..count]);
+                queue.advance(count);
             }
-            prop_assert_eq!(sent, pieces.concat());
-            prop_assert_eq!(outbox.queue.capacity(), 0);
+            prop_assert_eq!(sent, buffers.concat());
+            prop_assert_eq!(queue.buffers.capacity(), 0);
         }
     }
 }
