@@ -53,7 +53,7 @@ EXAMPLES = {
     "3b": ["cargo", "run", "--release", "--quiet", "-p", "playmeter-embedded", "--example", "counters", "--", "day"],
     "5a": ["cargo", "run", "--release", "--quiet", "-p", "playmeter-liveops", "--example", "boards", "--", "rank"],
     "5b": ["cargo", "run", "--release", "--quiet", "-p", "playmeter-liveops", "--example", "boards", "--", "restart"],
-    "8": ["cargo", "run", "--release", "--quiet", "-p", "playmeter-server", "--example", "geo"],
+    "8": ["cargo", "run", "--release", "--quiet", "-p", "playmeter-pipeline", "--example", "geo"],
 }
 
 
