@@ -1,7 +1,7 @@
 //! Builds the country table that the binary embeds, from the data that `make geo` installs. Without the data the table
 //! is empty.
 
-#[allow(dead_code, reason = "lookups are used by the crate only")]
+#[allow(dead_code, unreachable_pub, reason = "the crate uses more of it")]
 #[path = "src/enrich/geo/table.rs"]
 mod table;
 

@@ -13,7 +13,10 @@ fn json_test_suite_passes() {
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/suites"), PathBuf::from);
     let folder = suites.join("json/test_parsing");
     if !folder.is_dir() {
-        eprintln!("SKIPPED: no JSONTestSuite in {}; set PLAYMETER_SUITES to where it is", folder.display());
+        testkit::skip::skip(
+            "json-suite",
+            "set PLAYMETER_SUITES to the folder that contains json/test_parsing",
+        );
         return;
     }
     let wrong: Vec<String> =

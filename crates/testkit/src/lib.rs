@@ -4,3 +4,4 @@ pub mod conformance;
 pub mod counters;
 pub mod events;
 pub mod ids;
+pub mod skip;

@@ -9,19 +9,19 @@ use liveops::boards::{BoardCommand, BoardPage, BoardQuery, BoardUpdate, BoardWin
 
 use crate::world::{Random, TZ, World};
 
-pub use liveops::boards::KeepRule;
+pub(crate) use liveops::boards::KeepRule;
 
 const DAY_MS: i64 = 86_400_000;
 
 #[derive(Clone, Copy, Debug)]
-pub struct Shape {
+pub(crate) struct Shape {
     pub keep: KeepRule,
     pub ascending: bool,
     pub decimals: u8,
 }
 
 #[derive(Clone, Debug)]
-pub struct Run {
+pub(crate) struct Run {
     pub player: String,
     units: i64,
     subscore: Option<i64>,
@@ -43,7 +43,7 @@ struct WindowKind {
     seasons: Vec<usize>,
 }
 
-pub struct Model {
+pub(crate) struct Model {
     pub shape: Shape,
     table: String,
     pub runs: Vec<Run>,
@@ -57,7 +57,7 @@ pub struct Model {
 type ModelRow = (usize, String, String, Option<String>, i64);
 
 impl Model {
-    pub fn new(number: usize, shape: Shape) -> Model {
+    pub(crate) fn new(number: usize, shape: Shape) -> Model {
         Model {
             shape,
             table: format!("board-{number}"),
@@ -69,7 +69,7 @@ impl Model {
         }
     }
 
-    pub fn define(&mut self, world: &mut World, now_ms: i64) {
+    pub(crate) fn define(&mut self, world: &mut World, now_ms: i64) {
         let order = if self.shape.ascending { "asc" } else { "desc" };
         let change = serde_json::json!({
             "order": order, "keep": self.shape.keep, "decimals": self.shape.decimals, "filters": ["car"],
@@ -78,7 +78,7 @@ impl Model {
     }
 
     /// Removes some windows, which may be declared again later, empty.
-    pub fn redeclare(&mut self, world: &mut World, random: &mut Random, now_ms: i64) {
+    pub(crate) fn redeclare(&mut self, world: &mut World, random: &mut Random, now_ms: i64) {
         let mut windows = BoardWindow::ALL.to_vec();
         for _ in 0..random.below(3) {
             windows.remove(random.below(windows.len() as u64) as usize);
@@ -117,7 +117,7 @@ impl Model {
         }
     }
 
-    pub fn reset(&mut self, world: &mut World, now_ms: i64, case: &str) {
+    pub(crate) fn reset(&mut self, world: &mut World, now_ms: i64, case: &str) {
         let response = world.send(BoardCommand::Reset { table: self.table.clone() }, now_ms);
         self.begin(now_ms);
         match self.kinds.get_mut(&BoardWindow::Season) {
@@ -129,7 +129,7 @@ impl Model {
         }
     }
 
-    pub fn submit(&mut self, world: &mut World, random: &mut Random, now_ms: i64, case: &str) {
+    pub(crate) fn submit(&mut self, world: &mut World, random: &mut Random, now_ms: i64, case: &str) {
         let run = self.random_run(random, now_ms);
         let decimal = |units: i64| self.text(units);
         let score = SubmittedScore {
@@ -219,7 +219,7 @@ impl Model {
     }
 
     /// Compares the page of a random query.
-    pub fn read(&self, world: &World, random: &mut Random, now_ms: i64, case: &str) {
+    pub(crate) fn read(&self, world: &World, random: &mut Random, now_ms: i64, case: &str) {
         let query = self.random_query(random, now_ms);
         let now_ms = self.moment(random, now_ms);
         let page = world.page(&self.table, &query, now_ms);

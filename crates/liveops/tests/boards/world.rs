@@ -12,7 +12,7 @@ use liveops::{Caller, Command, CommandRef, CommandResponse, LiveOps, Principal, 
 const GAME: u32 = 7;
 /// The number of the subject in the keys of records, after the game.
 const BOARDS: u8 = 2;
-pub const TZ: &str = "Europe/Berlin";
+pub(crate) const TZ: &str = "Europe/Berlin";
 
 #[derive(Clone, Default)]
 struct Store(BTreeMap<Vec<u8>, Vec<u8>>);
@@ -31,7 +31,7 @@ impl Records for Store {
 /// A log entry after the last checkpoint, with its outcome.
 type Entry = (Vec<u8>, Result<CommandResponse, Refusal>);
 
-pub struct World {
+pub(crate) struct World {
     live: LiveOps,
     store: Store,
     log: Vec<Entry>,
@@ -42,13 +42,13 @@ fn open(store: &Store) -> LiveOps {
 }
 
 impl World {
-    pub fn new() -> World {
+    pub(crate) fn new() -> World {
         let store = Store::default();
         World { live: open(&store), store, log: Vec::new() }
     }
 
     /// Applies a command of a server.
-    pub fn send(
+    pub(crate) fn send(
         &mut self,
         command: boards::BoardCommand,
         received_ms: i64,
@@ -69,7 +69,7 @@ impl World {
         outcome.map(|answer| serde_json::from_str(&answer.json).unwrap_or_default())
     }
 
-    pub fn ban(&mut self, player: &str, is_ban: bool, now_ms: i64) {
+    pub(crate) fn ban(&mut self, player: &str, is_ban: bool, now_ms: i64) {
         let player = player.to_owned();
         let command = match is_ban {
             true => boards::BoardCommand::Ban { player, reason: "why not".to_owned() },
@@ -79,12 +79,12 @@ impl World {
     }
 
     /// Erasure is a command of another subject; here a checkpoint follows instead.
-    pub fn erase(&mut self, player: &str) {
+    pub(crate) fn erase(&mut self, player: &str) {
         self.live.game(GAME).write().boards.erase_player(player);
         self.checkpoint();
     }
 
-    pub fn page(&self, table: &str, query: &BoardQuery, now_ms: i64) -> Result<BoardPage, Refusal> {
+    pub(crate) fn page(&self, table: &str, query: &BoardQuery, now_ms: i64) -> Result<BoardPage, Refusal> {
         let game = self.live.game(GAME);
         if game.read().boards.needs_advance(table, now_ms) {
             game.write().boards.advance(table, now_ms);
@@ -94,7 +94,7 @@ impl World {
     }
 
     /// Writes what changed.
-    pub fn checkpoint(&mut self) {
+    pub(crate) fn checkpoint(&mut self) {
         for write in self.live.changes() {
             match write.value {
                 Some(value) => drop(self.store.0.insert(write.key, value)),
@@ -105,14 +105,14 @@ impl World {
     }
 
     /// Returns true if any record of boards contains the text.
-    pub fn mentions(&self, text: &str) -> bool {
+    pub(crate) fn mentions(&self, text: &str) -> bool {
         let is_in = |bytes: &[u8]| bytes.windows(text.len()).any(|part| part == text.as_bytes());
         let mut boards = self.store.0.iter().filter(|(key, _)| key[4] == BOARDS);
         boards.any(|(key, value)| is_in(key) || is_in(value))
     }
 
     /// Restarts from the last checkpoint and the log after it. Every command must have the same outcome again.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.live = open(&self.store);
         for (offset, (bytes, outcome)) in self.log.iter().enumerate() {
             let again = self.live.apply(offset as u64, bytes).expect("a command").outcome;
@@ -122,20 +122,20 @@ impl World {
 }
 
 /// Deterministic pseudo-random numbers.
-pub struct Random(pub u64);
+pub(crate) struct Random(pub u64);
 
 impl Random {
-    pub fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % end
     }
 
-    pub fn player(&mut self) -> String {
+    pub(crate) fn player(&mut self) -> String {
         format!("player-{}", self.below(25))
     }
 
     /// Mostly short pauses, sometimes days, and now and then a step back.
-    pub fn pause_ms(&mut self) -> i64 {
+    pub(crate) fn pause_ms(&mut self) -> i64 {
         let pause = match self.below(100) {
             0..20 => 0,
             20..60 => self.below(60_000),

@@ -16,14 +16,14 @@ use model::ports::counters::StoreError;
 use model::ports::records::{RecordWrite, Records};
 use parking_lot::{Mutex, RwLock};
 
-pub const GAME: u32 = 7;
+pub(crate) const GAME: u32 = 7;
 
 /// The records of the store.
 #[derive(Default)]
-pub struct Memory(Mutex<BTreeMap<Vec<u8>, Vec<u8>>>);
+pub(crate) struct Memory(Mutex<BTreeMap<Vec<u8>, Vec<u8>>>);
 
 impl Memory {
-    pub fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         self.0.lock().iter().flat_map(|(key, value)| [key.clone(), value.clone()].concat()).collect()
     }
 
@@ -57,7 +57,7 @@ enum Entry {
 }
 
 /// The game, its store and its log.
-pub struct World {
+pub(crate) struct World {
     pub records: Arc<Memory>,
     live: LiveOps,
     tail: Vec<(u64, Entry)>,
@@ -67,7 +67,7 @@ pub struct World {
 }
 
 /// A published level without optional fields.
-pub fn level(id: &str, player: &str, name: &str, data: &str) -> (SaveLevel, Vec<u8>) {
+pub(crate) fn level(id: &str, player: &str, name: &str, data: &str) -> (SaveLevel, Vec<u8>) {
     let packed = PackedLevel::new(data, None).expect("data within its limits");
     let save = SaveLevel {
         id: id.to_owned(),
@@ -83,23 +83,23 @@ pub fn level(id: &str, player: &str, name: &str, data: &str) -> (SaveLevel, Vec<
     (save, packed.blob)
 }
 
-pub fn server() -> Principal {
+pub(crate) fn server() -> Principal {
     Principal { caller: Caller::Server, signed: None }
 }
 
 impl World {
-    pub fn new() -> World {
+    pub(crate) fn new() -> World {
         let records = Arc::new(Memory::default());
         let live = LiveOps::open(Arc::clone(&records) as _).expect("an empty store");
         let (offset, tz) = (0, "UTC".to_owned());
         World { records, live, tail: Vec::new(), offset, now_ms: 1_795_132_800_000, tz }
     }
 
-    pub fn game(&self) -> Arc<RwLock<Game>> {
+    pub(crate) fn game(&self) -> Arc<RwLock<Game>> {
         self.live.game(GAME)
     }
 
-    pub fn apply(
+    pub(crate) fn apply(
         &mut self,
         by: Principal,
         command: LevelCommand,
@@ -108,7 +108,7 @@ impl World {
         self.submit(by, liveops::Command::Levels(command), blob)
     }
 
-    pub fn submit(
+    pub(crate) fn submit(
         &mut self,
         by: Principal,
         command: liveops::Command,
@@ -124,45 +124,45 @@ impl World {
     }
 
     /// Applies a `$level` event with these props.
-    pub fn played(&mut self, level: &str, props: &str) {
+    pub(crate) fn played(&mut self, level: &str, props: &str) {
         self.offset += 1;
         let entry = Entry::PlayProps { level: level.to_owned(), props: props.to_owned(), ms: self.now_ms };
         apply(&self.live, self.offset, &entry);
         self.tail.push((self.offset, entry));
     }
 
-    pub fn checkpoint(&mut self) {
+    pub(crate) fn checkpoint(&mut self) {
         self.records.write(self.live.changes());
         self.tail.clear();
     }
 
     /// Restarts as after `kill -9`: from the store as of the last checkpoint and the log after it.
-    pub fn crash(&mut self) {
+    pub(crate) fn crash(&mut self) {
         self.live = LiveOps::open(Arc::clone(&self.records) as _).expect("a store that opens");
         for (offset, entry) in &self.tail {
             apply(&self.live, *offset, entry);
         }
     }
 
-    pub fn erase(&mut self, player: &str) {
+    pub(crate) fn erase(&mut self, player: &str) {
         // Erasure is a command of another subject; here a checkpoint follows instead.
         self.game().write().levels.erase_player(player);
         self.checkpoint();
     }
 
-    pub fn list(&self, list: &LevelQuery) -> LevelPage {
+    pub(crate) fn list(&self, list: &LevelQuery) -> LevelPage {
         let game = self.game();
         let game = game.read();
         game.levels.list(list, self.now_ms, &self.tz).expect("a page")
     }
 
-    pub fn load(&self, id: &str, viewer: &LevelViewer) -> Option<LevelRow> {
+    pub(crate) fn load(&self, id: &str, viewer: &LevelViewer) -> Option<LevelRow> {
         let found = self.game().read().levels.load(id, viewer).expect("the store answers")?;
         Some(found.row().expect("data that can be read"))
     }
 
     /// Opens a session of this player and returns a signed principal.
-    pub fn session(&mut self, player: &str) -> Principal {
+    pub(crate) fn session(&mut self, player: &str) -> Principal {
         let session = format!("session-of-{player}");
         let open = players::PlayerCommand::OpenSession {
             session: session.clone(),
@@ -193,7 +193,7 @@ fn apply(live: &LiveOps, offset: u64, entry: &Entry) {
     }
 }
 
-pub fn decision(word: &str) -> Decision {
+pub(crate) fn decision(word: &str) -> Decision {
     match word {
         "keep" => Decision::Keep,
         "remove" => Decision::Remove,
@@ -201,7 +201,7 @@ pub fn decision(word: &str) -> Decision {
     }
 }
 
-pub fn state(word: &str) -> LevelState {
+pub(crate) fn state(word: &str) -> LevelState {
     match word {
         "draft" => LevelState::Draft,
         "published" => LevelState::Published,

