@@ -6,6 +6,7 @@ import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { folder, key, queryMeasure, request, start, stop, url } from './server.mjs'
+import { skipIf } from '../skip.mjs'
 
 const POINTS = 2_000
 const REGIONS = ['north', 'south', 'east side']
@@ -13,7 +14,7 @@ const REGIONS = ['north', 'south', 'east side']
 const telegraf = [process.env.TELEGRAF, join(homedir(), 'go', 'bin', 'telegraf'), ...onPath()].find(
   (path) => path && existsSync(path),
 )
-const skip = !telegraf && 'Telegraf is not installed; scripts/telegraf builds it if Go is installed'
+const skip = skipIf(!telegraf, 'telegraf', 'not installed; scripts/telegraf builds it if Go is installed')
 
 before(() => skip || start([`[collectors.udp]\ntransport='udp'\ndecoder='statsd'\nlisten='127.0.0.1:0'\ntags=['region']\n`]))
 after(() => skip || stop())

@@ -10,6 +10,7 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { STEPS, checkResponses } from './steps.mjs'
+import { skipIf } from '../skip.mjs'
 
 const { chromium } = createRequire(new URL('../../web/package.json', import.meta.url))('playwright-core')
 const here = (name) => fileURLToPath(new URL(name, import.meta.url))
@@ -57,7 +58,7 @@ test('client with the bytes of the browser SDK gets the responses of the old ser
 
 test(
   'published browser SDK works with a different host, and sends the same bytes',
-  { skip: SDK ? false : 'not run: PLAYTOMIC_SDK is not set' },
+  { skip: skipIf(!SDK, 'playtomic-sdk', 'PLAYTOMIC_SDK is not set') },
   async () => {
     const expected = await runScript(SDK)
     const actual = await runScript(here('client.js'))
@@ -67,7 +68,7 @@ test(
 
 test(
   'unmodified tracker SDK is accepted when its host resolves to this server',
-  { skip: TRACKER_SDK ? false : 'not run: PLAYTOMIC_TRACKER_SDK is not set' },
+  { skip: skipIf(!TRACKER_SDK, 'playtomic-sdk', 'PLAYTOMIC_TRACKER_SDK is not set') },
   async () => {
     assignKey(GUID)
     await onPage(async (page) => {

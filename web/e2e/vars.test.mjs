@@ -5,6 +5,7 @@ import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { run, seedVars } from './seed.mjs'
 import { request, isRealServer, withPage, waitUntil, setup, env } from './harness.mjs'
+import { skipIf } from '../../compat/skip.mjs'
 
 setup()
 
@@ -189,7 +190,7 @@ test('a variable is deleted after a confirmation', async () => {
   })
 })
 
-test('a game in another window receives a changed variable within a second', { skip: !existsSync(SDK) && 'the SDK is not built' }, async () => {
+test('a game in another window receives a changed variable within a second', { skip: skipIf(!existsSync(SDK), 'sdk', 'run `make sdk`') }, async () => {
   const name = `live-${run}`
   await request('PUT', `/v1/vars/${name}`, { value: 1 })
   const other = await env.browser.newContext()
@@ -215,7 +216,7 @@ test('a game in another window receives a changed variable within a second', { s
   await other.close()
 })
 
-test('the demo game applies a changed variable within a second', { skip: !isRealServer && 'the mock has no demo game' }, async () => {
+test('the demo game applies a changed variable within a second', { skip: skipIf(!isRealServer, 'server-only', 'the mock has no demo game') }, async () => {
   await request('PUT', '/v1/vars/hue', { value: 225 })
   const game = await env.browser.newPage()
   await game.goto(`${env.server.url}/play/`)

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import {
+import { skipIf } from '../../../compat/skip.mjs'
   chooseServer,
   assertAccessible,
   withGame,
@@ -201,7 +202,8 @@ test('with reduced motion nothing is animated', async () => {
 })
 
 test('the events of a game are tracked in order', async (t) => {
-  if (!server.events) return t.skip('only the mock can list the events of a player')
+  const skipped = skipIf(!server.events, 'mock-only', 'only the mock can list the events of a player')
+  if (skipped) return t.skip(skipped)
   await withGame(browser, server, {}, async (page) => {
     const player = await page.evaluate(() =>
       JSON.parse(Object.entries(localStorage).find(([name]) => name.endsWith(':player'))[1]),

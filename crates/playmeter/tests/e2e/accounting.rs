@@ -9,15 +9,15 @@ use crate::world::{World, new_id};
 
 const OUTCOMES: [&str; 5] = ["accepted", "duplicate", "invalid", "late", "limited"];
 
-/// What a client has sent and been told.
+/// Events a client has sent, with their outcomes.
 #[derive(Default)]
-struct Counted {
+struct ClientTotals {
     received: u64,
     outcomes: BTreeMap<String, u64>,
     reasons: BTreeMap<String, u64>,
 }
 
-impl Counted {
+impl ClientTotals {
     fn add(&mut self, sent: usize, answer: &Answer) {
         let receipt = answer.json();
         let count = |outcome: &str| receipt[outcome].as_u64().expect("a count");
@@ -27,12 +27,12 @@ impl Counted {
             *self.outcomes.entry(outcome.to_owned()).or_default() += count(outcome);
         }
         for result in receipt["results"].as_array().expect("a list") {
-            let reason = result["reason"].as_str().expect("a word").to_owned();
+            let reason = result["reason"].as_str().expect("a reason").to_owned();
             *self.reasons.entry(reason).or_default() += 1;
         }
     }
 
-    /// The server's books must say the same.
+    /// Checks that the server's accounting agrees.
     fn check(&self, world: &World, when: &str) {
         let load = world.load();
         let mut totals = json!({ "received": self.received });
@@ -49,20 +49,20 @@ impl Counted {
     }
 }
 
-/// Good and bad events, the same at every run.
-struct Storm {
+/// A generator of valid and invalid events, the same in every run.
+struct TrafficGenerator {
     state: u64,
     ids: Vec<String>,
 }
 
-impl Storm {
-    fn new() -> Storm {
+impl TrafficGenerator {
+    fn new() -> TrafficGenerator {
         let ids = (0..100).map(|_| new_id()).collect();
-        Storm { state: 1, ids }
+        TrafficGenerator { state: 1, ids }
     }
 
     fn below(&mut self, end: usize) -> usize {
-        // Knuth's generator: enough to mix rows, the same on every machine.
+        // Knuth's generator: random enough to mix the rows, and the same on every machine.
         self.state =
             self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.state >> 33) as usize % end
@@ -84,7 +84,7 @@ impl Storm {
         }
     }
 
-    fn send(&mut self, world: &World, counted: &mut Counted, requests: usize) {
+    fn send(&mut self, world: &World, counted: &mut ClientTotals, requests: usize) {
         let mut connection = world.connect();
         for _ in 0..requests {
             let count = self.below(40);
@@ -92,29 +92,29 @@ impl Storm {
             let ack = ["disk", "disk", "os"][self.below(3)];
             let key = [&world.public_key, &world.secret_key][self.below(2)].clone();
             let request = Request::events(format!("[{}]", events.join(",")));
-            let answer = connection.ask(&request.to(format!("/v1/events?ack={ack}")).key(&key));
+            let answer = connection.send(&request.to(format!("/v1/events?ack={ack}")).key(&key));
             counted.add(count, &answer.expect("an answer"));
             if self.below(10) == 0 {
                 let broken = Request::events(r#"[{"event":"win"},"#).key(&key);
-                assert_eq!(connection.ask(&broken).expect("an answer").status, 400);
+                assert_eq!(connection.send(&broken).expect("an answer").status, 400);
             }
         }
-        // What was acknowledged before it was durable is durable, and so counted, once this is.
+        // Once this event is durable, so are those acknowledged before they were durable: all are counted.
         let last = Request::events(r#"{"event":"win"}"#).key(&world.public_key);
-        counted.add(1, &connection.ask(&last).expect("an answer"));
+        counted.add(1, &connection.send(&last).expect("an answer"));
     }
 }
 
 #[test]
-fn the_books_agree_with_the_client_after_a_storm_a_restart_and_a_crash() {
+fn totals_match_the_client_after_load_restart_and_crash() {
     let mut world = World::new();
-    let (mut storm, mut counted) = (Storm::new(), Counted::default());
-    storm.send(&world, &mut counted, 60);
+    let (mut traffic, mut counted) = (TrafficGenerator::new(), ClientTotals::default());
+    traffic.send(&world, &mut counted, 60);
     counted.check(&world, "after a storm");
     world.restart();
     counted.check(&world, "after a restart");
     for crash in 0..3 {
-        storm.send(&world, &mut counted, 30);
+        traffic.send(&world, &mut counted, 30);
         world.kill9();
         world.start();
         counted.check(&world, &format!("after crash {crash}"));
@@ -124,26 +124,26 @@ fn the_books_agree_with_the_client_after_a_storm_a_restart_and_a_crash() {
 }
 
 #[test]
-fn each_game_has_books_of_its_own() {
+fn each_game_has_its_own_totals() {
     let world = World::new();
     let other = world.command(&["games", "create", "other", "--json"]).json();
-    let made = world.command(&["keys", "create", "--game", "other", "--scopes", "query", "--json"]).json();
+    let created = world.command(&["keys", "create", "--game", "other", "--scopes", "query", "--json"]).json();
     let text = |value: &Value| value.as_str().expect("a key").to_owned();
-    let (public, secret) = (text(&other["public_key"]), text(&made["secret_key"]));
+    let (public, secret) = (text(&other["public_key"]), text(&created["secret_key"]));
     world.post(r#"[{"event":"win"},{"event":""}]"#);
     world.post_as(&public, r#"{"event":"win"}"#);
-    let theirs = world.ask(&Request::get("/v1/load").key(&secret)).json();
+    let theirs = world.send(&Request::get("/v1/load").key(&secret)).json();
     assert_eq!((&theirs["totals"]["received"], &world.load()["totals"]["received"]), (&json!(1), &json!(2)));
 }
 
 #[test]
-fn metrics_count_events_by_reason_and_requests_by_status_since_the_start() {
+fn metrics_count_events_by_reason_and_requests_by_status_since_start() {
     let mut world = World::new();
     world.post(r#"[{"event":"win"},{"event":"win"},{"event":""}]"#);
     world.post("{");
     world.post_as("pm_pk_wrong", "{}");
     world.load();
-    let metrics = world.ask(&Request::get("/metrics"));
+    let metrics = world.send(&Request::get("/metrics"));
     assert_eq!(metrics.header("content-type"), Some("text/plain; version=0.0.4"));
     let metrics = metrics.text();
     for line in [
@@ -157,23 +157,23 @@ fn metrics_count_events_by_reason_and_requests_by_status_since_the_start() {
     world.kill9();
     world.start();
     world.load();
-    let metrics = world.ask(&Request::get("/metrics")).text();
+    let metrics = world.send(&Request::get("/metrics")).text();
     let counted: Vec<&str> =
         metrics.lines().filter(|line| line.starts_with("playmeter_events_total")).collect();
-    assert!(counted.is_empty(), "what is read again from the log came before this start: {counted:?}");
+    assert!(counted.is_empty(), "events replayed from the log are not counted again: {counted:?}");
 }
 
 #[test]
-fn the_books_of_a_year_are_answered_and_those_of_all_times_are_not() {
+fn load_can_be_read_for_a_year_but_not_for_all_time() {
     let world = World::new();
     world.post(r#"[{"event":"win"},{"event":""}]"#);
     let now = crate::world::now_ms();
     let day = 24 * 3_600_000;
     let load = |from: i64, to: i64| {
-        world.ask(&Request::get(format!("/v1/load?from={from}&to={to}")).key(&world.secret_key))
+        world.send(&Request::get(format!("/v1/load?from={from}&to={to}")).key(&world.secret_key))
     };
     assert_eq!(load(now - 365 * day, now + day).json()["totals"]["received"], 2);
-    assert_eq!(load(0, now).told(), "400 invalid_field (from)");
-    assert_eq!(load(now, 253_402_300_799_000).told(), "400 invalid_field (from)");
+    assert_eq!(load(0, now).summary(), "400 invalid_field (from)");
+    assert_eq!(load(now, 253_402_300_799_000).summary(), "400 invalid_field (from)");
     assert_eq!(load(now, now - day).json()["totals"]["received"], 0);
 }

@@ -1,4 +1,4 @@
-//! `playmeter agent`: the real one against a real server, and against one that is away.
+//! `playmeter agent`: the real program against a real server, and against one that is down.
 
 mod sources;
 mod tls;
@@ -13,15 +13,15 @@ use serde_json::{Value, json};
 
 use crate::client::Request;
 use crate::collectors::account;
-use crate::world::{Done, World, playmeter, run};
+use crate::world::{CommandOutput, World, playmeter, run};
 
-/// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than any step of these tests takes on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// An agent that runs until a signal ends it.
 struct Agent {
     child: Child,
-    /// What it said at the start.
+    /// The line it printed at the start.
     greeting: String,
     _stdout: BufReader<ChildStdout>,
 }
@@ -32,15 +32,15 @@ impl Agent {
         command.arg("agent").args(args).arg("--to").arg(format!("http://{}", world.address));
         command.env("PLAYMETER_KEY", &world.secret_key).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("the program can be started");
-        let mut stdout = BufReader::new(child.stdout.take().expect("it was asked for"));
+        let mut stdout = BufReader::new(child.stdout.take().expect("standard output is piped"));
         let mut greeting = String::new();
         stdout.read_line(&mut greeting).expect("standard output can be read");
         Agent { child, greeting, _stdout: stdout }
     }
 
-    /// How it ends when it is asked to.
+    /// Sends SIGTERM and returns the exit code.
     fn end(mut self) -> Option<i32> {
-        kill_process(Pid::from_child(&self.child), Signal::TERM).expect("it can be signalled");
+        kill_process(Pid::from_child(&self.child), Signal::TERM).expect("the agent can be signalled");
         self.child.wait().expect("a child can be waited for").code()
     }
 }
@@ -58,7 +58,7 @@ fn measured(world: &World, metric: &str, measure: &str, (by, value): (&str, &str
         "metric": metric, "measure": measure, "last": "24h", "step": "all", "where": { by: [value] },
     });
     let answer = world.query(&query);
-    // Nobody has sent a reading yet: there is no such dimension.
+    // Before the first reading the dimension does not exist.
     if answer.status == 400 {
         return 0.0;
     }
@@ -66,9 +66,9 @@ fn measured(world: &World, metric: &str, measure: &str, (by, value): (&str, &str
     answer.json()["series"][0]["total"].as_f64().unwrap_or_default()
 }
 
-/// Waits until so many readings of `web-1` were counted, and says how many there are.
+/// Waits until at least this many readings of `web-1` were counted and returns their number.
 fn wait_for(world: &World, readings: f64) -> f64 {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let now = measured(world, "host.memory_total", "count", ("host", "web-1"));
         if now >= readings {
@@ -79,14 +79,15 @@ fn wait_for(world: &World, readings: f64) -> f64 {
     }
 }
 
-/// What the kernel says of memory, in bytes.
+/// The total memory that the kernel reports, in bytes.
 fn memory_total() -> f64 {
     let text = std::fs::read_to_string("/proc/meminfo").expect("tests run on Linux");
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:")).expect("there is memory");
+    let line =
+        text.lines().find_map(|line| line.strip_prefix("MemTotal:")).expect("the kernel reports MemTotal");
     1024.0 * line.trim_end_matches("kB").trim().parse::<f64>().expect("a number")
 }
 
-/// What `df` says of `/`: used and total, in bytes.
+/// The space on `/` that `df` reports: used and total, in bytes.
 fn root_space() -> (f64, f64) {
     let done = run(std::process::Command::new("df").args(["-B1", "--output=used,avail", "/"]));
     let words = done.out.lines().nth(1).expect("a line of numbers").split_whitespace();
@@ -98,7 +99,7 @@ fn root_space() -> (f64, f64) {
 }
 
 #[test]
-fn one_command_on_a_new_folder_tells_what_the_host_tells() {
+fn agent_once_reports_the_metrics_of_this_host() {
     let world = World::new();
     let done = world.command(&["agent", "--once", "--host", "web-1"]);
     assert_eq!((done.code, done.out.as_str(), done.err.as_str()), (0, "", ""));
@@ -109,7 +110,7 @@ fn one_command_on_a_new_folder_tells_what_the_host_tells() {
     assert!(of("host.cores") >= cores as f64 && (0.0..=100.0).contains(&of("host.cpu")));
     let root = |metric: &str| measured(&world, metric, "last", ("host_part", "web-1//"));
     let (used, total) = root_space();
-    // Files come and go meanwhile.
+    // Other processes create and delete files meanwhile.
     assert!((root("mount.used") - used).abs() < 0.05 * total, "{used} of {total}");
     assert!((root("mount.total") - total).abs() < 0.01 * total, "{used} of {total}");
     let (accepted, reasons) = account(&world, "agent");
@@ -117,7 +118,7 @@ fn one_command_on_a_new_folder_tells_what_the_host_tells() {
 }
 
 #[test]
-fn what_is_printed_is_what_would_be_sent() {
+fn print_shows_the_reading_without_sending_it() {
     let world = World::new();
     let lines = world.command(&["agent", "--print", "--once", "--host", "web 1"]);
     assert!(lines.out.lines().any(|line| line.starts_with("host.cpu,host=web\\ 1 value=")), "{lines:?}");
@@ -130,7 +131,7 @@ fn what_is_printed_is_what_would_be_sent() {
 }
 
 #[test]
-fn an_agent_reads_until_it_is_told_to_end() {
+fn agent_reports_until_it_is_terminated() {
     let world = World::new();
     let agent = Agent::start(&world, &["--interval", "1", "--host", "web-1"]);
     let expected = format!("Playmeter agent: web-1 to http://{} every 1 s, reads host\n", world.address);
@@ -140,7 +141,7 @@ fn an_agent_reads_until_it_is_told_to_end() {
 }
 
 #[test]
-fn readings_of_the_time_without_a_server_arrive_later() {
+fn readings_taken_while_the_server_is_down_arrive_later() {
     let mut world = World::new();
     world.listen(world.address);
     let agent = Agent::start(&world, &["--interval", "1", "--host", "web-1", "--json"]);
@@ -152,7 +153,7 @@ fn readings_of_the_time_without_a_server_arrive_later() {
     world.start();
     wait_for(&world, before + 1.0);
     assert_eq!(agent.end(), Some(0));
-    // One a second; on a busy machine a few come later.
+    // One per second; on a busy machine a few arrive later.
     let expected = before + counted_at.elapsed().as_secs() as f64 - 4.0;
     let readings = wait_for(&world, 1.0);
     assert!(readings >= expected, "{readings} of {expected}");
@@ -161,7 +162,7 @@ fn readings_of_the_time_without_a_server_arrive_later() {
 }
 
 #[test]
-fn an_agent_whose_server_is_away_ends_when_it_is_told_to() {
+fn agent_stops_on_sigterm_while_the_server_is_down() {
     let mut world = World::new();
     world.stop();
     let agent = Agent::start(&world, &["--interval", "1", "--host", "web-1"]);
@@ -169,24 +170,24 @@ fn an_agent_whose_server_is_away_ends_when_it_is_told_to() {
     assert_eq!(agent.end(), Some(0));
 }
 
-/// Takes requests and answers each with the next of these statuses; gives the bodies of those it took.
+/// Serves one request per status and returns the bodies of the accepted ones.
 fn scripted(statuses: &'static [u16]) -> (String, std::thread::JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("http://{}", listener.local_addr().expect("it is bound"));
     let thread = std::thread::spawn(move || {
-        let mut taken = Vec::new();
+        let mut accepted = Vec::new();
         let mut connection: Option<BufReader<std::net::TcpStream>> = None;
         for status in statuses {
             let stream = connection
-                .get_or_insert_with(|| BufReader::new(listener.accept().expect("an agent comes").0));
+                .get_or_insert_with(|| BufReader::new(listener.accept().expect("an agent connects").0));
             let body = body(stream);
             let answer = format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n");
             std::io::Write::write_all(stream.get_mut(), answer.as_bytes()).expect("the agent reads");
             if *status == 204 {
-                taken.push(body);
+                accepted.push(body);
             }
         }
-        taken
+        accepted
     });
     (url, thread)
 }
@@ -209,37 +210,37 @@ fn body(stream: &mut impl BufRead) -> String {
 }
 
 #[test]
-fn a_reading_keeps_its_time_and_is_sent_again_until_it_is_taken() {
+fn failed_reading_is_retried_with_its_original_time() {
     let (url, server) = scripted(&[500, 503, 204, 204]);
     let world = World::new();
     let mut command = playmeter(world.root());
     command.args(["agent", "--interval", "1", "--host", "a", "--key", "sk_1", "--to", &url]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it can be started");
-    let taken = server.join().expect("the server ends");
+    let accepted = server.join().expect("the server ends");
     child.kill().and_then(|()| child.wait()).expect("it can be ended");
-    let times: Vec<Vec<i64>> = taken.iter().map(|lines| times(lines)).collect();
-    assert!(times[0].len() >= 2, "those that were refused came again, together: {times:?}");
+    let times: Vec<Vec<i64>> = accepted.iter().map(|lines| times(lines)).collect();
+    assert!(times[0].len() >= 2, "failed readings are sent again together: {times:?}");
     let all = times.concat();
     let gaps = all.windows(2).map(|pair| pair[1] - pair[0]);
-    assert!(gaps.clone().all(|gap| gap >= 500), "a second between readings, none twice: {all:?}");
+    assert!(gaps.clone().all(|gap| gap >= 500), "readings are a second apart and sent once: {all:?}");
 }
 
-/// The times of readings, by the one value that each has once.
+/// The times of the readings, taken from a value that occurs once per reading.
 fn times(lines: &str) -> Vec<i64> {
     let totals = lines.lines().filter(|line| line.starts_with("host.memory_total,"));
     totals.map(|line| line.rsplit(' ').next().expect("a time").parse().expect("a time")).collect()
 }
 
-/// What `playmeter agent` says with these arguments, when it does not work.
+/// Checks that `playmeter agent` fails with this code and error for these arguments.
 fn check(world: &World, args: &[&str], code: i32, expected: &str) {
-    let done: Done = run(playmeter(world.root()).arg("agent").args(args));
+    let done: CommandOutput = run(playmeter(world.root()).arg("agent").args(args));
     assert_eq!(done.code, code, "{args:?}: {done:?}");
     assert!(done.err.contains(expected), "{args:?}: {done:?}");
     assert!(code == 2 || done.err.lines().count() == 1, "one sentence: {done:?}");
 }
 
 #[test]
-fn what_cannot_work_is_said_in_one_sentence() {
+fn errors_are_one_sentence() {
     let world = World::new();
     let (url, public) = (format!("http://{}", world.address), world.public_key.as_str());
     let query_only = world.key("query");
@@ -290,17 +291,17 @@ fn what_cannot_work_is_said_in_one_sentence() {
 }
 
 #[test]
-fn a_reading_makes_its_dimensions_once() {
+fn first_reading_declares_its_dimensions() {
     let world = World::new();
     let post = |body: &str| {
         let request =
             Request::new("POST", "/v1/agent/readings?precision=ms").key(&world.secret_key).body(body);
-        world.ask(&request).told()
+        world.send(&request).summary()
     };
     assert_eq!(post("host.cpu,host=a value=1"), "204");
     assert_eq!(post("host.cpu,host=b value=3\nbad"), "204");
     assert_eq!(post("bad"), "400 malformed");
-    let answer = world.ask(&Request::get("/v1/dimensions").key(&world.secret_key)).json();
+    let answer = world.send(&Request::get("/v1/dimensions").key(&world.secret_key)).json();
     let all = answer["dimensions"].as_array().expect("a list");
     let declared = all.iter().filter(|one| one["declared"] == true).map(|one| one["name"].clone());
     assert_eq!(declared.collect::<Vec<_>>(), ["host", "host_part"]);

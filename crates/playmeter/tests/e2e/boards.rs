@@ -1,4 +1,4 @@
-//! Leaderboards end to end: who may submit what, what is listed, and what never reaches a board.
+//! Leaderboards end to end: submissions, credentials, pages, checks and bans.
 
 use serde_json::{Value, json};
 
@@ -7,44 +7,44 @@ use crate::player::Session;
 use crate::world::{World, now_ms};
 
 impl World {
-    /// Makes a board with these settings.
+    /// Creates a board with these settings.
     fn board(&self, table: &str, settings: Value) {
         let answer = self.on_board("PUT", table, "", settings);
         assert!([200, 201].contains(&answer.status), "{}", answer.text());
     }
 
-    /// Sends something to a board with the secret key.
+    /// Sends a request about a board with the secret key.
     fn on_board(&self, method: &'static str, table: &str, path: &str, body: Value) -> Answer {
         let request = Request::new(method, format!("/v1/boards/{table}{path}")).key(&self.secret_key);
-        self.ask(&request.body(if body.is_null() { String::new() } else { body.to_string() }))
+        self.send(&request.body(if body.is_null() { String::new() } else { body.to_string() }))
     }
 
     /// Submits with the public key.
     fn score(&self, table: &str, score: Value) -> Answer {
         let request = Request::new("POST", format!("/v1/boards/{table}/scores")).key(&self.public_key);
-        self.ask(&request.body(score.to_string()))
+        self.send(&request.body(score.to_string()))
     }
 
     fn page(&self, table: &str, query: &str) -> Value {
         let answer =
-            self.ask(&Request::get(format!("/v1/boards/{table}/scores?{query}")).key(&self.public_key));
+            self.send(&Request::get(format!("/v1/boards/{table}/scores?{query}")).key(&self.public_key));
         assert_eq!(answer.status, 200, "{query}: {}", answer.text());
         answer.json()
     }
 
-    /// A page in words: rank, player and score of each row.
+    /// A page as text: rank, player and score of each row.
     fn rows(&self, table: &str, query: &str) -> String {
         let page = self.page(table, query);
         let rows = page["rows"].as_array().expect("rows").iter();
-        let told = rows.map(|row| {
+        let lines = rows.map(|row| {
             format!("{} {} {}", row["rank"], row["player"].as_str().expect("a player"), row["score"])
         });
-        told.collect::<Vec<_>>().join(", ")
+        lines.collect::<Vec<_>>().join(", ")
     }
 }
 
 /// A board on which al, bo and cy have 30, 20 and 10 points.
-fn three(settings: Value) -> World {
+fn world_with_scores(settings: Value) -> World {
     let world = World::new();
     world.board("points", settings);
     for (player, score, car) in [("cy", 10, "red"), ("al", 30, "red"), ("bo", 20, "blue")] {
@@ -56,26 +56,26 @@ fn three(settings: Value) -> World {
     world
 }
 
-fn open() -> Value {
+fn open_settings() -> Value {
     json!({"mode": "open", "filters": ["car"]})
 }
 
 #[test]
-fn a_score_is_told_its_rank_in_every_window() {
-    let world = three(open());
-    let told = world.score("points", json!({"player": "cy", "score": 25})).json();
+fn submitted_score_returns_its_rank_in_every_window() {
+    let world = world_with_scores(open_settings());
+    let saved = world.score("points", json!({"player": "cy", "score": 25})).json();
     let ranks = json!({"day": 2, "week": 2, "month": 2, "season": 2, "all": 2, "24h": 2, "7d": 2, "30d": 2});
-    assert_eq!(told, json!({"saved": true, "best": 25, "rank": 2, "improved_by": 15, "ranks": ranks}));
-    let told = world.score("points", json!({"player": "cy", "score": 24})).json();
+    assert_eq!(saved, json!({"saved": true, "best": 25, "rank": 2, "improved_by": 15, "ranks": ranks}));
+    let saved = world.score("points", json!({"player": "cy", "score": 24})).json();
     assert_eq!(
-        (&told["saved"], &told["best"], &told["improved_by"]),
+        (&saved["saved"], &saved["best"], &saved["improved_by"]),
         (&json!(false), &json!(25), &Value::Null)
     );
 }
 
 #[test]
-fn pages_answer_each_question_and_are_the_same_after_a_restart() {
-    let mut world = three(open());
+fn board_pages_are_the_same_after_a_restart() {
+    let mut world = world_with_scores(open_settings());
     let check = |world: &World| {
         assert_eq!(world.rows("points", ""), "1 al 30, 2 bo 20, 3 cy 10");
         assert_eq!(world.rows("points", "per_page=1&page=2&window=day"), "2 bo 20");
@@ -114,27 +114,28 @@ fn pages_answer_each_question_and_are_the_same_after_a_restart() {
 }
 
 #[test]
-fn a_question_is_refused_for_what_is_wrong_with_it_by_name() {
-    let world = three(json!({"mode": "open", "windows": ["all", "24h"]}));
-    let told =
-        |query: &str| world.ask(&Request::get(format!("/v1/boards/{query}")).key(&world.public_key)).told();
-    assert_eq!(told("nothing/scores"), "404 not_found");
-    assert_eq!(told("points/scores?window=day"), "400 invalid_field (window)");
-    assert_eq!(told("points/scores?window=24h&at=2026-01-01T00:00:00Z"), "400 invalid_field (at)");
-    assert_eq!(told("points/scores?filter.car=red"), "400 invalid_field (filter.car)");
-    assert_eq!(told("points/scores?season=1"), "404 not_found");
-    assert_eq!(told("points/scores?page=501&by=newest"), "400 invalid_field (page)");
-    assert_eq!(told("points/scores?rank=1"), "400 invalid_field (rank)");
-    assert_eq!(told("nothing"), "404 not_found");
+fn invalid_query_parameter_is_named() {
+    let world = world_with_scores(json!({"mode": "open", "windows": ["all", "24h"]}));
+    let summary = |query: &str| {
+        world.send(&Request::get(format!("/v1/boards/{query}")).key(&world.public_key)).summary()
+    };
+    assert_eq!(summary("nothing/scores"), "404 not_found");
+    assert_eq!(summary("points/scores?window=day"), "400 invalid_field (window)");
+    assert_eq!(summary("points/scores?window=24h&at=2026-01-01T00:00:00Z"), "400 invalid_field (at)");
+    assert_eq!(summary("points/scores?filter.car=red"), "400 invalid_field (filter.car)");
+    assert_eq!(summary("points/scores?season=1"), "404 not_found");
+    assert_eq!(summary("points/scores?page=501&by=newest"), "400 invalid_field (page)");
+    assert_eq!(summary("points/scores?rank=1"), "400 invalid_field (rank)");
+    assert_eq!(summary("nothing"), "404 not_found");
 }
 
 #[test]
-fn a_score_is_refused_for_what_is_wrong_with_it_by_name() {
-    let world = three(json!({"mode": "open", "min": 0, "max": 100}));
+fn invalid_score_field_is_named() {
+    let world = world_with_scores(json!({"mode": "open", "min": 0, "max": 100}));
     let check = |field: &str, value: Value, expected: &str| {
         let mut score = json!({"player": "di", "score": 1});
         score[field] = value;
-        assert_eq!(world.score("points", score.clone()).told(), expected, "{score}");
+        assert_eq!(world.score("points", score.clone()).summary(), expected, "{score}");
     };
     for (value, field) in [
         (json!({"player": ""}), "player"),
@@ -158,7 +159,7 @@ fn a_score_is_refused_for_what_is_wrong_with_it_by_name() {
         check(name, value.clone(), &format!("400 invalid_field ({field})"));
     }
     let unnamed = world.on_board("POST", "a%20b", "/scores", json!({"player": "di", "score": 1}));
-    assert_eq!(unnamed.told(), "400 invalid_field (table)");
+    assert_eq!(unnamed.summary(), "400 invalid_field (table)");
     assert_eq!(world.rows("points", ""), "1 al 30, 2 bo 20, 3 cy 10");
 }
 
@@ -170,45 +171,45 @@ fn decimals_are_kept_exactly() {
     let path = "/v1/boards/time/scores";
     for text in ["12.1", "1e1", "12.099", "0.30000000000000004", "0.5"] {
         let request = Request::new("POST", path).key(&world.public_key).body(request(text));
-        let answer = world.ask(&request);
+        let answer = world.send(&request);
         assert_eq!(answer.status, if text.len() > 10 { 400 } else { 200 }, "{text}: {}", answer.text());
     }
     assert_eq!(world.rows("time", ""), "1 p0.5 0.5, 2 p1e1 10, 3 p12.099 12.099, 4 p12.1 12.1");
 }
 
 #[test]
-fn a_score_and_its_page_come_together() {
-    let world = three(open());
+fn save_and_list_returns_the_page_of_the_score() {
+    let world = world_with_scores(open_settings());
     let request = Request::new("POST", "/v1/boards/points/scores:saveAndList?window=day&per_page=2");
-    let told = world.ask(&request.key(&world.public_key).body(r#"{"player":"di","score":15}"#)).json();
+    let page = world.send(&request.key(&world.public_key).body(r#"{"player":"di","score":15}"#)).json();
     assert_eq!(
-        (&told["saved"], &told["rank"], &told["page"], &told["total"]),
+        (&page["saved"], &page["rank"], &page["page"], &page["total"]),
         (&json!(true), &json!(3), &json!(2), &json!(4))
     );
     let submitted = |row: &Value| (row["player"].clone(), row["submitted"].clone());
-    let rows: Vec<_> = told["rows"].as_array().expect("rows").iter().map(submitted).collect();
+    let rows: Vec<_> = page["rows"].as_array().expect("rows").iter().map(submitted).collect();
     assert_eq!(rows, [(json!("di"), json!(true)), (json!("cy"), Value::Null)]);
-    let refused = Request::new("POST", "/v1/boards/points/scores:saveAndList?around=bo");
-    let refused = world.ask(&refused.key(&world.public_key).body(r#"{"player":"ed","score":15}"#));
-    assert_eq!(refused.told(), "400 invalid_field (window)");
+    let rejected = Request::new("POST", "/v1/boards/points/scores:saveAndList?around=bo");
+    let rejected = world.send(&rejected.key(&world.public_key).body(r#"{"player":"ed","score":15}"#));
+    assert_eq!(rejected.summary(), "400 invalid_field (window)");
     assert_eq!(world.page("points", "")["total"], 4);
 }
 
 #[test]
-fn first_use_decides_who_may_submit() {
+fn first_submission_decides_who_may_submit() {
     let world = World::new();
     let score = json!({"player": "bo", "score": 7});
-    assert_eq!(world.score("played", score.clone()).told(), "401 signature");
+    assert_eq!(world.score("played", score.clone()).summary(), "401 signature");
     let session = Session::open(&world, "bo");
     let signed = session.signed("POST", "/v1/boards/played/scores", &score.to_string());
-    assert_eq!(world.ask(&signed).status, 200);
+    assert_eq!(world.send(&signed).status, 200);
     let mode = |table: &str| world.on_board("GET", table, "", Value::Null).json()["mode"].clone();
     assert_eq!(mode("played"), "session");
     assert_eq!(world.on_board("POST", "judged", "/scores", score.clone()).status, 200);
     assert_eq!(mode("judged"), "server");
-    assert_eq!(world.score("judged", score.clone()).told(), "403 scope");
+    assert_eq!(world.score("judged", score.clone()).summary(), "403 scope");
     let signed = session.signed("POST", "/v1/boards/judged/scores", &score.to_string());
-    assert_eq!(world.ask(&signed).told(), "403 scope");
+    assert_eq!(world.send(&signed).summary(), "403 scope");
     world.board("prize", json!({"competitive": true}));
     assert_eq!(mode("prize"), "server");
     assert_eq!(world.page("played", "")["rows"][0]["verified"], true);
@@ -221,8 +222,8 @@ fn forged_replayed_and_altered_scores_never_reach_a_board() {
     let session = Session::open(&world, "bo");
     let other = Session::open(&world, "eve");
     let now_s = now_ms() / 1000;
-    let taken = session.signed_at(now_s, "honest-0001", "POST", path, honest);
-    assert_eq!(world.ask(&taken).status, 200);
+    let used = session.signed_at(now_s, "honest-0001", "POST", path, honest);
+    assert_eq!(world.send(&used).status, 200);
     let mut connection = world.connect();
     let mut forgeries = 0;
     for number in 0..100 {
@@ -233,46 +234,46 @@ fn forged_replayed_and_altered_scores_never_reach_a_board() {
         let unknown = Session { id: format!("{}x", session.id), ..session.clone() };
         let stolen = Session { id: session.id.clone(), ..other.clone() };
         for (forged, expected) in [
-            // Without a signature, and with one that was used.
+            // Without a signature, and with a used one.
             (Request::new("POST", path).key(&world.public_key).body(better.clone()), "401 signature"),
-            (taken.clone(), "401 signature"),
-            // Another body or path than was signed.
+            (used.clone(), "401 signature"),
+            // A body or path other than the signed one.
             (sign(now_s, honest).body(better.clone()), "401 signature"),
             (sign(now_s, &better).to("/v1/boards/other/scores"), "401 signature"),
             (
                 session.signed_at(now_s, &nonce, "POST", "/v1/boards/low/scores", &better).to(path),
                 "401 signature",
             ),
-            // A clock that is off.
+            // A wrong clock.
             (sign(now_s - 301 - number, &better), "401 signature"),
             (sign(now_s + 310 + number, &better), "401 signature"),
-            // A session that is not there, another one's key, and somebody else's name.
+            // An unknown session, the key of another session, and the name of another player.
             (unknown.signed_at(now_s, &nonce, "POST", path, &better), "401 signature"),
             (stolen.signed_at(now_s, &nonce, "POST", path, &better), "401 signature"),
             (sign(now_s, &as_other), "403 scope (player)"),
         ] {
-            let answer = connection.ask(&forged).expect("an answer");
-            let told = answer.told();
-            assert!(told.starts_with(expected), "{told}: forgery {forgeries}");
+            let answer = connection.send(&forged).expect("an answer");
+            let summary = answer.summary();
+            assert!(summary.starts_with(expected), "{summary}: forgery {forgeries}");
             forgeries += 1;
         }
     }
     assert_eq!(forgeries, 1_000);
     assert_eq!(world.rows("high", ""), "1 bo 7");
-    let boards = world.ask(&Request::get("/v1/boards").key(&world.secret_key)).json();
+    let boards = world.send(&Request::get("/v1/boards").key(&world.secret_key)).json();
     assert_eq!(boards["boards"].as_array().map(Vec::len), Some(1));
 }
 
 #[test]
-fn a_score_that_fails_a_check_waits_for_a_moderator() {
+fn score_that_fails_a_check_is_quarantined() {
     let world = World::new();
     let checks = json!({"min_play_s": 600, "points_per_s_max": 10, "level": "cave"});
     world.board("checked", json!({"checks": checks}));
     let session = Session::open(&world, "bo");
     for score in [5_000, 6_000] {
         let body = format!(r#"{{"player":"bo","name":"Bo","score":{score}}}"#);
-        let told = world.ask(&session.signed("POST", "/v1/boards/checked/scores", &body)).json();
-        assert_eq!((&told["saved"], &told["quarantined"]), (&json!(false), &json!(true)), "{told}");
+        let saved = world.send(&session.signed("POST", "/v1/boards/checked/scores", &body)).json();
+        assert_eq!((&saved["saved"], &saved["quarantined"]), (&json!(false), &json!(true)), "{saved}");
     }
     assert_eq!(world.rows("checked", ""), "");
     let own = world.page("checked", "player=bo");
@@ -283,7 +284,9 @@ fn a_score_that_fails_a_check_waits_for_a_moderator() {
     assert_eq!(failed, ["min_play_s", "points_per_s_max", "level"]);
     let decide = |at: usize, decision: &str| {
         let id = items[at]["id"].as_str().expect("an id");
-        world.on_board("POST", "checked", &format!("/quarantine/{id}"), json!({"decision": decision})).told()
+        world
+            .on_board("POST", "checked", &format!("/quarantine/{id}"), json!({"decision": decision}))
+            .summary()
     };
     assert_eq!((decide(1, "reject"), decide(0, "accept")), ("200".to_owned(), "200".to_owned()));
     assert_eq!(
@@ -291,17 +294,17 @@ fn a_score_that_fails_a_check_waits_for_a_moderator() {
         ("404 not_found".to_owned(), "400 invalid_field (decision)".to_owned())
     );
     assert_eq!(world.rows("checked", ""), "1 bo 5000");
-    // Servers are believed.
-    let told = world.on_board("POST", "checked", "/scores", json!({"player": "al", "score": 9_999})).json();
-    assert_eq!(told["rank"], 1);
+    // Scores from servers are not checked.
+    let saved = world.on_board("POST", "checked", "/scores", json!({"player": "al", "score": 9_999})).json();
+    assert_eq!(saved["rank"], 1);
 }
 
 #[test]
-fn a_banned_player_is_out_of_sight_until_the_ban_is_lifted() {
-    let mut world = three(open());
+fn banned_player_is_hidden_until_the_ban_is_lifted() {
+    let mut world = world_with_scores(open_settings());
     let ban = |world: &World, method: &'static str| {
         let request = Request::new(method, "/v1/players/al/ban").key(&world.secret_key);
-        world.ask(&if method == "PUT" { request.body(r#"{"reason":"why not"}"#) } else { request }).told()
+        world.send(&if method == "PUT" { request.body(r#"{"reason":"why not"}"#) } else { request }).summary()
     };
     assert_eq!(ban(&world, "DELETE"), "404 not_found");
     assert_eq!(ban(&world, "PUT"), "204");
@@ -309,7 +312,7 @@ fn a_banned_player_is_out_of_sight_until_the_ban_is_lifted() {
         assert_eq!(world.rows("points", query), "1 bo 20, 2 cy 10");
     }
     assert_eq!(world.rows("points", "filter.car=red"), "1 cy 10");
-    assert_eq!(world.score("points", json!({"player": "al", "score": 99})).told(), "403 scope (player)");
+    assert_eq!(world.score("points", json!({"player": "al", "score": 99})).summary(), "403 scope (player)");
     world.kill9();
     world.start();
     assert_eq!(world.rows("points", ""), "1 bo 20, 2 cy 10");
@@ -318,35 +321,35 @@ fn a_banned_player_is_out_of_sight_until_the_ban_is_lifted() {
 }
 
 #[test]
-fn a_reset_closes_the_season_and_it_stays_readable() {
-    let world = three(open());
-    let told = world.on_board("POST", "points", "/reset", Value::Null);
-    assert_eq!(told.json(), json!({"table": "points", "season": 2}));
+fn reset_closes_the_season_and_keeps_it_readable() {
+    let world = world_with_scores(open_settings());
+    let reset = world.on_board("POST", "points", "/reset", Value::Null);
+    assert_eq!(reset.json(), json!({"table": "points", "season": 2}));
     assert_eq!(world.rows("points", "window=season"), "");
     world.score("points", json!({"player": "cy", "score": 5}));
     assert_eq!(world.rows("points", "window=season"), "1 cy 5");
     assert_eq!(world.rows("points", "season=1"), "1 al 30, 2 bo 20, 3 cy 10");
     assert_eq!(world.rows("points", ""), "1 al 30, 2 bo 20, 3 cy 10");
-    assert_eq!(world.on_board("POST", "nothing", "/reset", Value::Null).told(), "404 not_found");
+    assert_eq!(world.on_board("POST", "nothing", "/reset", Value::Null).summary(), "404 not_found");
 }
 
 #[test]
-fn a_private_board_is_there_for_those_who_know_its_code() {
+fn private_board_requires_its_code() {
     let world = World::new();
-    let made = world.on_board("PUT", "friends", "", json!({"private": true, "mode": "open"})).json();
-    let code = made["code"].as_str().expect("a code").to_owned();
+    let created = world.on_board("PUT", "friends", "", json!({"private": true, "mode": "open"})).json();
+    let code = created["code"].as_str().expect("a code").to_owned();
     assert_eq!(code.len(), 12);
     let again = world.on_board("PUT", "friends", "", json!({"private": true, "title": "Friends"})).json();
-    assert_eq!(again["code"], code.as_str(), "it keeps its code");
-    let seen = |path: &str| world.ask(&Request::get(format!("/v1/boards{path}")).key(&world.public_key));
+    assert_eq!(again["code"], code.as_str(), "the board keeps its code");
+    let seen = |path: &str| world.send(&Request::get(format!("/v1/boards{path}")).key(&world.public_key));
     assert_eq!(seen("").json()["boards"], json!([]));
     for path in ["/friends", "/friends/scores", "/friends/scores?code=guess"] {
-        assert_eq!(seen(path).told(), "404 not_found");
+        assert_eq!(seen(path).summary(), "404 not_found");
     }
     let submit = |query: &str| {
         let request =
             Request::new("POST", format!("/v1/boards/friends/scores{query}")).key(&world.public_key);
-        world.ask(&request.body(r#"{"player":"bo","score":1}"#)).told()
+        world.send(&request.body(r#"{"player":"bo","score":1}"#)).summary()
     };
     assert_eq!(submit(""), "404 not_found");
     assert_eq!(submit(&format!("?code={code}")), "200");
@@ -357,9 +360,9 @@ fn a_private_board_is_there_for_those_who_know_its_code() {
 }
 
 #[test]
-fn settings_are_refused_for_what_is_wrong_with_them_by_name() {
-    let world = three(open());
-    let told = |table: &str, settings: Value| world.on_board("PUT", table, "", settings).told();
+fn invalid_board_setting_is_named() {
+    let world = world_with_scores(open_settings());
+    let summary = |table: &str, settings: Value| world.on_board("PUT", table, "", settings).summary();
     for (settings, field) in [
         (json!({"order": "up"}), "order"),
         (json!({"keep": "worst"}), "keep"),
@@ -373,21 +376,21 @@ fn settings_are_refused_for_what_is_wrong_with_them_by_name() {
         (json!({"season": 7}), "season"),
         (json!({"players": 7}), "players"),
     ] {
-        assert_eq!(told("new", settings), format!("400 invalid_field ({field})"));
+        assert_eq!(summary("new", settings), format!("400 invalid_field ({field})"));
     }
     for (settings, field) in [(json!({"order": "asc"}), "order"), (json!({"keep": "all"}), "keep")] {
-        assert_eq!(told("points", settings), format!("409 conflict ({field})"));
+        assert_eq!(summary("points", settings), format!("409 conflict ({field})"));
     }
-    assert_eq!(told("a%20b", json!({})), "400 invalid_field (table)");
+    assert_eq!(summary("a%20b", json!({})), "400 invalid_field (table)");
 }
 
 #[test]
-fn the_same_score_sent_again_counts_once() {
+fn retry_with_same_idempotency_key_counts_once() {
     let world = World::new();
     world.board("sum", json!({"mode": "open", "keep": "sum"}));
     let send = || {
         let request = Request::new("POST", "/v1/boards/sum/scores").key(&world.public_key);
-        world.ask(&request.header("Idempotency-Key", "one").body(r#"{"player":"bo","score":5}"#)).json()
+        world.send(&request.header("Idempotency-Key", "one").body(r#"{"player":"bo","score":5}"#)).json()
     };
     assert_eq!(send(), send());
     assert_eq!(world.rows("sum", ""), "1 bo 5");

@@ -8,7 +8,7 @@ use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
 use crate::client::Request;
 use crate::world::World;
 
-/// What is sent, and how many events are in it.
+/// Name, body and number of events of each form.
 const FORMS: [(&str, &str, u32); 6] = [
     ("one event", r#"{"event":"win","player":"ann"}"#, 1),
     ("lines", "{\"event\":\"win\"}\n{\"event\":\"lose\"}\r\n\n{\"event\":\"draw\"}\n", 3),
@@ -47,7 +47,7 @@ fn hex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| byte(pair).expect("digits")).collect()
 }
 
-/// How bodies may be packed, with the header's word.
+/// The content encodings, by their name in the header.
 type Encode = fn(&[u8]) -> Vec<u8>;
 const ENCODINGS: [(&str, Encode); 7] = [
     ("", <[u8]>::to_vec),
@@ -60,7 +60,7 @@ const ENCODINGS: [(&str, Encode); 7] = [
 ];
 
 #[test]
-fn every_form_is_taken_in_every_encoding_and_content_type() {
+fn every_form_is_accepted_in_every_encoding_and_content_type() {
     let world = World::new();
     let mut connection = world.connect();
     for (form, body, events) in FORMS {
@@ -75,9 +75,9 @@ fn every_form_is_taken_in_every_encoding_and_content_type() {
                 if !encoding.is_empty() {
                     request = request.header("Content-Encoding", encoding);
                 }
-                let answer = connection.ask(&request).expect("an answer");
+                let answer = connection.send(&request).expect("an answer");
                 assert_eq!(
-                    answer.told(),
+                    answer.summary(),
                     format!("{events} accepted"),
                     "{form} as `{content_type}` in `{encoding}`"
                 );
@@ -87,12 +87,12 @@ fn every_form_is_taken_in_every_encoding_and_content_type() {
 }
 
 #[test]
-fn lines_are_taken_as_ndjson_and_a_broken_line_is_refused_alone() {
+fn only_the_malformed_line_of_ndjson_is_rejected() {
     let world = World::new();
-    let check = |body: &[u8], told: &str| {
+    let check = |body: &[u8], expected: &str| {
         for kind in ["application/x-ndjson", "application/ndjson; charset=utf-8"] {
             let request = Request::events(body).key(&world.public_key).header("Content-Type", kind);
-            assert_eq!(world.ask(&request).told(), told, "{}", String::from_utf8_lossy(body));
+            assert_eq!(world.send(&request).summary(), expected, "{}", String::from_utf8_lossy(body));
         }
     };
     check(b"{\"event\":\"win\"}", "1 accepted");
@@ -105,40 +105,40 @@ fn lines_are_taken_as_ndjson_and_a_broken_line_is_refused_alone() {
 }
 
 #[test]
-fn brotli_is_taken() {
+fn brotli_is_accepted() {
     let world = World::new();
     let request = Request::events(hex(BROTLI)).key(&world.public_key).header("Content-Encoding", "br");
-    assert_eq!(world.ask(&request).told(), "1 accepted");
+    assert_eq!(world.send(&request).summary(), "1 accepted");
 }
 
 #[test]
-fn a_body_of_unknown_length_is_taken() {
+fn chunked_body_is_accepted() {
     let world = World::new();
     let mut connection = world.connect();
     for size in [1, 7, 10_000] {
         let request = Request::events(r#"[{"event":"win"},{"event":"lose"}]"#).key(&world.public_key);
-        connection.send(&request.chunked(size)).expect("it can be sent");
-        assert_eq!(connection.answer().expect("an answer").told(), "2 accepted", "chunks of {size}");
+        connection.write(&request.chunked(size)).expect("it can be sent");
+        assert_eq!(connection.answer().expect("an answer").summary(), "2 accepted", "chunks of {size}");
     }
 }
 
 #[test]
-fn a_client_that_waits_for_leave_to_send_its_body_gets_it_or_the_refusal() {
+fn expect_continue_gets_100_or_the_error() {
     let world = World::new();
     let body = br#"{"event":"win"}"#;
-    let asks = Request::events("").header("Expect", "100-continue");
+    let expecting = Request::events("").header("Expect", "100-continue");
     let mut connection = world.connect();
-    connection.send(&asks.clone().key(&world.public_key).head(body.len())).expect("it can be sent");
-    assert_eq!(connection.answer().expect("leave").status, 100);
-    connection.send(body).expect("it can be sent");
-    assert_eq!(connection.answer().expect("an answer").told(), "1 accepted");
+    connection.write(&expecting.clone().key(&world.public_key).head(body.len())).expect("it can be sent");
+    assert_eq!(connection.answer().expect("100 Continue").status, 100);
+    connection.write(body).expect("it can be sent");
+    assert_eq!(connection.answer().expect("an answer").summary(), "1 accepted");
     let mut connection = world.connect();
-    connection.send(&asks.key("pm_pk_wrong").head(body.len())).expect("it can be sent");
-    assert_eq!(connection.answer().expect("an answer").told(), "401 key");
+    connection.write(&expecting.key("pm_pk_wrong").head(body.len())).expect("it can be sent");
+    assert_eq!(connection.answer().expect("an answer").summary(), "401 key");
 }
 
 #[test]
-fn a_body_that_is_not_what_its_headers_say_is_refused() {
+fn body_that_contradicts_its_headers_is_rejected() {
     let world = World::new();
     let body = br#"{"event":"win"}"#;
     let mut short = gzip(body);
@@ -157,16 +157,16 @@ fn a_body_that_is_not_what_its_headers_say_is_refused() {
         ("Content-Type", "application/xml", body.to_vec(), "415 unsupported (Content-Type)"),
         ("Content-Type", "multipart/form-data; boundary=x", body.to_vec(), "415 unsupported (Content-Type)"),
     ];
-    for (name, value, body, told) in rows {
+    for (name, value, body, expected) in rows {
         let request = Request::events(body).key(&world.public_key).header(name, value);
-        assert_eq!(world.ask(&request).told(), told, "{name}: {value}");
+        assert_eq!(world.send(&request).summary(), expected, "{name}: {value}");
     }
     assert_eq!(world.load()["totals"]["received"], 0);
 }
 
-/// Small on the wire, one byte more than what a body may inflate to. The brotli one was made by its reference encoder.
+/// Small on the wire, but one byte over the decompressed limit. The brotli body was made by the reference encoder.
 #[test]
-fn a_body_that_inflates_without_end_is_refused() {
+fn decompression_bomb_is_rejected() {
     const BROTLI_BOMB: &str = "cbffff3ff82540e2b14020f7fe8fffff7ff04b00c4611180eefd1fffffffe0970088c30200ddfb3ffeff\
                                ffc12f0110870500baf77ffcffff835f02200e0b0074effff8ffff07bf04401c1600e8defff1ffff0f7e\
                                0980382c00d0bdffe3ffff1ffc1200715800a07bff0700802003";
@@ -182,23 +182,23 @@ fn a_body_that_inflates_without_end_is_refused() {
     for (encoding, bomb) in bombs {
         assert!(bomb.len() < 1 << 20);
         let request = Request::events(bomb).key(&world.public_key).header("Content-Encoding", encoding);
-        assert_eq!(world.ask(&request).told(), "413 too_large", "{encoding}");
+        assert_eq!(world.send(&request).summary(), "413 too_large", "{encoding}");
     }
     let mut largest = spaces;
     largest.truncate(64 << 20);
     largest[..15].copy_from_slice(br#"{"event":"win"}"#);
     let request = Request::events(gzip(&largest)).key(&world.public_key).header("Content-Encoding", "gzip");
-    assert_eq!(world.ask(&request).told(), "1 accepted");
+    assert_eq!(world.send(&request).summary(), "1 accepted");
 }
 
 #[test]
-fn a_page_of_any_origin_may_send_with_the_public_key() {
+fn any_origin_may_send_events_with_the_public_key() {
     let world = World::new();
     let preflight = Request::new("OPTIONS", "/v1/events")
         .header("Origin", "https://game.example")
         .header("Access-Control-Request-Method", "POST")
         .header("Access-Control-Request-Headers", "authorization,content-encoding,content-type");
-    let answer = world.ask(&preflight);
+    let answer = world.send(&preflight);
     assert_eq!((answer.status, answer.header("access-control-allow-origin")), (204, Some("*")));
     let allowed = answer.header("access-control-allow-headers").expect("headers are allowed").to_lowercase();
     for header in ["authorization", "content-type", "content-encoding"] {
@@ -211,7 +211,7 @@ fn a_page_of_any_origin_may_send_with_the_public_key() {
             .to(format!("/v1/events?key={}", world.public_key))
             .header("Content-Type", "text/plain")
             .header("Origin", "https://game.example");
-        let answer = world.ask(&beacon);
+        let answer = world.send(&beacon);
         assert_eq!((answer.status, answer.header("access-control-allow-origin")), (status, Some("*")));
     }
 }

@@ -1,4 +1,4 @@
-//! Clocks that are wrong, events that come late, and the minute in which each of them counts.
+//! Wrong clocks, late events, and the minute in which each event counts.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
-/// The minutes around `near_ms` in which events of this name count, as differences to it, with how many.
+/// The minutes around `near_ms` in which events of this name count, as offsets from it, with the counts.
 fn minutes(world: &World, name: &str, near_ms: i64) -> Vec<(i64, u64)> {
     let near = near_ms - near_ms.rem_euclid(MINUTE);
     let query =
@@ -21,7 +21,7 @@ fn minutes(world: &World, name: &str, near_ms: i64) -> Vec<(i64, u64)> {
     differences.filter(|(_, count)| *count > 0).collect()
 }
 
-/// A moment far enough from the end of a minute for what a test does until then.
+/// The current time, at least 5 s before the end of a minute, so that a test runs within one minute.
 fn steady_now() -> i64 {
     loop {
         let now = now_ms();
@@ -33,7 +33,7 @@ fn steady_now() -> i64 {
 }
 
 #[test]
-fn a_wrong_clock_is_corrected_by_the_time_of_sending() {
+fn wrong_clock_is_corrected_by_sent_at() {
     let world = World::new();
     let now = steady_now();
     for (name, clock_is_ahead, happened, minute) in [
@@ -46,24 +46,24 @@ fn a_wrong_clock_is_corrected_by_the_time_of_sending() {
         let theirs = now + clock_is_ahead;
         let ts = theirs - happened;
         let body = format!(r#"{{"sent_at":{theirs},"events":[{{"event":"{name}","ts":{ts}}}]}}"#);
-        assert_eq!(world.post(body).told(), "1 accepted", "{name}");
+        assert_eq!(world.post(body).summary(), "1 accepted", "{name}");
         assert_eq!(minutes(&world, name, now), [(minute, 1)], "{name}");
     }
 }
 
 #[test]
-fn without_a_time_of_sending_a_clock_is_believed_up_to_a_day_ahead() {
+fn timestamp_without_sent_at_is_kept_up_to_a_day_ahead() {
     let world = World::new();
     let now = steady_now();
     let at = |name: &str, ts: i64| format!(r#"{{"event":"{name}","ts":{ts}}}"#);
     world.post(format!("[{},{}]", at("soon", now + DAY - HOUR), at("too-soon", now + DAY + HOUR)));
     assert_eq!(minutes(&world, "soon", now + DAY - HOUR), [(0, 1)]);
     assert_eq!(minutes(&world, "too-soon", now + DAY + HOUR), []);
-    assert_eq!(minutes(&world, "too-soon", now), [(0, 1)], "it counts when it came");
+    assert_eq!(minutes(&world, "too-soon", now), [(0, 1)], "it counts at the time of receipt");
 }
 
 #[test]
-fn an_event_without_a_time_counts_when_it_came() {
+fn event_without_timestamp_counts_at_receipt() {
     let world = World::new();
     let now = steady_now();
     world.post(r#"{"sent_at":"1999-12-31T23:59:59Z","events":[{"event":"win"},{"event":"win","ts":null}]}"#);
@@ -71,16 +71,16 @@ fn an_event_without_a_time_counts_when_it_came() {
 }
 
 #[test]
-fn a_late_event_counts_in_the_minute_it_happened_unless_it_is_older_than_30_days() {
+fn late_event_counts_in_its_own_minute_up_to_30_days() {
     let mut world = World::new();
     let now = steady_now();
     let at = |ts: i64| format!(r#"{{"event":"win","ts":{ts}}}"#);
     let ages = [10 * MINUTE, 25 * HOUR, 30 * DAY - MINUTE];
     for age in ages {
-        assert_eq!(world.post(at(now - age)).told(), "1 accepted");
+        assert_eq!(world.post(at(now - age)).summary(), "1 accepted");
     }
-    assert_eq!(world.post(at(now - 30 * DAY - MINUTE)).told(), "0 accepted; 0 late too_old");
-    assert_eq!(world.post(at(0)).told(), "0 accepted; 0 late too_old");
+    assert_eq!(world.post(at(now - 30 * DAY - MINUTE)).summary(), "0 accepted; 0 late too_old");
+    assert_eq!(world.post(at(0)).summary(), "0 accepted; 0 late too_old");
     for _ in 0..2 {
         for age in ages {
             let found = minutes(&world, "win", now - age);
@@ -93,20 +93,20 @@ fn a_late_event_counts_in_the_minute_it_happened_unless_it_is_older_than_30_days
 }
 
 #[test]
-fn a_key_made_for_import_sends_events_of_any_age() {
+fn import_key_sends_events_of_any_age() {
     let world = World::new();
     let importer = world.key("events:write,events:import");
     let writer = world.key("events:write");
     let old = now_ms() - 400 * DAY;
     let event = format!(r#"{{"event":"win","ts":{old}}}"#);
-    for (key, told) in [
+    for (key, expected) in [
         (&writer, "0 accepted; 0 late too_old"),
         (&world.public_key, "0 accepted; 0 late too_old"),
         (&importer, "1 accepted"),
     ] {
-        assert_eq!(world.post_as(key, &event).told(), told);
+        assert_eq!(world.post_as(key, &event).summary(), expected);
     }
     assert_eq!(minutes(&world, "win", old), [(0, 1)]);
     let before_1970 = world.post_as(&importer, r#"{"event":"win","ts":"1969-12-31T23:59:59Z"}"#);
-    assert_eq!(before_1970.told(), "0 accepted; 0 invalid ts_invalid");
+    assert_eq!(before_1970.summary(), "0 accepted; 0 invalid ts_invalid");
 }

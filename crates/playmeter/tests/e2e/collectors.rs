@@ -1,9 +1,9 @@
-//! Collectors: every transport with every decoder through real sockets and files, their life, and what they lose.
+//! Collectors: every transport and decoder over real sockets and files, supervision, and losses.
 
 mod files;
 mod flows;
 mod http;
-mod life;
+mod lifecycle;
 mod settings;
 mod tls;
 mod transports;
@@ -16,27 +16,27 @@ use serde_json::{Value, json};
 use crate::client::Request;
 use crate::world::World;
 
-/// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than any step of these tests takes on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A server with these collectors.
-pub fn world(collectors: &str) -> World {
+pub(crate) fn world(collectors: &str) -> World {
     let root = tempfile::tempdir().expect("a temporary folder");
     std::fs::write(root.path().join("playmeter.toml"), collectors).expect("a file");
     World::on(root, &[])
 }
 
-/// How a collector is doing.
-pub fn collector(world: &World, name: &str) -> Value {
-    let answer = world.ask(&Request::get("/v1/collectors").key(&world.secret_key)).json();
+/// The state of a collector.
+pub(crate) fn collector(world: &World, name: &str) -> Value {
+    let answer = world.send(&Request::get("/v1/collectors").key(&world.secret_key)).json();
     let all = answer["collectors"].as_array().expect("a list");
     let found = all.iter().find(|collector| collector["name"] == name);
     found.unwrap_or_else(|| panic!("no {name} in {answer}")).clone()
 }
 
-/// Waits until a collector is as it should be.
-pub fn wait_until(world: &World, name: &str, is_so: impl Fn(&Value) -> bool) -> Value {
-    let deadline = Instant::now() + PATIENCE;
+/// Waits until the state of a collector satisfies the condition.
+pub(crate) fn wait_until(world: &World, name: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let now = collector(world, name);
         if is_so(&now) {
@@ -47,46 +47,46 @@ pub fn wait_until(world: &World, name: &str, is_so: impl Fn(&Value) -> bool) -> 
     }
 }
 
-/// Waits until it has received so many lines, lost ones included.
-pub fn received(world: &World, name: &str, count: u64) -> Value {
+/// Waits until a collector has received this many lines, lost ones included.
+pub(crate) fn wait_received(world: &World, name: &str, count: u64) -> Value {
     wait_until(world, name, |now| now["counters"]["received"].as_u64() >= Some(count))
 }
 
-pub fn address(world: &World, name: &str) -> SocketAddr {
+pub(crate) fn address(world: &World, name: &str) -> SocketAddr {
     let address = wait_until(world, name, |now| now["address"].is_string())["address"].clone();
     address.as_str().expect("a text").parse().expect("an address")
 }
 
 /// A socket whose packets go to a collector.
-pub fn packets(world: &World, name: &str) -> UdpSocket {
+pub(crate) fn packets(world: &World, name: &str) -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     socket.connect(address(world, name)).expect("an address of this machine");
     socket
 }
 
-pub fn connect(world: &World, name: &str) -> TcpStream {
+pub(crate) fn connect(world: &World, name: &str) -> TcpStream {
     let stream = TcpStream::connect(address(world, name)).expect("it listens");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a socket");
     stream
 }
 
 /// A measure of a metric since yesterday.
-pub fn measured(world: &World, metric: &str, measure: &str) -> f64 {
+pub(crate) fn measured(world: &World, metric: &str, measure: &str) -> f64 {
     let query = json!({"metric": metric, "measure": measure, "last": "24h", "step": "all"});
     let answer = world.query(&query);
     assert_eq!(answer.status, 200, "{}", answer.text());
     answer.json()["series"][0]["total"].as_f64().unwrap_or_default()
 }
 
-/// What the accounting says of a door: how many were accepted, and how many refused by reason.
-pub fn account(world: &World, endpoint: &str) -> (u64, Value) {
+/// The accounting of an endpoint: how many were accepted, and the rejected ones by reason.
+pub(crate) fn account(world: &World, endpoint: &str) -> (u64, Value) {
     let load = world.load();
     let all = load["endpoints"].as_array().expect("a list");
     let found = all.iter().find(|row| row["endpoint"] == endpoint).cloned().unwrap_or_default();
     (found["accepted"].as_u64().unwrap_or_default(), found["reasons"].clone())
 }
 
-/// The answer to `playmeter collectors ORDER NAME`.
-pub fn order(world: &World, order: &str, name: &str) -> Value {
-    world.command(&["collectors", order, name, "--json"]).json()
+/// The output of `playmeter collectors ACTION NAME`.
+pub(crate) fn control(world: &World, control: &str, name: &str) -> Value {
+    world.command(&["collectors", control, name, "--json"]).json()
 }

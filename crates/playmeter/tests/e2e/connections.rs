@@ -1,4 +1,4 @@
-//! Connections that are slow, many, rude or broken, beside one that is not.
+//! Slow, excess, abusive and broken connections next to a normal one.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -7,36 +7,36 @@ use std::time::{Duration, Instant};
 use crate::client::{Connection, Request};
 use crate::world::World;
 
-/// A connection may be silent for so long before its first request, and a body so slow.
+/// How long a connection may be idle before its first request, and how long a body may stall.
 const GRACE: Duration = Duration::from_secs(5);
 
 fn event() -> &'static [u8] {
     br#"{"event":"win"}"#
 }
 
-/// Asks every 20 ms for this long and says how long the slowest answer took.
+/// Sends a request every 20 ms for this long and returns the latency of the slowest answer.
 fn slowest(world: &World, time: Duration) -> Duration {
     let mut connection = world.connect();
     let request = Request::events(event()).key(&world.public_key);
     let (started, mut slowest) = (Instant::now(), Duration::ZERO);
     while started.elapsed() < time {
-        let asked = Instant::now();
-        assert_eq!(connection.ask(&request).expect("an answer").told(), "1 accepted");
-        slowest = slowest.max(asked.elapsed());
+        let sent = Instant::now();
+        assert_eq!(connection.send(&request).expect("an answer").summary(), "1 accepted");
+        slowest = slowest.max(sent.elapsed());
         std::thread::sleep(Duration::from_millis(20));
     }
     slowest
 }
 
 #[test]
-fn silent_connections_are_closed_and_hinder_nobody() {
+fn idle_connections_are_closed_without_slowing_others() {
     let world = World::new();
     let opened = Instant::now();
     let mut silent: Vec<Connection> = (0..200).map(|_| world.connect()).collect();
     for (index, connection) in silent.iter_mut().enumerate() {
-        // Half of them begin a request and never end it.
+        // Half of them start a request and never finish it.
         if index % 2 == 0 {
-            connection.send(b"POST /v1/events HTTP/1.1\r\nHost: ").expect("it can be sent");
+            connection.write(b"POST /v1/events HTTP/1.1\r\nHost: ").expect("it can be sent");
         }
     }
     std::thread::scope(|scope| {
@@ -55,13 +55,13 @@ fn silent_connections_are_closed_and_hinder_nobody() {
 }
 
 #[test]
-fn a_header_that_drips_is_not_waited_for() {
+fn slow_header_times_out() {
     let world = World::new();
     let mut connection = world.connect();
-    connection.send(b"GET /healthz HTTP/1.1\r\nHost: a\r\n").expect("it can be sent");
+    connection.write(b"GET /healthz HTTP/1.1\r\nHost: a\r\n").expect("it can be sent");
     let started = Instant::now();
     while started.elapsed() < GRACE + Duration::from_secs(3) {
-        if connection.send(b"X-Drip: drop\r\n").is_err() {
+        if connection.write(b"X-Drip: drop\r\n").is_err() {
             break;
         }
         std::thread::sleep(Duration::from_millis(250));
@@ -69,13 +69,13 @@ fn a_header_that_drips_is_not_waited_for() {
     assert!(started.elapsed() < GRACE + Duration::from_secs(2), "{:?}", started.elapsed());
 }
 
-/// A body sent in this manner: so many bytes each 250 ms for as long as it takes.
+/// Sends a body at this many bytes every 250 ms and returns the outcome and how long it took.
 fn drip(world: &World, length: usize, bytes_each: usize, target: &str) -> (String, Duration) {
     let mut body = event().to_vec();
     body.resize(length, b' ');
     let mut connection = world.connect();
     connection
-        .send(&Request::events("").to(target).key(&world.secret_key).head(length))
+        .write(&Request::events("").to(target).key(&world.secret_key).head(length))
         .expect("it can be sent");
     let mut stream = connection.writer();
     let writer = std::thread::spawn(move || {
@@ -87,14 +87,15 @@ fn drip(world: &World, length: usize, bytes_each: usize, target: &str) -> (Strin
         }
     });
     let started = Instant::now();
-    let told = connection.answer().map(|answer| answer.told()).unwrap_or_else(|failure| failure.to_string());
+    let summary =
+        connection.answer().map(|answer| answer.summary()).unwrap_or_else(|failure| failure.to_string());
     let took = started.elapsed();
     writer.join().expect("the writer ends");
-    (told, took)
+    (summary, took)
 }
 
 #[test]
-fn a_body_may_be_slow_but_not_for_ever() {
+fn slow_body_times_out() {
     let world = World::new();
     let rows = [
         ("/v1/events", 1_000, 0, "408 body_stalled"),
@@ -104,11 +105,14 @@ fn a_body_may_be_slow_but_not_for_ever() {
         ("/v1/query", 1_000, 10, "408 body_stalled"),
     ];
     std::thread::scope(|scope| {
-        for (target, length, bytes_each, told) in rows {
+        for (target, length, bytes_each, expected) in rows {
             let world = &world;
             scope.spawn(move || {
                 let (found, took) = drip(world, length, bytes_each, target);
-                assert_eq!(found, told, "{target}: {bytes_each} of {length} bytes each 250 ms took {took:?}");
+                assert_eq!(
+                    found, expected,
+                    "{target}: {bytes_each} of {length} bytes each 250 ms took {took:?}"
+                );
                 assert!(
                     took > GRACE - Duration::from_secs(1) && took < GRACE + Duration::from_secs(5),
                     "{took:?}"
@@ -117,48 +121,52 @@ fn a_body_may_be_slow_but_not_for_ever() {
         }
     });
     assert_eq!(world.load()["totals"]["received"], 1);
-    let metrics = world.ask(&Request::get("/metrics")).text();
+    let metrics = world.send(&Request::get("/metrics")).text();
     assert!(metrics.contains("playmeter_requests_refused_total{status=\"408\"} 3"), "{metrics}");
 }
 
 #[test]
-fn one_address_has_256_connections_and_the_next_is_refused() {
+fn address_may_open_256_connections() {
     let world = World::new();
     let request = Request::get("/healthz");
     let mut open: Vec<Connection> = Vec::new();
     for _ in 0..256 {
         let mut connection = world.connect();
-        assert_eq!(connection.ask(&request).expect("an answer").status, 200, "connection {}", open.len());
+        assert_eq!(connection.send(&request).expect("an answer").status, 200, "connection {}", open.len());
         open.push(connection);
     }
     for _ in 0..3 {
-        let mut refused = world.connect();
-        assert!(refused.is_closed_silently());
+        let mut rejected = world.connect();
+        assert!(rejected.is_closed_silently());
     }
     for connection in &mut open {
-        assert_eq!(connection.ask(&request).expect("an answer").status, 200, "the others go on");
+        assert_eq!(
+            connection.send(&request).expect("an answer").status,
+            200,
+            "the other connections still work"
+        );
     }
     open.truncate(200);
     let freed = Instant::now();
-    while world.connect().ask(&request).is_err() {
-        assert!(freed.elapsed() < Duration::from_secs(5), "room is given back");
+    while world.connect().send(&request).is_err() {
+        assert!(freed.elapsed() < Duration::from_secs(5), "the place of a closed connection is free again");
     }
 }
 
 #[test]
-fn connections_in_all_are_bounded_by_the_settings() {
+fn total_connections_are_limited_by_the_settings() {
     let root = tempfile::tempdir().expect("a temporary folder");
     std::fs::write(root.path().join("playmeter.toml"), "[connections]\ntotal_max = 3\n").expect("a file");
     let world = World::on(root, &[]);
     let mut open: Vec<Connection> = (0..3).map(|_| world.connect()).collect();
     for connection in &mut open {
-        assert_eq!(connection.ask(&Request::get("/healthz")).expect("an answer").status, 200);
+        assert_eq!(connection.send(&Request::get("/healthz")).expect("an answer").status, 200);
     }
     assert!(world.connect().is_closed_silently());
 }
 
 #[test]
-fn requests_that_come_at_once_are_answered_in_their_order() {
+fn pipelined_requests_are_answered_in_order() {
     let world = World::new();
     let events = |body: &str| Request::events(body).key(&world.public_key).bytes();
     let mut connection = world.connect();
@@ -173,36 +181,36 @@ fn requests_that_come_at_once_are_answered_in_their_order() {
     }
     let mut writer = connection.writer();
     let sender = std::thread::spawn(move || writer.write_all(&bytes).expect("it can be sent"));
-    for (index, told) in expected.iter().enumerate() {
-        assert_eq!(connection.answer().expect("an answer").told(), *told, "answer {index}");
+    for (index, summary) in expected.iter().enumerate() {
+        assert_eq!(connection.answer().expect("an answer").summary(), *summary, "answer {index}");
     }
     sender.join().expect("the sender ends");
     assert_eq!(world.load()["totals"]["accepted"], 100);
 }
 
 #[test]
-fn a_body_that_ends_midway_harms_nothing() {
+fn truncated_body_is_ignored() {
     let world = World::new();
     let head = Request::events("").key(&world.public_key).head(event().len() + 1);
     for how in [Some(Shutdown::Both), Some(Shutdown::Write), None] {
         for _ in 0..10 {
             let mut connection = world.connect();
-            connection.send(&head).and_then(|()| connection.send(event())).expect("it can be sent");
+            connection.write(&head).and_then(|()| connection.write(event())).expect("it can be sent");
             if let Some(how) = how {
-                connection.writer().shutdown(how).expect("it can be shut");
+                connection.writer().shutdown(how).expect("it can be shut down");
             }
         }
     }
-    assert_eq!(world.post(event()).told(), "1 accepted");
-    assert_eq!(world.load()["totals"]["received"], 1, "half a body is no event");
+    assert_eq!(world.post(event()).summary(), "1 accepted");
+    assert_eq!(world.load()["totals"]["received"], 1, "an incomplete body is not an event");
 }
 
 #[test]
-fn events_of_a_client_that_goes_at_once_count() {
+fn events_count_when_the_client_disconnects_at_once() {
     let world = World::new();
     for _ in 0..200 {
         let mut connection = world.connect();
-        connection.send(&Request::events(event()).key(&world.public_key).bytes()).expect("it can be sent");
+        connection.write(&Request::events(event()).key(&world.public_key).bytes()).expect("it can be sent");
     }
     let sent = Instant::now();
     while world.load()["totals"]["accepted"] != 200 {
@@ -211,18 +219,18 @@ fn events_of_a_client_that_goes_at_once_count() {
 }
 
 #[test]
-fn a_client_that_has_said_all_still_hears_the_answer() {
+fn half_closed_connection_still_gets_its_response() {
     let world = World::new();
     for _ in 0..50 {
         let mut connection = world.connect();
-        connection.send(&Request::events(event()).key(&world.public_key).bytes()).expect("it can be sent");
-        connection.writer().shutdown(Shutdown::Write).expect("it can be shut");
-        assert_eq!(connection.answer().expect("an answer").told(), "1 accepted");
+        connection.write(&Request::events(event()).key(&world.public_key).bytes()).expect("it can be sent");
+        connection.writer().shutdown(Shutdown::Write).expect("it can be shut down");
+        assert_eq!(connection.answer().expect("an answer").summary(), "1 accepted");
         assert!(connection.is_closed_silently());
     }
 }
 
-/// The first line of whatever comes back, or how it ended.
+/// The first line of the answer, or `closed`.
 fn first_line(world: &World, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(world.address).expect("a connection");
     let _ = stream.write_all(bytes);
@@ -233,7 +241,7 @@ fn first_line(world: &World, bytes: &[u8]) -> String {
 }
 
 #[test]
-fn what_is_not_http_is_refused_and_the_server_goes_on() {
+fn invalid_http_is_rejected() {
     let world = World::new();
     let long =
         |len: usize| format!("GET /healthz HTTP/1.1\r\nHost: a\r\nX-Long: {}\r\n\r\n", "x".repeat(len));
@@ -262,6 +270,6 @@ fn what_is_not_http_is_refused_and_the_server_goes_on() {
         let line = first_line(&world, bytes);
         assert!(line.starts_with(starts), "{shown:?}: {line}");
     }
-    assert_eq!(world.post(event()).told(), "1 accepted");
+    assert_eq!(world.post(event()).summary(), "1 accepted");
     assert!(!world.log_lines().contains("panicked"), "{}", world.log_lines());
 }

@@ -1,21 +1,21 @@
-//! What a game decides about its events: properties that are dimensions, how many values are kept, what is late.
+//! Settings of a game for its events: declared dimensions, values per dimension, the lateness bound.
 
 use serde_json::{Value, json};
 
 use crate::client::Request;
-use crate::world::{Done, World, now_ms};
+use crate::world::{CommandOutput, World, now_ms};
 
 const DAY: i64 = 24 * 3_600_000;
 
-fn set(world: &World, args: &[&str]) -> Done {
+fn set(world: &World, args: &[&str]) -> CommandOutput {
     world.command(&[&["games", "set", "demo", "--json"], args].concat())
 }
 
-/// The series of an answer, as `value total`.
-fn told(world: &World, query: Value) -> Vec<String> {
-    let mut asked = json!({"last": "24h", "step": "all"});
-    query.as_object().expect("an object").iter().for_each(|(name, value)| asked[name] = value.clone());
-    let answer = world.query(&asked);
+/// The series of a query's result, as `value total`.
+fn series_totals(world: &World, query: Value) -> Vec<String> {
+    let mut full_query = json!({"last": "24h", "step": "all"});
+    query.as_object().expect("an object").iter().for_each(|(name, value)| full_query[name] = value.clone());
+    let answer = world.query(&full_query);
     assert_eq!(answer.status, 200, "{}", answer.text());
     let answer = answer.json();
     let one = |series: &Value| {
@@ -30,13 +30,13 @@ fn shot(weapon: Value, player: &str) -> Value {
     json!({"event": "shot", "player": player, "country": "FR", "value": 2, "props": {"weapon": weapon, "ammo": 3}})
 }
 
-fn agrees(world: &World) {
+fn check_verified(world: &World) {
     let done = world.command(&["verify", "--json"]).json();
     assert_eq!(done["agrees"], true, "{done}");
 }
 
 #[test]
-fn a_declared_property_is_a_dimension_of_the_events_that_follow() {
+fn declared_property_becomes_a_dimension_of_later_events() {
     let mut world = World::new();
     world.post(shot(json!("early"), "ann").to_string());
     assert_eq!(set(&world, &["--dimension", "weapon"]).code, 0);
@@ -45,20 +45,23 @@ fn a_declared_property_is_a_dimension_of_the_events_that_follow() {
         shot(json!(null), "ann"), shot(json!({"kind": "bow"}), "ann"), shot(json!("x".repeat(129)), "cem"),
         {"event": "start", "player": "dee", "props": {"weapon": "bow"}}, {"event": "shot"},
     ]);
-    assert_eq!(world.post(events.to_string()).told(), "9 accepted");
+    assert_eq!(world.post(events.to_string()).summary(), "9 accepted");
     for _ in 0..2 {
         let by = json!({"metric": "shot", "by": ["weapon"]});
-        assert_eq!(told(&world, by), ["bow 2", "7 1", "true 1", "(other) 1"]);
+        assert_eq!(series_totals(&world, by), ["bow 2", "7 1", "true 1", "(other) 1"]);
         let sum = json!({"metric": "shot", "measure": "sum", "where": {"weapon": ["bow", "7"]}});
-        assert_eq!(told(&world, sum), [" 6"]);
-        assert_eq!(told(&world, json!({"metric": "players", "where": {"weapon": "bow"}})), [" 3"]);
+        assert_eq!(series_totals(&world, sum), [" 6"]);
+        assert_eq!(series_totals(&world, json!({"metric": "players", "where": {"weapon": "bow"}})), [" 3"]);
         let each = json!({"metric": "events", "by": ["event", "weapon"], "where": {"weapon": "bow"}});
-        assert_eq!(told(&world, each), ["shot/bow 2", "start/bow 1"]);
-        assert_eq!(told(&world, json!({"metric": "sessions", "by": ["weapon"]})), ["bow 2", "(other) 1"]);
+        assert_eq!(series_totals(&world, each), ["shot/bow 2", "start/bow 1"]);
+        assert_eq!(
+            series_totals(&world, json!({"metric": "sessions", "by": ["weapon"]})),
+            ["bow 2", "(other) 1"]
+        );
         world.kill9();
         world.start();
     }
-    agrees(&world);
+    check_verified(&world);
     let mixed = world.query(&json!({"metric": "shot", "by": ["weapon", "country"], "last": "24h"}));
     assert_eq!((mixed.status, mixed.json()["field"].as_str()), (400, Some("by")), "{}", mixed.text());
     assert!(mixed.text().contains("weapon cannot be combined with another dimension"), "{}", mixed.text());
@@ -87,7 +90,7 @@ fn minutes_hours_and_days_of_a_declared_dimension_add_up() {
 }
 
 #[test]
-fn a_dropped_dimension_keeps_its_numbers_for_when_it_comes_back() {
+fn dropped_dimension_keeps_its_data_when_declared_again() {
     let world = World::new();
     set(&world, &["--dimension", "weapon,hat"]);
     world.post(shot(json!("bow"), "ann").to_string());
@@ -97,13 +100,13 @@ fn a_dropped_dimension_keeps_its_numbers_for_when_it_comes_back() {
         json!([{"name": "hat", "number": 2}, {"name": "mode", "number": 3}])
     );
     assert_eq!(world.query(&json!({"metric": "shot", "by": ["weapon"]})).status, 400);
-    assert_eq!(told(&world, json!({"metric": "shot", "by": ["mode"]})), [""; 0]);
+    assert_eq!(series_totals(&world, json!({"metric": "shot", "by": ["mode"]})), [""; 0]);
     set(&world, &["--dimension", "weapon"]);
-    assert_eq!(told(&world, json!({"metric": "shot", "by": ["weapon"]})), ["bow 1"]);
+    assert_eq!(series_totals(&world, json!({"metric": "shot", "by": ["weapon"]})), ["bow 1"]);
 }
 
 #[test]
-fn a_game_keeps_as_many_values_as_it_says_from_then_on() {
+fn values_max_applies_to_later_events() {
     let mut world = World::new();
     set(&world, &["--dimension", "weapon"]);
     let send = |world: &World, from: u32, until: u32| {
@@ -113,11 +116,11 @@ fn a_game_keeps_as_many_values_as_it_says_from_then_on() {
     };
     let check = |world: &World, own: usize, other: u64| {
         for by in ["weapon", "level"] {
-            let found = told(world, json!({"metric": "shot", "by": [by], "top": 1000}));
+            let found = series_totals(world, json!({"metric": "shot", "by": [by], "top": 1000}));
             assert_eq!(found.last(), Some(&format!("(other) {other}")), "{by}");
             assert_eq!(found.len(), own + 1, "{by}");
         }
-        agrees(world);
+        check_verified(world);
     };
     set(&world, &["--values-max", "20"]);
     send(&world, 0, 50);
@@ -137,19 +140,19 @@ fn a_game_keeps_as_many_values_as_it_says_from_then_on() {
 }
 
 #[test]
-fn a_game_says_what_is_late() {
+fn late_days_sets_the_lateness_bound() {
     let world = World::new();
     let at = |age: i64| json!({"event": "win", "ts": now_ms() - age}).to_string();
-    assert_eq!(world.post(at(8 * DAY)).told(), "1 accepted");
+    assert_eq!(world.post(at(8 * DAY)).summary(), "1 accepted");
     assert_eq!(set(&world, &["--late-days", "7"]).json()["settings"]["late_days"], 7);
-    assert_eq!(world.post(at(8 * DAY)).told(), "0 accepted; 0 late too_old");
-    assert_eq!(world.post(at(6 * DAY)).told(), "1 accepted");
+    assert_eq!(world.post(at(8 * DAY)).summary(), "0 accepted; 0 late too_old");
+    assert_eq!(world.post(at(6 * DAY)).summary(), "1 accepted");
     let importer = world.key("events:write,events:import");
-    assert_eq!(world.post_as(&importer, at(8 * DAY)).told(), "1 accepted");
+    assert_eq!(world.post_as(&importer, at(8 * DAY)).summary(), "1 accepted");
 }
 
 #[test]
-fn settings_that_cannot_be_are_refused_and_change_nothing() {
+fn invalid_settings_are_rejected_and_change_nothing() {
     let world = World::new();
     let many: Vec<String> = (0..17).map(|number| format!("d{number}")).collect();
     for (args, why) in [
@@ -167,8 +170,8 @@ fn settings_that_cannot_be_are_refused_and_change_nothing() {
         let done = set(&world, args);
         assert!(done.code != 0 && done.err.contains(why), "{args:?}: {done:?}");
     }
-    let nobody = world.command(&["games", "set", "nobody", "--late-days", "5"]);
-    assert!(nobody.err.contains("there is no game `nobody`"), "{nobody:?}");
+    let unknown = world.command(&["games", "set", "nobody", "--late-days", "5"]);
+    assert!(unknown.err.contains("there is no game `nobody`"), "{unknown:?}");
     let settings = world.command(&["games", "list", "--json"]).json()[0]["settings"].clone();
     assert_eq!(settings, json!({"late_days": 30, "values_max": 1000, "dimensions": []}));
     assert_eq!(set(&world, &["--dimension", &many[..16].join(",")]).code, 0);
@@ -180,22 +183,22 @@ fn settings_that_cannot_be_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn the_dimensions_are_listed_with_those_that_have_too_many_values() {
+fn listed_dimensions_show_overflow() {
     let world = World::new();
     set(&world, &["--dimension", "weapon,hat", "--values-max", "3"]);
     let event =
         |number: u32| json!({"event": "shot", "version": "1", "props": {"weapon": number, "hat": "bowler"}});
     let list = || {
-        let listed = world.ask(&Request::get("/v1/dimensions").key(&world.secret_key)).json();
+        let listed = world.send(&Request::get("/v1/dimensions").key(&world.secret_key)).json();
         assert_eq!((&listed["values_max"], &listed["late_days"]), (&json!(3), &json!(30)));
         let dimensions = listed["dimensions"].as_array().expect("a list").clone();
-        let told = |dimension: &Value| {
-            let word =
+        let describe = |dimension: &Value| {
+            let flag =
                 |field: &str| if dimension[field] == true { format!(" {field}") } else { String::new() };
             let name = dimension["name"].as_str().expect("a name");
-            format!("{name}{}{}", word("declared"), word("overflowed"))
+            format!("{name}{}{}", flag("declared"), flag("overflowed"))
         };
-        dimensions.iter().map(told).collect::<Vec<_>>().join(", ")
+        dimensions.iter().map(describe).collect::<Vec<_>>().join(", ")
     };
     let built_in = "country, source, platform, version, level, variant, vars, measure";
     world.post(json!((0..3).map(event).collect::<Vec<_>>()).to_string());

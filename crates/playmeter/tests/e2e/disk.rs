@@ -1,4 +1,4 @@
-//! A disk that is full, and one that fails.
+//! A full disk and a failing one.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,15 +11,15 @@ use crate::world::{World, new_id};
 struct Tmpfs(PathBuf);
 
 impl Tmpfs {
-    /// `None` where this process may not mount.
+    /// Returns `None` if this process may not mount.
     fn mount(at: &Path, mib: u32) -> Option<Tmpfs> {
         let size = format!("size={mib}m");
         let mounted =
             Command::new("mount").args(["-t", "tmpfs", "-o", &size, "playmeter-test"]).arg(at).output();
         match mounted {
             Ok(output) if output.status.success() => Some(Tmpfs(at.to_owned())),
-            refused => {
-                eprintln!("SKIPPED: a tmpfs cannot be mounted here: {refused:?}");
+            rejected => {
+                testkit::skip::skip("tmpfs", &format!("cannot be mounted: {rejected:?}"));
                 None
             }
         }
@@ -38,26 +38,26 @@ fn large_event(id: &str) -> String {
     format!(r#"{{"event":"win","id":"{id}","props":{{{}}}}}"#, props.join(","))
 }
 
-/// Sends one large event and says what came of it.
+/// Sends one large event and returns the outcome.
 fn send(world: &World, acknowledged: &mut Vec<String>) -> String {
     let id = new_id();
-    let told = world.post(large_event(&id)).told();
-    if told == "1 accepted" {
+    let summary = world.post(large_event(&id)).summary();
+    if summary == "1 accepted" {
         acknowledged.push(id);
     }
-    told
+    summary
 }
 
 fn check_stored(world: &World, acknowledged: &[String]) {
     for id in acknowledged {
-        let told = world.post(format!(r#"{{"event":"win","id":"{id}"}}"#)).told();
-        assert_eq!(told, "0 accepted; 0 duplicate seen_before", "{id} was acknowledged");
+        let summary = world.post(format!(r#"{{"event":"win","id":"{id}"}}"#)).summary();
+        assert_eq!(summary, "0 accepted; 0 duplicate seen_before", "{id} was acknowledged");
     }
     assert_eq!(world.load()["totals"]["accepted"], acknowledged.len());
 }
 
 #[test]
-fn a_full_disk_refuses_events_answers_questions_and_recovers_by_itself() {
+fn full_disk_rejects_events_serves_reads_and_recovers() {
     let root = tempfile::tempdir().expect("a temporary folder");
     let data = root.path().join("data");
     std::fs::create_dir(&data).expect("a folder");
@@ -66,42 +66,42 @@ fn a_full_disk_refuses_events_answers_questions_and_recovers_by_itself() {
     std::fs::write(&ballast, vec![1; 40 << 20]).expect("there is room for it");
     let settings = "[log]\nsegment_bytes = 8388608\nfree_bytes_min = 8388608\n";
     std::fs::write(root.path().join("playmeter.toml"), settings).expect("a file");
-    // What comes later goes earlier: the folder can be removed when nothing is mounted in it.
+    // Dropped in this order: the server stops first, then the file system is unmounted, then the folder is removed.
     let (mut world, _tmpfs) = (World::on(root, &[]), tmpfs);
     let mut acknowledged = Vec::new();
-    let refused = loop {
-        let told = send(&world, &mut acknowledged);
-        if told != "1 accepted" {
-            break told;
+    let rejected = loop {
+        let summary = send(&world, &mut acknowledged);
+        if summary != "1 accepted" {
+            break summary;
         }
-        assert!(acknowledged.len() < 2_000, "the disk has an end");
+        assert!(acknowledged.len() < 2_000, "the disk does not fill up");
     };
-    assert_eq!(refused, "503 disk_full");
-    assert!(acknowledged.len() > 10, "{} were taken", acknowledged.len());
+    assert_eq!(rejected, "503 disk_full");
+    assert!(acknowledged.len() > 10, "{} were accepted", acknowledged.len());
     for _ in 0..20 {
         assert_eq!(send(&world, &mut acknowledged), "503 disk_full");
     }
-    assert_eq!(world.load()["totals"]["accepted"], acknowledged.len(), "reads go on");
-    assert_eq!(world.ask(&Request::get("/healthz")).status, 200);
-    assert_eq!(world.ask(&Request::get("/readyz")).told(), "503 disk_full");
-    assert!(world.ask(&Request::get("/metrics")).text().contains("\nplaymeter_log_full 1\n"));
+    assert_eq!(world.load()["totals"]["accepted"], acknowledged.len(), "reads still work");
+    assert_eq!(world.send(&Request::get("/healthz")).status, 200);
+    assert_eq!(world.send(&Request::get("/readyz")).summary(), "503 disk_full");
+    assert!(world.send(&Request::get("/metrics")).text().contains("\nplaymeter_log_full 1\n"));
     let packets = "{\"from\":\"ann\",\"to\":\"bo\",\"seq\":1}\nbad\n";
     let packets = Request::new("POST", "/v1/flows/packets").key(&world.secret_key).body(packets);
-    assert_eq!(world.ask(&packets).status, 202, "a packet that was counted is not asked for again");
+    assert_eq!(world.send(&packets).status, 202, "a counted packet is acknowledged");
     std::fs::remove_file(&ballast).expect("it can be removed");
     let freed = Instant::now();
     while send(&world, &mut acknowledged) != "1 accepted" {
-        assert!(freed.elapsed() < Duration::from_secs(5), "it resumes by itself");
+        assert!(freed.elapsed() < Duration::from_secs(5), "the server does not recover without a restart");
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert_eq!(world.ask(&Request::get("/readyz")).status, 200);
+    assert_eq!(world.send(&Request::get("/readyz")).status, 200);
     check_stored(&world, &acknowledged);
     world.kill9();
     world.start();
     check_stored_again(&world, &acknowledged);
 }
 
-/// The books after a restart, in which the repeats of the first check are counted too.
+/// Checks the totals after a restart; the retries of the first check are counted as duplicates.
 fn check_stored_again(world: &World, acknowledged: &[String]) {
     let totals = world.load()["totals"].clone();
     assert_eq!(
@@ -111,15 +111,15 @@ fn check_stored_again(world: &World, acknowledged: &[String]) {
     check_stored(world, acknowledged);
 }
 
-/// Whether processes can be traced here.
-pub fn strace_works() -> bool {
+/// Returns true if processes can be traced on this machine.
+pub(crate) fn strace_works() -> bool {
     let works = Command::new("strace").args(["-D", "-f", "-qq", "-o", "/dev/null", "true"]).status();
     works.is_ok_and(|status| status.success())
 }
 
-/// The world's server with something done to its syncs, as `strace` is told. It traces from aside, so that the child is
-/// the server itself.
-pub fn with_syncs(world: &World, injected: &str) -> Command {
+/// The server's command with faults injected into its syncs by `strace`. `strace` runs as a detached process, so that
+/// the child is the server itself.
+pub(crate) fn with_sync_faults(world: &World, injected: &str) -> Command {
     let server = world.serve();
     let mut command = Command::new("strace");
     command.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync"]);
@@ -136,29 +136,29 @@ pub fn with_syncs(world: &World, injected: &str) -> Command {
 }
 
 #[test]
-fn a_failed_sync_ends_the_server_and_everything_acknowledged_is_there() {
+fn failed_sync_stops_the_server_and_loses_no_acknowledged_event() {
     if !strace_works() {
-        eprintln!("SKIPPED: strace does not work here");
+        testkit::skip::skip("strace", "it does not run on this machine");
         return;
     }
     let mut world = World::new();
     let mut acknowledged: Vec<String> = Vec::new();
     for nth in [3, 4, 9] {
         world.stop();
-        // Of each thread that one call fails.
-        let command = with_syncs(&world, &format!("error=EIO:when={nth}"));
+        // This call fails in each thread.
+        let command = with_sync_faults(&world, &format!("error=EIO:when={nth}"));
         world.start_as(command);
-        let refused = loop {
+        let rejected = loop {
             let id = new_id();
             let event = Request::events(format!(r#"{{"event":"win","id":"{id}"}}"#)).key(&world.public_key);
-            match world.connect().ask(&event) {
+            match world.connect().send(&event) {
                 Ok(answer) if answer.status == 202 => acknowledged.push(id),
-                Ok(answer) => break answer.told(),
+                Ok(answer) => break answer.summary(),
                 Err(failure) => break failure.to_string(),
             }
             assert!(acknowledged.len() < 1_000, "a sync fails");
         };
-        assert_ne!(refused, "1 accepted");
+        assert_ne!(rejected, "1 accepted");
         assert_eq!(world.ended().code(), Some(1), "{}", world.log_lines());
         assert!(world.log_lines().contains("the disk failed"), "{}", world.log_lines());
         world.start();
@@ -170,8 +170,8 @@ fn a_failed_sync_ends_the_server_and_everything_acknowledged_is_there() {
         );
     }
     for id in &acknowledged {
-        let told = world.post(format!(r#"{{"event":"win","id":"{id}"}}"#)).told();
-        assert_eq!(told, "0 accepted; 0 duplicate seen_before", "{id} was acknowledged");
+        let summary = world.post(format!(r#"{{"event":"win","id":"{id}"}}"#)).summary();
+        assert_eq!(summary, "0 accepted; 0 duplicate seen_before", "{id} was acknowledged");
     }
     assert_eq!(world.command(&["verify", "--json"]).json()["agrees"], true);
 }

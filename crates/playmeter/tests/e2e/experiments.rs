@@ -1,4 +1,4 @@
-//! Experiments: events carry the version of the variables and each player's variants, so that charts can be cut by them.
+//! Experiments: events carry the version of the variables and the player's variants as dimensions.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use crate::world::World;
 
 fn put(world: &World, name: &str, body: &str) {
     let request = Request::new("PUT", format!("/v1/vars/{name}")).key(&world.secret_key).body(body);
-    let answer = world.ask(&request);
+    let answer = world.send(&request);
     assert_eq!(answer.status, 200, "{}", answer.text());
 }
 
 fn play(world: &World, players: usize) {
     let event = |player: usize| format!(r#"{{"event":"win","player":"p{player}","value":{player}}}"#);
     let events: Vec<String> = (0..players).map(event).collect();
-    assert_eq!(world.post(events.join("\n")).told(), format!("{players} accepted"));
+    assert_eq!(world.post(events.join("\n")).summary(), format!("{players} accepted"));
 }
 
 /// `value=count` of each row.
@@ -33,7 +33,7 @@ fn by(world: &World, dimension: &str) -> BTreeMap<String, i64> {
 }
 
 #[test]
-fn events_are_counted_by_the_version_and_by_each_experiments_variant() {
+fn events_are_counted_by_version_and_variant() {
     let world = World::new();
     play(&world, 5);
     assert_eq!(by(&world, "vars"), BTreeMap::new());
@@ -64,7 +64,7 @@ fn events_are_counted_by_the_version_and_by_each_experiments_variant() {
 }
 
 #[test]
-fn a_player_has_the_variant_that_the_client_is_told() {
+fn ingest_assigns_the_variant_the_client_gets() {
     let world = World::new();
     put(
         &world,
@@ -74,7 +74,7 @@ fn a_player_has_the_variant_that_the_client_is_told() {
     let mut expected = BTreeMap::new();
     for player in 0..20 {
         let vars =
-            world.ask(&Request::get(format!("/v1/vars?player=p{player}")).key(&world.public_key)).json();
+            world.send(&Request::get(format!("/v1/vars?player=p{player}")).key(&world.public_key)).json();
         let variant = if vars["button"] == "blue" { "button=blue" } else { "button=(value)" };
         *expected.entry(variant.to_owned()).or_insert(0) += 1;
     }

@@ -1,4 +1,4 @@
-//! Achievements, follows and the feed through the door.
+//! Achievements, follows and the feed over HTTP.
 
 use serde_json::{Value, json};
 
@@ -8,34 +8,34 @@ use crate::world::{World, now_ms};
 
 const HOUR_MS: i64 = 3_600_000;
 
-fn ask(world: &World, method: &'static str, target: &str, body: Value) -> Answer {
+fn send(world: &World, method: &'static str, target: &str, body: Value) -> Answer {
     let request = Request::new(method, target).key(&world.secret_key);
     let body = if body.is_null() { String::new() } else { body.to_string() };
-    world.ask(&request.body(body))
+    world.send(&request.body(body))
 }
 
-/// What is asked must work.
-fn done(world: &World, method: &'static str, target: &str, body: Value) -> Answer {
-    let answer = ask(world, method, target, body);
+/// Sends a request that must succeed.
+fn send_ok(world: &World, method: &'static str, target: &str, body: Value) -> Answer {
+    let answer = send(world, method, target, body);
     assert!(answer.status < 300, "{method} {target}: {}", answer.text());
     answer
 }
 
 fn read(world: &World, target: &str) -> Value {
-    let answer = world.ask(&Request::get(target).key(&world.public_key));
+    let answer = world.send(&Request::get(target).key(&world.public_key));
     assert_eq!(answer.status, 200, "{target}: {}", answer.text());
     answer.json()
 }
 
-fn told(world: &World, method: &'static str, target: &str, body: Value) -> String {
-    ask(world, method, target, body).told()
+fn send_summary(world: &World, method: &'static str, target: &str, body: Value) -> String {
+    send(world, method, target, body).summary()
 }
 
-/// A page of the feed in words: `trade "hello" of bo,cy; achievement first of bo`.
+/// A page of the feed as text: `trade "hello" of bo,cy; achievement first of bo`.
 fn items(page: &Value) -> String {
     let item = |item: &Value| {
         let text = |field: &str| item[field].as_str().map(str::to_owned);
-        let what = text("achievement").or(text("text")).expect("an item says something");
+        let what = text("achievement").or(text("text")).expect("an item has a text");
         let players = item["players"].as_array().expect("a list").iter();
         let players: Vec<&str> = players.map(|it| it["player"].as_str().expect("an id")).collect();
         assert_eq!(item["players_count"], players.len());
@@ -47,25 +47,25 @@ fn items(page: &Value) -> String {
 fn post(world: &World, player: &str, text: &str, hours_ago: i64) {
     let at = now_ms() - hours_ago * HOUR_MS;
     let body = json!({ "player": player, "kind": "trade", "text": text, "at": at.to_string() });
-    done(world, "POST", "/v1/feed", body);
+    send_ok(world, "POST", "/v1/feed", body);
 }
 
 fn follow(world: &World, player: &str, others: &[&str]) {
     for other in others {
-        done(world, "PUT", &format!("/v1/players/{player}/follows/{other}"), Value::Null);
+        send_ok(world, "PUT", &format!("/v1/players/{player}/follows/{other}"), Value::Null);
     }
 }
 
 #[test]
-fn an_achievement_is_granted_once_and_listed_beside_those_of_friends() {
+fn achievement_is_granted_once_and_listed_with_friends() {
     let mut world = World::new();
     let put = json!({ "name": "First win", "description": "Win.", "points": 10, "icon": "https://x/y.png" });
-    let answer = done(&world, "PUT", "/v1/achievements/first", put).json();
+    let answer = send_ok(&world, "PUT", "/v1/achievements/first", put).json();
     assert_eq!((&answer["key"], &answer["points"]), (&json!("first"), &json!(10)));
-    done(&world, "PUT", "/v1/achievements/secret", json!({ "name": "Secret", "hidden": true }));
+    send_ok(&world, "PUT", "/v1/achievements/secret", json!({ "name": "Secret", "hidden": true }));
     let grant = |player: &str, key: &str| {
         let body = json!({ "player": player, "name": player.to_uppercase() });
-        let answer = done(&world, "POST", &format!("/v1/achievements/{key}/grants"), body);
+        let answer = send_ok(&world, "POST", &format!("/v1/achievements/{key}/grants"), body);
         (answer.status, answer.json())
     };
     let (status, first) = grant("bo", "first");
@@ -90,22 +90,22 @@ fn an_achievement_is_granted_once_and_listed_beside_those_of_friends() {
         (&json!("cy"), &json!("CY"))
     );
     assert_eq!(keys(&read(&world, "/v1/achievements?player=cy")), "first secret");
-    assert_eq!(keys(&ask(&world, "GET", "/v1/achievements", Value::Null).json()), "first secret");
+    assert_eq!(keys(&send(&world, "GET", "/v1/achievements", Value::Null).json()), "first secret");
     for friends in ["player=ann&friends=follows", "friends=follows:ann"] {
         let list = read(&world, &format!("/v1/achievements?{friends}"));
         assert_eq!(list["achievements"][0]["friends_count"], 2, "{friends}");
         assert_eq!(list["achievements"][0]["granted_at"], Value::Null, "{friends}");
     }
-    done(&world, "DELETE", "/v1/achievements/first", Value::Null);
+    send_ok(&world, "DELETE", "/v1/achievements/first", Value::Null);
     assert_eq!(keys(&read(&world, "/v1/achievements?player=bo")), "");
-    done(&world, "PUT", "/v1/achievements/first", json!({ "name": "First" }));
+    send_ok(&world, "PUT", "/v1/achievements/first", json!({ "name": "First" }));
     assert_eq!(read(&world, "/v1/achievements?player=bo")["achievements"][0]["granted_at"], first["at"]);
 }
 
 #[test]
-fn the_feed_shows_equal_items_once_and_a_busy_player_buries_nobody() {
+fn feed_groups_equal_items_and_fair_mode_limits_busy_players() {
     let mut world = World::new();
-    done(&world, "PUT", "/v1/achievements/first", json!({ "name": "First win" }));
+    send_ok(&world, "PUT", "/v1/achievements/first", json!({ "name": "First win" }));
     follow(&world, "ann", &["bo", "cy", "di"]);
     for hours in (2..=6).rev() {
         post(&world, "bo", &format!("busy {hours}"), hours);
@@ -114,13 +114,13 @@ fn the_feed_shows_equal_items_once_and_a_busy_player_buries_nobody() {
     post(&world, "di", "hello", 8);
     post(&world, "cy", "hello", 7);
     post(&world, "stranger", "unseen", 1);
-    done(&world, "POST", "/v1/achievements/first/grants", json!({ "player": "di", "name": "Di" }));
-    done(&world, "POST", "/v1/achievements/first/grants", json!({ "player": "bo" }));
+    send_ok(&world, "POST", "/v1/achievements/first/grants", json!({ "player": "di", "name": "Di" }));
+    send_ok(&world, "POST", "/v1/achievements/first/grants", json!({ "player": "bo" }));
     let page = read(&world, "/v1/feed/ann?n=3");
     assert_eq!(items(&page), "achievement first of bo,di; trade busy 2 of bo; trade busy 3 of bo");
     let first = &page["items"][0];
     assert_eq!((&first["text"], &first["players"][1]["name"]), (&json!("First win"), &json!("Di")));
-    // What comes in between is not on the pages that follow, nor does a restart change them.
+    // Later items do not appear on the following pages, and a restart does not change the pages.
     post(&world, "bo", "hello", 0);
     world.kill9();
     world.start();
@@ -134,15 +134,15 @@ fn the_feed_shows_equal_items_once_and_a_busy_player_buries_nobody() {
     let expected =
         "trade hello of bo,cy,di; achievement first of bo,di; trade rare of cy; trade busy 2 of bo";
     assert_eq!(fair, expected);
-    done(&world, "DELETE", "/v1/players/ann/follows/bo", Value::Null);
+    send_ok(&world, "DELETE", "/v1/players/ann/follows/bo", Value::Null);
     let without = "achievement first of di; trade hello of cy,di; trade rare of cy";
     assert_eq!(items(&read(&world, "/v1/feed/ann")), without);
 }
 
 #[test]
-fn a_player_who_is_signed_acts_for_nobody_else() {
+fn signed_player_cannot_act_for_another() {
     let world = World::new();
-    done(&world, "PUT", "/v1/achievements/first", json!({ "name": "First win" }));
+    send_ok(&world, "PUT", "/v1/achievements/first", json!({ "name": "First win" }));
     let bo = Session::open(&world, "bo");
     let rows = [
         ("PUT", "/v1/players/bo/follows/cy", "", "204"),
@@ -155,22 +155,22 @@ fn a_player_who_is_signed_acts_for_nobody_else() {
         ("DELETE", "/v1/achievements/first", "", "403 scope"),
     ];
     for (method, target, body, expected) in rows {
-        assert_eq!(world.ask(&bo.signed(method, target, body)).told(), expected, "{method} {target}");
+        assert_eq!(world.send(&bo.signed(method, target, body)).summary(), expected, "{method} {target}");
     }
-    let posted = world.ask(&bo.signed("POST", "/v1/feed", r#"{"player":"bo","text":"I"}"#));
+    let posted = world.send(&bo.signed("POST", "/v1/feed", r#"{"player":"bo","text":"I"}"#));
     assert_eq!(posted.status, 201, "{}", posted.text());
-    let granted = world.ask(&bo.signed("POST", "/v1/achievements/first/grants", r#"{"player":"bo"}"#));
+    let granted = world.send(&bo.signed("POST", "/v1/achievements/first/grants", r#"{"player":"bo"}"#));
     assert_eq!(granted.status, 201, "{}", granted.text());
     follow(&world, "ann", &["bo"]);
     assert_eq!(items(&read(&world, "/v1/feed/ann")), "achievement first of bo; post I of bo");
 }
 
 #[test]
-fn follows_are_listed_in_order_and_said_twice_are_said_once() {
+fn follows_are_listed_in_order_without_duplicates() {
     let mut world = World::new();
     follow(&world, "ann", &["di", "bo", "cy", "bo"]);
-    done(&world, "DELETE", "/v1/players/ann/follows/cy", Value::Null);
-    done(&world, "DELETE", "/v1/players/ann/follows/nobody", Value::Null);
+    send_ok(&world, "DELETE", "/v1/players/ann/follows/cy", Value::Null);
+    send_ok(&world, "DELETE", "/v1/players/ann/follows/nobody", Value::Null);
     for _ in 0..2 {
         let follows = read(&world, "/v1/players/ann/follows");
         assert_eq!(follows, json!({ "count": 2, "follows": ["bo", "di"] }));
@@ -180,7 +180,7 @@ fn follows_are_listed_in_order_and_said_twice_are_said_once() {
 }
 
 #[test]
-fn what_is_wrong_with_a_write_is_named() {
+fn invalid_write_field_is_named() {
     let world = World::new();
     let long = |length: usize| "x".repeat(length);
     let many: Value =
@@ -188,7 +188,7 @@ fn what_is_wrong_with_a_write_is_named() {
     let post = |field: &str, value: Value| {
         let mut body = json!({ "player": "bo", "text": "hello" });
         body[field] = value;
-        told(&world, "POST", "/v1/feed", body)
+        send_summary(&world, "POST", "/v1/feed", body)
     };
     for (field, value) in [
         ("player", json!("")),
@@ -214,7 +214,7 @@ fn what_is_wrong_with_a_write_is_named() {
     let put = |key: &str, field: &str, value: Value| {
         let mut body = json!({ "name": "First" });
         body[field] = value;
-        told(&world, "PUT", &format!("/v1/achievements/{key}"), body)
+        send_summary(&world, "PUT", &format!("/v1/achievements/{key}"), body)
     };
     for (field, value) in [
         ("name", json!("")),
@@ -229,17 +229,20 @@ fn what_is_wrong_with_a_write_is_named() {
     }
     assert_eq!(put("a%20b", "points", json!(1)), "400 invalid_field (key)");
     let grants = "/v1/achievements/none/grants";
-    assert_eq!(told(&world, "POST", grants, json!({ "player": "bo" })), "404 not_found");
-    assert_eq!(told(&world, "POST", grants, json!({ "player": "" })), "400 invalid_field (player)");
-    assert_eq!(told(&world, "POST", grants, json!({ "player": "bo", "at": 1 })), "400 invalid_field (at)");
-    assert_eq!(told(&world, "DELETE", "/v1/achievements/none", Value::Null), "404 not_found");
+    assert_eq!(send_summary(&world, "POST", grants, json!({ "player": "bo" })), "404 not_found");
+    assert_eq!(send_summary(&world, "POST", grants, json!({ "player": "" })), "400 invalid_field (player)");
+    assert_eq!(
+        send_summary(&world, "POST", grants, json!({ "player": "bo", "at": 1 })),
+        "400 invalid_field (at)"
+    );
+    assert_eq!(send_summary(&world, "DELETE", "/v1/achievements/none", Value::Null), "404 not_found");
     for (target, field) in [
         ("/v1/players/bo/follows/bo", "other"),
         ("/v1/players/bo/follows/null", "other"),
         ("/v1/players/null/follows/bo", "player"),
     ] {
         assert_eq!(
-            told(&world, "PUT", target, Value::Null),
+            send_summary(&world, "PUT", target, Value::Null),
             format!("400 invalid_field ({field})"),
             "{target}"
         );
@@ -247,7 +250,7 @@ fn what_is_wrong_with_a_write_is_named() {
 }
 
 #[test]
-fn a_question_names_what_it_does_not_know() {
+fn invalid_query_parameter_is_named() {
     let world = World::new();
     let too_many = vec!["x"; 1_001].join(",");
     for (target, field) in [
@@ -266,22 +269,22 @@ fn a_question_names_what_it_does_not_know() {
         ("/v1/achievements?friends=follows", "friends"),
         (&format!("/v1/achievements?friends={too_many}"), "friends"),
     ] {
-        let answer = world.ask(&Request::get(target).key(&world.public_key));
-        assert_eq!(answer.told(), format!("400 invalid_field ({field})"), "{target}");
+        let answer = world.send(&Request::get(target).key(&world.public_key));
+        assert_eq!(answer.summary(), format!("400 invalid_field ({field})"), "{target}");
     }
     assert_eq!(read(&world, "/v1/feed/nobody"), json!({ "items": [] }));
     assert_eq!(read(&world, "/v1/feed/nobody?mode=fair&before=100-1-2-3"), json!({ "items": [] }));
 }
 
 #[test]
-fn a_game_sees_only_its_own_players() {
+fn game_sees_only_its_own_players() {
     let world = World::new();
     follow(&world, "ann", &["bo"]);
     post(&world, "bo", "hello", 1);
     world.command(&["games", "create", "other", "--json"]).json();
-    let made = world.command(&["keys", "create", "--game", "other", "--scopes", "query", "--json"]).json();
-    let key = made["secret_key"].as_str().expect("a secret key");
+    let created = world.command(&["keys", "create", "--game", "other", "--scopes", "query", "--json"]).json();
+    let key = created["secret_key"].as_str().expect("a secret key");
     for target in ["/v1/feed/ann", "/v1/feed/ann?game=demo"] {
-        assert_eq!(world.ask(&Request::get(target).key(key)).json(), json!({ "items": [] }), "{target}");
+        assert_eq!(world.send(&Request::get(target).key(key)).json(), json!({ "items": [] }), "{target}");
     }
 }

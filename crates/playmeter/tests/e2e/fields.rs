@@ -1,4 +1,4 @@
-//! Nothing of a request but the fields that its route lists ever reaches the state.
+//! Only the fields that a route lists ever reach the state.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::client::Request;
 use crate::openapi::{Operation, description};
 use crate::world::World;
 
-/// Fields that the server owns, and others that a careless merge would take.
+/// Fields that the server owns, and others that a careless merge would accept.
 const SERVERS_OWN: [&str; 44] = [
     "id",
     "_id",
@@ -56,11 +56,11 @@ const SERVERS_OWN: [&str; 44] = [
     "constructor",
 ];
 
-/// Answers of all reads whose examples work, to see whether anything has changed.
+/// The answers of all reads whose examples work, to detect changes of the state.
 fn state(
     world: &World,
     operations: &[Operation],
-    made: &BTreeMap<String, String>,
+    created: &BTreeMap<String, String>,
 ) -> BTreeMap<String, String> {
     let reads = operations.iter().filter(|operation| {
         let moves = [
@@ -77,14 +77,14 @@ fn state(
     });
     reads
         .map(|operation| {
-            let answer = world.ask(&operation.request(made).key(&world.secret_key));
-            (operation.target(made), format!("{} {}", answer.status, answer.text()))
+            let answer = world.send(&operation.request(created).key(&world.secret_key));
+            (operation.target(created), format!("{} {}", answer.status, answer.text()))
         })
         .collect()
 }
 
-/// The body with one more field, in four spellings; the status that each is to be answered with.
-fn spellings(operation: &Operation, made: &BTreeMap<String, String>, name: &str) -> Vec<(Request, u16)> {
+/// The request with one more field, in four spellings, each with its expected status.
+fn spellings(operation: &Operation, created: &BTreeMap<String, String>, name: &str) -> Vec<(Request, u16)> {
     let body = operation.body().unwrap_or(Value::Null);
     let Some(fields) = body.as_object() else { return Vec::new() };
     let mut more = fields.clone();
@@ -93,8 +93,8 @@ fn spellings(operation: &Operation, made: &BTreeMap<String, String>, name: &str)
     let inner = body.to_string();
     let spelt = format!("{{\"{escaped}\":\"forged\",{}", &inner[1..]);
     let form: String = fields.iter().map(|(name, value)| format!("{name}={value}&")).collect();
-    let base = operation.request(made);
-    let target = operation.target(made);
+    let base = operation.request(created);
+    let target = operation.target(created);
     let separator = if target.contains('?') { '&' } else { '?' };
     vec![
         (base.clone().body(Value::Object(more.clone()).to_string()), 400),
@@ -110,22 +110,22 @@ fn spellings(operation: &Operation, made: &BTreeMap<String, String>, name: &str)
 }
 
 #[test]
-fn fields_that_the_server_owns_change_nothing_on_any_route() {
+fn server_owned_fields_are_rejected_on_every_route() {
     let world = World::new();
     let description = description(&world);
     let operations = Operation::all(&description);
-    let mut made = BTreeMap::new();
+    let mut created = BTreeMap::new();
     for operation in operations.iter().filter(|operation| ["put", "post"].contains(&operation.method)) {
-        let answer = world.ask(&operation.request(&made).key(&world.secret_key));
+        let answer = world.send(&operation.request(&created).key(&world.secret_key));
         if answer.status == 201 && answer.text().starts_with('{') {
             let id = answer.json()["id"].as_str().map(str::to_owned);
-            id.map(|id| made.insert(format!("{}/", operation.path), id));
+            id.map(|id| created.insert(format!("{}/", operation.path), id));
         }
     }
-    let before = state(&world, &operations, &made);
+    let before = state(&world, &operations, &created);
     let mut connection = world.connect();
     let (mut sent, mut wrong) = (0, Vec::new());
-    // Events and packets have a receipt for each instead; a question writes nothing.
+    // Events and packets get a receipt per event instead; a query writes nothing.
     let writes = operations.iter().filter(|operation| {
         operation.method != "get"
             && !["/v1/events", "/v1/flows/packets", "/v1/query"].contains(&&*operation.path)
@@ -133,8 +133,8 @@ fn fields_that_the_server_owns_change_nothing_on_any_route() {
     for operation in writes {
         let listed = operation.fields(&description);
         for name in SERVERS_OWN.iter().filter(|name| !listed.contains(**name)) {
-            for (request, expected) in spellings(operation, &made, name) {
-                let answer = connection.ask(&request.key(&world.secret_key)).expect("an answer");
+            for (request, expected) in spellings(operation, &created, name) {
+                let answer = connection.send(&request.key(&world.secret_key)).expect("an answer");
                 sent += 1;
                 if answer.status != expected || (expected == 400 && answer.json()["field"] != **name) {
                     wrong.push(format!("{} {} {name}: {}", operation.method, operation.path, answer.text()));
@@ -144,5 +144,5 @@ fn fields_that_the_server_owns_change_nothing_on_any_route() {
     }
     assert!(wrong.is_empty(), "{} of {sent}:\n{}", wrong.len(), wrong.join("\n"));
     assert!(sent > 4 * 40, "{sent} were sent");
-    assert_eq!(state(&world, &operations, &made), before);
+    assert_eq!(state(&world, &operations, &created), before);
 }

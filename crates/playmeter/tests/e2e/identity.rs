@@ -1,4 +1,4 @@
-//! Who is who: an anonymous id that turns out to be a player is counted once with it, before and after.
+//! Identity links: an anonymous id and its player count as one player, before and after the link.
 
 use std::io::{BufRead, BufReader};
 
@@ -16,73 +16,85 @@ fn hit(player: &str) -> String {
     json!({"event": "hit", "player": player, "country": "FR"}).to_string()
 }
 
-/// Players as each question counts them: all, of one event, by country, by the minute, online.
-fn counted(world: &World) -> [Value; 5] {
-    let ask = |query: Value| {
-        let mut asked = json!({"last": "24h", "step": "all"});
-        query.as_object().expect("an object").iter().for_each(|(name, value)| asked[name] = value.clone());
-        world.query(&asked).json()["series"][0]["total"].clone()
+/// The number of players in each kind of query: all, of one event, by country, by minute, online.
+fn player_counts(world: &World) -> [Value; 5] {
+    let total = |query: Value| {
+        let mut full_query = json!({"last": "24h", "step": "all"});
+        query
+            .as_object()
+            .expect("an object")
+            .iter()
+            .for_each(|(name, value)| full_query[name] = value.clone());
+        world.query(&full_query).json()["series"][0]["total"].clone()
     };
     [
-        ask(json!({"metric": "players"})),
-        ask(json!({"metric": "hit", "measure": "uniques"})),
-        ask(json!({"metric": "players", "by": ["country"], "where": {"country": "FR"}})),
-        ask(json!({"metric": "players", "step": "minute"})),
-        ask(json!({"metric": "online"})),
+        total(json!({"metric": "players"})),
+        total(json!({"metric": "hit", "measure": "uniques"})),
+        total(json!({"metric": "players", "by": ["country"], "where": {"country": "FR"}})),
+        total(json!({"metric": "players", "step": "minute"})),
+        total(json!({"metric": "online"})),
     ]
 }
 
-/// Players online as the dashboard sees them.
+/// The players online as the dashboard shows them.
 fn online(world: &World) -> u64 {
     let request = Request::get("/v1/watch?online=1").key(&world.secret_key);
     let mut connection = world.connect();
-    connection.send(&request.bytes()).expect("the server reads");
+    connection.write(&request.bytes()).expect("the server reads");
     let lines = BufReader::new(connection.writer()).lines().map_while(Result::ok);
     let data = lines.filter_map(|line| line.strip_prefix("data: ").map(str::to_owned)).next();
-    let told: Value = serde_json::from_str(&data.expect("a snapshot")).expect("it is JSON");
-    told["online"].as_u64().expect("a number")
+    let snapshot: Value = serde_json::from_str(&data.expect("a snapshot")).expect("it is JSON");
+    snapshot["online"].as_u64().expect("a number")
 }
 
-fn agrees(world: &World) {
+fn check_verified(world: &World) {
     let done = world.command(&["verify", "--json"]).json();
     assert_eq!(done["agrees"], true, "{done}");
 }
 
 #[test]
-fn an_id_that_turns_out_to_be_a_player_is_one_player_before_and_after() {
+fn identified_anonymous_id_counts_as_one_player() {
     let mut world = World::new();
-    assert_eq!(world.post(format!("[{},{}]", hit("anon-1"), hit("ann"))).told(), "2 accepted");
-    assert_eq!((counted(&world), online(&world)), ([2, 2, 2, 2, 2].map(Value::from), 2));
-    assert_eq!(world.post(identify("anon-1", "ann")).told(), "1 accepted");
+    assert_eq!(world.post(format!("[{},{}]", hit("anon-1"), hit("ann"))).summary(), "2 accepted");
+    assert_eq!((player_counts(&world), online(&world)), ([2, 2, 2, 2, 2].map(Value::from), 2));
+    assert_eq!(world.post(identify("anon-1", "ann")).summary(), "1 accepted");
     let one = ([1, 1, 1, 1, 1].map(Value::from), 1);
-    assert_eq!((counted(&world), online(&world)), one);
+    assert_eq!((player_counts(&world), online(&world)), one);
     world.post(hit("anon-1"));
     world.post(hit("ann"));
-    assert_eq!((counted(&world), online(&world)), one);
-    agrees(&world);
+    assert_eq!((player_counts(&world), online(&world)), one);
+    check_verified(&world);
     world.restart();
-    assert_eq!((counted(&world), online(&world)), one);
+    assert_eq!((player_counts(&world), online(&world)), one);
     world.post(hit("anon-1"));
     world.kill9();
     world.start();
-    assert_eq!((counted(&world), online(&world)), one);
-    agrees(&world);
+    assert_eq!((player_counts(&world), online(&world)), one);
+    check_verified(&world);
     world.command(&["rebuild", "--json"]).json();
-    assert_eq!((counted(&world), online(&world)), one);
-    agrees(&world);
+    assert_eq!((player_counts(&world), online(&world)), one);
+    check_verified(&world);
 }
 
 #[test]
-fn an_id_is_linked_to_one_player_only() {
+fn anonymous_id_is_linked_to_one_player_only() {
     let mut world = World::new();
-    let taken = "0 accepted; 0 invalid identity_taken";
+    let already_linked = "0 accepted; 0 invalid identity_taken";
     let check = |world: &World| {
-        assert_eq!(world.post(identify("anon-1", "ann")).told(), "1 accepted", "the same again");
-        assert_eq!(world.post(identify("anon-1", "bo")).told(), taken);
-        assert_eq!(world.post(identify("ann", "bo")).told(), taken, "a player is not anonymous");
-        assert_eq!(world.post(identify("anon-2", "anon-1")).told(), "1 accepted", "it leads to ann");
-        assert_eq!(world.post(identify("anon-2", "ann")).told(), "1 accepted");
-        assert_eq!(world.post(identify("anon-2", "bo")).told(), taken);
+        assert_eq!(
+            world.post(identify("anon-1", "ann")).summary(),
+            "1 accepted",
+            "a repeated link is accepted"
+        );
+        assert_eq!(world.post(identify("anon-1", "bo")).summary(), already_linked);
+        assert_eq!(world.post(identify("ann", "bo")).summary(), already_linked, "a player is not anonymous");
+        assert_eq!(
+            world.post(identify("anon-2", "anon-1")).summary(),
+            "1 accepted",
+            "anon-1 is linked to ann"
+        );
+        assert_eq!(world.post(identify("anon-2", "ann")).summary(), "1 accepted");
+        assert_eq!(world.post(identify("anon-2", "bo")).summary(), already_linked);
     };
     check(&world);
     world.restart();
@@ -92,27 +104,27 @@ fn an_id_is_linked_to_one_player_only() {
     check(&world);
     let reasons = world.load()["reasons"].clone();
     assert_eq!(reasons["identity_taken"], 9, "{reasons}");
-    agrees(&world);
+    check_verified(&world);
 }
 
 #[test]
-fn links_of_one_request_know_of_each_other() {
+fn links_in_one_request_see_each_other() {
     let world = World::new();
     let both = format!("[{},{},{}]", identify("a", "ann"), identify("a", "bo"), identify("ann", "bo"));
-    assert_eq!(world.post(both).told(), "1 accepted; 1 invalid identity_taken; 2 invalid identity_taken");
+    assert_eq!(world.post(both).summary(), "1 accepted; 1 invalid identity_taken; 2 invalid identity_taken");
 }
 
 #[test]
-fn of_links_that_come_at_the_same_time_the_first_in_the_log_counts() {
+fn first_of_concurrent_links_in_the_log_wins() {
     let world = World::new();
     std::thread::scope(|threads| {
         for player in 0..8 {
             let world = &world;
             threads.spawn(move || {
-                let told = world.post(identify("guest-1", &format!("p{player}"))).told();
+                let summary = world.post(identify("guest-1", &format!("p{player}"))).summary();
                 assert!(
-                    ["1 accepted", "0 accepted; 0 invalid identity_taken"].contains(&&told[..]),
-                    "{told}"
+                    ["1 accepted", "0 accepted; 0 invalid identity_taken"].contains(&&summary[..]),
+                    "{summary}"
                 );
             });
         }
@@ -120,15 +132,15 @@ fn of_links_that_come_at_the_same_time_the_first_in_the_log_counts() {
     let names: Vec<String> =
         (0..8).map(|player| hit(&format!("p{player}"))).chain([hit("guest-1")]).collect();
     world.post(format!("[{}]", names.join(",")));
-    assert_eq!(counted(&world)[1], 8);
-    agrees(&world);
+    assert_eq!(player_counts(&world)[1], 8);
+    check_verified(&world);
 }
 
 #[test]
-fn both_ids_may_stand_in_the_properties_and_worthless_ones_are_refused() {
+fn ids_may_be_in_props_and_placeholder_ids_are_rejected() {
     let world = World::new();
     let invalid = "0 accepted; 0 invalid reserved_props_invalid";
-    for (event, told) in [
+    for (event, expected) in [
         (r#"{"event":"$identify","props":{"player":"ann","anonymous":"a1"}}"#, "1 accepted"),
         (r#"{"event":"$identify","player":"a2","props":{"player":"ann","anonymous":"a2"}}"#, "1 accepted"),
         (r#"{"event":"$identify","player":"ann","props":{"anonymous":"ann"}}"#, "1 accepted"),
@@ -142,14 +154,14 @@ fn both_ids_may_stand_in_the_properties_and_worthless_ones_are_refused() {
         (r#"{"event":"$identify","player":"ann","props":{"anonymous":["a1"]}}"#, invalid),
         (r#"{"event":"$identify","player":"null","props":{"anonymous":"a1"}}"#, invalid),
     ] {
-        assert_eq!(world.post(event).told(), told, "{event}");
+        assert_eq!(world.post(event).summary(), expected, "{event}");
     }
     world.post(format!("[{},{},{},{}]", hit("a1"), hit("a2"), hit("a3"), hit("ann")));
-    assert_eq!(counted(&world), [1, 1, 1, 1, 1].map(Value::from));
+    assert_eq!(player_counts(&world), [1, 1, 1, 1, 1].map(Value::from));
 }
 
 #[test]
-fn a_session_goes_on_when_its_player_becomes_known() {
+fn session_continues_when_its_player_is_identified() {
     let world = World::new();
     let at = now_ms() - 120_000;
     let event = |name: &str, player: &str, after_ms: i64| json!({"event": name, "player": player, "ts": at + after_ms, "props": {"anonymous": "guest-1"}});
@@ -160,10 +172,10 @@ fn a_session_goes_on_when_its_player_becomes_known() {
         event("hit", "ann", 60_000),
     ]);
     world.post(events.to_string());
-    let ask = |metric: &str| {
+    let total = |metric: &str| {
         world.query(&json!({"metric": metric, "last": "24h", "step": "all"})).json()["series"][0]["total"]
             .clone()
     };
-    assert_eq!((ask("sessions"), ask("play_time_s")), (json!(1), json!(60)));
-    agrees(&world);
+    assert_eq!((total("sessions"), total("play_time_s")), (json!(1), json!(60)));
+    check_verified(&world);
 }

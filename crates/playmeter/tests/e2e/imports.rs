@@ -1,8 +1,8 @@
-//! Files of the past: what is in them is in the answers, exactly, whatever is killed meanwhile.
+//! Imports: every event of a file is stored exactly once, even if the import or the server is killed meanwhile.
 
-mod forms;
+mod formats;
 mod killed;
-mod refused;
+mod rejected;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 
 use crate::client::Request;
 use crate::collectors::account;
-use crate::world::{Done, World, playmeter, run};
+use crate::world::{CommandOutput, World, playmeter, run};
 
-/// 2024-01-01T00:00:00Z: older than any game takes events without an import.
+/// 2024-01-01T00:00:00Z: older than the lateness bound of any game.
 const LONG_AGO_MS: i64 = 1_704_067_200_000;
 
-/// Lines of JSON: event `n` is worth `n % 7` and happened `n` seconds after the first.
+/// Lines of JSON: event `n` has the value `n % 7` and happened `n` seconds after the first.
 fn lines(event: &str, count: u64) -> String {
     let line = |n: u64| {
         let ts = LONG_AGO_MS + n as i64 * 1_000;
@@ -25,12 +25,12 @@ fn lines(event: &str, count: u64) -> String {
     (0..count).map(line).collect()
 }
 
-/// What [`lines`] add up to.
-fn worth(count: u64) -> (f64, f64) {
+/// The expected count and sum of [`lines`].
+fn expected_totals(count: u64) -> (f64, f64) {
     (count as f64, (0..count).map(|n| n % 7).sum::<u64>() as f64)
 }
 
-/// Puts a file beside the data folder.
+/// Creates a file next to the data folder.
 fn file(world: &World, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
     let path = world.root().join(name);
     std::fs::write(&path, bytes).expect("a file");
@@ -45,35 +45,35 @@ fn command(world: &World, args: &[&str]) -> Command {
     command
 }
 
-fn import(world: &World, args: &[&str]) -> Done {
+fn import(world: &World, args: &[&str]) -> CommandOutput {
     run(&mut command(world, args))
 }
 
-/// The same where everything has to be taken; the summary.
-fn imported(world: &World, args: &[&str]) -> Value {
+/// Imports files that must be accepted completely and returns the summary.
+fn import_json(world: &World, args: &[&str]) -> Value {
     run(command(world, args).arg("--json")).json()
 }
 
-/// The count and the sum of an event since the first of the past.
+/// The count and sum of an event since [`LONG_AGO_MS`].
 fn stored(world: &World, event: &str) -> (f64, f64) {
     let of = |measure: &str| {
         let query = json!({"metric": event, "measure": measure, "from": LONG_AGO_MS, "to": crate::world::now_ms() + 1, "step": "all"});
-        let answer = world.query(&query);
-        assert_eq!(answer.status, 200, "{}", answer.text());
-        answer.json()["series"][0]["total"].as_f64().unwrap_or_default()
+        let outcome = world.query(&query);
+        assert_eq!(outcome.status, 200, "{}", outcome.text());
+        outcome.json()["series"][0]["total"].as_f64().unwrap_or_default()
     };
     (of("count"), of("sum"))
 }
 
-/// How many requests a route has answered.
+/// The number of successful requests of a route.
 fn requests(world: &World, method: &str, path: &str) -> u64 {
-    answered(world, method, path, "ok")
+    requests_with_outcome(world, method, path, "ok")
 }
 
-/// How many it has answered so.
-fn answered(world: &World, method: &str, path: &str, answer: &str) -> u64 {
-    let look = world.ask(&Request::get("/v1/monitor").key(&world.secret_key)).json();
-    let rows = look["requests"].as_array().expect("a list").iter();
+/// The number of requests of a route with this outcome.
+fn requests_with_outcome(world: &World, method: &str, path: &str, outcome: &str) -> u64 {
+    let monitor = world.send(&Request::get("/v1/monitor").key(&world.secret_key)).json();
+    let rows = monitor["requests"].as_array().expect("a list").iter();
     let mut rows = rows.filter(|row| row["method"] == method && row["path"] == path);
-    rows.next().and_then(|row| row[answer].as_u64()).unwrap_or_default()
+    rows.next().and_then(|row| row[outcome].as_u64()).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Who may do what: each route with each credential, and the commands that make and end them.
+//! Authorization: each route with each credential, and the commands that create and revoke keys.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
@@ -10,9 +10,8 @@ use crate::client::{Answer, Request};
 use crate::route_table;
 use crate::world::World;
 
-/// All routes of the program, in its own words.
-/// Each route: how it is asked, and what it says to nobody, a wrong key, a public key, a key that may only write, a
-/// key that may only ask, and one that may everything.
+/// Each route with its method, an example target and the expected status without a credential, with a wrong key, with a
+/// public key, with a key that may only write, with one that may only query, and with one that has every scope.
 const MATRIX: &[(&str, &str, &str, [u16; 6])] = &[
     ("/v1/session", "POST", "/v1/session", [401, 401, 201, 403, 403, 201]),
     ("/v1/events", "POST", "/v1/events", [401, 401, 202, 202, 403, 202]),
@@ -129,7 +128,7 @@ const MATRIX: &[(&str, &str, &str, [u16; 6])] = &[
     ("/readyz", "GET", "/readyz", [200; 6]),
 ];
 
-/// Routes that have nothing to give away.
+/// Routes that need no credential.
 const OPEN: &[&str] = &[
     "/play",
     "/play/",
@@ -186,29 +185,29 @@ fn request(method: &'static str, target: &str) -> Request {
 }
 
 #[test]
-fn each_route_does_for_each_credential_what_the_table_says() {
+fn each_route_enforces_its_credentials() {
     let world = World::new();
-    let (writer, asker) = (world.key("events:write"), world.key("query"));
+    let (writer, reader) = (world.key("events:write"), world.key("query"));
     let wrong = "pm_sk_000000000000_0000000000000000000000000000000000000000000_00000000".to_owned();
     let credentials =
-        [None, Some(&wrong), Some(&world.public_key), Some(&writer), Some(&asker), Some(&world.secret_key)];
+        [None, Some(&wrong), Some(&world.public_key), Some(&writer), Some(&reader), Some(&world.secret_key)];
     for &(_, method, target, expected) in MATRIX {
         for (credential, status) in credentials.into_iter().zip(expected) {
             let mut request = request(method, target);
             if let Some(key) = credential {
                 request = request.key(key);
             }
-            let answer = world.ask(&request);
+            let answer = world.send(&request);
             assert_eq!(answer.status, status, "{method} {target} with {credential:?}: {}", answer.text());
             if status >= 400 {
-                answer.told();
+                answer.summary();
             }
         }
     }
 }
 
 #[test]
-fn no_route_is_missing_in_the_table() {
+fn credential_table_lists_every_route() {
     let routes = route_table::routes();
     let routes = routes.iter().map(|(path, _)| path.as_str());
     let routes: BTreeSet<&str> = routes.chain(["/v1/events"]).collect();
@@ -217,7 +216,7 @@ fn no_route_is_missing_in_the_table() {
 }
 
 #[test]
-fn a_question_without_a_credential_is_not_even_read() {
+fn request_without_a_credential_is_rejected_before_parsing() {
     let world = World::new();
     for (method, target, body) in [
         ("GET", "/v1/query?measure=nonsense", ""),
@@ -229,7 +228,7 @@ fn a_question_without_a_credential_is_not_even_read() {
         ("POST", "/v1/events?ack=nonsense", "{"),
     ] {
         assert_eq!(
-            world.ask(&Request::new(method, target).body(body)).told(),
+            world.send(&Request::new(method, target).body(body)).summary(),
             "401 key",
             "{method} {target}"
         );
@@ -237,69 +236,75 @@ fn a_question_without_a_credential_is_not_even_read() {
 }
 
 #[test]
-fn a_secret_key_is_refused_in_a_url_and_in_a_browser() {
+fn secret_key_is_rejected_in_urls_and_browsers() {
     let world = World::new();
     for &(_, method, target, expected) in MATRIX.iter().filter(|row| row.3[0] == 401) {
         let separator = if target.contains('?') { '&' } else { '?' };
         let in_url = request(method, target).to(format!("{target}{separator}key={}", world.secret_key));
-        assert_eq!(world.ask(&in_url).status, 401, "{method} {target}");
+        assert_eq!(world.send(&in_url).status, 401, "{method} {target}");
         let in_browser =
             request(method, target).key(&world.secret_key).header("Origin", "https://game.example");
-        assert_eq!(world.ask(&in_browser).status, 401, "{method} {target}");
+        assert_eq!(world.send(&in_browser).status, 401, "{method} {target}");
         let in_public = request(method, target).to(format!("{target}{separator}key={}", world.public_key));
-        assert_eq!(world.ask(&in_public).status, expected[2], "{method} {target}");
+        assert_eq!(world.send(&in_public).status, expected[2], "{method} {target}");
     }
-    let told = |request: Request| world.ask(&request).told();
+    let summary = |request: Request| world.send(&request).summary();
     let events = || Request::events(r#"{"event":"win"}"#);
-    assert_eq!(told(events().to(format!("/v1/events?key={}", world.secret_key))), "401 key (key)");
-    assert_eq!(told(events().header("Authorization", "Basic YTpi")), "401 key (Authorization)");
-    assert_eq!(told(events().header("Authorization", &format!("bearer {}", world.public_key))), "1 accepted");
-    assert_eq!(told(events().key("")), "401 key (Authorization)");
-    assert_eq!(told(events().key("pm_pk_ü")), "401 key (Authorization)");
+    assert_eq!(summary(events().to(format!("/v1/events?key={}", world.secret_key))), "401 key (key)");
+    assert_eq!(summary(events().header("Authorization", "Basic YTpi")), "401 key (Authorization)");
+    assert_eq!(
+        summary(events().header("Authorization", &format!("bearer {}", world.public_key))),
+        "1 accepted"
+    );
+    assert_eq!(summary(events().key("")), "401 key (Authorization)");
+    assert_eq!(summary(events().key("pm_pk_ü")), "401 key (Authorization)");
 }
 
 #[test]
-fn the_game_comes_from_the_key_and_from_nowhere_else() {
+fn only_the_key_determines_the_game() {
     let world = World::new();
     world.command(&["games", "create", "other", "--json"]).json();
     world.post(r#"{"event":"win"}"#);
-    let made = world.command(&["keys", "create", "--game", "other", "--scopes", "query", "--json"]).json();
-    let key = made["secret_key"].as_str().expect("a secret key");
+    let created = world.command(&["keys", "create", "--game", "other", "--scopes", "query", "--json"]).json();
+    let key = created["secret_key"].as_str().expect("a secret key");
     for target in ["/v1/load", "/v1/load?game=demo"] {
-        let load = world.ask(&Request::get(target).key(key)).json();
+        let load = world.send(&Request::get(target).key(key)).json();
         assert_eq!(load["totals"]["received"], 0, "{target}");
     }
     for target in ["/v1/query?metric=win&step=all", "/v1/query?metric=win&step=all&game=demo"] {
-        let answer = world.ask(&Request::get(target).key(key));
+        let answer = world.send(&Request::get(target).key(key));
         assert!(!answer.text().contains("\"total\":1"), "{target}: {}", answer.text());
     }
 }
 
 #[test]
-fn a_revoked_key_is_refused_within_a_second_on_connections_that_are_open() {
+fn revoked_key_is_rejected_within_1s_on_open_connections() {
     let world = World::new();
-    let made = world.command(&["keys", "create", "--scopes", "events:write,query", "--json"]).json();
-    let (id, key) = (made["id"].as_str().expect("an id"), made["secret_key"].as_str().expect("a key"));
+    let created = world.command(&["keys", "create", "--scopes", "events:write,query", "--json"]).json();
+    let (id, key) = (created["id"].as_str().expect("an id"), created["secret_key"].as_str().expect("a key"));
     let mut connection = world.connect();
     let event = Request::events(r#"{"event":"win"}"#).key(key);
-    assert_eq!(connection.ask(&event).expect("an answer").told(), "1 accepted");
+    assert_eq!(connection.send(&event).expect("an answer").summary(), "1 accepted");
     world.command(&["keys", "revoke", id, "--json"]).json();
     let revoked = Instant::now();
-    assert_eq!(connection.ask(&event).expect("an answer").told(), "401 key");
-    assert_eq!(world.ask(&Request::get("/v1/load").key(key)).told(), "401 key");
+    assert_eq!(connection.send(&event).expect("an answer").summary(), "401 key");
+    assert_eq!(world.send(&Request::get("/v1/load").key(key)).summary(), "401 key");
     assert!(revoked.elapsed() < Duration::from_secs(1));
 }
 
-/// Rows of a command: its arguments, its exit code, and what it has to say.
+/// Checks commands, each row being the arguments, the exit code and a part of the output.
 fn commands(world: &World, rows: &[(&[&str], i32, &str)]) {
-    for (args, code, says) in rows {
+    for (args, code, expected) in rows {
         let done = world.command(args);
         assert_eq!(done.code, *code, "{args:?}: {done:?}");
-        let said = if *code == 0 { &done.out } else { &done.err };
-        assert!(said.contains(says), "{args:?}: {done:?}");
-        assert!(!said.contains("panicked"), "{said}");
+        let output = if *code == 0 { &done.out } else { &done.err };
+        assert!(output.contains(expected), "{args:?}: {done:?}");
+        assert!(!output.contains("panicked"), "{output}");
         if *code == 1 {
-            assert!(said.starts_with("playmeter: ") && said.lines().count() == 1, "one sentence: {said}");
+            assert!(
+                output.starts_with("playmeter: ") && output.lines().count() == 1,
+                "one sentence: {output}"
+            );
         }
     }
 }
@@ -309,16 +314,16 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
 }
 
 #[test]
-fn games_and_keys_are_managed_alike_with_and_without_a_running_server() {
+fn games_and_keys_are_managed_with_and_without_a_running_server() {
     let mut world = World::new();
     for runs in [true, false] {
         if !runs {
             world.stop();
         }
         let game = if runs { "word-game" } else { "card-game" };
-        let made =
+        let created =
             world.command(&["games", "create", game, "--name", "A game", "--tz", "Europe/Paris", "--json"]);
-        assert_eq!(text(&made.json(), "tz"), "Europe/Paris");
+        assert_eq!(text(&created.json(), "tz"), "Europe/Paris");
         let games = world.command(&["games", "list", "--json"]).json();
         assert!(games.as_array().expect("a list").iter().any(|it| it["id"] == game), "{games}");
         let key = world.command(&[
@@ -341,7 +346,7 @@ fn games_and_keys_are_managed_alike_with_and_without_a_running_server() {
         let live: Vec<bool> =
             keys.as_array().expect("a list").iter().map(|it| it["revoked_s"].is_null()).collect();
         assert_eq!(live, [false, true], "{keys}");
-        assert!(!keys.to_string().contains("pm_sk_"), "a secret is shown once");
+        assert!(!keys.to_string().contains("pm_sk_"), "a secret is shown only once");
         commands(
             &world,
             &[
@@ -364,7 +369,7 @@ fn games_and_keys_are_managed_alike_with_and_without_a_running_server() {
 }
 
 #[test]
-fn a_command_on_a_folder_that_is_none_says_so() {
+fn command_outside_a_data_folder_fails() {
     let world = World::new();
     for args in [&["games", "list"][..], &["keys", "list"], &["verify"]] {
         let mut command = crate::world::playmeter(world.root());
@@ -375,28 +380,28 @@ fn a_command_on_a_folder_that_is_none_says_so() {
 }
 
 #[test]
-fn a_rotated_public_key_works_until_it_is_revoked() {
+fn rotated_public_key_works_until_it_is_revoked() {
     let world = World::new();
     let old = world.public_key.clone();
     let game = world.command(&["keys", "rotate", "--public", "demo", "--json"]).json();
     let new = text(&game, "public_key");
-    let told = |key: &str| world.post_as(key, r#"{"event":"win"}"#).told();
-    assert_eq!((told(&old), told(new)), ("1 accepted".into(), "1 accepted".into()));
+    let summary = |key: &str| world.post_as(key, r#"{"event":"win"}"#).summary();
+    assert_eq!((summary(&old), summary(new)), ("1 accepted".into(), "1 accepted".into()));
     world.command(&["keys", "revoke", &old, "--json"]).json();
-    assert_eq!((told(&old), told(new)), ("401 key".into(), "1 accepted".into()));
+    assert_eq!((summary(&old), summary(new)), ("401 key".into(), "1 accepted".into()));
     commands(&world, &[(&["keys", "revoke", new], 1, "key")]);
 }
 
 #[test]
-fn a_key_ends_with_its_last_day() {
+fn expired_key_is_rejected() {
     let world = World::new();
-    let made =
+    let created =
         world.command(&["keys", "create", "--scopes", "query", "--expires-days", "0", "--json"]).json();
-    assert_eq!(world.ask(&Request::get("/v1/load").key(text(&made, "secret_key"))).told(), "401 key");
+    assert_eq!(world.send(&Request::get("/v1/load").key(text(&created, "secret_key"))).summary(), "401 key");
 }
 
 #[test]
-fn bootstrap_json_is_private_and_says_where_the_server_is() {
+fn bootstrap_json_is_private_and_has_the_server_url() {
     let mut world = World::new();
     let first = world.bootstrap();
     let fields: Vec<&str> = first.as_object().expect("an object").keys().map(String::as_str).collect();
@@ -416,18 +421,18 @@ fn bootstrap_json_is_private_and_says_where_the_server_is() {
     for field in ["game", "public_key", "secret_key"] {
         assert_eq!(first[field], second[field]);
     }
-    assert_ne!(before, world.address, "a free port is not the same one again at once");
+    assert_ne!(before, world.address, "the kernel does not assign the same free port again at once");
 }
 
 #[test]
-fn a_secret_key_is_in_bootstrap_json_and_in_no_other_file_line_or_metric() {
+fn secret_key_appears_only_in_bootstrap_json() {
     let mut world = World::new();
-    let made = world.key("query");
-    for key in [&made, &world.secret_key] {
-        world.ask(&Request::get("/v1/load").key(key));
-        world.ask(&Request::get(format!("/v1/load?key={key}")));
+    let created = world.key("query");
+    for key in [&created, &world.secret_key] {
+        world.send(&Request::get("/v1/load").key(key));
+        world.send(&Request::get(format!("/v1/load?key={key}")));
     }
-    let metrics = world.ask(&Request::get("/metrics")).text();
+    let metrics = world.send(&Request::get("/metrics")).text();
     world.stop();
     let mut places = Vec::new();
     let mut folders = vec![world.root().to_owned()];
@@ -438,18 +443,18 @@ fn a_secret_key_is_in_bootstrap_json_and_in_no_other_file_line_or_metric() {
                 folders.push(path);
             } else if let Ok(bytes) = std::fs::read(&path) {
                 let holds = |key: &str| bytes.windows(key.len()).any(|part| part == key.as_bytes());
-                if holds(&world.secret_key) || holds(&made) {
+                if holds(&world.secret_key) || holds(&created) {
                     places.push(path);
                 }
             }
         }
     }
     assert_eq!(places, [world.folder().join("bootstrap.json")]);
-    assert!(!metrics.contains(&made) && !metrics.contains(&world.secret_key));
+    assert!(!metrics.contains(&created) && !metrics.contains(&world.secret_key));
 }
 
-/// The cookie that a sign-in sets, as a browser sends it back.
-pub fn cookie(answer: &Answer) -> String {
+/// Checks the cookie that a sign-in sets and returns it as a browser sends it.
+pub(crate) fn cookie(answer: &Answer) -> String {
     let set = answer.header("set-cookie").expect("a cookie");
     for property in ["HttpOnly", "SameSite=Lax", "Path=/"] {
         assert!(set.contains(property), "{set}");
@@ -457,92 +462,96 @@ pub fn cookie(answer: &Answer) -> String {
     set.split(';').next().expect("name and value").to_owned()
 }
 
-pub fn sign_in(world: &World) -> Answer {
+pub(crate) fn sign_in(world: &World) -> Answer {
     let bootstrap = world.bootstrap();
     let link = text(&bootstrap, "sign_in_url").to_owned();
     let target = link.strip_prefix(text(&bootstrap, "url")).expect("a link to the server");
-    world.ask(&Request::get(target))
+    world.send(&Request::get(target))
 }
 
 #[test]
-fn a_person_signs_in_by_the_link_and_asks_from_the_dashboard_alone() {
+fn sign_in_link_grants_access_from_the_dashboard_only() {
     let world = World::new();
     let answer = sign_in(&world);
     assert_eq!((answer.status, answer.header("location")), (303, Some("/")));
     let cookie = cookie(&answer);
-    let ask = |target: &str, origin: Option<&str>| {
+    let get = |target: &str, origin: Option<&str>| {
         let mut request = Request::get(target).header("Cookie", &format!("theme=dark; {cookie}"));
         if let Some(origin) = origin {
             request = request.header("Origin", origin);
         }
-        world.ask(&request)
+        world.send(&request)
     };
-    let me = ask("/v1/me", None).json();
+    let me = get("/v1/me", None).json();
     assert_eq!((text(&me, "role"), text(&me["games"][0], "id")), ("owner", "demo"));
     assert!(!me.to_string().contains("pm_sk_"));
-    assert_eq!(ask("/v1/load", None).status, 200);
-    assert_eq!(ask("/v1/load?game=nowhere", None).told(), "404 not_found (game)");
-    assert_eq!(ask("/v1/load", Some("http://playmeter.test")).status, 200, "the dashboard's own origin");
+    assert_eq!(get("/v1/load", None).status, 200);
+    assert_eq!(get("/v1/load?game=nowhere", None).summary(), "404 not_found (game)");
+    assert_eq!(
+        get("/v1/load", Some("http://playmeter.test")).status,
+        200,
+        "the origin of the dashboard is allowed"
+    );
     for stranger in ["https://game.example", "null", "http://playmeter.test.evil.example"] {
-        assert_eq!(ask("/v1/load", Some(stranger)).told(), "403 scope (Origin)", "{stranger}");
-        assert_eq!(ask("/v1/watch?load=1", Some(stranger)).told(), "403 scope (Origin)", "{stranger}");
+        assert_eq!(get("/v1/load", Some(stranger)).summary(), "403 scope (Origin)", "{stranger}");
+        assert_eq!(get("/v1/watch?load=1", Some(stranger)).summary(), "403 scope (Origin)", "{stranger}");
     }
-    let wrong = world.ask(&Request::get("/sign-in?token=wrong"));
+    let wrong = world.send(&Request::get("/sign-in?token=wrong"));
     assert_eq!((wrong.status, wrong.header("set-cookie")), (303, None));
     let out = Request::new("POST", "/v1/sign-out").header("Cookie", &cookie);
-    assert_eq!(world.ask(&out.clone().header("Origin", "https://game.example")).status, 403);
-    assert_eq!(ask("/v1/me", None).status, 200);
-    assert_eq!(world.ask(&out).status, 200);
-    assert_eq!(ask("/v1/me", None).told(), "401 key");
+    assert_eq!(world.send(&out.clone().header("Origin", "https://game.example")).status, 403);
+    assert_eq!(get("/v1/me", None).status, 200);
+    assert_eq!(world.send(&out).status, 200);
+    assert_eq!(get("/v1/me", None).summary(), "401 key");
 }
 
 #[test]
-fn a_new_sign_in_link_ends_the_old_one_and_who_is_signed_in() {
+fn new_sign_in_link_revokes_the_old_link_and_sign_ins() {
     let mut world = World::new();
     let old = cookie(&sign_in(&world));
     let link = text(&world.bootstrap(), "sign_in_url").to_owned();
-    let made = world.command(&["keys", "sign-in", "--json"]).json();
-    assert_ne!(text(&made, "sign_in_url"), link);
-    assert_eq!(text(&made, "sign_in_url"), text(&world.bootstrap(), "sign_in_url"));
+    let created = world.command(&["keys", "sign-in", "--json"]).json();
+    assert_ne!(text(&created, "sign_in_url"), link);
+    assert_eq!(text(&created, "sign_in_url"), text(&world.bootstrap(), "sign_in_url"));
     let old_target = link.split_once("/sign-in").map(|(_, rest)| format!("/sign-in{rest}")).expect("a link");
-    assert_eq!(world.ask(&Request::get(old_target)).header("set-cookie"), None);
-    assert_eq!(world.ask(&Request::get("/v1/me").header("Cookie", &old)).told(), "401 key");
+    assert_eq!(world.send(&Request::get(old_target)).header("set-cookie"), None);
+    assert_eq!(world.send(&Request::get("/v1/me").header("Cookie", &old)).summary(), "401 key");
     let new = cookie(&sign_in(&world));
     world.restart();
     assert_eq!(
-        world.ask(&Request::get("/v1/me").header("Cookie", &new)).status,
+        world.send(&Request::get("/v1/me").header("Cookie", &new)).status,
         200,
-        "a sign-in outlives a restart"
+        "a sign-in survives a restart"
     );
 }
 
 #[test]
-fn behind_a_proxy_cookies_are_for_tls_and_metrics_need_a_key() {
+fn behind_a_proxy_cookies_are_secure_and_metrics_need_a_key() {
     let world = World::with(&["--behind-proxy"]);
     let answer = sign_in(&world);
     let set = answer.header("set-cookie").expect("a cookie");
     assert!(set.starts_with("__Host-") && set.contains("; Secure"), "{set}");
-    let asker = world.key("query");
+    let reader = world.key("query");
     let admin = world.key("admin");
     for (key, status) in
-        [(None, 401), (Some(&world.public_key), 403), (Some(&asker), 403), (Some(&admin), 200)]
+        [(None, 401), (Some(&world.public_key), 403), (Some(&reader), 403), (Some(&admin), 200)]
     {
         let request = key.into_iter().fold(Request::get("/metrics"), |request, key| request.key(key));
-        assert_eq!(world.ask(&request).status, status, "{key:?}");
+        assert_eq!(world.send(&request).status, status, "{key:?}");
     }
 }
 
 #[test]
-fn credentials_that_everybody_on_the_machine_can_read_stop_the_start() {
+fn world_readable_credentials_prevent_start() {
     for name in ["bootstrap.json", "catalog.json"] {
         let mut world = World::new();
         world.stop();
         let path = world.folder().join(name);
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).expect("it can be opened up");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).expect("the mode can be changed");
         let done = crate::world::run(&mut world.serve());
         assert_eq!(done.code, 1, "{done:?}");
         assert!(done.err.contains(name) && done.err.contains("chmod 600"), "{done:?}");
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).expect("it can be closed");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).expect("the mode can be restored");
         world.start();
     }
 }

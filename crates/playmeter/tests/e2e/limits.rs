@@ -1,23 +1,23 @@
-//! Every limit of the contract: at the limit it is taken, one over it is refused in exactly these words.
+//! Every limit of the API: a value at the limit is accepted, one over it is rejected with exactly this reason.
 
 use std::fmt::Write;
 
 use crate::client::Request;
 use crate::world::{World, new_id};
 
-/// Sends each event alone and says what has to come of it.
+/// Sends each event alone and checks the outcome.
 fn check(rows: &[(String, &str)]) {
     let world = World::new();
     let mut connection = world.connect();
     for (event, expected) in rows {
         let request = Request::events(event).key(&world.public_key);
-        let told = connection.ask(&request).expect("an answer").told();
+        let summary = connection.send(&request).expect("an answer").summary();
         let expected = match *expected {
             "accepted" => "1 accepted".to_owned(),
             reason if reason.starts_with('4') => reason.to_owned(),
             reason => format!("0 accepted; 0 invalid {reason}"),
         };
-        assert_eq!(told, expected, "{}", event.chars().take(300).collect::<String>());
+        assert_eq!(summary, expected, "{}", event.chars().take(300).collect::<String>());
     }
 }
 
@@ -31,7 +31,7 @@ fn with(field: &str, value: &str) -> String {
 }
 
 #[test]
-fn a_name_has_1_to_200_bytes_and_reserved_names_are_known_ones() {
+fn event_name_has_1_to_200_bytes_and_reserved_names_are_known() {
     let named = |name: &str| format!(r#"{{"event":{name}}}"#);
     check(&[
         (named(&format!("\"{}\"", x(200))), "accepted"),
@@ -55,7 +55,7 @@ fn a_name_has_1_to_200_bytes_and_reserved_names_are_known_ones() {
 }
 
 #[test]
-fn an_id_is_a_uuid() {
+fn event_id_must_be_a_uuid() {
     let id = |value: &str| with("id", value);
     check(&[
         (id(&format!("\"{}\"", new_id())), "accepted"),
@@ -91,15 +91,15 @@ fn player_and_session_have_at_most_128_bytes() {
             (with(field, "[\"ann\"]"), not_text),
             (with(field, "{}"), not_text),
         ]);
-        for worthless in ["null", "undefined", "anonymous", "0", "[object Object]", "", "NaN"] {
-            rows.push((with(field, &format!("\"{worthless}\"")), "accepted"));
+        for placeholder in ["null", "undefined", "anonymous", "0", "[object Object]", "", "NaN"] {
+            rows.push((with(field, &format!("\"{placeholder}\"")), "accepted"));
         }
     }
     check(&rows);
 }
 
 #[test]
-fn a_dimension_has_at_most_128_bytes_and_a_country_two_letters() {
+fn dimension_has_at_most_128_bytes_and_country_two_letters() {
     let mut rows = Vec::new();
     for field in ["source", "platform", "version", "level"] {
         rows.extend([
@@ -126,7 +126,7 @@ fn a_dimension_has_at_most_128_bytes_and_a_country_two_letters() {
 }
 
 #[test]
-fn a_value_is_a_finite_number() {
+fn value_must_be_a_finite_number() {
     let value = |value: &str| with("value", value);
     check(&[
         (value("0"), "accepted"),
@@ -148,7 +148,7 @@ fn a_value_is_a_finite_number() {
 }
 
 #[test]
-fn a_time_is_rfc_3339_or_epoch_milliseconds() {
+fn timestamp_is_rfc_3339_or_epoch_milliseconds() {
     let ts = |value: &str| with("ts", value);
     let now = crate::world::now_ms();
     check(&[
@@ -173,7 +173,7 @@ fn keys(count: usize) -> String {
 }
 
 #[test]
-fn props_have_a_depth_of_3_and_64_keys_of_128_bytes_with_strings_of_1024() {
+fn props_are_limited_in_depth_keys_and_string_length() {
     let props = |value: &str| with("props", value);
     let string = |string: String| props(&format!(r#"{{"a":"{string}"}}"#));
     let key = |key: String| props(&format!(r#"{{"{key}":1}}"#));
@@ -202,7 +202,7 @@ fn props_have_a_depth_of_3_and_64_keys_of_128_bytes_with_strings_of_1024() {
 }
 
 #[test]
-fn an_event_has_at_most_64_kib() {
+fn event_has_at_most_64_kib() {
     let sized = |len: usize| {
         let mut event = r#"{"event":"win""#.to_owned();
         write!(event, "{}}}", " ".repeat(len - event.len() - 1)).expect("text grows");
@@ -212,7 +212,7 @@ fn an_event_has_at_most_64_kib() {
 }
 
 #[test]
-fn fields_that_are_not_in_the_list_are_refused() {
+fn unknown_fields_are_rejected() {
     let mut rows = Vec::new();
     for field in [
         "Event",
@@ -259,11 +259,11 @@ fn fields_that_are_not_in_the_list_are_refused() {
 }
 
 #[test]
-fn whatever_is_no_object_is_no_event() {
+fn non_object_events_are_rejected() {
     let world = World::new();
     let body = r#"[1, "win", null, true, [], [{"event":"win"}], {"event":"win"}]"#;
-    let refused: String = (0..6).map(|i| format!("; {i} invalid not_an_object")).collect();
-    assert_eq!(world.post(body).told(), format!("1 accepted{refused}"));
+    let rejected: String = (0..6).map(|i| format!("; {i} invalid not_an_object")).collect();
+    assert_eq!(world.post(body).summary(), format!("1 accepted{rejected}"));
 }
 
 #[test]
@@ -280,27 +280,27 @@ fn json_nests_at_most_32_deep() {
 }
 
 #[test]
-fn a_request_has_at_most_10000_events() {
+fn request_has_at_most_10000_events() {
     let world = World::new();
     let array = |count: usize| format!("[{}]", vec![r#"{"event":"win"}"#; count].join(","));
     let lines = |count: usize| vec![r#"{"event":"win"}"#; count].join("\n");
     let ndjson = |count: usize| {
         let request = Request::events(lines(count)).header("Content-Type", "application/x-ndjson");
-        world.ask(&request.key(&world.public_key)).told()
+        world.send(&request.key(&world.public_key)).summary()
     };
-    assert_eq!(world.post(array(10_000)).told(), "10000 accepted");
-    assert_eq!(world.post(array(10_001)).told(), "413 too_large (events)");
-    assert_eq!(world.post(lines(10_000)).told(), "10000 accepted");
-    assert_eq!(world.post(lines(10_001)).told(), "413 too_large (events)");
+    assert_eq!(world.post(array(10_000)).summary(), "10000 accepted");
+    assert_eq!(world.post(array(10_001)).summary(), "413 too_large (events)");
+    assert_eq!(world.post(lines(10_000)).summary(), "10000 accepted");
+    assert_eq!(world.post(lines(10_001)).summary(), "413 too_large (events)");
     assert_eq!(ndjson(10_000), "10000 accepted");
     assert_eq!(ndjson(10_001), "413 too_large (events)");
     let envelope = |count| format!(r#"{{"events":{}}}"#, array(count));
-    assert_eq!(world.post(envelope(10_000)).told(), "10000 accepted");
-    assert_eq!(world.post(envelope(10_001)).told(), "413 too_large (events)");
-    assert_eq!(world.load()["totals"]["received"], 40_000, "of a refused request nothing is taken");
+    assert_eq!(world.post(envelope(10_000)).summary(), "10000 accepted");
+    assert_eq!(world.post(envelope(10_001)).summary(), "413 too_large (events)");
+    assert_eq!(world.load()["totals"]["received"], 40_000, "no event of a rejected request is counted");
 }
 
-/// One event and as many spaces as are needed.
+/// One event, padded with spaces to this length.
 fn padded(len: usize) -> Vec<u8> {
     let mut body = br#"{"event":"win"}"#.to_vec();
     body.resize(len, b' ');
@@ -308,31 +308,31 @@ fn padded(len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_body_has_at_most_10_mib_as_it_is_sent() {
+fn body_has_at_most_10_mib_on_the_wire() {
     const MAX: usize = 10 << 20;
     let world = World::new();
-    assert_eq!(world.post(padded(MAX)).told(), "1 accepted");
-    assert_eq!(world.post(padded(MAX + 1)).told(), "413 too_large");
+    assert_eq!(world.post(padded(MAX)).summary(), "1 accepted");
+    assert_eq!(world.post(padded(MAX + 1)).summary(), "413 too_large");
     let chunked = |len: usize| {
         let mut connection = world.connect();
         let request = Request::events(padded(len)).key(&world.public_key);
-        connection.send(&request.chunked(100_000)).expect("it can be sent");
-        connection.answer().expect("an answer").told()
+        connection.write(&request.chunked(100_000)).expect("it can be sent");
+        connection.answer().expect("an answer").summary()
     };
     assert_eq!(chunked(MAX), "1 accepted");
     assert_eq!(chunked(MAX + 1), "413 too_large");
 }
 
-/// A client that writes first and reads then must learn why, or it sends the same again for ever.
+/// A client that writes everything before it reads must still get the error, or it would retry for ever.
 #[test]
-fn who_sends_a_large_body_in_vain_learns_why() {
+fn client_of_a_rejected_large_body_gets_the_error() {
     let world = World::new();
-    let check = |request: Request, told: &str| {
+    let check = |request: Request, expected: &str| {
         let mut connection = world.connect();
-        connection.send(&request.bytes()).unwrap_or_else(|failure| panic!("{told}: {failure}"));
+        connection.write(&request.bytes()).unwrap_or_else(|failure| panic!("{expected}: {failure}"));
         std::thread::sleep(std::time::Duration::from_millis(50));
-        let answer = connection.answer().unwrap_or_else(|failure| panic!("{told}: {failure}"));
-        assert_eq!(answer.told(), told);
+        let answer = connection.answer().unwrap_or_else(|failure| panic!("{expected}: {failure}"));
+        assert_eq!(answer.summary(), expected);
     };
     let large = || Request::events(padded(8 << 20));
     check(large(), "401 key");
@@ -346,9 +346,9 @@ fn who_sends_a_large_body_in_vain_learns_why() {
 }
 
 #[test]
-fn paths_methods_and_answers_are_named() {
+fn unknown_paths_and_methods_are_reported() {
     let world = World::new();
-    for (method, target, told, allow) in [
+    for (method, target, expected, allow) in [
         ("GET", "/v1/events", "405 method", Some("POST, OPTIONS")),
         ("PUT", "/v1/events", "405 method", Some("POST, OPTIONS")),
         ("DELETE", "/v1/events", "405 method", Some("POST, OPTIONS")),
@@ -359,8 +359,8 @@ fn paths_methods_and_answers_are_named() {
         ("POST", "/v1/events/", "404 not_found", None),
         ("GET", "/v2/events", "404 not_found", None),
     ] {
-        let answer = world.ask(&Request::new(method, target));
-        assert_eq!(answer.told(), told, "{method} {target}");
+        let answer = world.send(&Request::new(method, target));
+        assert_eq!(answer.summary(), expected, "{method} {target}");
         assert_eq!(answer.header("allow"), allow, "{method} {target}");
     }
     let detail = |method, target| world.ask(&Request::new(method, target)).json()["detail"].clone();
@@ -369,17 +369,17 @@ fn paths_methods_and_answers_are_named() {
 }
 
 #[test]
-fn a_game_that_sends_more_than_it_may_is_told_when_to_send_again() {
+fn game_over_its_rate_limit_gets_retry_after() {
     let root = tempfile::tempdir().expect("a folder");
     let config = root.path().join("settings.toml");
     std::fs::write(&config, "events_per_second = 10\n").expect("a file");
     let config = config.to_str().expect("a path").to_owned();
     let world = World::on(root, &["--config", &config]);
     let hundred = format!("[{}]", vec![r#"{"event":"hit"}"#; 100].join(","));
-    assert_eq!(world.post(&hundred).told(), "100 accepted");
-    let refused = world.post(&hundred);
-    assert_eq!(refused.told(), "429 too_many (events_per_second)");
-    let retry_s: u32 = refused.header("retry-after").expect("a time").parse().expect("seconds");
+    assert_eq!(world.post(&hundred).summary(), "100 accepted");
+    let rejected = world.post(&hundred);
+    assert_eq!(rejected.summary(), "429 too_many (events_per_second)");
+    let retry_s: u32 = rejected.header("retry-after").expect("a time").parse().expect("seconds");
     assert!((1..=10).contains(&retry_s), "{retry_s}");
     let load = world.load();
     assert_eq!(

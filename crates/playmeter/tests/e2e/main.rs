@@ -1,7 +1,7 @@
 //! The shipped program end to end: HTTP, the command line, signals, the disk.
 //!
-//! Each test starts a server of its own on a new folder and a free port. What is sent stands in tables; what came of
-//! it is told in words, such as `1 accepted; 1 invalid unknown_field` or `413 too_large (events)`.
+//! Each test starts its own server on a new folder and a free port. Requests are often rows of a table; their outcome is
+//! summarized as text, such as `1 accepted; 1 invalid unknown_field` or `413 too_large (events)`.
 
 mod client;
 mod player;

@@ -1,4 +1,4 @@
-//! What the server says of itself: requests, events, stores, the process.
+//! Monitoring: requests, events, stores, the process.
 
 use std::time::{Duration, Instant};
 
@@ -9,29 +9,29 @@ use crate::socket::Socket;
 use crate::watch::Watch;
 use crate::world::{World, new_id};
 
-/// The row of a list whose fields are these.
-fn row<'a>(look: &'a Value, list: &str, fields: &[(&str, &str)]) -> &'a Value {
-    let rows = look[list].as_array().expect("it is a list");
+/// The row of a list with these fields.
+fn row<'a>(snapshot: &'a Value, list: &str, fields: &[(&str, &str)]) -> &'a Value {
+    let rows = snapshot[list].as_array().expect("it is a list");
     let is = |row: &&Value| fields.iter().all(|(field, value)| row[*field] == *value);
     rows.iter().find(is).unwrap_or_else(|| panic!("no {fields:?} in {rows:?}"))
 }
 
-fn look(world: &World) -> Value {
+fn snapshot(world: &World) -> Value {
     world.command(&["top", "--json"]).json()
 }
 
 #[test]
-fn requests_are_told_by_route_and_outcome_and_never_by_what_was_typed() {
+fn requests_are_counted_by_route_pattern_and_outcome() {
     let world = World::new();
     world.post(r#"[{"event": "win"}, {"event": ""}, {"event": "win"}]"#);
-    world.ask(&Request::get("/v1/query?metric=win").key(&world.secret_key));
-    world.ask(&Request::get("/v1/query?metric=win"));
-    world.ask(&Request::get("/v1/boards/my-secret-board"));
-    world.ask(&Request::get("/nobody/knows/this"));
-    world.ask(&Request::get("/websocket"));
-    let look = look(&world);
+    world.send(&Request::get("/v1/query?metric=win").key(&world.secret_key));
+    world.send(&Request::get("/v1/query?metric=win"));
+    world.send(&Request::get("/v1/boards/my-secret-board"));
+    world.send(&Request::get("/nobody/knows/this"));
+    world.send(&Request::get("/websocket"));
+    let snapshot = snapshot(&world);
     let outcomes = |method, path| {
-        let row = row(&look, "requests", &[("method", method), ("path", path)]);
+        let row = row(&snapshot, "requests", &[("method", method), ("path", path)]);
         ["ok", "refused", "failed"].map(|outcome| row[outcome].as_u64().expect("a number"))
     };
     assert_eq!(outcomes("POST", "/v1/events"), [1, 0, 0]);
@@ -39,36 +39,36 @@ fn requests_are_told_by_route_and_outcome_and_never_by_what_was_typed() {
     assert_eq!(outcomes("GET", "/v1/boards/{table}"), [0, 1, 0]);
     assert_eq!(outcomes("GET", "/websocket"), [0, 1, 0]);
     assert_eq!(outcomes("GET", "(none)"), [0, 1, 0]);
-    assert!(!look.to_string().contains("my-secret-board"));
-    let events = row(&look, "requests", &[("path", "/v1/events")]);
+    assert!(!snapshot.to_string().contains("my-secret-board"));
+    let events = row(&snapshot, "requests", &[("path", "/v1/events")]);
     let (p50, p99) = (events["p50_us"].as_u64().unwrap(), events["p99_us"].as_u64().unwrap());
     assert!(0 < p50 && p50 <= p99);
 }
 
 #[test]
-fn a_method_over_a_socket_counts_as_a_request_of_its_route() {
+fn socket_method_counts_as_a_request_of_its_route() {
     let world = World::new();
     let mut socket = Socket::open(&world, &world.secret_key);
     socket.call("m", "put_variable", json!([{"name": "speed", "value": 1}]));
     socket.call("n", "put_variable", json!([{"name": "speed"}]));
-    let look = look(&world);
-    let told = row(&look, "requests", &[("method", "PUT"), ("path", "/v1/vars/{name}")]);
-    assert_eq!((&told["ok"], &told["refused"]), (&json!(1), &json!(1)), "{told}");
+    let snapshot = snapshot(&world);
+    let counts = row(&snapshot, "requests", &[("method", "PUT"), ("path", "/v1/vars/{name}")]);
+    assert_eq!((&counts["ok"], &counts["refused"]), (&json!(1), &json!(1)), "{counts}");
 }
 
-/// What `GET /v1/load` says a game was asked: `METHOD path ok/refused/failed`.
-fn asked(world: &World, key: &str) -> Vec<String> {
-    let load = world.ask(&Request::get("/v1/load").key(key)).json();
-    let told = |row: &Value| {
+/// The requests of a game as `GET /v1/load` reports them: `METHOD path ok/refused/failed`.
+fn request_counts(world: &World, key: &str) -> Vec<String> {
+    let load = world.send(&Request::get("/v1/load").key(key)).json();
+    let describe = |row: &Value| {
         let count = |outcome: &str| row[outcome].as_u64().unwrap_or(0);
         let (method, path) = (row["method"].as_str().expect("a word"), row["path"].as_str().expect("a path"));
         format!("{method} {path} {}/{}/{}", count("ok"), count("refused"), count("failed"))
     };
-    load["requests"].as_array().expect("a list").iter().map(told).collect()
+    load["requests"].as_array().expect("a list").iter().map(describe).collect()
 }
 
-/// A measure of how many milliseconds it took to accept events.
-fn took(world: &World, measure: &str) -> f64 {
+/// A measure of the latency of accepted event requests, in milliseconds.
+fn accept_latency(world: &World, measure: &str) -> f64 {
     let metric = "$load.http.POST /v1/events.ok";
     let query = json!({"metric": metric, "measure": measure, "last": "24h", "step": "all"});
     world.query(&query).json()["series"][0]["total"].as_f64().expect("a number")
@@ -76,93 +76,96 @@ fn took(world: &World, measure: &str) -> f64 {
 
 #[test]
 #[ignore = "waits for the end of a minute; `make torture` runs it"]
-fn the_requests_of_a_minute_are_kept_under_the_game_that_asked() {
+fn requests_of_a_minute_are_stored_per_game() {
     let mut world = World::new();
     world.command(&["games", "create", "other", "--json"]).json();
-    let made =
+    let created =
         world.command(&["keys", "create", "--game", "other", "--scopes", "query,events:write", "--json"]);
-    let other = made.json()["secret_key"].as_str().expect("it is shown once").to_owned();
+    let other = created.json()["secret_key"].as_str().expect("it is shown once").to_owned();
     world.post(r#"{"event": "win"}"#);
     world.post(r#"{"event": "win"}"#);
     world.post_as("pm_pk_nobody", r#"{"event": "win"}"#);
     world.post_as(&other, r#"{"event": "loss"}"#);
-    world.ask(&Request::get("/v1/boards/none").key(&other));
+    world.send(&Request::get("/v1/boards/none").key(&other));
     let keys = ["--key", "7bf0867af8a64758", "--private-key", "0123456789abcdef", "--json"];
     world.command(&[&["games", "playtomic", "other"], &keys[..]].concat()).json();
-    world.ask(&Request::get("/tracker/q.aspx?guid=7bf0867af8a64758&q=v/1"));
+    world.send(&Request::get("/tracker/q.aspx?guid=7bf0867af8a64758&q=v/1"));
     let deadline = Instant::now() + Duration::from_secs(150);
-    while asked(&world, &other).is_empty() {
+    while request_counts(&world, &other).is_empty() {
         assert!(Instant::now() < deadline, "{}", world.log_lines());
         std::thread::sleep(Duration::from_secs(1));
     }
-    assert!(asked(&world, &world.secret_key).contains(&"POST /v1/events 2/1/0".to_owned()));
-    let told = asked(&world, &other);
-    assert!(told.contains(&"POST /v1/events 1/0/0".to_owned()), "{told:?}");
-    assert!(told.contains(&"GET /v1/boards/{table} 0/1/0".to_owned()), "{told:?}");
-    assert!(told.contains(&"GET /tracker/q.aspx 1/0/0".to_owned()), "{told:?}");
-    assert_eq!(took(&world, "count"), 2.0);
-    assert!(0.0 < took(&world, "min") && took(&world, "min") <= took(&world, "p99"));
-    let load = world.load();
-    assert_eq!(
-        load["totals"]["received"], 2,
-        "what the server tells of itself is nothing that came in: {load}"
+    assert!(request_counts(&world, &world.secret_key).contains(&"POST /v1/events 2/1/0".to_owned()));
+    let counts = request_counts(&world, &other);
+    assert!(counts.contains(&"POST /v1/events 1/0/0".to_owned()), "{counts:?}");
+    assert!(counts.contains(&"GET /v1/boards/{table} 0/1/0".to_owned()), "{counts:?}");
+    assert!(counts.contains(&"GET /tracker/q.aspx 1/0/0".to_owned()), "{counts:?}");
+    assert_eq!(accept_latency(&world, "count"), 2.0);
+    assert!(
+        0.0 < accept_latency(&world, "min") && accept_latency(&world, "min") <= accept_latency(&world, "p99")
     );
+    let load = world.load();
+    assert_eq!(load["totals"]["received"], 2, "the server's own samples are not received events: {load}");
     assert_eq!(world.command(&["verify", "--json"]).json()["agrees"], true);
     world.restart();
-    assert_eq!(took(&world, "count"), 2.0);
+    assert_eq!(accept_latency(&world, "count"), 2.0);
 }
 
 #[test]
-fn events_and_stores_are_told_with_their_counts() {
+fn events_and_stores_are_counted() {
     let world = World::new();
     let id = new_id();
     world.post(format!(r#"[{{"event": "win", "id": "{id}"}}, {{"event": ""}}, {{"event": "win"}}]"#));
     world.query(&serde_json::json!({"metric": "win"}));
-    let look = look(&world);
-    let event = |fields: &[(&str, &str)]| row(&look, "events", fields)["count"].as_u64();
+    let snapshot = snapshot(&world);
+    let event = |fields: &[(&str, &str)]| row(&snapshot, "events", fields)["count"].as_u64();
     assert_eq!(event(&[("endpoint", "events"), ("outcome", "accepted")]), Some(2));
     assert_eq!(event(&[("endpoint", "events"), ("outcome", "invalid")]), Some(1));
-    let store = |name| row(&look, "stores", &[("store", name)]);
+    let store = |name| row(&snapshot, "stores", &[("store", name)]);
     assert!(store("log")["count"].as_u64() >= Some(2));
-    assert!(store("log")["writes"].as_u64() >= Some(1), "it was synced");
+    assert!(store("log")["writes"].as_u64() >= Some(1), "the log was synced");
     assert_eq!(store("event ids")["count"].as_u64(), Some(1));
     assert!(store("rollups")["reads"].as_u64() >= Some(1));
     assert!(store("rollups")["writes"].as_u64() >= Some(1));
-    assert!(look["process"]["memory_bytes"].as_u64() > Some(1 << 20));
+    assert!(snapshot["process"]["memory_bytes"].as_u64() > Some(1 << 20));
 }
 
 #[test]
-fn what_is_watched_is_told_with_its_mode_and_cost() {
+fn subscriptions_show_mode_and_cost() {
     let world = World::new();
     let query = "query=%7B%22metric%22%3A%22win%22%2C%22last%22%3A%2260m%22%7D";
     let mut watch = Watch::open_as(&world, &world.secret_key, query, None);
     assert_eq!(watch.next().name, "snapshot");
-    let look = look(&world);
-    let told = row(&look, "subscriptions", &[("topic", "query"), ("game", "demo")]);
-    assert_eq!((told["mode"].as_str(), told["watchers"].as_u64()), (Some("incremental"), Some(1)), "{told}");
-    assert!(told["cost_us"]["total"].is_u64());
+    let snapshot = snapshot(&world);
+    let subscription = row(&snapshot, "subscriptions", &[("topic", "query"), ("game", "demo")]);
+    assert_eq!(
+        (subscription["mode"].as_str(), subscription["watchers"].as_u64()),
+        (Some("incremental"), Some(1)),
+        "{subscription}"
+    );
+    assert!(subscription["cost_us"]["total"].is_u64());
 }
 
 #[test]
-fn of_the_events_a_key_sees_only_those_of_its_own_game() {
+fn key_sees_only_events_of_its_own_game() {
     let world = World::new();
     world.command(&["games", "create", "other", "--json"]).json();
-    let made =
+    let created =
         world.command(&["keys", "create", "--game", "other", "--scopes", "admin,events:write", "--json"]);
-    let key = made.json()["secret_key"].as_str().expect("it is shown once").to_owned();
+    let key = created.json()["secret_key"].as_str().expect("it is shown once").to_owned();
     world.post(r#"{"event": "win"}"#);
     world.post_as(&key, r#"[{"event": "loss"}, {"event": "loss"}]"#);
     world.query(&serde_json::json!({"metric": "win"}));
-    let look = world.ask(&Request::get("/v1/monitor").key(&key)).json();
-    let games: Vec<&Value> = look["events"].as_array().unwrap().iter().map(|row| &row["game"]).collect();
+    let snapshot = world.send(&Request::get("/v1/monitor").key(&key)).json();
+    let games: Vec<&Value> = snapshot["events"].as_array().unwrap().iter().map(|row| &row["game"]).collect();
     assert_eq!(games, ["other"]);
 }
 
 #[test]
-fn without_a_terminal_the_tables_are_printed_once() {
+fn top_prints_once_without_a_terminal() {
     let world = World::new();
     world.post(r#"{"event": "win"}"#);
-    // What was applied is told; a question waits for it.
+    // Only applied events are shown; a query waits until they are applied.
     world.query(&serde_json::json!({"metric": "win"}));
     let done = world.command(&["top", "--every", "0.1"]);
     assert_eq!(done.code, 0);
@@ -172,7 +175,7 @@ fn without_a_terminal_the_tables_are_printed_once() {
 }
 
 #[test]
-fn without_a_server_it_says_so() {
+fn top_without_a_server_fails() {
     let mut world = World::new();
     world.stop();
     let done = world.command(&["top", "--once"]);

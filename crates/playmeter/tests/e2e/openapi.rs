@@ -1,4 +1,4 @@
-//! The description at `/openapi.json`: complete, and every example in it works.
+//! The OpenAPI description at `/openapi.json` is complete, and every example in it works.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,6 @@ use crate::client::Request;
 use crate::route_table;
 use crate::world::World;
 
-/// All routes of the program, in its own words.
 /// Routes for browsers and for clients of other services, which are described elsewhere.
 const NOT_DESCRIBED: &[&str] = &[
     "/",
@@ -50,49 +49,49 @@ const NOT_DESCRIBED: &[&str] = &[
     "/v2/{key}/init",
     "/remote_configs/v1/init",
 ];
-/// What comes first makes what comes later possible.
+/// The order of the methods: earlier ones create what later ones need.
 const ORDER: [&str; 5] = ["put", "post", "patch", "get", "delete"];
 
-/// One operation of the description.
-pub struct Operation {
+/// One operation of the OpenAPI description.
+pub(crate) struct Operation {
     pub method: &'static str,
     pub path: String,
-    about: Value,
+    definition: Value,
 }
 
 impl Operation {
-    /// All of them, in an order in which their examples work.
-    pub fn all(description: &Value) -> Vec<Operation> {
+    /// All operations, in an order in which their examples work.
+    pub(crate) fn all(description: &Value) -> Vec<Operation> {
         let paths = description["paths"].as_object().expect("paths");
         let of = |method: &'static str| {
             let having = paths.iter().filter(move |(_, methods)| methods[method].is_object());
             having.map(move |(path, methods)| Operation {
                 method,
                 path: path.clone(),
-                about: methods[method].clone(),
+                definition: methods[method].clone(),
             })
         };
         let mut all: Vec<Operation> = ORDER.iter().flat_map(|method| of(method)).collect();
-        // Receipts are made by everything else.
+        // The other operations create receipts.
         all.sort_by_key(|operation| operation.path == "/v1/erasures/{receipt}");
         all
     }
 
-    /// What its body is, if it is not JSON.
+    /// The content type of its body, if it is not JSON.
     fn content_type(&self) -> Option<&str> {
-        let content = self.about["requestBody"]["content"].as_object()?;
+        let content = self.definition["requestBody"]["content"].as_object()?;
         content.keys().next().map(String::as_str).filter(|kind| *kind != "application/json")
     }
 
     /// The example of its body, if it has one.
-    pub fn body(&self) -> Option<Value> {
-        let content = self.about["requestBody"]["content"].as_object()?;
+    pub(crate) fn body(&self) -> Option<Value> {
+        let content = self.definition["requestBody"]["content"].as_object()?;
         content.values().next().map(|kind| kind["example"].clone())
     }
 
     /// The fields that its body may have.
-    pub fn fields(&self, description: &Value) -> BTreeSet<String> {
-        let content = self.about["requestBody"]["content"].as_object();
+    pub(crate) fn fields(&self, description: &Value) -> BTreeSet<String> {
+        let content = self.definition["requestBody"]["content"].as_object();
         let schema = content.and_then(|content| content.values().next()).map(|kind| &kind["schema"]);
         let name = schema.and_then(|schema| schema["$ref"].as_str()).and_then(|name| name.rsplit('/').next());
         let schema = name.map(|name| &description["components"]["schemas"][name]).or(schema);
@@ -100,11 +99,11 @@ impl Operation {
         properties.map(|fields| fields.keys().cloned().collect()).unwrap_or_default()
     }
 
-    /// Its path and query string by the examples; what earlier answers named goes before them.
-    pub fn target(&self, made: &BTreeMap<String, String>) -> String {
+    /// Its path and query string from the examples; ids of earlier answers take precedence.
+    pub(crate) fn target(&self, created: &BTreeMap<String, String>) -> String {
         let mut target = self.path.clone();
         let mut separator = '?';
-        for parameter in self.about["parameters"].as_array().into_iter().flatten() {
+        for parameter in self.definition["parameters"].as_array().into_iter().flatten() {
             let name = parameter["name"].as_str().expect("a name");
             let example = match &parameter["example"] {
                 Value::Null => &parameter["schema"]["example"],
@@ -113,9 +112,9 @@ impl Operation {
             let example = example.as_str().map_or_else(|| example.to_string(), str::to_owned);
             if parameter["in"] == "path" {
                 let key = self.path.split(&format!("{{{name}}}")).next().unwrap_or_default();
-                // What is moderated are levels.
+                // The moderation routes use the ids of levels.
                 let key = if key == "/v1/moderation/" { "/v1/levels/" } else { key };
-                let value = made.get(key).cloned().unwrap_or(example);
+                let value = created.get(key).cloned().unwrap_or(example);
                 target = target.replace(&format!("{{{name}}}"), &value);
             } else if parameter["in"] == "query" && example != "null" {
                 target += &format!("{separator}{name}={}", example.replace(' ', "+"));
@@ -125,7 +124,7 @@ impl Operation {
         target
     }
 
-    pub fn request(&self, made: &BTreeMap<String, String>) -> Request {
+    pub(crate) fn request(&self, created: &BTreeMap<String, String>) -> Request {
         let method = match self.method {
             "put" => "PUT",
             "post" => "POST",
@@ -133,7 +132,7 @@ impl Operation {
             "get" => "GET",
             _ => "DELETE",
         };
-        let request = Request::new(method, self.target(made));
+        let request = Request::new(method, self.target(created));
         match (self.content_type(), self.body()) {
             (Some(kind), Some(Value::String(text))) => request.header("Content-Type", kind).body(text),
             (_, Some(body)) => request.body(body.to_string()),
@@ -141,15 +140,15 @@ impl Operation {
         }
     }
 
-    /// Its name.
-    pub fn id(&self) -> &str {
-        self.about["operationId"].as_str().expect("an operationId")
+    /// Its operation id.
+    pub(crate) fn id(&self) -> &str {
+        self.definition["operationId"].as_str().expect("an operationId")
     }
 
-    /// The example of its body, and of its path beside it; what earlier answers named goes before that.
-    pub fn fields_of_example(&self, made: &BTreeMap<String, String>) -> Value {
+    /// The example fields of its body and of its path; ids of earlier answers take precedence.
+    pub(crate) fn example_fields(&self, created: &BTreeMap<String, String>) -> Value {
         let mut fields = self.body().unwrap_or_else(|| serde_json::json!({}));
-        let target = self.target(made);
+        let target = self.target(created);
         let path = target.split('?').next().unwrap_or_default();
         for (name, value) in self.path.split('/').zip(path.split('/')) {
             let value = value.split(':').next().unwrap_or_default();
@@ -160,23 +159,23 @@ impl Operation {
         fields
     }
 
-    /// Whether only a signed-in person may.
-    pub fn is_for_people(&self) -> bool {
-        self.about["security"] == serde_json::json!([{ "sign_in": [] }])
+    /// Returns true if it requires a sign-in.
+    pub(crate) fn requires_sign_in(&self) -> bool {
+        self.definition["security"] == serde_json::json!([{ "sign_in": [] }])
     }
 
     fn statuses(&self) -> BTreeSet<u16> {
-        let responses = self.about["responses"].as_object().expect("responses");
+        let responses = self.definition["responses"].as_object().expect("responses");
         responses.keys().filter_map(|status| status.parse().ok()).filter(|status| *status < 400).collect()
     }
 }
 
-/// The description of a running server.
-pub fn description(world: &World) -> Value {
-    world.ask(&Request::get("/openapi.json")).json()
+/// The OpenAPI description of a running server.
+pub(crate) fn description(world: &World) -> Value {
+    world.send(&Request::get("/openapi.json")).json()
 }
 
-/// `put /v1/vars/{name}` and the like: every method of every route that is to be described.
+/// Every method of every route that must be described, such as `put /v1/vars/{name}`.
 fn routes() -> BTreeSet<String> {
     let mut routes = BTreeSet::from(["post /v1/events".to_owned()]);
     for (path, handlers) in route_table::routes() {
@@ -201,29 +200,33 @@ fn every_route_is_described() {
     assert_eq!(described, routes());
     for operation in Operation::all(&description) {
         let named = format!("{} {}", operation.method, operation.path);
-        assert!(operation.about["summary"].as_str().is_some_and(|text| !text.is_empty()), "{named}: summary");
-        assert!(operation.about["operationId"].is_string(), "{named}: operationId");
-        assert!(operation.about["security"].is_array(), "{named}: security");
+        assert!(
+            operation.definition["summary"].as_str().is_some_and(|text| !text.is_empty()),
+            "{named}: summary"
+        );
+        assert!(operation.definition["operationId"].is_string(), "{named}: operationId");
+        assert!(operation.definition["security"].is_array(), "{named}: security");
         assert!(!operation.statuses().is_empty(), "{named}: responses");
         assert!(operation.body() != Some(Value::Null), "{named}: an example of the body");
     }
 }
 
-/// The id of a score that waits for a moderator: examples of secret keys make none.
+/// The id of a score in quarantine: the examples use a secret key, whose scores are not checked.
 fn waiting_score(world: &World) -> String {
     let board = Request::new("PUT", "/v1/boards/high-scores").key(&world.secret_key);
-    world.ask(&board.body(r#"{"mode":"open","checks":{"min_play_s":1}}"#));
+    world.send(&board.body(r#"{"mode":"open","checks":{"min_play_s":1}}"#));
     let score = Request::new("POST", "/v1/boards/high-scores/scores").key(&world.public_key);
-    world.ask(&score.body(r#"{"player":"eve","score":9}"#));
-    let waiting = world.ask(&Request::get("/v1/boards/high-scores/quarantine").key(&world.secret_key)).json();
+    world.send(&score.body(r#"{"player":"eve","score":9}"#));
+    let waiting =
+        world.send(&Request::get("/v1/boards/high-scores/quarantine").key(&world.secret_key)).json();
     waiting["items"][0]["id"].as_str().expect("an id").to_owned()
 }
 
-/// The id of a flow that runs.
+/// The id of a running flow.
 fn running_flow(world: &World) -> String {
     let packets = Request::new("POST", "/v1/flows/packets").key(&world.secret_key);
-    world.ask(&packets.body(r#"{"from":"cy","to":"dee","seq":1}"#));
-    let flows = world.ask(&Request::get("/v1/flows").key(&world.secret_key)).json();
+    world.send(&packets.body(r#"{"from":"cy","to":"dee","seq":1}"#));
+    let flows = world.send(&Request::get("/v1/flows").key(&world.secret_key)).json();
     flows["flows"][0]["id"].as_str().expect("an id").to_owned()
 }
 
@@ -231,28 +234,28 @@ fn running_flow(world: &World) -> String {
 fn every_example_works() {
     let world = World::new();
     let description = description(&world);
-    let mut made = BTreeMap::from([
+    let mut created = BTreeMap::from([
         ("/v1/boards/{table}/quarantine/".to_owned(), waiting_score(&world)),
         ("/v1/flows/".to_owned(), running_flow(&world)),
     ]);
     let mut failed = Vec::new();
-    for operation in Operation::all(&description).iter().filter(|operation| !operation.is_for_people()) {
-        let request = operation.request(&made).key(&world.secret_key);
-        let answer = world.ask(&request);
+    for operation in Operation::all(&description).iter().filter(|operation| !operation.requires_sign_in()) {
+        let request = operation.request(&created).key(&world.secret_key);
+        let answer = world.send(&request);
         if !operation.statuses().contains(&answer.status) {
-            let target = operation.target(&made);
+            let target = operation.target(&created);
             failed.push(format!("{} {target}: {} {}", operation.method, answer.status, answer.text()));
             continue;
         }
         if operation.path == "/v1/players/{player}" {
             let receipt = answer.json()["receipt"].as_str().expect("a receipt").to_owned();
-            made.insert("/v1/erasures/".to_owned(), receipt);
+            created.insert("/v1/erasures/".to_owned(), receipt);
         }
         if operation.method == "post" && answer.text().starts_with('{') {
             let id = ["id", "receipt"]
                 .into_iter()
                 .find_map(|name| answer.json()[name].as_str().map(str::to_owned));
-            id.map(|id| made.insert(format!("{}/", operation.path), id));
+            id.map(|id| created.insert(format!("{}/", operation.path), id));
         }
     }
     assert!(failed.is_empty(), "{}", failed.join("\n"));

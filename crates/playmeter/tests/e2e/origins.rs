@@ -1,4 +1,4 @@
-//! Who may watch and do what on a socket: by key, by sign-in, from which pages.
+//! Authorization on sockets: by key, by sign-in, by origin.
 
 use serde_json::{Value, json};
 
@@ -7,13 +7,13 @@ use crate::keys::{cookie, sign_in};
 use crate::socket::{Socket, handshake};
 use crate::world::World;
 
-/// A request for a socket with these headers, and the answer in words.
-fn asked(world: &World, target: &str, headers: &[(&str, &str)]) -> String {
-    let answer = world.ask(&upgrade(target, headers));
-    if answer.status == 101 { "101".into() } else { answer.told() }
+/// The outcome of a WebSocket handshake with these headers.
+fn handshake_outcome(world: &World, target: &str, headers: &[(&str, &str)]) -> String {
+    let answer = world.send(&upgrade(target, headers));
+    if answer.status == 101 { "101".into() } else { answer.summary() }
 }
 
-pub fn upgrade(target: &str, headers: &[(&str, &str)]) -> Request {
+pub(crate) fn upgrade(target: &str, headers: &[(&str, &str)]) -> Request {
     let request = Request::get(target)
         .header("Connection", "keep-alive, Upgrade")
         .header("Upgrade", "websocket")
@@ -28,11 +28,11 @@ fn with_headers(world: &World, target: &str, headers: &[(&'static str, &str)]) -
     for (name, value) in headers {
         request.headers_mut().insert(*name, value.parse().expect("a header"));
     }
-    Socket::of(world, request).connected()
+    Socket::with_request(world, request).connected()
 }
 
-/// Each publication: what it says to nobody, a public key, a key that may only write, one that may only ask, one that
-/// may everything, and somebody who is signed in.
+/// Each publication with the expected outcome without a credential, with a public key, with a key that may only write,
+/// with one that may only query, with one that has every scope, and with a sign-in.
 const PUBLICATIONS: &[(&str, [&str; 6])] = &[
     ("online", ["401", "403", "403", "ready", "ready", "ready"]),
     ("events", ["401", "403", "403", "ready", "ready", "ready"]),
@@ -54,37 +54,40 @@ fn params(name: &str) -> Value {
 }
 
 #[test]
-fn each_publication_is_for_those_the_table_says() {
+fn each_publication_enforces_its_credentials() {
     let world = World::new();
-    let (writer, asker) = (world.key("events:write"), world.key("query"));
+    let (writer, reader) = (world.key("events:write"), world.key("query"));
     let cookie = cookie(&sign_in(&world));
     let mut sockets = [
-        Socket::nobody(&world),
+        Socket::anonymous(&world),
         Socket::open(&world, &world.public_key),
         Socket::open(&world, &writer),
-        Socket::open(&world, &asker),
+        Socket::open(&world, &reader),
         Socket::open(&world, &world.secret_key),
         with_headers(&world, "/ddp", &[("Cookie", &cookie)]),
     ];
     for (name, expected) in PUBLICATIONS {
         for (socket, expected) in sockets.iter_mut().zip(expected) {
-            assert_eq!(socket.subbed(name, name, params(name)), *expected, "{name}");
+            assert_eq!(socket.try_subscribe(name, name, params(name)), *expected, "{name}");
         }
     }
-    let told: Vec<&str> = PUBLICATIONS.iter().map(|row| row.0).collect();
-    let refusal = sockets[4].sub("x", "nothing", json!([])).pop().expect("a refusal");
-    let known = refusal["error"]["reason"].as_str().expect("a reason");
-    assert_eq!(known.split('`').skip(1).step_by(2).count(), told.len(), "{known}");
-    assert!(told.iter().all(|name| known.contains(&format!("`{name}`"))), "the table has them all: {known}");
+    let names: Vec<&str> = PUBLICATIONS.iter().map(|row| row.0).collect();
+    let rejection = sockets[4].subscribe("x", "nothing", json!([])).pop().expect("a refusal");
+    let known = rejection["error"]["reason"].as_str().expect("a reason");
+    assert_eq!(known.split('`').skip(1).step_by(2).count(), names.len(), "{known}");
+    assert!(
+        names.iter().all(|name| known.contains(&format!("`{name}`"))),
+        "the table lists every publication: {known}"
+    );
 }
 
 #[test]
-fn methods_do_for_each_credential_what_their_routes_do() {
+fn methods_enforce_the_credentials_of_their_routes() {
     let world = World::new();
     let writer = world.key("events:write");
     let cookie = cookie(&sign_in(&world));
     let mut sockets = [
-        Socket::nobody(&world),
+        Socket::anonymous(&world),
         Socket::open(&world, &world.public_key),
         Socket::open(&world, &writer),
         Socket::open(&world, &world.secret_key),
@@ -100,14 +103,14 @@ fn methods_do_for_each_credential_what_their_routes_do() {
         ("erase_player", json!([{"player": "zed"}]), ["401", "403", "403", "ok", "ok"]),
     ] {
         for (socket, expected) in sockets.iter_mut().zip(expected) {
-            let came = socket.called(method, method, params.clone());
-            assert_eq!(came.map_or_else(|refusal| refusal, |_| "ok".into()), expected, "{method}");
+            let outcome = socket.try_call(method, method, params.clone());
+            assert_eq!(outcome.map_or_else(|rejection| rejection, |_| "ok".into()), expected, "{method}");
         }
     }
 }
 
 #[test]
-fn a_credential_that_is_wrong_opens_no_socket() {
+fn invalid_credential_is_rejected_at_the_handshake() {
     let world = World::new();
     let bearer = |key: &str| format!("Bearer {key}");
     let (public, secret) = (bearer(&world.public_key), bearer(&world.secret_key));
@@ -125,57 +128,67 @@ fn a_credential_that_is_wrong_opens_no_socket() {
         ("/websocket", &[("Authorization", "Basic YTpi")], "401 key (Authorization)"),
         ("/websocket", &[("Authorization", secret.as_str()), ("Origin", "https://game.example")], "401 key"),
     ] {
-        assert_eq!(asked(&world, target, headers), expected, "{target} {headers:?}");
+        assert_eq!(handshake_outcome(&world, target, headers), expected, "{target} {headers:?}");
     }
 }
 
 #[test]
-fn a_key_may_be_given_later() {
+fn login_changes_the_credential() {
     let world = World::new();
-    let mut socket = Socket::nobody(&world);
-    assert_eq!(socket.called("1", "login", json!([{"key": "pm_pk_0"}])), Err("401".into()));
+    let mut socket = Socket::anonymous(&world);
+    assert_eq!(socket.try_call("1", "login", json!([{"key": "pm_pk_0"}])), Err("401".into()));
     assert_eq!(
-        socket.called("1", "login", json!([{"key": "two\nlines"}])),
+        socket.try_call("1", "login", json!([{"key": "two\nlines"}])),
         Err("401 (Authorization)".into())
     );
-    let public = socket.called("1", "login", json!([{"key": world.public_key}])).expect("it is known");
+    let public = socket.try_call("1", "login", json!([{"key": world.public_key}])).expect("the key is known");
     assert_eq!((&public["game"], &public["scopes"]), (&json!("demo"), &json!(["events:write"])));
-    assert_eq!(socket.subbed("a", "vars", json!([])), "ready");
-    assert_eq!(socket.subbed("b", "load", json!([])), "403");
-    assert_eq!(socket.called("1", "login", json!([{"key": "pm_pk_0"}])), Err("401".into()));
-    assert_eq!(socket.subbed("c", "feed", json!(["bo"])), "ready", "what was known before goes on");
+    assert_eq!(socket.try_subscribe("a", "vars", json!([])), "ready");
+    assert_eq!(socket.try_subscribe("b", "load", json!([])), "403");
+    assert_eq!(socket.try_call("1", "login", json!([{"key": "pm_pk_0"}])), Err("401".into()));
+    assert_eq!(
+        socket.try_subscribe("c", "feed", json!(["bo"])),
+        "ready",
+        "the previous credential stays valid"
+    );
     let secret = socket.call("2", "login", json!([{"key": world.secret_key}]));
     let ended: Vec<&Value> =
         secret.iter().filter(|message| message["msg"] == "nosub").map(|message| &message["id"]).collect();
-    assert_eq!(ended, ["a", "c"], "what another credential was shown: {secret:?}");
-    assert_eq!(socket.subbed("d", "load", json!([])), "ready");
+    assert_eq!(ended, ["a", "c"], "subscriptions of the previous credential end: {secret:?}");
+    assert_eq!(socket.try_subscribe("d", "load", json!([])), "ready");
     let mut page = with_headers(&world, "/websocket", &[("Origin", "https://game.example")]);
-    assert_eq!(page.called("1", "login", json!([{"key": world.secret_key}])), Err("401".into()));
-    assert!(page.called("1", "login", json!([{"key": world.public_key}])).is_ok());
+    assert_eq!(page.try_call("1", "login", json!([{"key": world.secret_key}])), Err("401".into()));
+    assert!(page.try_call("1", "login", json!([{"key": world.public_key}])).is_ok());
 }
 
 #[test]
-fn pages_of_other_origins_do_not_speak_for_who_is_signed_in() {
+fn sign_in_cookie_is_ignored_on_other_origins() {
     let world = World::new();
     let cookie = cookie(&sign_in(&world));
     let own = format!("http://{}", world.address);
     let from = |origin: &str| with_headers(&world, "/websocket", &[("Cookie", &cookie), ("Origin", origin)]);
     let mut page = from(&own);
-    assert_eq!(page.subbed("a", "load", json!([])), "ready");
-    assert!(page.called("m", "put_variable", json!([{"name": "a", "value": 1}])).is_ok());
+    assert_eq!(page.try_subscribe("a", "load", json!([])), "ready");
+    assert!(page.try_call("m", "put_variable", json!([{"name": "a", "value": 1}])).is_ok());
     for stranger in ["https://game.example", "null", &format!("{own}.evil.example")] {
         let mut page = from(stranger);
-        assert_eq!(page.subbed("a", "load", json!([])), "401", "{stranger}");
-        assert_eq!(page.called("m", "put_variable", json!([{"name": "a", "value": 2}])), Err("401".into()));
+        assert_eq!(page.try_subscribe("a", "load", json!([])), "401", "{stranger}");
+        assert_eq!(page.try_call("m", "put_variable", json!([{"name": "a", "value": 2}])), Err("401".into()));
     }
-    let other_game =
-        with_headers(&world, "/websocket?game=demo", &[("Cookie", &cookie)]).subbed("a", "load", json!([]));
+    let other_game = with_headers(&world, "/websocket?game=demo", &[("Cookie", &cookie)]).try_subscribe(
+        "a",
+        "load",
+        json!([]),
+    );
     assert_eq!(other_game, "ready");
-    assert_eq!(asked(&world, "/websocket?game=nowhere", &[("Cookie", &cookie)]), "404 not_found (game)");
+    assert_eq!(
+        handshake_outcome(&world, "/websocket?game=nowhere", &[("Cookie", &cookie)]),
+        "404 not_found (game)"
+    );
 }
 
 #[test]
-fn only_listed_origins_open_sockets_where_there_is_a_list() {
+fn only_listed_origins_may_open_sockets() {
     let world = World::with(&["--origins", "https://game.example,https://b.example:8443"]);
     let cookie = cookie(&sign_in(&world));
     let own = format!("http://{}", world.address);
@@ -192,20 +205,24 @@ fn only_listed_origins_open_sockets_where_there_is_a_list() {
         if origin == own {
             request = request.host(&host);
         }
-        let answer = world.ask(&request);
-        let told = if answer.status == 101 { "101".into() } else { answer.told() };
-        assert_eq!(told, expected, "{origin}");
+        let answer = world.send(&request);
+        let summary = if answer.status == 101 { "101".into() } else { answer.summary() };
+        assert_eq!(summary, expected, "{origin}");
     }
     let headers = [("Cookie", cookie.as_str()), ("Origin", "https://game.example")];
-    assert_eq!(with_headers(&world, "/websocket", &headers).subbed("a", "load", json!([])), "ready");
-    assert_eq!(asked(&world, "/websocket", &[]), "101", "who is no page has no origin");
+    assert_eq!(with_headers(&world, "/websocket", &headers).try_subscribe("a", "load", json!([])), "ready");
+    assert_eq!(
+        handshake_outcome(&world, "/websocket", &[]),
+        "101",
+        "a client that is not a page has no origin"
+    );
 }
 
 #[test]
-fn one_game_never_sees_anothers() {
+fn socket_never_shows_data_of_another_game() {
     let world = World::new();
     world.command(&["games", "create", "other", "--json"]).json();
-    let made = world
+    let created = world
         .command(&[
             "keys",
             "create",
@@ -216,7 +233,7 @@ fn one_game_never_sees_anothers() {
             "--json",
         ])
         .json();
-    let other = made["secret_key"].as_str().expect("a secret key");
+    let other = created["secret_key"].as_str().expect("a secret key");
     let (mut ours, mut theirs) = (Socket::open(&world, &world.secret_key), Socket::open(&world, other));
     for socket in [&mut ours, &mut theirs] {
         for name in ["board", "vars", "feed", "online", "query"] {
@@ -227,7 +244,7 @@ fn one_game_never_sees_anothers() {
                 list.push(Value::Null);
             }
             list.push(options);
-            assert_eq!(socket.subbed(name, name, params), "ready", "{name}");
+            assert_eq!(socket.try_subscribe(name, name, params), "ready", "{name}");
         }
     }
     world.post(r#"{"event":"win","player":"bo"}"#);
@@ -237,52 +254,55 @@ fn one_game_never_sees_anothers() {
         ("follow", json!([{"player": "bo", "other": "cy"}])),
         ("post_to_feed", json!([{"player": "cy", "text": "ours alone"}])),
     ] {
-        assert!(ours.called(method, method, params).is_ok(), "{method}");
+        assert!(ours.try_call(method, method, params).is_ok(), "{method}");
     }
-    theirs.say(json!({"msg": "method", "id": "own", "method": "put_variable", "params": [{"name": "speed", "value": "theirs"}]}));
-    let told = theirs.up_to("updated");
-    let text = json!(told).to_string();
+    theirs.send_json(json!({"msg": "method", "id": "own", "method": "put_variable", "params": [{"name": "speed", "value": "theirs"}]}));
+    let messages = theirs.read_until("updated");
+    let text = json!(messages).to_string();
     assert!(text.contains("theirs") && !text.contains("ours alone") && !text.contains("\"score\""), "{text}");
     let values: Vec<&Value> =
-        told.iter().filter(|it| it["collection"] == "vars").map(|it| &it["fields"]["value"]).collect();
+        messages.iter().filter(|it| it["collection"] == "vars").map(|it| &it["fields"]["value"]).collect();
     assert_eq!(values, ["theirs"]);
-    assert!(told.iter().all(|it| it["fields"]["online"] != 1 && it["fields"]["total"] != 1), "{told:?}");
+    assert!(
+        messages.iter().all(|it| it["fields"]["online"] != 1 && it["fields"]["total"] != 1),
+        "{messages:?}"
+    );
 }
 
 #[test]
-fn a_key_that_is_revoked_is_shown_nothing_more() {
+fn revoked_key_ends_its_subscriptions() {
     let world = World::new();
-    let made = world.command(&["keys", "create", "--scopes", "query", "--json"]).json();
-    let (id, key) = (made["id"].as_str().expect("an id"), made["secret_key"].as_str().expect("a key"));
+    let created = world.command(&["keys", "create", "--scopes", "query", "--json"]).json();
+    let (id, key) = (created["id"].as_str().expect("an id"), created["secret_key"].as_str().expect("a key"));
     let mut socket = Socket::open(&world, key);
-    assert_eq!(socket.subbed("a", "events", json!([null, {"min_interval": 0}])), "ready");
+    assert_eq!(socket.try_subscribe("a", "events", json!([null, {"min_interval": 0}])), "ready");
     world.command(&["keys", "revoke", id, "--json"]).json();
     world.post(r#"{"event":"win"}"#);
-    let told = socket.up_to("nosub");
-    assert_eq!(told.last().expect("a word")["error"]["error"], 401);
-    assert!(told.iter().all(|message| message["msg"] != "added"), "{told:?}");
-    assert_eq!(socket.subbed("a", "vars", json!([])), "401");
-    assert_eq!(socket.called("m", "open_session", json!([{"player": "bo"}])), Err("401".into()));
+    let messages = socket.read_until("nosub");
+    assert_eq!(messages.last().expect("a message")["error"]["error"], 401);
+    assert!(messages.iter().all(|message| message["msg"] != "added"), "{messages:?}");
+    assert_eq!(socket.try_subscribe("a", "vars", json!([])), "401");
+    assert_eq!(socket.try_call("m", "open_session", json!([{"player": "bo"}])), Err("401".into()));
 }
 
 #[test]
-fn a_private_board_is_seen_with_its_code_alone() {
+fn private_board_subscription_requires_its_code() {
     let world = World::new();
     let board = Request::new("PUT", "/v1/boards/club")
         .key(&world.secret_key)
         .body(r#"{"mode":"open","private":true}"#);
-    let board = world.ask(&board);
+    let board = world.send(&board);
     let code = board.json()["code"].as_str().unwrap_or_else(|| panic!("{}", board.text())).to_owned();
     let mut public = Socket::open(&world, &world.public_key);
     let mut secret = Socket::open(&world, &world.secret_key);
     let shown = |socket: &mut Socket, what: Value| {
-        let told = socket.sub("a", "board", json!([what]));
-        socket.say(json!({"msg": "unsub", "id": "a"}));
+        let messages = socket.subscribe("a", "board", json!([what]));
+        socket.send_json(json!({"msg": "unsub", "id": "a"}));
         socket.until("nosub");
-        told.iter().any(|message| message["fields"]["player"] == "bo")
+        messages.iter().any(|message| message["fields"]["player"] == "bo")
     };
     let score = Request::new("POST", "/v1/boards/club/scores").key(&world.secret_key);
-    let answer = world.ask(&score.body(r#"{"player":"bo","score":1}"#));
+    let answer = world.send(&score.body(r#"{"player":"bo","score":1}"#));
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert!(!shown(&mut public, json!("club")));
     assert!(!shown(&mut public, json!({"table": "club", "code": "wrong"})));

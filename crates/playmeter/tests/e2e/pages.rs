@@ -1,4 +1,4 @@
-//! Boards and feeds, watched: a page is told when it is another than before.
+//! Streams of boards and feeds: a page is published when it changes.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::world::World;
 
 fn send(world: &World, method: &'static str, target: &str, body: &Value) {
     let request = Request::new(method, target).key(&world.secret_key);
-    let answer = world.ask(&if body.is_null() { request } else { request.body(body.to_string()) });
+    let answer = world.send(&if body.is_null() { request } else { request.body(body.to_string()) });
     assert!(answer.status < 300, "{method} {target}: {}", answer.text());
 }
 
@@ -20,26 +20,26 @@ fn submit(world: &World, player: &str, score: i64) {
 
 fn players(data: &Value) -> String {
     let rows = data["rows"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let told = rows.iter().map(|row| format!("{} {}", row["player"].as_str().unwrap_or("?"), row["score"]));
-    told.collect::<Vec<_>>().join(", ")
+    let lines = rows.iter().map(|row| format!("{} {}", row["player"].as_str().unwrap_or("?"), row["score"]));
+    lines.collect::<Vec<_>>().join(", ")
 }
 
 #[test]
-fn a_board_is_told_within_a_second() {
+fn board_change_is_published_within_1s() {
     let world = World::new();
     let mut watch = Watch::open_as(&world, &world.public_key, "board=main&window=day", None);
-    assert!(watch.next().data["error"].is_string(), "there is no such board yet");
+    assert!(watch.next().data["error"].is_string(), "the board does not exist yet");
     submit(&world, "al", 10);
-    let mut told = watch.next();
-    assert_eq!((told.name.as_str(), players(&told.data)), ("change", "al 10".to_owned()));
+    let mut event = watch.next();
+    assert_eq!((event.name.as_str(), players(&event.data)), ("change", "al 10".to_owned()));
     let started = Instant::now();
     submit(&world, "bo", 20);
-    while players(&told.data) != "bo 20, al 10" {
-        told = watch.next();
+    while players(&event.data) != "bo 20, al 10" {
+        event = watch.next();
     }
     assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
-    assert_eq!((told.data["topic"].clone(), told.data["window"].clone()), (json!("board"), json!("day")));
-    let id = told.id;
+    assert_eq!((event.data["topic"].clone(), event.data["window"].clone()), (json!("board"), json!("day")));
+    let id = event.id;
     drop(watch);
     submit(&world, "cy", 15);
     let again = Watch::open_as(&world, &world.public_key, "board=main&window=day", Some(&id)).next();
@@ -47,7 +47,7 @@ fn a_board_is_told_within_a_second() {
 }
 
 #[test]
-fn a_private_board_is_watched_with_its_code_alone() {
+fn private_board_stream_requires_its_code() {
     let world = World::new();
     send(&world, "PUT", "/v1/boards/ours", &json!({ "private": "sesame-opens" }));
     send(&world, "POST", "/v1/boards/ours/scores", &json!({ "player": "al", "score": 1 }));
@@ -59,7 +59,7 @@ fn a_private_board_is_watched_with_its_code_alone() {
 }
 
 #[test]
-fn a_feed_is_told_what_the_followed_do_and_nothing_else() {
+fn feed_stream_shows_only_followed_players() {
     let world = World::new();
     send(&world, "PUT", "/v1/players/cy/follows/al", &Value::Null);
     let mut watch = Watch::open_as(&world, &world.public_key, "feed=cy", None);
@@ -67,21 +67,21 @@ fn a_feed_is_told_what_the_followed_do_and_nothing_else() {
     send(&world, "POST", "/v1/feed", &json!({ "player": "stranger", "text": "not for cy" }));
     let started = Instant::now();
     send(&world, "POST", "/v1/feed", &json!({ "player": "al", "text": "found a key" }));
-    let told = watch.next();
+    let event = watch.next();
     assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
-    assert_eq!(told.data["items"].as_array().map(Vec::len), Some(1), "{}", told.data);
-    assert_eq!(told.data["items"][0]["text"], "found a key");
+    assert_eq!(event.data["items"].as_array().map(Vec::len), Some(1), "{}", event.data);
+    assert_eq!(event.data["items"][0]["text"], "found a key");
 }
 
 #[test]
-fn what_cannot_be_watched_is_named() {
+fn invalid_stream_parameter_is_named() {
     let world = World::new();
-    let told = |what: &str| {
+    let summary = |what: &str| {
         let request = Request::get(format!("/v1/watch?{what}")).key(&world.public_key);
-        world.ask(&request).told()
+        world.send(&request).summary()
     };
-    assert_eq!(told("board=main&window=year"), "400 invalid_field (window)");
-    assert_eq!(told("board=main&per_page=0"), "400 invalid_field (per_page)");
-    assert_eq!(told("board=main&per_page=101"), "400 invalid_field (per_page)");
-    assert_eq!(told("board=main&load=1"), "403 scope");
+    assert_eq!(summary("board=main&window=year"), "400 invalid_field (window)");
+    assert_eq!(summary("board=main&per_page=0"), "400 invalid_field (per_page)");
+    assert_eq!(summary("board=main&per_page=101"), "400 invalid_field (per_page)");
+    assert_eq!(summary("board=main&load=1"), "403 scope");
 }

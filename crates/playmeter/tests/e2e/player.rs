@@ -1,4 +1,4 @@
-//! A player's session, as a client uses it: opened with the public key, its own key signs requests.
+//! A player session as a client uses it: opened with the public key, its own key signs requests.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,9 +8,9 @@ use sha2::{Digest, Sha256};
 use crate::client::Request;
 use crate::world::{World, now_ms};
 
-/// What a signature is made of; a test changes one part to forge it.
+/// The parts of a signature; tests change one of them to forge it.
 #[derive(Clone)]
-pub struct Session {
+pub(crate) struct Session {
     pub id: String,
     pub player: String,
     pub key: Vec<u8>,
@@ -18,11 +18,11 @@ pub struct Session {
 }
 
 impl Session {
-    /// Opens a session through the door.
-    pub fn open(world: &World, player: &str) -> Session {
+    /// Opens a session over HTTP.
+    pub(crate) fn open(world: &World, player: &str) -> Session {
         let body = format!(r#"{{"player":"{player}","name":"{}"}}"#, player.to_uppercase());
         let request = Request::new("POST", "/v1/session").key(&world.public_key).body(body);
-        let answer = world.ask(&request);
+        let answer = world.send(&request);
         assert_eq!(answer.status, 201, "{}", answer.text());
         let session = answer.json();
         let text = |field: &str| session[field].as_str().expect("it is text").to_owned();
@@ -34,13 +34,13 @@ impl Session {
         }
     }
 
-    /// A request signed now with a nonce of its own.
-    pub fn signed(&self, method: &'static str, target: &str, body: &str) -> Request {
+    /// A request signed now with a new nonce.
+    pub(crate) fn signed(&self, method: &'static str, target: &str, body: &str) -> Request {
         self.signed_at(now_ms() / 1000, &nonce(), method, target, body)
     }
 
-    /// A request signed at a time, with a nonce.
-    pub fn signed_at(
+    /// A request signed at this time with this nonce.
+    pub(crate) fn signed_at(
         &self,
         at_s: i64,
         nonce: &str,
@@ -54,8 +54,8 @@ impl Session {
         request.header("X-Playmeter-Signature", &signature)
     }
 
-    /// A signature made now with a nonce of its own.
-    pub fn signature(&self, method: &str, path: &str, body: &str) -> String {
+    /// A signature made now with a new nonce.
+    pub(crate) fn signature(&self, method: &str, path: &str, body: &str) -> String {
         self.signature_at(now_ms() / 1000, &nonce(), method, path, body)
     }
 
@@ -68,13 +68,13 @@ impl Session {
     }
 }
 
-/// One that was not used before.
+/// A nonce that was not used before.
 fn nonce() -> String {
     static NONCE: AtomicU64 = AtomicU64::new(0);
     format!("nonce-{:08}", NONCE.fetch_add(1, Ordering::Relaxed))
 }
 
-pub fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -1,4 +1,4 @@
-//! Games with Playtomic's SDKs: what they send, byte for byte, and what they are told.
+//! Games with the Playtomic SDKs: their requests, byte for byte, and the answers they expect.
 
 mod achievements;
 mod levels;
@@ -14,7 +14,7 @@ use crate::world::World;
 const KEY: &str = "7bf0867af8a64758";
 const PRIVATE_KEY: &str = "0123456789abcdef";
 
-/// A server that knows an old game.
+/// A server with the keys of a Playtomic game.
 fn world() -> World {
     let world = World::new();
     let keys = ["--key", KEY, "--private-key", PRIVATE_KEY, "--data-api", "true", "--json"];
@@ -62,8 +62,8 @@ fn form(body: &str) -> Request {
     request.header("Content-Type", "text/plain;charset=UTF-8").header("Origin", "http://games.example")
 }
 
-fn ask(world: &World, section: &str, action: &str, parameters: Value) -> Value {
-    let answer = world.ask(&request(section, action, parameters));
+fn call(world: &World, section: &str, action: &str, parameters: Value) -> Value {
+    let answer = world.send(&request(section, action, parameters));
     assert_eq!((answer.status, answer.header("access-control-allow-origin")), (200, Some("*")));
     answer.json()
 }
@@ -75,7 +75,7 @@ fn code(answer: &Value) -> (bool, u64) {
     (answer["success"].as_bool().expect("a success or not"), code)
 }
 
-/// What the tracker is told.
+/// Checks the answer to a tracker.
 #[track_caller]
 fn tracked(answer: &Answer) {
     assert_eq!((answer.status, answer.text().as_str()), (200, "1"));
@@ -89,13 +89,13 @@ fn count(world: &World, query: Value) -> Value {
 }
 
 #[test]
-fn a_tracker_names_its_game_by_host_or_path_or_parameter() {
+fn tracker_game_is_read_from_host_path_or_parameter() {
     let world = world();
     let tail = "q=v/1&url=http%3A//www.games.example/arcade&swfid=940628&0.8467Z";
-    tracked(&world.ask(&Request::get(format!("/tracker/q.aspx?guid={KEY}&{tail}"))));
-    tracked(&world.ask(&Request::get(format!("/{KEY}/tracker/q.aspx?{tail}"))));
-    tracked(&world.ask(&Request::get(format!("/g{KEY}/tracker/q.aspx?{tail}"))));
-    tracked(&world.ask(&Request::get(format!("/{}/tracker/q.aspx?{tail}", world.public_key))));
+    tracked(&world.send(&Request::get(format!("/tracker/q.aspx?guid={KEY}&{tail}"))));
+    tracked(&world.send(&Request::get(format!("/{KEY}/tracker/q.aspx?{tail}"))));
+    tracked(&world.send(&Request::get(format!("/g{KEY}/tracker/q.aspx?{tail}"))));
+    tracked(&world.send(&Request::get(format!("/{}/tracker/q.aspx?{tail}", world.public_key))));
     for host in [
         format!("g{KEY}.api.games.example"),
         format!("G{}.api.games.example:80", world.public_key).to_ascii_lowercase(),
@@ -103,21 +103,21 @@ fn a_tracker_names_its_game_by_host_or_path_or_parameter() {
         let request = Request::get(format!("/tracker/q.aspx?{tail}")).bytes();
         let request = String::from_utf8(request).expect("it is text").replace("playmeter.test", &host);
         let mut connection = world.connect();
-        connection.send(request.as_bytes()).expect("it is sent");
+        connection.write(request.as_bytes()).expect("it is sent");
         tracked(&connection.answer().expect("an answer"));
     }
-    // One SDK posts a form that says nothing.
-    tracked(&world.ask(&Request::new("POST", format!("/{KEY}/tracker/q.aspx?{tail}")).body("x=x")));
+    // One SDK posts a form without content.
+    tracked(&world.send(&Request::new("POST", format!("/{KEY}/tracker/q.aspx?{tail}")).body("x=x")));
     let views = json!({"metric": "views", "where": {"source": ["games.example"]}, "step": "all"});
     assert_eq!(count(&world, views), 7);
-    let refused = |target: &str| world.ask(&Request::get(target)).told();
-    assert_eq!(refused("/tracker/q.aspx?q=v/1"), "401 key (guid)");
-    assert_eq!(refused("/nobody/tracker/q.aspx?q=v/1"), "401 key (guid)");
-    assert_eq!(refused(&format!("/{KEY}/tracker/q.aspx?url=x")), "400 malformed (q)");
+    let rejected = |target: &str| world.send(&Request::get(target)).summary();
+    assert_eq!(rejected("/tracker/q.aspx?q=v/1"), "401 key (guid)");
+    assert_eq!(rejected("/nobody/tracker/q.aspx?q=v/1"), "401 key (guid)");
+    assert_eq!(rejected(&format!("/{KEY}/tracker/q.aspx?url=x")), "400 malformed (q)");
 }
 
 #[test]
-fn every_part_that_a_tracker_sends_is_in_the_books() {
+fn every_tracker_event_is_accounted_for() {
     let world = world();
     let sent = [
         "v/1",
@@ -126,9 +126,9 @@ fn every_part_that_a_tracker_sends_is_in_the_books() {
         "f/Start/Clicked/1~pls/a1~plw/a1~plq/a1~plr/a1~plf/a1~la/Time/1/undefined~~c/Opened/",
     ];
     for events in sent {
-        tracked(&world.ask(&Request::get(format!("/{KEY}/tracker/q.aspx?q={events}&url=x&1Z"))));
+        tracked(&world.send(&Request::get(format!("/{KEY}/tracker/q.aspx?q={events}&url=x&1Z"))));
     }
-    tracked(&world.ask(&Request::get(format!("/{KEY}/tracker/q.aspx?q=&url=x&1Z"))));
+    tracked(&world.send(&Request::get(format!("/{KEY}/tracker/q.aspx?q=&url=x&1Z"))));
     let parts: usize = sent.iter().map(|events| events.split('~').count()).sum();
     let load = world.load();
     let totals = json!({"received": parts, "accepted": parts - 4, "duplicate": 0, "invalid": 4, "late": 0, "limited": 0});
@@ -157,23 +157,23 @@ fn every_part_that_a_tracker_sends_is_in_the_books() {
 }
 
 #[test]
-fn a_request_is_answered_with_a_code_whatever_is_wrong_with_it() {
+fn every_api_error_has_a_code() {
     let world = world();
-    let told = |request: &Request| {
-        let answer = world.ask(request);
+    let code_of = |request: &Request| {
+        let answer = world.send(request);
         assert_eq!((answer.status, answer.header("access-control-allow-origin")), (200, Some("*")));
         code(&answer.json())
     };
     let lookup = r#"{"section":"geoip","action":"lookup"}"#;
-    assert_eq!(told(&signed(lookup, PRIVATE_KEY)), (true, 0));
-    assert_eq!(told(&signed(lookup, PRIVATE_KEY).to("/v1?publickey=nobody")), (false, 2));
-    assert_eq!(told(&signed(lookup, PRIVATE_KEY).to("/v1")), (false, 2));
-    assert_eq!(told(&signed(lookup, "another key")), (false, 2));
-    assert_eq!(told(&signed(lookup, "")), (false, 2));
-    assert_eq!(told(&form("")), (false, 4));
-    assert_eq!(told(&form("data=e30=&hash=1")), (false, 4));
-    assert_eq!(told(&signed("[]", PRIVATE_KEY)), (false, 4));
-    assert_eq!(told(&signed("{", PRIVATE_KEY)), (false, 4));
+    assert_eq!(code_of(&signed(lookup, PRIVATE_KEY)), (true, 0));
+    assert_eq!(code_of(&signed(lookup, PRIVATE_KEY).to("/v1?publickey=nobody")), (false, 2));
+    assert_eq!(code_of(&signed(lookup, PRIVATE_KEY).to("/v1")), (false, 2));
+    assert_eq!(code_of(&signed(lookup, "another key")), (false, 2));
+    assert_eq!(code_of(&signed(lookup, "")), (false, 2));
+    assert_eq!(code_of(&form("")), (false, 4));
+    assert_eq!(code_of(&form("data=e30=&hash=1")), (false, 4));
+    assert_eq!(code_of(&signed("[]", PRIVATE_KEY)), (false, 4));
+    assert_eq!(code_of(&signed("{", PRIVATE_KEY)), (false, 4));
     for (section, action, parameters) in [
         ("geoip", "nothing", json!({})),
         ("nothing", "list", json!({})),
@@ -183,24 +183,24 @@ fn a_request_is_answered_with_a_code_whatever_is_wrong_with_it() {
         ("data", "views", json!({"year": 2026, "month": 13})),
         ("data", "custommetric", json!({})),
     ] {
-        let answer = ask(&world, section, action, parameters.clone());
+        let answer = call(&world, section, action, parameters.clone());
         assert_eq!(code(&answer), (false, 4), "{section}.{action} {parameters}");
     }
-    let unknown = ask(&world, "geoip", "lookup", json!({"owner": 1}));
+    let unknown = call(&world, "geoip", "lookup", json!({"owner": 1}));
     assert!(unknown["errormessage"].as_str().is_some_and(|message| message.contains("`owner`")), "{unknown}");
-    assert_eq!(world.ask(&Request::get(format!("/v1?publickey={KEY}"))).told(), "405 method");
-    let preflight = world.ask(&Request::new("OPTIONS", format!("/v1?publickey={KEY}")));
+    assert_eq!(world.send(&Request::get(format!("/v1?publickey={KEY}"))).summary(), "405 method");
+    let preflight = world.send(&Request::new("OPTIONS", format!("/v1?publickey={KEY}")));
     assert_eq!((preflight.status, preflight.header("access-control-allow-origin")), (204, Some("*")));
 }
 
 #[test]
-fn a_game_without_keys_of_its_own_signs_with_the_derived_one() {
+fn game_without_playtomic_keys_uses_the_derived_key() {
     let world = World::new();
     let games = world.command(&["games", "list", "--json"]).json();
     let private_key = games[0]["playtomic"]["private_key"].as_str().expect("a key").to_owned();
     let request = |private_key: &str| {
         let request = signed(r#"{"section":"geoip","action":"lookup"}"#, private_key);
-        world.ask(&request.to(format!("/v1?publickey={}", world.public_key))).json()
+        world.send(&request.to(format!("/v1?publickey={}", world.public_key))).json()
     };
     assert_eq!(code(&request(&private_key)), (true, 0));
     assert_eq!(code(&request(PRIVATE_KEY)), (false, 2));
@@ -209,30 +209,30 @@ fn a_game_without_keys_of_its_own_signs_with_the_derived_one() {
 }
 
 #[test]
-fn an_address_without_a_country_is_unknown() {
+fn address_without_a_country_is_unknown() {
     let world = world();
     let country = json!({"code": "N/A", "name": "UNKNOWN"});
     for parameters in [json!({}), json!({"ip": "10.0.0.1"})] {
-        let answer = ask(&world, "geoip", "lookup", parameters);
+        let answer = call(&world, "geoip", "lookup", parameters);
         assert_eq!(answer["country"], country);
         assert_eq!((&answer["code"], &answer["name"]), (&country["code"], &country["name"]));
     }
 }
 
 #[test]
-fn there_is_no_newsletter() {
-    let answer = ask(&world(), "newsletter", "subscribe", json!({"email": "bo@games.example"}));
+fn newsletter_is_not_supported() {
+    let answer = call(&world(), "newsletter", "subscribe", json!({"email": "bo@games.example"}));
     assert_eq!(code(&answer), (false, 600));
 }
 
 #[test]
-fn totals_are_told_to_games_whose_clients_may_ask() {
+fn data_api_returns_totals_only_when_enabled() {
     let world = world();
     let events = "v/1~v/2~p/1~t/y/1~t/n/2~t/n/3~c/Opened/Menu~lc/Deaths/1~lc/Deaths/1~lc/Deaths/2\
                   ~la/Time/1/10~la/Time/1/20~lr/Coins/1/7~lr/Coins/1/3~lr/Coins/1/7";
-    tracked(&world.ask(&Request::get(format!("/{KEY}/tracker/q.aspx?q={events}&url=x&1Z"))));
+    tracked(&world.send(&Request::get(format!("/{KEY}/tracker/q.aspx?q={events}&url=x&1Z"))));
     let value = |action: &str, parameters: Value| {
-        let answer = ask(&world, "data", action, parameters);
+        let answer = call(&world, "data", action, parameters);
         assert_eq!(code(&answer), (true, 0), "{answer}");
         answer["value"].clone()
     };
@@ -244,36 +244,36 @@ fn totals_are_told_to_games_whose_clients_may_ask() {
     let level = |metric: &str, level: &str| json!({"metric": metric, "level": level});
     assert_eq!(value("levelcountermetric", level("Deaths", "1")), 2);
     assert_eq!(value("LevelCounterMetric", level("Deaths", "3")), 0);
-    let average = ask(&world, "data", "levelaveragemetric", level("Time", "1"));
-    let told = ["min", "max", "average", "total"].map(|field| average[field].clone());
-    assert_eq!(told, [json!(10), json!(20), json!(15), json!(30)], "{average}");
+    let average = call(&world, "data", "levelaveragemetric", level("Time", "1"));
+    let values = ["min", "max", "average", "total"].map(|field| average[field].clone());
+    assert_eq!(values, [json!(10), json!(20), json!(15), json!(30)], "{average}");
     let ranged = json!([{"trackvalue": 3, "value": 1}, {"trackvalue": 7, "value": 2}]);
     assert_eq!(value("levelrangedmetric", level("Coins", "1")), ranged);
-    assert_eq!(code(&ask(&world, "data", "levelrangedmetric", json!({"metric": "Coins"}))), (false, 4));
+    assert_eq!(code(&call(&world, "data", "levelrangedmetric", json!({"metric": "Coins"}))), (false, 4));
     world.command(&["games", "playtomic", "demo", "--data-api", "false", "--json"]).json();
-    assert_eq!(code(&ask(&world, "data", "views", json!({}))), (false, 500));
+    assert_eq!(code(&call(&world, "data", "views", json!({}))), (false, 500));
 }
 
-/// Does what a server or a person does with the secret key.
+/// Writes with the secret key.
 #[track_caller]
 fn put(world: &World, target: &str, body: Value) {
-    let answer = world.ask(&Request::new("PUT", target).key(&world.secret_key).body(body.to_string()));
+    let answer = world.send(&Request::new("PUT", target).key(&world.secret_key).body(body.to_string()));
     assert!(answer.status < 300, "{}", answer.text());
 }
 
 #[test]
-fn variables_are_told_by_name_with_their_values() {
+fn game_variables_are_returned_by_name() {
     let world = world();
     put(&world, "/v1/vars/testvar1", json!({"value": "testvalue1"}));
     put(&world, "/v1/vars/limit", json!({"value": 7}));
-    let all = ask(&world, "gamevars", "load", json!({}));
+    let all = call(&world, "gamevars", "load", json!({}));
     assert_eq!(code(&all), (true, 0));
     assert_eq!(all["gamevars"], json!({"testvar1": {"value": "testvalue1"}, "limit": {"value": 7}}));
     assert_eq!((&all["testvar1"], &all["limit"]), (&json!("testvalue1"), &json!(7)));
-    let single = ask(&world, "gamevars", "single", json!({"name": "limit"}));
+    let single = call(&world, "gamevars", "single", json!({"name": "limit"}));
     assert_eq!(single["gamevars"], json!({"limit": {"value": 7}}));
     assert_eq!((code(&single), &single["testvar1"]), ((true, 0), &Value::Null));
-    let none = ask(&world, "gamevars", "single", json!({"name": "nothing"}));
+    let none = call(&world, "gamevars", "single", json!({"name": "nothing"}));
     assert_eq!((code(&none), &none["gamevars"]), ((true, 0), &json!({})));
-    assert_eq!(code(&ask(&world, "gamevars", "single", json!({}))), (false, 4));
+    assert_eq!(code(&call(&world, "gamevars", "single", json!({}))), (false, 4));
 }

@@ -1,4 +1,4 @@
-//! One player given out and forgotten. Canaries: texts that stand nowhere else are first found in the files, then not.
+//! Export and erasure of a player. Canaries are unique texts: the files contain them before an erasure, but not after it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,9 +16,9 @@ use crate::world::{World, new_id, now_ms};
 
 const CANARIES: usize = 20;
 /// An erasure takes a second or two; on a busy machine, a few more.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A player whose every text stands nowhere else.
+/// A player whose texts are all unique.
 struct Canary {
     id: String,
     anonymous: String,
@@ -26,7 +26,7 @@ struct Canary {
     session: String,
     prop: String,
     level: String,
-    /// So short that it is stored as it is, whatever compresses it.
+    /// So short that compression does not change it.
     data: String,
     answer: String,
     post: String,
@@ -34,22 +34,22 @@ struct Canary {
 }
 
 /// A text with 24 random digits.
-fn unmistakable(what: &str) -> String {
+fn unique_text(what: &str) -> String {
     format!("{what}-{}", &new_id().replace('-', "")[..24])
 }
 
 impl Canary {
     fn new() -> Canary {
         Canary {
-            id: unmistakable("id"),
-            anonymous: unmistakable("anonymous"),
-            name: unmistakable("name"),
-            session: unmistakable("session"),
-            prop: unmistakable("prop"),
-            level: unmistakable("level"),
-            data: unmistakable("data"),
-            answer: unmistakable("answer"),
-            post: unmistakable("post"),
+            id: unique_text("id"),
+            anonymous: unique_text("anonymous"),
+            name: unique_text("name"),
+            session: unique_text("session"),
+            prop: unique_text("prop"),
+            level: unique_text("level"),
+            data: unique_text("data"),
+            answer: unique_text("answer"),
+            post: unique_text("post"),
             event_id: new_id(),
         }
     }
@@ -59,8 +59,8 @@ impl Canary {
         [id, anonymous, name, session, prop, level, data, answer, post].map(String::as_str)
     }
 
-    /// What is searched: the middle of each text, so that a compressor that found the beginning elsewhere hides
-    /// nothing; and the event's id as the log has it.
+    /// The bytes to search for: the middle of each text, so that a compressor that found the beginning elsewhere
+    /// hides nothing; and the event id as the log stores it.
     fn needles(&self) -> Vec<Vec<u8>> {
         let middle = |text: &str| text.as_bytes()[text.len() - 18..text.len() - 4].to_vec();
         let mut needles: Vec<Vec<u8>> = self.texts().into_iter().map(middle).collect();
@@ -81,21 +81,21 @@ impl Canary {
         json!(events).to_string()
     }
 
-    /// Does everything that a player can do.
+    /// Does everything that a player can do once.
     fn play(&self, world: &World) {
         let Canary { id, name, level, data, answer, post, prop, .. } = self;
         let public = |method: &'static str, target: &str, body: Value| {
             let request = Request::new(method, target).key(&world.public_key).body(body.to_string());
-            world.ask(&request.header("Idempotency-Key", &format!("{target} by {id}")))
+            world.send(&request.header("Idempotency-Key", &format!("{target} by {id}")))
         };
-        assert_eq!(world.post(self.events()).told(), "4 accepted");
+        assert_eq!(world.post(self.events()).summary(), "4 accepted");
         assert_eq!(public("POST", "/v1/session", json!({"player": id, "name": name})).status, 201);
         let saved = json!({"name": level, "data": data, "player": id, "player_name": name});
         assert_eq!(public("POST", "/v1/levels", saved).status, 201);
         let answers = json!({"player": id, "answers": {"why": answer}});
         assert_eq!(public("POST", "/v1/surveys/mood/answers", answers).status, 201);
         let secret = |method: &'static str, target: &str, body: String| {
-            let answer = world.ask(&Request::new(method, target).key(&world.secret_key).body(body));
+            let answer = world.send(&Request::new(method, target).key(&world.secret_key).body(body));
             assert!(answer.status < 300, "{method} {target}: {}", answer.text());
         };
         secret("POST", "/v1/achievements/first/grants", json!({"player": id, "name": name}).to_string());
@@ -108,70 +108,70 @@ impl Canary {
     }
 }
 
-/// Every file that holds one of the needles, with the needles' numbers.
+/// Every file that contains one of the needles, with the needle's index.
 fn search(folder: &Path, needles: &[Vec<u8>]) -> BTreeSet<(PathBuf, usize)> {
-    let machine = AhoCorasick::new(needles).expect("needles");
+    let matcher = AhoCorasick::new(needles).expect("needles");
     let (mut found, mut left) = (BTreeSet::new(), vec![folder.to_path_buf()]);
     while let Some(path) = left.pop() {
-        // Files come and go while a server runs.
-        let Ok(kind) = fs::symlink_metadata(&path).map(|about| about.file_type()) else { continue };
+        // A running server creates and deletes files.
+        let Ok(kind) = fs::symlink_metadata(&path).map(|metadata| metadata.file_type()) else { continue };
         if kind.is_dir() {
             left.extend(fs::read_dir(&path).expect("a folder").map(|item| item.expect("an item").path()));
         } else if kind.is_file() {
             let Ok(bytes) = fs::read(&path) else { continue };
-            found.extend(machine.find_iter(&bytes).map(|it| (path.clone(), it.pattern().as_usize())));
+            found.extend(matcher.find_iter(&bytes).map(|it| (path.clone(), it.pattern().as_usize())));
         }
     }
     found
 }
 
-/// A world with a survey, some players, and canaries among them.
-fn with_players(world: &World, canaries: &[Canary]) {
+/// Creates a survey, some players, and canaries among them.
+fn create_players(world: &World, canaries: &[Canary]) {
     let survey =
         r#"{"title": "Mood", "questions": [{"key": "why", "kind": "text", "text": "Why?", "max": 60}]}"#;
     let put = Request::new("PUT", "/v1/surveys/mood").key(&world.secret_key).body(survey);
-    assert_eq!(world.ask(&put).status, 201);
+    assert_eq!(world.send(&put).status, 201);
     let put = Request::new("PUT", "/v1/achievements/first").body(r#"{"name": "First win"}"#);
-    assert!(world.ask(&put.key(&world.secret_key)).status < 300);
+    assert!(world.send(&put.key(&world.secret_key)).status < 300);
     for (number, canary) in canaries.iter().enumerate() {
         canary.play(world);
         let other = json!([
             {"event": "win", "player": format!("player-{number}"), "props": {"note": "stays"}},
             {"event": "win", "platform": "web"},
         ]);
-        assert_eq!(world.post(other.to_string()).told(), "2 accepted");
+        assert_eq!(world.post(other.to_string()).summary(), "2 accepted");
         let level =
             json!({"name": "cave", "data": format!("###{number}"), "player": format!("player-{number}")});
         let save = Request::new("POST", "/v1/levels").key(&world.public_key).body(level.to_string());
-        assert_eq!(world.ask(&save).status, 201);
+        assert_eq!(world.send(&save).status, 201);
     }
 }
 
 fn erase(world: &World, player: &str) -> Answer {
-    world.ask(&Request::new("DELETE", format!("/v1/players/{player}")).key(&world.secret_key))
+    world.send(&Request::new("DELETE", format!("/v1/players/{player}")).key(&world.secret_key))
 }
 
 fn receipt(world: &World, receipt: &str) -> Value {
-    world.ask(&Request::get(format!("/v1/erasures/{receipt}")).key(&world.secret_key)).json()
+    world.send(&Request::get(format!("/v1/erasures/{receipt}")).key(&world.secret_key)).json()
 }
 
-/// The receipt when no file holds anything any more.
-fn done(world: &World, id: &str) -> Value {
-    let deadline = Instant::now() + PATIENCE;
+/// Waits until the erasure is complete and returns its receipt.
+fn wait_until_erased(world: &World, id: &str) -> Value {
+    let deadline = Instant::now() + TIMEOUT;
     loop {
-        let told = receipt(world, id);
-        if told["state"] == "done" {
-            return told;
+        let current = receipt(world, id);
+        if current["state"] == "done" {
+            return current;
         }
-        assert!(Instant::now() < deadline, "{told}\n{}", world.log_lines());
+        assert!(Instant::now() < deadline, "{current}\n{}", world.log_lines());
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// An export, which comes in chunks.
+/// An export, which is sent in chunks.
 fn export(world: &World, player: &str) -> Value {
     let request = Request::get(format!("/v1/players/{player}/export")).key(&world.secret_key);
-    let mut stream = TcpStream::connect(world.address).expect("the server takes connections");
+    let mut stream = TcpStream::connect(world.address).expect("the server accepts connections");
     stream.write_all(&request.header("Connection", "close").bytes()).expect("it can be sent");
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).expect("an answer");
@@ -187,10 +187,10 @@ fn export(world: &World, player: &str) -> Value {
     serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}"))
 }
 
-/// What rollups say, of all kinds: sums, players, sessions, cuts.
-fn counted(world: &World) -> Vec<Value> {
+/// The results of queries on rollups of every kind: sums, players, sessions, cuts.
+fn rollup_results(world: &World) -> Vec<Value> {
     let (from, to) = (now_ms() - 86_400_000, now_ms() + 3_600_000);
-    let ask = |metric: &str, measure: &str, by: Value| {
+    let series = |metric: &str, measure: &str, by: Value| {
         let query =
             json!({"metric": metric, "measure": measure, "by": by, "from": from, "to": to, "step": "all"});
         let answer = world.query(&query);
@@ -198,18 +198,18 @@ fn counted(world: &World) -> Vec<Value> {
         answer.json()["series"].clone()
     };
     vec![
-        ask("win", "count", json!([])),
-        ask("win", "sum", json!([])),
-        ask("win", "uniques", json!([])),
-        ask("win", "count", json!(["platform", "level"])),
-        ask("players", "uniques", json!([])),
-        ask("sessions", "count", json!([])),
+        series("win", "count", json!([])),
+        series("win", "sum", json!([])),
+        series("win", "uniques", json!([])),
+        series("win", "count", json!(["platform", "level"])),
+        series("players", "uniques", json!([])),
+        series("sessions", "count", json!([])),
     ]
 }
 
-/// Whatever can be read of everybody.
-fn readable(world: &World) -> String {
-    let get = |target: &str| world.ask(&Request::get(target).key(&world.secret_key)).text();
+/// Everything that can be read about all players.
+fn read_everything(world: &World) -> String {
+    let get = |target: &str| world.send(&Request::get(target).key(&world.secret_key)).text();
     let mut watch = Watch::open_as(world, &world.secret_key, "events=1", None);
     let mut read = watch.next().data.to_string();
     for target in [
@@ -226,19 +226,19 @@ fn readable(world: &World) -> String {
 }
 
 #[test]
-fn a_forgotten_player_is_in_no_answer_at_once_and_soon_in_no_file() {
+fn erased_player_disappears_from_reads_at_once_and_from_files_soon() {
     let mut world = World::new();
     let canaries: Vec<Canary> = (0..CANARIES).map(|_| Canary::new()).collect();
     let needles: Vec<Vec<u8>> = canaries.iter().flat_map(Canary::needles).collect();
-    with_players(&world, &canaries);
-    // A stop writes a checkpoint: now the store has them, too.
+    create_players(&world, &canaries);
+    // A stop writes a checkpoint, so that the store contains them too.
     world.restart();
     let before = search(&world.folder(), &needles);
     let found: BTreeSet<usize> = before.iter().map(|(_, needle)| *needle).collect();
     assert_eq!(found.len(), needles.len(), "the search finds every canary before anything is erased");
     let views = world.folder().join("views");
     assert!(before.iter().filter(|(path, _)| path.starts_with(&views)).count() > 5 * CANARIES);
-    let numbers = counted(&world);
+    let numbers = rollup_results(&world);
     let mut receipts = Vec::new();
     for canary in &canaries {
         let answer = erase(&world, &canary.id);
@@ -251,21 +251,21 @@ fn a_forgotten_player_is_in_no_answer_at_once_and_soon_in_no_file() {
             assert!(!export.to_string().contains(&canary.prop));
         }
     }
-    let read = readable(&world);
-    assert!(read.contains("player-7"), "others are there: {read}");
+    let read = read_everything(&world);
+    assert!(read.contains("player-7"), "other players are still listed: {read}");
     for text in canaries.iter().flat_map(Canary::texts) {
         assert!(!read.contains(text), "{text} can be read");
     }
     for id in &receipts {
-        let told = done(&world, id);
-        // Four were sent; the answer to the survey became one, too.
-        assert_eq!((&told["kind"], &told["events"]), (&json!("erasure"), &json!(5)), "{told}");
-        // A session, a level, an answer, an achievement, an item, two follows, and what asked for the erasure.
-        assert_eq!(told["commands"], 9, "{told}");
-        assert!(canaries.iter().flat_map(Canary::texts).all(|text| !told.to_string().contains(text)));
+        let erased = wait_until_erased(&world, id);
+        // Four were sent; the answer to the survey is an event too.
+        assert_eq!((&erased["kind"], &erased["events"]), (&json!("erasure"), &json!(5)), "{erased}");
+        // A session, a level, an answer, an achievement, an item, two follows, and the request for the erasure.
+        assert_eq!(erased["commands"], 9, "{erased}");
+        assert!(canaries.iter().flat_map(Canary::texts).all(|text| !erased.to_string().contains(text)));
     }
     assert_eq!(search(&world.folder(), &needles), BTreeSet::new());
-    assert_eq!(counted(&world), numbers);
+    assert_eq!(rollup_results(&world), numbers);
     for kill in [true, false] {
         let verified = world.command(&["verify", "--json"]).json();
         assert_eq!(verified["agrees"], true, "{verified}");
@@ -276,10 +276,10 @@ fn a_forgotten_player_is_in_no_answer_at_once_and_soon_in_no_file() {
         }
         assert_eq!(search(&world.folder(), &needles), BTreeSet::new());
         world.start();
-        assert_eq!(counted(&world), numbers);
+        assert_eq!(rollup_results(&world), numbers);
         assert_eq!(receipt(&world, &receipts[0])["state"], "done");
     }
-    // An event that is sent again is not new because its player was forgotten.
+    // An event that is sent again is still a duplicate after its player was erased.
     let again = json!({"event": "win", "id": canaries[0].event_id}).to_string();
     assert_eq!(world.post(again).json()["duplicate"], 1);
     let export = export(&world, "player-7");
@@ -290,38 +290,38 @@ fn a_forgotten_player_is_in_no_answer_at_once_and_soon_in_no_file() {
 }
 
 #[test]
-fn a_kill_in_the_middle_of_an_erasure_resurrects_nobody() {
+fn crash_during_an_erasure_restores_no_data() {
     let mut world = World::new();
     let canaries: Vec<Canary> = (0..6).map(|_| Canary::new()).collect();
     let needles: Vec<Vec<u8>> = canaries.iter().flat_map(Canary::needles).collect();
-    with_players(&world, &canaries);
-    let numbers = counted(&world);
+    create_players(&world, &canaries);
+    let numbers = rollup_results(&world);
     let mut receipts = Vec::new();
     for (number, canary) in canaries.iter().enumerate() {
         let answer = erase(&world, &canary.id).json();
         receipts.push(answer["receipt"].as_str().expect("a receipt").to_owned());
-        // From before the pass begins to after it has ended.
+        // From before the erasure pass starts to after it has ended.
         std::thread::sleep(Duration::from_millis(number as u64 * 150));
         world.kill9();
         world.start();
         assert_eq!(export(&world, &canary.id)["events"], json!([]));
     }
     for id in &receipts {
-        done(&world, id);
+        wait_until_erased(&world, id);
     }
     assert_eq!(search(&world.folder(), &needles), BTreeSet::new());
     let verified = world.command(&["verify", "--json"]).json();
     assert_eq!(verified["agrees"], true, "{verified}");
-    assert_eq!(counted(&world), numbers);
+    assert_eq!(rollup_results(&world), numbers);
     world.restart();
     assert_eq!(search(&world.folder(), &needles), BTreeSet::new());
 }
 
 #[test]
-fn an_export_holds_everything_of_one_player_and_nothing_of_others() {
+fn export_contains_all_data_of_one_player_only() {
     let world = World::new();
     let canaries = [Canary::new(), Canary::new()];
-    with_players(&world, &canaries);
+    create_players(&world, &canaries);
     for id in [&canaries[0].id, &canaries[0].anonymous] {
         let export = export(&world, id);
         let text = export.to_string();
@@ -333,20 +333,20 @@ fn an_export_holds_everything_of_one_player_and_nothing_of_others() {
         }
         assert!(text.contains(&canaries[0].event_id));
         assert_eq!((&export["events_count"], &export["events_lost"]), (&json!(5), &json!(0)));
-        let told = receipt(&world, export["receipt"].as_str().expect("a receipt"));
-        assert_eq!((&told["kind"], &told["state"]), (&json!("export"), &Value::Null));
+        let stored = receipt(&world, export["receipt"].as_str().expect("a receipt"));
+        assert_eq!((&stored["kind"], &stored["state"]), (&json!("export"), &Value::Null));
     }
 }
 
 #[test]
-fn what_a_player_does_after_an_erasure_is_kept() {
+fn events_after_an_erasure_are_kept() {
     let world = World::new();
     let canary = Canary::new();
-    with_players(&world, std::slice::from_ref(&canary));
+    create_players(&world, std::slice::from_ref(&canary));
     let first = erase(&world, &canary.id).json();
     let later = json!({"event": "win", "player": canary.id, "props": {"note": "later"}}).to_string();
-    assert_eq!(world.post(&later).told(), "1 accepted");
-    done(&world, first["receipt"].as_str().expect("a receipt"));
+    assert_eq!(world.post(&later).summary(), "1 accepted");
+    wait_until_erased(&world, first["receipt"].as_str().expect("a receipt"));
     let export = export(&world, &canary.id);
     assert_eq!(
         (&export["events_count"], &export["events"][0]["props"]["note"]),
@@ -355,26 +355,27 @@ fn what_a_player_does_after_an_erasure_is_kept() {
 }
 
 #[test]
-fn only_players_are_erased_and_only_by_those_who_may() {
+fn erasure_requires_a_valid_player_and_the_scope() {
     let world = World::new();
     let key = world.key("players:delete");
-    let ask =
-        |method: &'static str, target: &str, key: &str| world.ask(&Request::new(method, target).key(key));
-    assert_eq!(ask("DELETE", "/v1/players/bo", &key).status, 202);
-    assert_eq!(ask("GET", "/v1/players/bo/export", &key).told(), "403 scope");
-    assert_eq!(ask("DELETE", "/v1/players/bo", &world.key("export")).told(), "403 scope");
-    assert_eq!(ask("DELETE", "/v1/players/undefined", &key).told(), "400 invalid_field (player)");
+    let send =
+        |method: &'static str, target: &str, key: &str| world.send(&Request::new(method, target).key(key));
+    assert_eq!(send("DELETE", "/v1/players/bo", &key).status, 202);
+    assert_eq!(send("GET", "/v1/players/bo/export", &key).summary(), "403 scope");
+    assert_eq!(send("DELETE", "/v1/players/bo", &world.key("export")).summary(), "403 scope");
+    assert_eq!(send("DELETE", "/v1/players/undefined", &key).summary(), "400 invalid_field (player)");
     let long = format!("/v1/players/{}", "x".repeat(129));
-    assert_eq!(ask("DELETE", &long, &key).told(), "400 invalid_field (player)");
+    assert_eq!(send("DELETE", &long, &key).summary(), "400 invalid_field (player)");
     let with_body = Request::new("DELETE", "/v1/players/bo").key(&key).body("{}");
-    assert_eq!(world.ask(&with_body).status, 413);
-    assert_eq!(ask("GET", "/v1/erasures/none", &key).told(), "404 not_found");
+    assert_eq!(world.send(&with_body).status, 413);
+    assert_eq!(send("GET", "/v1/erasures/none", &key).summary(), "404 not_found");
     world.command(&["games", "create", "other", "--json"]).json();
-    let made = world.command(&["keys", "create", "--game", "other", "--scopes", "export", "--json"]).json();
-    let other = made["secret_key"].as_str().expect("a key");
+    let created =
+        world.command(&["keys", "create", "--game", "other", "--scopes", "export", "--json"]).json();
+    let other = created["secret_key"].as_str().expect("a key");
     let receipt =
-        ask("DELETE", "/v1/players/cy", &key).json()["receipt"].as_str().expect("a receipt").to_owned();
-    assert_eq!(ask("GET", &format!("/v1/erasures/{receipt}"), other).told(), "404 not_found");
+        send("DELETE", "/v1/players/cy", &key).json()["receipt"].as_str().expect("a receipt").to_owned();
+    assert_eq!(send("GET", &format!("/v1/erasures/{receipt}"), other).summary(), "404 not_found");
     let again = Request::new("DELETE", "/v1/players/di").key(&key).header("Idempotency-Key", "once");
-    assert_eq!(world.ask(&again).json()["receipt"], world.ask(&again).json()["receipt"]);
+    assert_eq!(world.send(&again).json()["receipt"], world.send(&again).json()["receipt"]);
 }

@@ -1,4 +1,4 @@
-//! Questions through the door: what was acknowledged is in the answer, in any zone, and provable from the log.
+//! Queries over HTTP: results contain every acknowledged event and can be verified from the log.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ fn values(answer: &Value) -> Value {
 }
 
 #[test]
-fn an_answer_includes_everything_acknowledged_before_the_question() {
+fn query_includes_everything_acknowledged_before_it() {
     let world = World::new();
     for count in 1..=50 {
         world.post(r#"{"event":"hit"}"#);
@@ -20,20 +20,20 @@ fn an_answer_includes_everything_acknowledged_before_the_question() {
 }
 
 #[test]
-fn a_late_event_counts_in_its_own_minute_hour_and_day() {
+fn late_event_counts_in_its_own_minute_hour_and_day() {
     let world = World::new();
     let hour = (now_ms() - 3 * 24 * 3_600_000) / 3_600_000 * 3_600_000;
     for minute in [5, 5, 7] {
         let event = json!({"event": "hit", "ts": hour + minute * 60_000, "value": minute});
         world.post(event.to_string());
     }
-    let ask = |step: &str, measure: &str| {
+    let values_of = |step: &str, measure: &str| {
         let query = json!({"metric": "hit", "measure": measure, "step": step, "from": hour, "to": hour + 10 * 60_000});
         values(&world.query(&query).json())
     };
-    assert_eq!(ask("minute", "count"), json!([[0, 0, 0, 0, 0, 2, 0, 1, 0, 0]]));
-    assert_eq!(ask("hour", "sum"), json!([[17]]));
-    assert_eq!(ask("day", "max"), json!([[7]]));
+    assert_eq!(values_of("minute", "count"), json!([[0, 0, 0, 0, 0, 2, 0, 1, 0, 0]]));
+    assert_eq!(values_of("hour", "sum"), json!([[17]]));
+    assert_eq!(values_of("day", "max"), json!([[7]]));
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn one_dimension_breaks_down_while_another_filters() {
         event("DE", "web", "ann"),
     ]);
     world.post(events.to_string());
-    let told = |query: Value| {
+    let totals = |query: Value| {
         let answer = world.query(&query).json();
         let series = answer["series"].as_array().expect("a list").clone();
         series.iter().map(|series| format!("{} {}", series["key"], series["total"])).collect::<Vec<_>>()
@@ -59,19 +59,19 @@ fn one_dimension_breaks_down_while_another_filters() {
         query
     };
     assert_eq!(
-        told(with("where", json!({"platform": ["web"]}))),
+        totals(with("where", json!({"platform": ["web"]}))),
         [r#"{"country":"FR"} 2"#, r#"{"country":"DE"} 1"#]
     );
-    assert_eq!(told(with("measure", json!("uniques"))), [r#"{"country":"FR"} 2"#, r#"{"country":"DE"} 1"#]);
-    assert_eq!(told(with("top", json!(1))), [r#"{"country":"FR"} 3"#, r#"{"country":"(other)"} 1"#]);
+    assert_eq!(totals(with("measure", json!("uniques"))), [r#"{"country":"FR"} 2"#, r#"{"country":"DE"} 1"#]);
+    assert_eq!(totals(with("top", json!(1))), [r#"{"country":"FR"} 3"#, r#"{"country":"(other)"} 1"#]);
 }
 
 #[test]
-fn a_question_is_asked_by_get_as_well_and_answered_as_csv() {
+fn query_supports_get_and_csv() {
     let world = World::new();
     world.post(r#"[{"event":"hit","platform":"web"},{"event":"hit","platform":"ios"}]"#);
     let target = "/v1/query?metric=hit&last=60m&step=all&by=platform&where.platform=web";
-    let answer = world.ask(&Request::get(target).key(&world.secret_key).header("Accept", "text/csv"));
+    let answer = world.send(&Request::get(target).key(&world.secret_key).header("Accept", "text/csv"));
     let text = answer.text();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!((answer.status, lines.len(), lines[0]), (200, 2, "time,platform,value"), "{text}");
@@ -79,7 +79,7 @@ fn a_question_is_asked_by_get_as_well_and_answered_as_csv() {
 }
 
 #[test]
-fn a_wrong_question_names_its_field() {
+fn invalid_query_field_is_named() {
     let world = World::new();
     for (query, field) in [
         (json!({"metric": "hit", "step": "eon"}), "step"),
@@ -96,18 +96,18 @@ fn a_wrong_question_names_its_field() {
 }
 
 #[test]
-fn a_game_has_its_own_numbers_and_sees_no_others() {
+fn game_queries_only_its_own_data() {
     let world = World::new();
     world.post(r#"{"event":"hit"}"#);
     world.command(&["games", "create", "other", "--json"]).json();
-    let made = world.command(&["keys", "create", "--game", "other", "--scopes", "query", "--json"]).json();
-    let key = made["secret_key"].as_str().expect("a secret key");
+    let created = world.command(&["keys", "create", "--game", "other", "--scopes", "query", "--json"]).json();
+    let key = created["secret_key"].as_str().expect("a secret key");
     let request = Request::get("/v1/query?metric=hit&last=60m&step=all&game=demo").key(key);
-    assert_eq!(world.ask(&request).json()["series"][0]["total"], 0);
+    assert_eq!(world.send(&request).json()["series"][0]["total"], 0);
 }
 
 #[test]
-fn every_number_is_derived_again_from_the_log() {
+fn verify_and_rebuild_derive_every_number_from_the_log() {
     let mut world = World::new();
     let events: Vec<Value> = (0..500)
         .map(|number| {

@@ -1,4 +1,4 @@
-//! What a receipt says of each event, and that it stays true after a restart or a crash.
+//! Receipts: the outcome of each event, also after a restart or a crash.
 
 use serde_json::json;
 
@@ -14,16 +14,16 @@ fn array(events: &[String]) -> String {
 }
 
 #[test]
-fn each_event_that_was_not_accepted_is_named_by_index_and_id() {
+fn receipt_lists_events_not_accepted_by_index_and_id() {
     let world = World::new();
     let [seen, new] = [new_id(), new_id()];
     world.post(event(&seen));
     let late = format!(r#"{{"event":"win","id":"{new}","ts":86400000}}"#);
     let batch = [event(&seen), r#"{"event":""}"#.into(), event(&new), "7".into(), event(&new), late];
     let answer = world.post(array(&batch));
-    let told = "1 accepted; 0 duplicate seen_before; 1 invalid event_name_empty; 3 invalid not_an_object; \
+    let expected = "1 accepted; 0 duplicate seen_before; 1 invalid event_name_empty; 3 invalid not_an_object; \
                 4 duplicate seen_before; 5 late too_old";
-    assert_eq!(answer.told(), told);
+    assert_eq!(answer.summary(), expected);
     let receipt = answer.json();
     let ids: Vec<_> =
         receipt["results"].as_array().expect("a list").iter().map(|it| it["id"].clone()).collect();
@@ -31,66 +31,66 @@ fn each_event_that_was_not_accepted_is_named_by_index_and_id() {
 }
 
 #[test]
-fn a_repeat_is_a_duplicate_in_the_same_request_and_ever_after() {
+fn retry_with_same_id_counts_once() {
     let mut world = World::new();
     let ids: Vec<String> = (0..50).map(|_| new_id()).collect();
     let batch = array(&ids.iter().map(|id| event(id)).collect::<Vec<_>>());
     let twice = format!("[{0},{0}]", event(&ids[0]));
-    assert_eq!(world.post(&twice).told(), "1 accepted; 1 duplicate seen_before");
+    assert_eq!(world.post(&twice).summary(), "1 accepted; 1 duplicate seen_before");
     let all_seen: String = (0..50).map(|i| format!("; {i} duplicate seen_before")).collect();
     let new_ones: String = (0..1).map(|i| format!("; {i} duplicate seen_before")).collect();
-    assert_eq!(world.post(&batch).told(), format!("49 accepted{new_ones}"));
-    assert_eq!(world.post(&batch).told(), format!("0 accepted{all_seen}"));
+    assert_eq!(world.post(&batch).summary(), format!("49 accepted{new_ones}"));
+    assert_eq!(world.post(&batch).summary(), format!("0 accepted{all_seen}"));
     world.restart();
-    assert_eq!(world.post(&batch).told(), format!("0 accepted{all_seen}"), "after a restart");
+    assert_eq!(world.post(&batch).summary(), format!("0 accepted{all_seen}"), "after a restart");
     world.kill9();
     world.start();
-    assert_eq!(world.post(&batch).told(), format!("0 accepted{all_seen}"), "after kill -9");
+    assert_eq!(world.post(&batch).summary(), format!("0 accepted{all_seen}"), "after kill -9");
     assert_eq!(world.load()["totals"]["accepted"], 50);
 }
 
 #[test]
-fn however_an_id_is_spelled_it_is_the_same() {
+fn spelling_of_an_id_does_not_matter() {
     let world = World::new();
     let id = new_id();
-    assert_eq!(world.post(event(&id)).told(), "1 accepted");
+    assert_eq!(world.post(event(&id)).summary(), "1 accepted");
     for spelled in [
         id.to_uppercase(),
         id.replace('-', ""),
         id.replacen(&id[..1], &format!("\\u{:04x}", id.as_bytes()[0]), 1),
     ] {
-        assert_eq!(world.post(event(&spelled)).told(), "0 accepted; 0 duplicate seen_before", "{spelled}");
+        assert_eq!(world.post(event(&spelled)).summary(), "0 accepted; 0 duplicate seen_before", "{spelled}");
     }
 }
 
 #[test]
-fn neither_another_game_nor_an_anonymous_client_can_suppress_an_event() {
+fn other_games_and_public_keys_cannot_suppress_an_event() {
     let world = World::new();
     let other = world.command(&["games", "create", "other", "--json"]).json();
     let other_key = other["public_key"].as_str().expect("a public key");
     let id = new_id();
     for key in [&world.public_key, &world.secret_key, other_key] {
-        assert_eq!(world.post_as(key, event(&id)).told(), "1 accepted", "{key}");
-        assert_eq!(world.post_as(key, event(&id)).told(), "0 accepted; 0 duplicate seen_before", "{key}");
+        assert_eq!(world.post_as(key, event(&id)).summary(), "1 accepted", "{key}");
+        assert_eq!(world.post_as(key, event(&id)).summary(), "0 accepted; 0 duplicate seen_before", "{key}");
     }
     let second = world.key("events:write");
-    assert_eq!(world.post_as(&second, event(&id)).told(), "0 accepted; 0 duplicate seen_before");
+    assert_eq!(world.post_as(&second, event(&id)).summary(), "0 accepted; 0 duplicate seen_before");
 }
 
 #[test]
-fn an_event_that_was_refused_may_come_again_with_the_same_id() {
+fn invalid_event_may_be_resent_with_the_same_id() {
     let world = World::new();
     let id = new_id();
     let wrong = format!(r#"{{"event":"win","id":"{id}","value":"much"}}"#);
-    assert_eq!(world.post(&wrong).told(), "0 accepted; 0 invalid value_not_a_number");
+    assert_eq!(world.post(&wrong).summary(), "0 accepted; 0 invalid value_not_a_number");
     assert_eq!(
-        world.post(format!("[{wrong},{}]", event(&id))).told(),
+        world.post(format!("[{wrong},{}]", event(&id))).summary(),
         "1 accepted; 0 invalid value_not_a_number"
     );
 }
 
 #[test]
-fn positions_grow_by_what_was_accepted_and_go_on_after_a_crash() {
+fn positions_grow_by_accepted_events_and_continue_after_a_crash() {
     let mut world = World::new();
     let id = new_id();
     let steps = [
@@ -112,9 +112,9 @@ fn positions_grow_by_what_was_accepted_and_go_on_after_a_crash() {
 }
 
 #[test]
-fn a_client_chooses_how_safe_an_answer_is() {
+fn ack_parameter_selects_the_durability() {
     let mut world = World::new();
-    for (ack, told) in [
+    for (ack, expected) in [
         ("disk", "1 accepted"),
         ("os", "1 accepted"),
         ("memory", "1 accepted"),
@@ -123,16 +123,16 @@ fn a_client_chooses_how_safe_an_answer_is() {
         ("DISK", "400 invalid_field (ack)"),
     ] {
         let request = Request::events(r#"{"event":"win"}"#).to(format!("/v1/events?ack={ack}"));
-        assert_eq!(world.ask(&request.key(&world.public_key)).told(), told, "ack={ack}");
+        assert_eq!(world.send(&request.key(&world.public_key)).summary(), expected, "ack={ack}");
     }
     let body = format!("[{0},{0}]", event(&new_id()));
     let os = Request::events(&body).to(format!("/v1/events?key={}&ack=os", world.public_key));
-    assert_eq!(world.ask(&os).told(), "1 accepted; 1 duplicate seen_before");
+    assert_eq!(world.send(&os).summary(), "1 accepted; 1 duplicate seen_before");
     world.restart();
     let totals = world.load()["totals"].clone();
     assert_eq!(
         (&totals["accepted"], &totals["duplicate"]),
         (&json!(4), &json!(1)),
-        "nothing queued is lost by a stop"
+        "a stop loses nothing that was queued"
     );
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// Returns each route as its path and the source of its handlers, such as `routing::get(list).post(submit)`.
-pub fn routes() -> Vec<(String, String)> {
+pub(crate) fn routes() -> Vec<(String, String)> {
     let mut routes = Vec::new();
     read_folder(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../http/src"), &mut routes);
     routes

@@ -1,4 +1,4 @@
-//! Players' sessions and what all writes of live-ops have in common: credentials, fields, repeated requests.
+//! Player sessions, and what all live-ops writes have in common: credentials, fields, repeated requests.
 
 use crate::client::Request;
 use crate::player::Session;
@@ -9,7 +9,7 @@ fn open(body: &str) -> Request {
 }
 
 #[test]
-fn a_session_is_opened_with_the_public_key_and_has_a_key_of_its_own() {
+fn session_is_opened_with_the_public_key_and_has_its_own_key() {
     let world = World::new();
     let (one, two) = (Session::open(&world, "bo"), Session::open(&world, "bo"));
     assert_eq!((one.key.len(), &*one.player), (32, "bo"));
@@ -17,48 +17,48 @@ fn a_session_is_opened_with_the_public_key_and_has_a_key_of_its_own() {
 }
 
 #[test]
-fn a_session_is_refused_for_what_is_wrong_with_it_by_name() {
+fn invalid_session_field_is_named() {
     let world = World::new();
-    let told = |body: &str| world.ask(&open(body).key(&world.public_key)).told();
-    assert_eq!(told("{}"), "400 invalid_field (player)");
-    assert_eq!(told(r#"{"player":""}"#), "400 invalid_field (player)");
-    assert_eq!(told(r#"{"player":"undefined"}"#), "400 invalid_field (player)");
-    assert_eq!(told(&format!(r#"{{"player":"{}"}}"#, "x".repeat(129))), "400 invalid_field (player)");
+    let summary = |body: &str| world.send(&open(body).key(&world.public_key)).summary();
+    assert_eq!(summary("{}"), "400 invalid_field (player)");
+    assert_eq!(summary(r#"{"player":""}"#), "400 invalid_field (player)");
+    assert_eq!(summary(r#"{"player":"undefined"}"#), "400 invalid_field (player)");
+    assert_eq!(summary(&format!(r#"{{"player":"{}"}}"#, "x".repeat(129))), "400 invalid_field (player)");
     assert_eq!(
-        told(&format!(r#"{{"player":"bo","name":"{}"}}"#, "x".repeat(65))),
+        summary(&format!(r#"{{"player":"bo","name":"{}"}}"#, "x".repeat(65))),
         "400 invalid_field (name)"
     );
-    assert_eq!(told(r#"{"player":"bo","key":"mine"}"#), "400 invalid_field (key)");
+    assert_eq!(summary(r#"{"player":"bo","key":"mine"}"#), "400 invalid_field (key)");
     assert_eq!(
-        told(r#"{"player":"bo","expires_at":"2100-01-01T00:00:00Z"}"#),
+        summary(r#"{"player":"bo","expires_at":"2100-01-01T00:00:00Z"}"#),
         "400 invalid_field (expires_at)"
     );
-    assert_eq!(told(r#"{"player":["bo"]}"#), "400 invalid_field (player)");
-    assert_eq!(told(r#"{"player":"bo""#), "400 malformed");
-    assert_eq!(told(""), "400 malformed");
+    assert_eq!(summary(r#"{"player":["bo"]}"#), "400 invalid_field (player)");
+    assert_eq!(summary(r#"{"player":"bo""#), "400 malformed");
+    assert_eq!(summary(""), "400 malformed");
     let form =
         open("player=bo").key(&world.public_key).header("Content-Type", "application/x-www-form-urlencoded");
-    assert_eq!(world.ask(&form).told(), "415 unsupported (Content-Type)");
+    assert_eq!(world.send(&form).summary(), "415 unsupported (Content-Type)");
 }
 
 #[test]
-fn a_repeated_request_gets_the_same_answer() {
+fn repeated_request_returns_the_same_response() {
     let mut world = World::new();
-    let ask = |world: &World, key: &str, body: &str| {
-        world.ask(&open(body).key(&world.public_key).header("Idempotency-Key", key))
+    let send = |world: &World, key: &str, body: &str| {
+        world.send(&open(body).key(&world.public_key).header("Idempotency-Key", key))
     };
-    let first = ask(&world, "one", r#"{"player":"bo"}"#).json();
-    assert_eq!(ask(&world, "one", r#"{"player":"bo"}"#).json(), first);
-    assert_eq!(ask(&world, "one", r#"{"player":"cy"}"#).told(), "409 conflict");
-    assert_ne!(ask(&world, "two", r#"{"player":"bo"}"#).json(), first);
-    // The secret key's answers are its own.
+    let first = send(&world, "one", r#"{"player":"bo"}"#).json();
+    assert_eq!(send(&world, "one", r#"{"player":"bo"}"#).json(), first);
+    assert_eq!(send(&world, "one", r#"{"player":"cy"}"#).summary(), "409 conflict");
+    assert_ne!(send(&world, "two", r#"{"player":"bo"}"#).json(), first);
+    // Idempotency keys are separate for each credential.
     let other =
-        world.ask(&open(r#"{"player":"cy"}"#).key(&world.secret_key).header("Idempotency-Key", "one"));
+        world.send(&open(r#"{"player":"cy"}"#).key(&world.secret_key).header("Idempotency-Key", "one"));
     assert_eq!(other.status, 201);
-    let refused = ask(&world, "three", r#"{"player":""}"#).told();
-    assert_eq!(ask(&world, "three", r#"{"player":""}"#).told(), refused);
+    let rejected = send(&world, "three", r#"{"player":""}"#).summary();
+    assert_eq!(send(&world, "three", r#"{"player":""}"#).summary(), rejected);
     assert_eq!(
-        ask(&world, &"x".repeat(201), r#"{"player":"bo"}"#).told(),
+        send(&world, &"x".repeat(201), r#"{"player":"bo"}"#).summary(),
         "400 invalid_field (Idempotency-Key)"
     );
     for kill in [true, false] {
@@ -68,7 +68,7 @@ fn a_repeated_request_gets_the_same_answer() {
             world.stop()
         }
         world.start();
-        assert_eq!(ask(&world, "one", r#"{"player":"bo"}"#).json(), first);
-        assert_eq!(ask(&world, "one", r#"{"player":"cy"}"#).told(), "409 conflict");
+        assert_eq!(send(&world, "one", r#"{"player":"bo"}"#).json(), first);
+        assert_eq!(send(&world, "one", r#"{"player":"cy"}"#).summary(), "409 conflict");
     }
 }

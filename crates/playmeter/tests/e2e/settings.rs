@@ -1,11 +1,11 @@
-//! Settings: which of them wins, where each comes from, and what the program says of wrong ones.
+//! Settings: precedence, sources, and errors.
 
 use std::net::TcpListener;
 use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::world::{Done, World, playmeter, run};
+use crate::world::{CommandOutput, World, playmeter, run};
 
 /// An empty folder to run commands in.
 fn folder() -> tempfile::TempDir {
@@ -22,12 +22,12 @@ fn setting(command: &mut Command, key: &str) -> (Value, String) {
     (row["value"].clone(), row["source"].as_str().expect("a source").to_owned())
 }
 
-/// It must not start, and say why in one sentence with these words.
-fn refused(command: &mut Command, code: i32, words: &[&str]) -> Done {
+/// Runs a command that must fail with this code and an error of one sentence that contains these parts.
+fn rejected(command: &mut Command, code: i32, parts: &[&str]) -> CommandOutput {
     let done = run(command);
     assert_eq!(done.code, code, "{done:?}");
-    for word in words {
-        assert!(done.err.contains(word), "`{word}` is not in {done:?}");
+    for part in parts {
+        assert!(done.err.contains(part), "`{part}` is not in {done:?}");
     }
     assert!(!done.err.contains("panicked"), "{done:?}");
     if code == 1 {
@@ -40,7 +40,7 @@ fn refused(command: &mut Command, code: i32, words: &[&str]) -> Done {
 }
 
 #[test]
-fn a_flag_wins_over_the_environment_which_wins_over_the_file_which_wins_over_the_default() {
+fn settings_precedence_is_flag_environment_file_default() {
     let root = folder();
     let file = root.path().join("own.toml");
     std::fs::write(&file, "listen = \"127.0.0.1:1111\"\nruntimes = 3\n[log]\nretention_days = 7\n")
@@ -84,7 +84,7 @@ fn a_flag_wins_over_the_environment_which_wins_over_the_file_which_wins_over_the
 }
 
 #[test]
-fn a_file_in_the_working_folder_is_read_when_none_is_named() {
+fn config_file_in_the_working_folder_is_read_by_default() {
     let root = folder();
     std::fs::write(root.path().join("playmeter.toml"), "demo = true\n").expect("a file");
     let (value, source) = setting(playmeter(root.path()).arg("config"), "demo");
@@ -93,7 +93,7 @@ fn a_file_in_the_working_folder_is_read_when_none_is_named() {
 }
 
 #[test]
-fn the_settings_are_listed_for_people_with_their_sources() {
+fn config_command_lists_settings_with_their_sources() {
     let root = folder();
     let done = run(playmeter(root.path()).args(["config", "--runtimes", "2"]).env("PLAYMETER_DEMO", "true"));
     assert_eq!(done.code, 0, "{done:?}");
@@ -111,22 +111,22 @@ fn the_settings_are_listed_for_people_with_their_sources() {
 }
 
 #[test]
-fn a_server_runs_with_what_it_was_set_to() {
+fn server_reads_settings_from_the_environment() {
     let mut world = World::new();
     world.stop();
     let mut command = playmeter(world.root());
     command.arg("serve").env("PLAYMETER_DATA", world.folder()).env("PLAYMETER_LISTEN", "127.0.0.1:0");
     world.start_as(command);
-    assert_eq!(world.post(r#"{"event":"win"}"#).told(), "1 accepted");
+    assert_eq!(world.post(r#"{"event":"win"}"#).summary(), "1 accepted");
     let done = run(playmeter(world.root()).args(["games", "list"]).env("PLAYMETER_DATA", world.folder()));
     assert_eq!(done.code, 0, "{done:?}");
 }
 
 #[test]
-fn an_unknown_or_wrong_setting_is_refused_by_its_name() {
+fn unknown_or_invalid_setting_is_named() {
     let root = folder();
     let file = root.path().join("own.toml");
-    for (text, words) in [
+    for (text, parts) in [
         ("listn = \"127.0.0.1:0\"\n", &["listn", "own.toml"][..]),
         ("[log]\nsegments = 1\n", &["segments", "own.toml"]),
         ("[lgo]\nsegment_bytes = 1\n", &["lgo", "own.toml"]),
@@ -144,10 +144,10 @@ fn an_unknown_or_wrong_setting_is_refused_by_its_name() {
     ] {
         std::fs::write(&file, text).expect("a file");
         for command in ["serve", "config"] {
-            refused(playmeter(root.path()).arg(command).arg("--config").arg(&file), 1, words);
+            rejected(playmeter(root.path()).arg(command).arg("--config").arg(&file), 1, parts);
         }
     }
-    for (name, value, words) in [
+    for (name, value, parts) in [
         ("PLAYMETER_LISTN", "127.0.0.1:0", &["listn", "environment"][..]),
         ("PLAYMETER_LOG__SEGMENTS", "1", &["segments", "environment"]),
         ("PLAYMETER_LOG__RETENTION_DAYS", "soon", &["retention_days", "environment"]),
@@ -155,15 +155,15 @@ fn an_unknown_or_wrong_setting_is_refused_by_its_name() {
         ("PLAYMETER_BEHIND_PROXY", "perhaps", &["behind_proxy", "environment"]),
     ] {
         for command in ["serve", "config"] {
-            refused(playmeter(root.path()).arg(command).env(name, value), 1, words);
+            rejected(playmeter(root.path()).arg(command).env(name, value), 1, parts);
         }
     }
-    refused(playmeter(root.path()).args(["serve", "--config", "nowhere.toml"]), 1, &["nowhere.toml"]);
-    assert!(!root.path().join("data").exists(), "nothing was made before the settings were read");
+    rejected(playmeter(root.path()).args(["serve", "--config", "nowhere.toml"]), 1, &["nowhere.toml"]);
+    assert!(!root.path().join("data").exists(), "nothing was created before the settings were read");
 }
 
 #[test]
-fn wrong_usage_ends_with_2() {
+fn usage_error_exits_with_2() {
     let root = folder();
     for args in [
         &[][..],
@@ -174,7 +174,7 @@ fn wrong_usage_ends_with_2() {
         &["serve", "now"],
         &["games", "destroy"],
     ] {
-        refused(playmeter(root.path()).args(args), 2, &["--help"]);
+        rejected(playmeter(root.path()).args(args), 2, &["--help"]);
     }
     for args in [["--help"], ["--version"]] {
         assert_eq!(run(playmeter(root.path()).args(args)).code, 0);
@@ -182,32 +182,32 @@ fn wrong_usage_ends_with_2() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_told_in_a_sentence() {
+fn port_in_use_is_reported_in_one_sentence() {
     let root = folder();
-    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = taken.local_addr().expect("an address").to_string();
-    refused(playmeter(root.path()).args(["serve", "--listen", &address]), 1, &[&address, "--listen"]);
+    let occupied = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = occupied.local_addr().expect("an address").to_string();
+    rejected(playmeter(root.path()).args(["serve", "--listen", &address]), 1, &[&address, "--listen"]);
     let world = World::new();
     let other = world.address.to_string();
-    refused(playmeter(root.path()).args(["serve", "--listen", &other]), 1, &[&other, "--listen"]);
-    assert_eq!(world.post(r#"{"event":"win"}"#).told(), "1 accepted", "who was there first goes on");
+    rejected(playmeter(root.path()).args(["serve", "--listen", &other]), 1, &[&other, "--listen"]);
+    assert_eq!(world.post(r#"{"event":"win"}"#).summary(), "1 accepted", "the first server still works");
 }
 
 #[test]
-fn one_folder_has_one_server() {
+fn data_folder_allows_one_server() {
     let world = World::new();
-    refused(&mut world.serve(), 1, &["another playmeter runs on", "--data"]);
+    rejected(&mut world.serve(), 1, &["another playmeter runs on", "--data"]);
     assert_eq!(world.bootstrap()["url"], format!("http://{}", world.address));
-    assert_eq!(world.post(r#"{"event":"win"}"#).told(), "1 accepted");
+    assert_eq!(world.post(r#"{"event":"win"}"#).summary(), "1 accepted");
     assert_eq!(world.command(&["games", "list"]).code, 0);
 }
 
 #[test]
-fn an_address_that_others_can_reach_needs_a_proxy_in_front() {
+fn public_address_requires_behind_proxy() {
     let root = folder();
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:80"] {
         for command in ["serve", "config"] {
-            refused(
+            rejected(
                 playmeter(root.path()).args([command, "--listen", address]),
                 1,
                 &["--behind-proxy", address],
@@ -215,11 +215,11 @@ fn an_address_that_others_can_reach_needs_a_proxy_in_front() {
         }
     }
     let world = World::with(&["--listen", "0.0.0.0:0", "--behind-proxy"]);
-    assert_eq!(world.post(r#"{"event":"win"}"#).told(), "1 accepted");
+    assert_eq!(world.post(r#"{"event":"win"}"#).summary(), "1 accepted");
 }
 
 #[test]
-fn a_folder_that_cannot_be_used_is_told_in_a_sentence() {
+fn unusable_folder_is_reported_in_one_sentence() {
     let root = folder();
     std::fs::write(root.path().join("file"), "").expect("a file");
     let serve = |data: &str| {
@@ -227,16 +227,16 @@ fn a_folder_that_cannot_be_used_is_told_in_a_sentence() {
         command.args(["serve", "--listen", "127.0.0.1:0", "--data", data]);
         command
     };
-    refused(&mut serve("file"), 1, &["file"]);
-    refused(&mut serve("file/inside"), 1, &["file/inside"]);
-    refused(&mut serve("/proc/playmeter"), 1, &["/proc/playmeter"]);
+    rejected(&mut serve("file"), 1, &["file"]);
+    rejected(&mut serve("file/inside"), 1, &["file/inside"]);
+    rejected(&mut serve("/proc/playmeter"), 1, &["/proc/playmeter"]);
     let world = World::new();
     let catalog = world.folder().join("catalog.json");
     let mut world = world;
     world.stop();
     let text = std::fs::read_to_string(&catalog).expect("there is a catalog");
     std::fs::write(&catalog, text.replace("\"format\": 1", "\"format\": 99")).expect("it can be written");
-    refused(&mut world.serve(), 1, &["catalog.json", "99"]);
+    rejected(&mut world.serve(), 1, &["catalog.json", "99"]);
     std::fs::write(&catalog, "{").expect("it can be written");
-    refused(&mut world.serve(), 1, &["catalog.json"]);
+    rejected(&mut world.serve(), 1, &["catalog.json"]);
 }

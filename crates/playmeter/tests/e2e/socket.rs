@@ -1,4 +1,4 @@
-//! A client of DDP of a few lines, over a WebSocket library that is not the server's business.
+//! A minimal DDP client over a WebSocket library that the server does not use.
 
 use std::collections::BTreeMap;
 use std::net::TcpStream;
@@ -12,80 +12,80 @@ use tungstenite::{Error, WebSocket};
 
 use crate::world::World;
 
-/// No message of the server may take longer.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The longest time that the server may take to send a message.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How a connection ended: the code, or 0 without one.
-pub type Closed = u16;
+/// The close code of a connection, or 0 if it had none.
+pub(crate) type Closed = u16;
 
-/// A connection.
-pub struct Socket {
+/// A DDP connection.
+pub(crate) struct Socket {
     inner: WebSocket<TcpStream>,
 }
 
-/// The request for a socket at this target.
-pub fn handshake(world: &World, target: &str) -> Request {
+/// The handshake request for a socket at this target.
+pub(crate) fn handshake(world: &World, target: &str) -> Request {
     format!("ws://{}{target}", world.address).into_client_request().expect("an address")
 }
 
 impl Socket {
     /// Opens a socket with this request.
-    pub fn of(world: &World, request: Request) -> Socket {
-        let stream = TcpStream::connect(world.address).expect("the server takes connections");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a time-out can be set");
+    pub(crate) fn with_request(world: &World, request: Request) -> Socket {
+        let stream = TcpStream::connect(world.address).expect("the server accepts connections");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout can be set");
         let (inner, _) = tungstenite::client(request, stream).expect("the server answers the handshake");
         Socket { inner }
     }
 
-    /// Opens one without a credential and says nothing yet.
-    pub fn silent(world: &World) -> Socket {
-        Socket::of(world, handshake(world, "/websocket"))
+    /// Opens a socket without a credential and without sending `connect`.
+    pub(crate) fn unconnected(world: &World) -> Socket {
+        Socket::with_request(world, handshake(world, "/websocket"))
     }
 
     /// Connects without a credential.
-    pub fn nobody(world: &World) -> Socket {
-        Socket::silent(world).connected()
+    pub(crate) fn anonymous(world: &World) -> Socket {
+        Socket::unconnected(world).connected()
     }
 
     /// Connects with a key.
-    pub fn open(world: &World, key: &str) -> Socket {
+    pub(crate) fn open(world: &World, key: &str) -> Socket {
         let mut request = handshake(world, "/websocket");
         let value = format!("Bearer {key}").parse().expect("a header");
         request.headers_mut().insert("Authorization", value);
-        Socket::of(world, request).connected()
+        Socket::with_request(world, request).connected()
     }
 
-    /// What is underneath.
-    pub fn stream(&self) -> &TcpStream {
+    /// The underlying connection.
+    pub(crate) fn stream(&self) -> &TcpStream {
         self.inner.get_ref()
     }
 
-    /// Says `connect`.
-    pub fn connected(mut self) -> Socket {
-        self.say(json!({"msg": "connect", "version": "1", "support": ["1"]}));
+    /// Sends `connect`.
+    pub(crate) fn connected(mut self) -> Socket {
+        self.send_json(json!({"msg": "connect", "version": "1", "support": ["1"]}));
         let answer = self.next();
         assert_eq!(answer["msg"], "connected", "{answer}");
         self
     }
 
-    pub fn say(&mut self, message: Value) {
-        self.say_text(&message.to_string());
+    pub(crate) fn send_json(&mut self, message: Value) {
+        self.send_text(&message.to_string());
     }
 
-    pub fn say_text(&mut self, text: &str) {
+    pub(crate) fn send_text(&mut self, text: &str) {
         self.send(Message::text(text)).expect("the server reads");
     }
 
-    pub fn send(&mut self, message: Message) -> Result<(), Error> {
+    pub(crate) fn send(&mut self, message: Message) -> Result<(), Error> {
         self.inner.send(message)
     }
 
-    /// The next message; heartbeats are answered.
-    pub fn next(&mut self) -> Value {
+    /// Returns the next message; heartbeats are answered.
+    pub(crate) fn next(&mut self) -> Value {
         self.next_or_closed().unwrap_or_else(|code| panic!("the connection was closed with {code}"))
     }
 
-    pub fn next_or_closed(&mut self) -> Result<Value, Closed> {
+    pub(crate) fn next_or_closed(&mut self) -> Result<Value, Closed> {
         loop {
             let message = self.next_of_any()?;
             if message["msg"] != "ping" {
@@ -95,8 +95,8 @@ impl Socket {
         }
     }
 
-    /// The next message, heartbeats included, which are left unanswered.
-    pub fn next_of_any(&mut self) -> Result<Value, Closed> {
+    /// Returns the next message. Heartbeats are returned and not answered.
+    pub(crate) fn next_of_any(&mut self) -> Result<Value, Closed> {
         loop {
             match self.inner.read() {
                 Ok(Message::Text(text)) => return Ok(serde_json::from_str(&text).expect("messages are JSON")),
@@ -111,8 +111,8 @@ impl Socket {
         }
     }
 
-    /// The next message of this kind; those before it are passed over.
-    pub fn until(&mut self, kind: &str) -> Value {
+    /// Returns the next message of this kind; those before it are skipped.
+    pub(crate) fn until(&mut self, kind: &str) -> Value {
         loop {
             let message = self.next();
             if message["msg"] == kind {
@@ -121,8 +121,8 @@ impl Socket {
         }
     }
 
-    /// Everything up to this kind of message, that included.
-    pub fn up_to(&mut self, kind: &str) -> Vec<Value> {
+    /// Returns every message up to and including the next one of this kind.
+    pub(crate) fn read_until(&mut self, kind: &str) -> Vec<Value> {
         let mut messages = vec![self.next()];
         while messages.last().expect("one")["msg"] != kind {
             messages.push(self.next());
@@ -130,9 +130,9 @@ impl Socket {
         messages
     }
 
-    /// Subscribes; what is told until it is ready, or refused.
-    pub fn sub(&mut self, id: &str, name: &str, params: Value) -> Vec<Value> {
-        self.say(json!({"msg": "sub", "id": id, "name": name, "params": params}));
+    /// Subscribes and returns the messages up to `ready` or `nosub`.
+    pub(crate) fn subscribe(&mut self, id: &str, name: &str, params: Value) -> Vec<Value> {
+        self.send_json(json!({"msg": "sub", "id": id, "name": name, "params": params}));
         let mut messages = vec![self.next()];
         let is_last = |message: &Value| {
             message["msg"] == "ready" && message["subs"] == json!([id])
@@ -144,70 +144,74 @@ impl Socket {
         messages
     }
 
-    /// What came of a subscription: `ready`, `404 (name)`, `reload`.
-    pub fn subbed(&mut self, id: &str, name: &str, params: Value) -> String {
-        let messages = self.sub(id, name, params);
+    /// Subscribes and returns the outcome: `ready`, `404 (name)`, `reload`.
+    pub(crate) fn try_subscribe(&mut self, id: &str, name: &str, params: Value) -> String {
+        let messages = self.subscribe(id, name, params);
         let last = messages.last().expect("one");
-        if last["msg"] == "ready" { "ready".into() } else { refusal(&last["error"]) }
+        if last["msg"] == "ready" { "ready".into() } else { rejection(&last["error"]) }
     }
 
-    /// Calls a method; everything up to `updated`.
-    pub fn call(&mut self, id: &str, method: &str, params: Value) -> Vec<Value> {
-        self.say(json!({"msg": "method", "id": id, "method": method, "params": params}));
-        let mut messages = self.up_to("updated");
+    /// Calls a method and returns the messages up to `updated`.
+    pub(crate) fn call(&mut self, id: &str, method: &str, params: Value) -> Vec<Value> {
+        self.send_json(json!({"msg": "method", "id": id, "method": method, "params": params}));
+        let mut messages = self.read_until("updated");
         while messages.last().expect("one")["methods"] != json!([id]) {
-            messages.extend(self.up_to("updated"));
+            messages.extend(self.read_until("updated"));
         }
         messages
     }
 
-    /// What a method came to: its result, or `400 (score)`.
-    pub fn called(&mut self, id: &str, method: &str, params: Value) -> Result<Value, String> {
+    /// Calls a method and returns its result, or an error such as `400 (score)`.
+    pub(crate) fn try_call(&mut self, id: &str, method: &str, params: Value) -> Result<Value, String> {
         let messages = self.call(id, method, params);
         let result = messages.iter().find(|message| message["msg"] == "result").expect("a result");
         assert_eq!(result["id"], id);
-        if result["error"].is_null() { Ok(result["result"].clone()) } else { Err(refusal(&result["error"])) }
+        if result["error"].is_null() {
+            Ok(result["result"].clone())
+        } else {
+            Err(rejection(&result["error"]))
+        }
     }
 }
 
-fn refusal(error: &Value) -> String {
+fn rejection(error: &Value) -> String {
     assert_eq!(
         (&error["errorType"], &error["isClientSafe"]),
         (&json!("Meteor.Error"), &json!(true)),
         "{error}"
     );
-    let said = error["error"].as_str().map_or_else(|| error["error"].to_string(), str::to_owned);
+    let code = error["error"].as_str().map_or_else(|| error["error"].to_string(), str::to_owned);
     let reason = error["reason"].as_str().expect("a reason");
-    assert_eq!(error["message"], format!("{reason} [{said}]"));
+    assert_eq!(error["message"], format!("{reason} [{code}]"));
     match error["details"]["field"].as_str() {
-        Some(field) => format!("{said} ({field})"),
-        None => said,
+        Some(field) => format!("{code} ({field})"),
+        None => code,
     }
 }
 
-/// Collections as a client keeps them, by what it was told.
+/// The collections of a client, built from the messages of the server.
 #[derive(Debug, Default, PartialEq)]
-pub struct Store {
+pub(crate) struct ClientStore {
     documents: BTreeMap<(String, String), Map<String, Value>>,
     orders: BTreeMap<String, Vec<String>>,
 }
 
-impl Store {
-    /// Follows messages; whatever does not fit what is known fails the test.
-    pub fn follow<'a>(&mut self, messages: impl IntoIterator<Item = &'a Value>) {
-        messages.into_iter().for_each(|message| self.follow_one(message));
+impl ClientStore {
+    /// Applies messages. A message that contradicts the known documents fails the test.
+    pub(crate) fn apply<'a>(&mut self, messages: impl IntoIterator<Item = &'a Value>) {
+        messages.into_iter().for_each(|message| self.apply_one(message));
     }
 
-    fn follow_one(&mut self, message: &Value) {
-        let word = |name: &str| message[name].as_str().unwrap_or_default().to_owned();
-        let key = (word("collection"), word("id"));
+    fn apply_one(&mut self, message: &Value) {
+        let text = |name: &str| message[name].as_str().unwrap_or_default().to_owned();
+        let key = (text("collection"), text("id"));
         let fields = message["fields"].as_object().cloned().unwrap_or_default();
         let order = self.orders.entry(key.0.clone()).or_default();
-        match word("msg").as_str() {
+        match text("msg").as_str() {
             kind @ ("added" | "addedBefore") => {
                 assert!(
                     self.documents.insert(key.clone(), fields).is_none(),
-                    "it is there already: {message}"
+                    "the document exists already: {message}"
                 );
                 if kind == "addedBefore" {
                     let at = place(order, &message["before"]);
@@ -215,8 +219,10 @@ impl Store {
                 }
             }
             "changed" => {
-                let document =
-                    self.documents.get_mut(&key).unwrap_or_else(|| panic!("it is not there: {message}"));
+                let document = self
+                    .documents
+                    .get_mut(&key)
+                    .unwrap_or_else(|| panic!("the document does not exist: {message}"));
                 document.extend(fields);
                 for name in message["cleared"].as_array().into_iter().flatten() {
                     assert!(document.remove(name.as_str().expect("a name")).is_some(), "{message}");
@@ -228,15 +234,15 @@ impl Store {
                 order.insert(at, key.1);
             }
             "removed" => {
-                assert!(self.documents.remove(&key).is_some(), "it is not there: {message}");
+                assert!(self.documents.remove(&key).is_some(), "the document does not exist: {message}");
                 order.retain(|id| *id != key.1);
             }
             _ => {}
         }
     }
 
-    /// A field of the documents of a collection, in their order if they have one, else in that of their ids.
-    pub fn column(&self, collection: &str, field: &str) -> Vec<Value> {
+    /// A field of the documents of a collection, in their order if they have one, otherwise in the order of their ids.
+    pub(crate) fn column(&self, collection: &str, field: &str) -> Vec<Value> {
         let of = |id: &String| self.documents[&(collection.to_owned(), id.clone())][field].clone();
         match self.orders.get(collection).filter(|order| !order.is_empty()) {
             Some(order) => order.iter().map(of).collect(),
@@ -247,7 +253,7 @@ impl Store {
         }
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.documents.len()
     }
 }
@@ -255,6 +261,6 @@ impl Store {
 fn place(order: &[String], before: &Value) -> usize {
     match before.as_str() {
         None => order.len(),
-        Some(before) => order.iter().position(|id| id == before).expect("it is before one that is there"),
+        Some(before) => order.iter().position(|id| id == before).expect("`before` names a known document"),
     }
 }

@@ -1,11 +1,11 @@
-//! JSONTestSuite through the real door: what has to be accepted is, what has to be refused is, the rest harms nothing.
+//! JSONTestSuite over HTTP: valid JSON is accepted, invalid JSON is rejected, and the rest does no harm.
 
 use std::path::PathBuf;
 
 use crate::client::Request;
 use crate::world::World;
 
-/// The folder of the suite, if it is on this machine.
+/// The folder of the suite, if it exists on this machine.
 fn folder() -> Option<PathBuf> {
     let suites = match std::env::var_os("PLAYMETER_SUITES") {
         Some(suites) => PathBuf::from(suites),
@@ -16,10 +16,11 @@ fn folder() -> Option<PathBuf> {
 }
 
 #[test]
-fn json_is_accepted_and_refused_as_the_public_suite_says() {
+fn events_endpoint_conforms_to_jsontestsuite() {
     let Some(folder) = folder() else {
-        eprintln!(
-            "SKIPPED: JSONTestSuite is not here; PLAYMETER_SUITES names the folder with json/test_parsing"
+        testkit::skip::skip(
+            "json-suite",
+            "set PLAYMETER_SUITES to the folder that contains json/test_parsing",
         );
         return;
     };
@@ -32,7 +33,7 @@ fn json_is_accepted_and_refused_as_the_public_suite_says() {
         let body = std::fs::read(&path).expect("a file");
         files += 1;
         let request = Request::events(body).key(&world.public_key);
-        let status = connection.ask(&request).unwrap_or_else(|failure| panic!("{name}: {failure}")).status;
+        let status = connection.send(&request).unwrap_or_else(|failure| panic!("{name}: {failure}")).status;
         let right = match &name[..2] {
             "y_" => status == 202,
             "n_" => status == 400,
@@ -42,7 +43,7 @@ fn json_is_accepted_and_refused_as_the_public_suite_says() {
             wrong.push(format!("{name}: {status}"));
         }
     }
-    assert!(files > 300, "the whole suite: {files}");
+    assert!(files > 300, "the suite is complete: {files}");
     assert_eq!(wrong, [""; 0]);
-    assert_eq!(world.post(r#"{"event":"win"}"#).told(), "1 accepted");
+    assert_eq!(world.post(r#"{"event":"win"}"#).summary(), "1 accepted");
 }

@@ -1,4 +1,4 @@
-//! Surveys end to end: written with a secret key, answered with the public one, seen in charts.
+//! Surveys end to end: created with a secret key, answered with the public one, visible in queries.
 
 use serde_json::{Value, json};
 
@@ -12,25 +12,25 @@ const MOOD: &str = r#"{"title": "Mood", "questions": [
     {"key": "why", "kind": "text", "text": "Why?", "max": 20}]}"#;
 
 fn put(world: &World, key: &str, body: &str) -> Answer {
-    world.ask(&Request::new("PUT", format!("/v1/surveys/{key}")).key(&world.secret_key).body(body))
+    world.send(&Request::new("PUT", format!("/v1/surveys/{key}")).key(&world.secret_key).body(body))
 }
 
 fn answer(world: &World, key: &str, body: &str) -> Answer {
     let target = format!("/v1/surveys/{key}/answers");
-    world.ask(&Request::new("POST", target).key(&world.public_key).body(body))
+    world.send(&Request::new("POST", target).key(&world.public_key).body(body))
 }
 
 fn due(world: &World, query: &str) -> Vec<Value> {
-    let answer = world.ask(&Request::get(format!("/v1/surveys?{query}")).key(&world.public_key)).json();
+    let answer = world.send(&Request::get(format!("/v1/surveys?{query}")).key(&world.public_key)).json();
     let surveys = answer["surveys"].as_array().expect("a list").iter();
     surveys.map(|survey| survey["key"].clone()).collect()
 }
 
 fn results(world: &World, key: &str) -> Value {
-    world.ask(&Request::get(format!("/v1/surveys/{key}/results")).key(&world.secret_key)).json()
+    world.send(&Request::get(format!("/v1/surveys/{key}/results")).key(&world.secret_key)).json()
 }
 
-/// What a chart of all time says.
+/// The series of a query over the last hour.
 fn total(world: &World, query: Value) -> Value {
     let mut query = query;
     query["last"] = json!("60m");
@@ -39,7 +39,7 @@ fn total(world: &World, query: Value) -> Value {
 }
 
 #[test]
-fn a_survey_is_asked_answered_and_counted_once() {
+fn survey_answer_counts_once() {
     let mut world = World::new();
     assert_eq!(put(&world, "mood", MOOD).status, 201);
     assert_eq!(put(&world, "mood", MOOD).status, 200);
@@ -48,7 +48,7 @@ fn a_survey_is_asked_answered_and_counted_once() {
     let first = answer(&world, "mood", body);
     assert_eq!((first.status, &first.json()["player"]), (201, &json!("bo")));
     assert_eq!(due(&world, "player=bo"), Vec::<Value>::new());
-    assert_eq!(answer(&world, "mood", body).told(), "409 conflict");
+    assert_eq!(answer(&world, "mood", body).summary(), "409 conflict");
     assert_eq!(answer(&world, "mood", r#"{"player": "cy", "answers": {"fun": 1}}"#).status, 201);
     for kill in [true, false] {
         if kill {
@@ -57,7 +57,7 @@ fn a_survey_is_asked_answered_and_counted_once() {
             world.stop();
         }
         world.start();
-        assert_eq!(answer(&world, "mood", body).told(), "409 conflict");
+        assert_eq!(answer(&world, "mood", body).summary(), "409 conflict");
         let results = results(&world, "mood");
         assert_eq!((&results["answers"], &results["questions"][0]["mean"]), (&json!(2), &json!(2.5)));
         assert_eq!(results["questions"][1]["options"][1], json!({ "option": "B", "count": 1 }));
@@ -72,39 +72,42 @@ fn a_survey_is_asked_answered_and_counted_once() {
 }
 
 #[test]
-fn an_answer_sent_again_with_another_key_is_counted_once() {
+fn answer_sent_again_with_another_key_counts_once() {
     let world = World::new();
     put(&world, "mood", MOOD);
     let body = r#"{"player": "bo", "answers": {"fun": 4}}"#;
     assert_eq!(answer(&world, "mood", body).status, 201);
     let secret = Request::new("POST", "/v1/surveys/mood/answers").key(&world.secret_key).body(body);
-    assert_eq!(world.ask(&secret).told(), "409 conflict");
+    assert_eq!(world.send(&secret).summary(), "409 conflict");
     assert_eq!(total(&world, json!({ "metric": "survey.mood.fun" }))[0]["total"], 1);
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn invalid_field_is_named() {
     let world = World::new();
     put(&world, "mood", MOOD);
-    let told = |body: &str| answer(&world, "mood", body).told();
-    assert_eq!(told(r#"{"answers": {"fun": 1}}"#), "400 invalid_field (player)");
-    assert_eq!(told(r#"{"player": "null", "answers": {"fun": 1}}"#), "400 invalid_field (player)");
-    assert_eq!(told(r#"{"player": "bo", "answers": {}}"#), "400 invalid_field (answers)");
-    assert_eq!(told(r#"{"player": "bo", "answers": {"fun": 6}}"#), "400 invalid_field (answers.fun)");
+    let summary = |body: &str| answer(&world, "mood", body).summary();
+    assert_eq!(summary(r#"{"answers": {"fun": 1}}"#), "400 invalid_field (player)");
+    assert_eq!(summary(r#"{"player": "null", "answers": {"fun": 1}}"#), "400 invalid_field (player)");
+    assert_eq!(summary(r#"{"player": "bo", "answers": {}}"#), "400 invalid_field (answers)");
+    assert_eq!(summary(r#"{"player": "bo", "answers": {"fun": 6}}"#), "400 invalid_field (answers.fun)");
     assert_eq!(
-        told(r#"{"player": "bo", "answers": {"fun": 1, "best": 1}}"#),
+        summary(r#"{"player": "bo", "answers": {"fun": 1, "best": 1}}"#),
         "400 invalid_field (answers.best)"
     );
-    assert_eq!(told(r#"{"player": "bo", "answers": {"fun": 1, "x": 1}}"#), "400 invalid_field (answers.x)");
-    assert_eq!(told(r#"{"player": "bo", "answers": {"fun": 1}, "at": 1}"#), "400 invalid_field (at)");
     assert_eq!(
-        answer(&world, "none", r#"{"player": "bo", "answers": {"fun": 1}}"#).told(),
+        summary(r#"{"player": "bo", "answers": {"fun": 1, "x": 1}}"#),
+        "400 invalid_field (answers.x)"
+    );
+    assert_eq!(summary(r#"{"player": "bo", "answers": {"fun": 1}, "at": 1}"#), "400 invalid_field (at)");
+    assert_eq!(
+        answer(&world, "none", r#"{"player": "bo", "answers": {"fun": 1}}"#).summary(),
         "404 not_found (key)"
     );
-    let told = |body: &str| put(&world, "other", body).told();
-    assert_eq!(told("{}"), "400 invalid_field (title)");
-    assert_eq!(told(r#"{"title": "", "questions": []}"#), "400 invalid_field (questions)");
-    let one = |question: &str| told(&format!(r#"{{"title": "", "questions": [{question}]}}"#));
+    let summary = |body: &str| put(&world, "other", body).summary();
+    assert_eq!(summary("{}"), "400 invalid_field (title)");
+    assert_eq!(summary(r#"{"title": "", "questions": []}"#), "400 invalid_field (questions)");
+    let one = |question: &str| summary(&format!(r#"{{"title": "", "questions": [{question}]}}"#));
     assert_eq!(one(r#"{"key": "a", "kind": "dance", "text": ""}"#), "400 invalid_field (questions[0].kind)");
     assert_eq!(
         one(r#"{"key": "a", "kind": "choice", "text": ""}"#),
@@ -114,15 +117,15 @@ fn what_is_wrong_is_named() {
         one(r#"{"key": "a", "kind": "text", "text": "", "x": 1}"#),
         "400 invalid_field (questions[0].x)"
     );
-    let asked = |target: &str| world.ask(&Request::get(target).key(&world.public_key)).told();
-    assert_eq!(asked("/v1/surveys"), "400 invalid_field (player)");
-    assert_eq!(asked("/v1/surveys?player=bo&country=FR"), "400 invalid_field (country)");
-    assert_eq!(asked("/v1/surveys?x=1"), "400 invalid_field (x)");
-    assert_eq!(asked("/v1/surveys/mood/results"), "403 scope");
+    let get = |target: &str| world.send(&Request::get(target).key(&world.public_key)).summary();
+    assert_eq!(get("/v1/surveys"), "400 invalid_field (player)");
+    assert_eq!(get("/v1/surveys?player=bo&country=FR"), "400 invalid_field (country)");
+    assert_eq!(get("/v1/surveys?x=1"), "400 invalid_field (x)");
+    assert_eq!(get("/v1/surveys/mood/results"), "403 scope");
 }
 
 #[test]
-fn a_survey_is_for_its_audience_and_its_makers_see_all() {
+fn survey_is_shown_to_its_audience_and_owners_list_all() {
     let world = World::new();
     put(&world, "mood", MOOD);
     let question = r#""questions": [{"key": "q", "kind": "scale", "text": ""}]"#;
@@ -131,25 +134,25 @@ fn a_survey_is_for_its_audience_and_its_makers_see_all() {
     assert_eq!(due(&world, "player=bo"), ["mood"]);
     assert_eq!(due(&world, "player=bo&segment=new,payers"), ["mood", "payers"]);
     let over = answer(&world, "over", r#"{"player": "bo", "answers": {"q": 1}}"#);
-    assert_eq!(over.told(), "404 not_found (key)");
-    let secret = |method, target: &str| world.ask(&Request::new(method, target).key(&world.secret_key));
+    assert_eq!(over.summary(), "404 not_found (key)");
+    let secret = |method, target: &str| world.send(&Request::new(method, target).key(&world.secret_key));
     let all = secret("GET", "/v1/surveys").json();
     assert_eq!(all["surveys"].as_array().map(Vec::len), Some(3));
     assert_eq!(all["surveys"][2]["audience"], json!({ "segment": ["payers"] }));
     assert_eq!(secret("DELETE", "/v1/surveys/payers").status, 204);
-    assert_eq!(secret("DELETE", "/v1/surveys/payers").told(), "404 not_found (key)");
-    assert_eq!(secret("GET", "/v1/surveys/payers/results").told(), "404 not_found (key)");
+    assert_eq!(secret("DELETE", "/v1/surveys/payers").summary(), "404 not_found (key)");
+    assert_eq!(secret("GET", "/v1/surveys/payers/results").summary(), "404 not_found (key)");
 }
 
 #[test]
-fn a_signed_answer_is_for_its_own_player() {
+fn signed_answer_is_accepted_only_for_its_own_player() {
     let world = World::new();
     put(&world, "mood", MOOD);
     let session = Session::open(&world, "bo");
     let signed = |player: &str| {
         let body = format!(r#"{{"player": "{player}", "answers": {{"fun": 1}}}}"#);
-        world.ask(&session.signed("POST", "/v1/surveys/mood/answers", &body))
+        world.send(&session.signed("POST", "/v1/surveys/mood/answers", &body))
     };
-    assert_eq!(signed("cy").told(), "403 scope (player)");
+    assert_eq!(signed("cy").summary(), "403 scope (player)");
     assert_eq!(signed("bo").status, 201);
 }

@@ -1,4 +1,4 @@
-//! Game variables end to end: written with a secret key, read and watched by anybody.
+//! Game variables end to end: written with a secret key, read and watched with the public key.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::world::{World, now_ms};
 
 /// A write with the secret key.
 fn write(world: &World, method: &'static str, target: &str, body: &str) -> Answer {
-    world.ask(&Request::new(method, target).key(&world.secret_key).body(body))
+    world.send(&Request::new(method, target).key(&world.secret_key).body(body))
 }
 
 fn put(world: &World, name: &str, body: &str) {
@@ -20,7 +20,7 @@ fn put(world: &World, name: &str, body: &str) {
 
 /// A read with the public key.
 fn read(world: &World, target: &str) -> Answer {
-    world.ask(&Request::get(target).key(&world.public_key))
+    world.send(&Request::get(target).key(&world.public_key))
 }
 
 #[test]
@@ -43,38 +43,42 @@ fn values_are_read_as_they_were_written() {
         }
         world.start();
     }
-    assert_eq!(read(&world, "/v1/vars/nothing").told(), "404 not_found (name)");
+    assert_eq!(read(&world, "/v1/vars/nothing").summary(), "404 not_found (name)");
     assert_eq!(write(&world, "DELETE", "/v1/vars/speed", "").json(), json!({ "version": 3 }));
-    assert_eq!(write(&world, "DELETE", "/v1/vars/speed", "").told(), "404 not_found (name)");
+    assert_eq!(write(&world, "DELETE", "/v1/vars/speed", "").summary(), "404 not_found (name)");
     assert_eq!(read(&world, "/v1/vars").text(), r#"{"waves":{"z":[1,2.50],"a":1e3}}"#);
 }
 
 #[test]
-fn who_has_the_values_is_not_sent_them_again() {
+fn unchanged_values_return_304() {
     let world = World::new();
     put(&world, "speed", r#"{"value": 1, "conditions": [{"name": "ios", "value": 2, "platform": ["ios"]}]}"#);
     for target in ["/v1/vars", "/v1/vars/speed"] {
-        let ask = |tag: &str, query: &str| {
+        let get = |tag: &str, query: &str| {
             let request = Request::get(format!("{target}{query}")).key(&world.public_key);
-            world.ask(&request.header("If-None-Match", tag))
+            world.send(&request.header("If-None-Match", tag))
         };
         let first = read(&world, target);
         let tag = first.header("etag").expect("there is a tag").to_owned();
-        let again = ask(&tag, "");
+        let again = get(&tag, "");
         assert_eq!((again.status, again.text().as_str(), again.header("etag")), (304, "", Some(&*tag)));
-        assert_eq!(ask(&format!("\"x\", W/{tag}"), "").status, 304);
-        assert_eq!(ask("\"x\"", "").status, 200);
-        assert_eq!(ask(&tag, "?platform=ios").status, 200);
+        assert_eq!(get(&format!("\"x\", W/{tag}"), "").status, 304);
+        assert_eq!(get("\"x\"", "").status, 200);
+        assert_eq!(get(&tag, "?platform=ios").status, 200);
     }
     let tag = read(&world, "/v1/vars").header("etag").expect("there is a tag").to_owned();
     put(&world, "speed", r#"{"value": 1, "conditions": [{"name": "ios", "value": 3, "platform": ["ios"]}]}"#);
-    assert_eq!(read(&world, "/v1/vars").header("etag"), Some(&*tag), "others' values have not changed");
+    assert_eq!(
+        read(&world, "/v1/vars").header("etag"),
+        Some(&*tag),
+        "the values of other platforms have not changed"
+    );
     put(&world, "speed", r#"{"value": 2}"#);
     assert_ne!(read(&world, "/v1/vars").header("etag"), Some(&*tag));
 }
 
 #[test]
-fn conditions_see_what_the_request_says() {
+fn conditions_use_parameters_and_headers_of_the_request() {
     let world = World::new();
     put(
         &world,
@@ -96,23 +100,23 @@ fn conditions_see_what_the_request_says() {
     assert!((60..140).contains(&half), "{half} of 200");
     let phone = Request::get("/v1/vars").key(&world.public_key);
     let phone = phone.header("User-Agent", "Mozilla/5.0 (Linux; Android 14; Pixel 8) AppleWebKit/537.36");
-    assert_eq!(world.ask(&phone).json()["v"], "android");
-    let secret = |query: &str| world.ask(&Request::get(format!("/v1/vars?{query}")).key(&world.secret_key));
+    assert_eq!(world.send(&phone).json()["v"], "android");
+    let secret = |query: &str| world.send(&Request::get(format!("/v1/vars?{query}")).key(&world.secret_key));
     assert_eq!(secret("country=fr").json()["v"], "fr");
-    let told = |query: &str| read(&world, &format!("/v1/vars?{query}")).told();
-    assert_eq!(told("country=FR"), "400 invalid_field (country)");
-    assert_eq!(told("weather=fine"), "400 invalid_field (weather)");
-    assert_eq!(told(&format!("player={}", "x".repeat(129))), "400 invalid_field (player)");
-    assert_eq!(told(&format!("segment={}", "x,".repeat(101))), "400 invalid_field (segment)");
+    let summary = |query: &str| read(&world, &format!("/v1/vars?{query}")).summary();
+    assert_eq!(summary("country=FR"), "400 invalid_field (country)");
+    assert_eq!(summary("weather=fine"), "400 invalid_field (weather)");
+    assert_eq!(summary(&format!("player={}", "x".repeat(129))), "400 invalid_field (player)");
+    assert_eq!(summary(&format!("segment={}", "x,".repeat(101))), "400 invalid_field (segment)");
 }
 
 #[test]
-fn several_change_at_once_or_not_at_all() {
+fn batch_write_is_atomic() {
     let world = World::new();
     let many = |body: &str| write(&world, "PUT", "/v1/vars", body);
     let answer = many(r#"{"expected_version": 0, "vars": {"a": {"value": 1}, "b": {"value": 2}}}"#);
     assert_eq!(answer.json(), json!({ "version": 1 }));
-    for (body, told) in [
+    for (body, expected) in [
         (r#"{"vars": {"a": {"value": 9}}, "expected_version": 0}"#, "409 conflict (expected_version)"),
         (r#"{"vars": {"a": {"value": 9}, "b c": {"value": 1}}}"#, "400 invalid_field (vars.b c)"),
         (r#"{"vars": {"a": {"value": 9}, "b": {}}}"#, "400 invalid_field (vars.b.value)"),
@@ -122,7 +126,7 @@ fn several_change_at_once_or_not_at_all() {
         ),
         (r#"{"vars": {}}"#, "400 invalid_field (vars)"),
     ] {
-        assert_eq!(many(body).told(), told, "{body}");
+        assert_eq!(many(body).summary(), expected, "{body}");
     }
     assert_eq!(read(&world, "/v1/vars").text(), r#"{"a":1,"b":2}"#);
     assert_eq!(many(r#"{"vars": {"a": null, "c": {"value": 3}}}"#).json(), json!({ "version": 2 }));
@@ -130,17 +134,17 @@ fn several_change_at_once_or_not_at_all() {
 }
 
 #[test]
-fn what_may_not_be_written_is_named() {
+fn invalid_definition_field_is_named() {
     let world = World::new();
-    let told = |body: &str| write(&world, "PUT", "/v1/vars/v", body).told();
-    assert_eq!(told("{}"), "400 invalid_field (value)");
-    assert_eq!(told(r#"{"value": 1, "owner": 1}"#), "400 invalid_field (owner)");
-    assert_eq!(told(r#"{"value": 1, "starts_at": "soon"}"#), "400 invalid_field (starts_at)");
-    assert_eq!(told(r#"{"value": {"a": 1, "a": 2}}"#), "400 invalid_field (value)");
-    assert_eq!(told(r#"{"value": "\ud800"}"#), "400 invalid_field (value)");
-    assert_eq!(told(r#"{"value": 1, "schema": {"pattern": "x"}}"#), "400 invalid_field (schema.pattern)");
-    assert_eq!(told(r#"{"value": 1, "expected_version": 7}"#), "409 conflict (expected_version)");
-    let condition = |body: &str| told(&format!(r#"{{"value": 1, "conditions": [{body}]}}"#));
+    let summary = |body: &str| write(&world, "PUT", "/v1/vars/v", body).summary();
+    assert_eq!(summary("{}"), "400 invalid_field (value)");
+    assert_eq!(summary(r#"{"value": 1, "owner": 1}"#), "400 invalid_field (owner)");
+    assert_eq!(summary(r#"{"value": 1, "starts_at": "soon"}"#), "400 invalid_field (starts_at)");
+    assert_eq!(summary(r#"{"value": {"a": 1, "a": 2}}"#), "400 invalid_field (value)");
+    assert_eq!(summary(r#"{"value": "\ud800"}"#), "400 invalid_field (value)");
+    assert_eq!(summary(r#"{"value": 1, "schema": {"pattern": "x"}}"#), "400 invalid_field (schema.pattern)");
+    assert_eq!(summary(r#"{"value": 1, "expected_version": 7}"#), "409 conflict (expected_version)");
+    let condition = |body: &str| summary(&format!(r#"{{"value": 1, "conditions": [{body}]}}"#));
     assert_eq!(
         condition(r#"{"name": "a", "value": 1, "coutry": []}"#),
         "400 invalid_field (conditions[0].coutry)"
@@ -149,28 +153,31 @@ fn what_may_not_be_written_is_named() {
         condition(r#"{"name": "a", "value": 1, "percent": {"to": 200}}"#),
         "400 invalid_field (conditions[0].percent.to)"
     );
-    assert_eq!(told(&format!(r#"{{"value": "{}"}}"#, "x".repeat(64 << 10))), "400 invalid_field (value)");
-    assert_eq!(told(&format!(r#"{{"value": "{}"}}"#, "x".repeat(256 << 10))), "413 too_large");
+    assert_eq!(summary(&format!(r#"{{"value": "{}"}}"#, "x".repeat(64 << 10))), "400 invalid_field (value)");
+    assert_eq!(summary(&format!(r#"{{"value": "{}"}}"#, "x".repeat(256 << 10))), "413 too_large");
     let deep = format!(r#"{{"value": {}1{}}}"#, "[".repeat(17), "]".repeat(17));
-    assert_eq!(told(&deep), "400 invalid_field (value)");
-    assert_eq!(write(&world, "PUT", "/v1/vars/a%20b", r#"{"value": 1}"#).told(), "400 invalid_field (name)");
+    assert_eq!(summary(&deep), "400 invalid_field (value)");
+    assert_eq!(
+        write(&world, "PUT", "/v1/vars/a%20b", r#"{"value": 1}"#).summary(),
+        "400 invalid_field (name)"
+    );
     assert_eq!(read(&world, "/v1/vars").text(), "{}");
 }
 
 #[test]
-fn there_is_a_way_back() {
+fn rollback_restores_an_earlier_version() {
     let mut world = World::new();
     put(&world, "a", r#"{"value": 1}"#);
     put(&world, "a", r#"{"value": 2.0, "description": "d"}"#);
     let back = |world: &World, body: &str| write(world, "POST", "/v1/vars:rollback", body);
     assert_eq!(back(&world, r#"{"version": 1, "expected_version": 2}"#).json(), json!({ "version": 3 }));
-    assert_eq!(back(&world, r#"{"version": 9}"#).told(), "404 not_found (version)");
+    assert_eq!(back(&world, r#"{"version": 9}"#).summary(), "404 not_found (version)");
     assert_eq!(
-        back(&world, r#"{"version": 2, "expected_version": 2}"#).told(),
+        back(&world, r#"{"version": 2, "expected_version": 2}"#).summary(),
         "409 conflict (expected_version)"
     );
     world.restart();
-    let secret = |target: &str| world.ask(&Request::get(target).key(&world.secret_key));
+    let secret = |target: &str| world.send(&Request::get(target).key(&world.secret_key));
     assert_eq!(secret("/v1/vars:definitions").text(), r#"{"version":3,"vars":{"a":{"value":1}}}"#);
     let history = secret("/v1/vars:history?n=2").json();
     let brief: Vec<_> = history["changes"]
@@ -187,24 +194,24 @@ fn there_is_a_way_back() {
             (json!(2), json!("server"), json!({ "before": one, "after": two })),
         ]
     );
-    assert_eq!(secret("/v1/vars:history?n=0").told(), "400 invalid_field (n)");
-    assert_eq!(secret("/v1/vars:history?m=1").told(), "400 invalid_field (m)");
+    assert_eq!(secret("/v1/vars:history?n=0").summary(), "400 invalid_field (n)");
+    assert_eq!(secret("/v1/vars:history?m=1").summary(), "400 invalid_field (m)");
 }
 
 #[test]
-fn a_repeated_write_is_one_change() {
+fn repeated_write_is_applied_once() {
     let world = World::new();
-    let ask = |body: &str| {
+    let send = |body: &str| {
         let request = Request::new("PUT", "/v1/vars/a").key(&world.secret_key).body(body);
-        world.ask(&request.header("Idempotency-Key", "one"))
+        world.send(&request.header("Idempotency-Key", "one"))
     };
-    let first = ask(r#"{"value": 1, "expected_version": 0}"#).json();
-    assert_eq!(ask(r#"{"value": 1, "expected_version": 0}"#).json(), first);
-    assert_eq!(ask(r#"{"value": 2}"#).told(), "409 conflict");
+    let first = send(r#"{"value": 1, "expected_version": 0}"#).json();
+    assert_eq!(send(r#"{"value": 1, "expected_version": 0}"#).json(), first);
+    assert_eq!(send(r#"{"value": 2}"#).summary(), "409 conflict");
 }
 
 #[test]
-fn who_watches_is_told_within_a_second() {
+fn change_is_published_within_1s() {
     let world = World::new();
     put(&world, "a", r#"{"value": 1.0}"#);
     let mut watch = Watch::open_as(&world, &world.public_key, "vars=1&player=ann&version=2.0", None);
@@ -212,7 +219,7 @@ fn who_watches_is_told_within_a_second() {
     assert_eq!(snapshot.name, "snapshot");
     let data = json!({ "sub": "vars", "topic": "vars", "version": 1, "vars": { "a": 1.0 } });
     assert_eq!(snapshot.data, data);
-    // What is not for this one is not told.
+    // A change that does not apply to this viewer is not published.
     put(&world, "a", r#"{"value": 1.0, "conditions": [{"name": "c", "value": 5, "version": ["3.0"]}]}"#);
     let started = Instant::now();
     put(&world, "a", r#"{"value": 2, "conditions": [{"name": "c", "value": 3, "version": ["2.0"]}]}"#);
@@ -227,7 +234,7 @@ fn who_watches_is_told_within_a_second() {
 }
 
 #[test]
-fn a_value_that_changes_by_itself_is_told() {
+fn scheduled_change_is_published() {
     let world = World::new();
     let at = |ms: i64| rfc3339(now_ms() + ms);
     let body = format!(
@@ -238,13 +245,13 @@ fn a_value_that_changes_by_itself_is_told() {
     put(&world, "party", &body);
     let mut watch = Watch::open_as(&world, &world.public_key, "vars=1", None);
     let started = Instant::now();
-    let told: Vec<_> = (0..3).map(|_| watch.next().data["vars"]["party"].clone()).collect();
-    assert_eq!(told, ["off", "on", "off"]);
+    let values: Vec<_> = (0..3).map(|_| watch.next().data["vars"]["party"].clone()).collect();
+    assert_eq!(values, ["off", "on", "off"]);
     assert!(started.elapsed() < Duration::from_millis(3_500), "{:?}", started.elapsed());
 }
 
 #[test]
-fn different_watchers_share_one_subscription() {
+fn different_viewers_share_one_subscription() {
     let world = World::new();
     put(&world, "a", r#"{"value": 0, "conditions": [{"name": "half", "value": 1, "percent": {"to": 50}}]}"#);
     let mut watches: Vec<Watch> = (0..20)
@@ -255,7 +262,7 @@ fn different_watchers_share_one_subscription() {
     };
     let first = values(&mut watches);
     assert!([json!(0), json!(1)].iter().all(|value| first.contains(value)));
-    assert!(world.ask(&Request::get("/metrics")).text().contains("\nplaymeter_subscriptions 1\n"));
+    assert!(world.send(&Request::get("/metrics")).text().contains("\nplaymeter_subscriptions 1\n"));
     put(
         &world,
         "a",
@@ -266,13 +273,13 @@ fn different_watchers_share_one_subscription() {
 }
 
 #[test]
-fn the_public_key_watches_live_ops_and_nothing_else() {
+fn public_key_may_watch_only_live_ops() {
     let world = World::new();
-    let told = |what: &str| read(&world, &format!("/v1/watch?{what}")).told();
-    assert_eq!(told("vars=1&load=1"), "403 scope");
-    assert_eq!(told("vars=0"), "400 invalid_field");
-    assert_eq!(told("vars=1&weather=1"), "400 invalid_field (weather)");
-    assert_eq!(told("vars=1&country=FR"), "400 invalid_field (country)");
+    let summary = |what: &str| read(&world, &format!("/v1/watch?{what}")).summary();
+    assert_eq!(summary("vars=1&load=1"), "403 scope");
+    assert_eq!(summary("vars=0"), "400 invalid_field");
+    assert_eq!(summary("vars=1&weather=1"), "400 invalid_field (weather)");
+    assert_eq!(summary("vars=1&country=FR"), "400 invalid_field (country)");
 }
 
 /// A moment after 1970, in UTC.

@@ -1,4 +1,4 @@
-//! Subscriptions: a snapshot, then changes, and going on where a client was.
+//! Subscriptions over server-sent events: a snapshot, then changes, and resuming.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpStream;
@@ -10,18 +10,18 @@ use crate::world::World;
 
 /// One server-sent event.
 #[derive(Debug)]
-pub struct Told {
+pub(crate) struct ServerSentEvent {
     pub name: String,
     pub id: String,
     pub data: Value,
 }
 
 /// A stream of server-sent events.
-pub struct Watch {
+pub(crate) struct Watch {
     lines: BufReader<Chunks>,
 }
 
-/// Undoes the chunked encoding.
+/// Decodes the chunked encoding.
 struct Chunks {
     stream: BufReader<TcpStream>,
     left: usize,
@@ -51,13 +51,13 @@ impl Watch {
         Watch::open_as(world, &world.secret_key, what, last_event_id)
     }
 
-    pub fn open_as(world: &World, key: &str, what: &str, last_event_id: Option<&str>) -> Watch {
+    pub(crate) fn open_as(world: &World, key: &str, what: &str, last_event_id: Option<&str>) -> Watch {
         let mut request = Request::get(format!("/v1/watch?{what}")).key(key);
         if let Some(id) = last_event_id {
             request = request.header("Last-Event-ID", id);
         }
         let mut connection = world.connect();
-        connection.send(&request.bytes()).expect("the server reads");
+        connection.write(&request.bytes()).expect("the server reads");
         let mut stream = BufReader::new(connection.writer());
         let mut line = String::new();
         stream.read_line(&mut line).expect("an answer");
@@ -69,27 +69,27 @@ impl Watch {
         Watch { lines: BufReader::new(Chunks { stream, left: 0 }) }
     }
 
-    pub fn next(&mut self) -> Told {
-        let mut told = Told { name: String::new(), id: String::new(), data: Value::Null };
+    pub(crate) fn next(&mut self) -> ServerSentEvent {
+        let mut event = ServerSentEvent { name: String::new(), id: String::new(), data: Value::Null };
         loop {
             let mut line = String::new();
             assert!(self.lines.read_line(&mut line).expect("a line in time") > 0, "the stream ended");
             match line.trim_end().split_once(": ") {
-                Some(("event", name)) => told.name = name.into(),
-                Some(("id", id)) => told.id = id.into(),
-                Some(("data", data)) => told.data = serde_json::from_str(data).expect("JSON"),
-                _ if line == "\n" && !told.name.is_empty() => return told,
+                Some(("event", name)) => event.name = name.into(),
+                Some(("id", id)) => event.id = id.into(),
+                Some(("data", data)) => event.data = serde_json::from_str(data).expect("JSON"),
+                _ if line == "\n" && !event.name.is_empty() => return event,
                 _ => {}
             }
         }
     }
 
-    /// The next message of this subscription for which `wanted` holds.
-    fn until(&mut self, sub: &str, wanted: impl Fn(&Told) -> bool) -> Told {
+    /// Returns the next event of this subscription that satisfies `wanted`.
+    fn until(&mut self, sub: &str, wanted: impl Fn(&ServerSentEvent) -> bool) -> ServerSentEvent {
         loop {
-            let told = self.next();
-            if told.data["sub"] == sub && wanted(&told) {
-                return told;
+            let event = self.next();
+            if event.data["sub"] == sub && wanted(&event) {
+                return event;
             }
         }
     }
@@ -97,33 +97,33 @@ impl Watch {
 
 const HITS: &str = "query=%7B%22metric%22%3A%22hit%22%2C%22last%22%3A%2260m%22%2C%22step%22%3A%22all%22%7D";
 
-fn total(told: &Told) -> u64 {
-    let totals = &told.data["totals"][0]["total"];
-    let series = &told.data["series"][0]["total"];
+fn total(event: &ServerSentEvent) -> u64 {
+    let totals = &event.data["totals"][0]["total"];
+    let series = &event.data["series"][0]["total"];
     totals.as_f64().or(series.as_f64()).unwrap_or(0.0) as u64
 }
 
 #[test]
-fn a_query_is_told_whole_and_then_what_changes() {
+fn query_sends_a_snapshot_then_changes() {
     let world = World::new();
     world.post(r#"{"event":"hit"}"#);
     let mut watch = Watch::open(&world, HITS, None);
     let snapshot = watch.next();
     assert_eq!((snapshot.name.as_str(), total(&snapshot)), ("snapshot", 1));
     world.post(r#"[{"event":"hit"},{"event":"hit"}]"#);
-    let change = watch.until("query0", |told| total(told) == 3);
+    let change = watch.until("query0", |event| total(event) == 3);
     assert!(["change", "reset"].contains(&change.name.as_str()), "{change:?}");
 }
 
 #[test]
-fn the_last_events_come_with_their_outcomes() {
+fn recent_events_show_their_outcomes() {
     let world = World::new();
     let mut watch = Watch::open(&world, "events=1", None);
     assert_eq!(watch.next().data["events"], json!([]));
     world.post(r#"[{"event":"hit","player":"ann","value":3},{"event":"hit","nonsense":1}]"#);
     let mut outcomes = Vec::new();
     while outcomes.len() < 2 {
-        let change = watch.until("events", |told| told.name == "change");
+        let change = watch.until("events", |event| event.name == "change");
         let added = change.data["added"].as_array().expect("a list").clone();
         outcomes.extend(added.iter().map(|event| format!("{} {}", event["outcome"], event["reason"])));
     }
@@ -132,37 +132,37 @@ fn the_last_events_come_with_their_outcomes() {
 }
 
 #[test]
-fn players_online_and_the_accounting_move_with_an_event() {
+fn event_updates_online_and_load() {
     let world = World::new();
     let mut watch = Watch::open(&world, "online=1&load=1", None);
     world.post(r#"{"event":"hit","player":"ann"}"#);
-    watch.until("online", |told| told.data["online"] == 1);
-    let load = watch.until("load", |told| told.data["totals"]["accepted"] == 1);
+    watch.until("online", |event| event.data["online"] == 1);
+    let load = watch.until("load", |event| event.data["totals"]["accepted"] == 1);
     assert_eq!(load.data["totals"]["received"], 1);
 }
 
 #[test]
-fn a_client_that_was_away_goes_on_where_it_was() {
+fn reconnected_client_resumes_where_it_stopped() {
     let world = World::new();
     let mut watch = Watch::open(&world, HITS, None);
     watch.next();
     world.post(r#"{"event":"hit"}"#);
-    let seen = watch.until("query0", |told| total(told) == 1);
+    let seen = watch.until("query0", |event| total(event) == 1);
     drop(watch);
     world.post(r#"{"event":"hit"}"#);
     let mut again = Watch::open(&world, HITS, Some(&seen.id));
-    let missed = again.until("query0", |told| total(told) == 2);
+    let missed = again.until("query0", |event| total(event) == 2);
     assert!(["change", "reset"].contains(&missed.name.as_str()), "{missed:?}");
 }
 
 #[test]
-fn after_a_restart_the_whole_is_told_again() {
+fn restart_resets_the_subscription() {
     let mut world = World::new();
     world.post(r#"{"event":"hit"}"#);
     let id = Watch::open(&world, HITS, None).next().id;
     world.restart();
-    let told = Watch::open(&world, HITS, Some(&id)).next();
-    assert_eq!((told.name.as_str(), total(&told)), ("reset", 1));
+    let event = Watch::open(&world, HITS, Some(&id)).next();
+    assert_eq!((event.name.as_str(), total(&event)), ("reset", 1));
 }
 
 #[test]
@@ -170,37 +170,40 @@ fn equal_subscriptions_share_one_computation() {
     let world = World::new();
     let mut watches: Vec<Watch> = (0..20).map(|_| Watch::open(&world, HITS, None)).collect();
     watches.iter_mut().for_each(|watch| drop(watch.next()));
-    let metrics = world.ask(&Request::get("/metrics")).text();
+    let metrics = world.send(&Request::get("/metrics")).text();
     assert!(metrics.contains("\nplaymeter_subscriptions 1\n"), "{metrics}");
     world.post(r#"{"event":"hit"}"#);
     let ids: Vec<String> =
-        watches.iter_mut().map(|watch| watch.until("query0", |told| total(told) == 1).id).collect();
+        watches.iter_mut().map(|watch| watch.until("query0", |event| total(event) == 1).id).collect();
     assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
 }
 
 #[test]
-fn what_is_watched_is_listed_with_its_cost() {
+fn subscriptions_are_listed_with_their_cost() {
     let world = World::new();
     let mut watches: Vec<Watch> =
         (0..3).map(|_| Watch::open(&world, &format!("{HITS}&min_interval=0"), None)).collect();
     watches.iter_mut().for_each(|watch| drop(watch.next()));
     world.post(r#"{"event":"hit"}"#);
-    watches.iter_mut().for_each(|watch| drop(watch.until("query0", |told| total(told) == 1)));
-    let list = world.ask(&Request::get("/v1/subscriptions").key(&world.secret_key)).json();
+    watches.iter_mut().for_each(|watch| drop(watch.until("query0", |event| total(event) == 1)));
+    let list = world.send(&Request::get("/v1/subscriptions").key(&world.secret_key)).json();
     let [subscription] = &list["subscriptions"].as_array().expect("a list")[..] else { panic!("{list}") };
     assert_eq!(subscription["topic"], "query");
     assert_eq!(subscription["what"]["metrics"], json!([{"metric": "hit"}]));
     assert_eq!((&subscription["watchers"], &subscription["min_interval_ms"]), (&json!(3), &json!(0)));
-    assert_eq!(subscription["computations"], 2, "one for three at the start, one for the event");
+    assert_eq!(
+        subscription["computations"], 2,
+        "one for the three subscribers at the start, one for the event"
+    );
     assert!(subscription["cost_us"]["total"].as_u64() >= subscription["cost_us"]["last"].as_u64());
     assert_eq!(list["connections"], json!({"streamed": 3, "as_documents": 0}));
 }
 
 #[test]
-fn what_cannot_be_watched_is_named() {
+fn invalid_stream_parameter_is_named() {
     let world = World::new();
-    let ask =
-        |what: &str| world.ask(&Request::get(format!("/v1/watch?{what}")).key(&world.secret_key)).json();
+    let get =
+        |what: &str| world.send(&Request::get(format!("/v1/watch?{what}")).key(&world.secret_key)).json();
     for (what, field) in [
         ("weather=1", json!("weather")),
         ("query=%7B%22metric%22%3A%22hit%22%2C%22step%22%3A%22eon%22%7D", json!("step")),
@@ -208,7 +211,7 @@ fn what_cannot_be_watched_is_named() {
         ("load=1&min_interval=3600001", json!("min_interval")),
         ("", json!(null)),
     ] {
-        let problem = ask(what);
+        let problem = get(what);
         assert_eq!((problem["status"].clone(), problem["field"].clone()), (json!(400), field), "{what}");
     }
 }

@@ -1,4 +1,4 @@
-//! A server of its own for each test: the shipped program on a new folder and a free port, gone when the test ends.
+//! The server of one test: the shipped program on a new folder and a free port, killed at the end of the test.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -12,15 +12,15 @@ use serde_json::Value;
 
 use crate::client::{Answer, Connection, Request};
 
-/// Longer than any start or stop of a small folder may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than any start or stop with a small data folder takes on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A data folder and the server on it.
-pub struct World {
+pub(crate) struct World {
     root: tempfile::TempDir,
     args: Vec<String>,
     server: Option<Child>,
-    /// Where it listens.
+    /// The address it listens on.
     pub address: SocketAddr,
     /// The demo game's public key.
     pub public_key: String,
@@ -28,24 +28,24 @@ pub struct World {
     pub secret_key: String,
 }
 
-/// What a command of the program came to.
+/// Exit code and output of a command.
 #[derive(Debug)]
-pub struct Done {
+pub(crate) struct CommandOutput {
     pub code: i32,
     pub out: String,
     pub err: String,
 }
 
-impl Done {
-    /// Standard output of a command that must have worked, as JSON.
-    pub fn json(&self) -> Value {
+impl CommandOutput {
+    /// Standard output as JSON; the command must have succeeded.
+    pub(crate) fn json(&self) -> Value {
         assert_eq!(self.code, 0, "{self:?}");
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 }
 
-/// The program, with nothing of this process's settings.
-pub fn playmeter(folder: &Path) -> Command {
+/// The program, without the settings of this process's environment.
+pub(crate) fn playmeter(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_playmeter"));
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("PLAYMETER_") {
@@ -56,8 +56,8 @@ pub fn playmeter(folder: &Path) -> Command {
     command
 }
 
-/// Runs a command to its end. It may not write more than a pipe holds.
-pub fn run(command: &mut Command) -> Done {
+/// Runs a command to its end. It must not write more than a pipe buffers.
+pub(crate) fn run(command: &mut Command) -> CommandOutput {
     let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program can be started");
     let code = wait(&mut child).and_then(|status| status.code());
@@ -66,12 +66,12 @@ pub fn run(command: &mut Command) -> Done {
     }
     let output = child.wait_with_output().expect("a child can be waited for");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Done { code: code.unwrap_or(-1), out: text(&output.stdout), err: text(&output.stderr) }
+    CommandOutput { code: code.unwrap_or(-1), out: text(&output.stdout), err: text(&output.stderr) }
 }
 
-/// How a child ended; `None`: it does not.
+/// Waits for a child to exit. Returns `None` if it does not within the timeout.
 fn wait(child: &mut Child) -> Option<ExitStatus> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while Instant::now() < deadline {
         if let Some(status) = child.try_wait().expect("a child can be waited for") {
             return Some(status);
@@ -82,18 +82,18 @@ fn wait(child: &mut Child) -> Option<ExitStatus> {
 }
 
 impl World {
-    /// A new folder with a running server.
-    pub fn new() -> World {
+    /// Starts a server on a new folder.
+    pub(crate) fn new() -> World {
         World::with(&[])
     }
 
-    /// The same with these flags, now and at every restart.
-    pub fn with(args: &[&str]) -> World {
+    /// Starts a server on a new folder with these flags, which also apply to every restart.
+    pub(crate) fn with(args: &[&str]) -> World {
         World::on(tempfile::tempdir().expect("a temporary folder"), args)
     }
 
-    /// The same in a folder that was made ready for it.
-    pub fn on(root: tempfile::TempDir, args: &[&str]) -> World {
+    /// Starts a server with these flags in a prepared folder.
+    pub(crate) fn on(root: tempfile::TempDir, args: &[&str]) -> World {
         let mut world = World {
             root,
             args: args.iter().map(|arg| (*arg).to_owned()).collect(),
@@ -107,27 +107,27 @@ impl World {
     }
 
     /// The data folder.
-    pub fn folder(&self) -> PathBuf {
+    pub(crate) fn folder(&self) -> PathBuf {
         self.root.path().join("data")
     }
 
-    /// Where everything of this world is, the data folder included.
-    pub fn root(&self) -> &Path {
+    /// The folder of the test, which contains the data folder.
+    pub(crate) fn root(&self) -> &Path {
         self.root.path()
     }
 
-    /// What the server wrote to standard error, all starts together.
-    pub fn log_lines(&self) -> String {
+    /// The standard error of the server, of all starts.
+    pub(crate) fn log_lines(&self) -> String {
         std::fs::read_to_string(self.root.path().join("stderr")).unwrap_or_default()
     }
 
-    pub fn bootstrap(&self) -> Value {
+    pub(crate) fn bootstrap(&self) -> Value {
         let text = std::fs::read(self.folder().join("bootstrap.json")).expect("there is a bootstrap.json");
         serde_json::from_slice(&text).expect("it is JSON")
     }
 
     /// The command that serves this folder.
-    pub fn serve(&self) -> Command {
+    pub(crate) fn serve(&self) -> Command {
         let mut command = playmeter(self.root.path());
         command.arg("serve").arg("--data").arg(self.folder()).args(&self.args);
         if !self.args.iter().any(|arg| arg == "--listen") {
@@ -137,19 +137,19 @@ impl World {
     }
 
     /// Starts the server; returns when it is ready.
-    pub fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         let command = self.serve();
         self.start_as(command);
     }
 
-    /// The same by a command of the test's own.
-    pub fn start_as(&mut self, mut command: Command) {
-        assert!(self.server.is_none(), "one server a world");
+    /// Starts the server with this command; returns when it is ready.
+    pub(crate) fn start_as(&mut self, mut command: Command) {
+        assert!(self.server.is_none(), "one server per test folder");
         let stderr = File::options().create(true).append(true).open(self.root.path().join("stderr"));
         command.stdout(Stdio::piped()).stderr(stderr.expect("a file for standard error"));
         let server = self.server.insert(command.spawn().expect("the program can be started"));
         let mut line = String::new();
-        let stdout = server.stdout.take().expect("it was asked for");
+        let stdout = server.stdout.take().expect("standard output is piped");
         BufReader::new(stdout).read_line(&mut line).expect("standard output can be read");
         assert!(line.starts_with("Playmeter is ready"), "{line}{}", self.log_lines());
         let bootstrap = self.bootstrap();
@@ -158,8 +158,8 @@ impl World {
         self.address = text("url").trim_start_matches("http://").parse().expect("an address");
     }
 
-    /// Where the server listens from the next start on.
-    pub fn listen(&mut self, address: SocketAddr) {
+    /// Sets the address to listen on from the next start on.
+    pub(crate) fn listen(&mut self, address: SocketAddr) {
         self.args.extend(["--listen".to_owned(), address.to_string()]);
     }
 
@@ -167,81 +167,81 @@ impl World {
         self.server.as_mut().expect("the server was started")
     }
 
-    pub fn pid(&mut self) -> Pid {
+    pub(crate) fn pid(&mut self) -> Pid {
         Pid::from_child(self.server())
     }
 
-    pub fn signal(&mut self, signal: Signal) {
+    pub(crate) fn signal(&mut self, signal: Signal) {
         kill_process(self.pid(), signal).expect("the server can be signalled");
     }
 
-    /// How the server ended; waits for it.
-    pub fn ended(&mut self) -> ExitStatus {
+    /// Waits for the server to exit and returns its status.
+    pub(crate) fn ended(&mut self) -> ExitStatus {
         let status = wait(self.server());
-        let status = status.unwrap_or_else(|| panic!("the server does not end:\n{}", self.log_lines()));
+        let status = status.unwrap_or_else(|| panic!("the server does not exit:\n{}", self.log_lines()));
         self.server = None;
         status
     }
 
-    /// Asks the server to end; it must do so with code 0.
-    pub fn stop(&mut self) {
+    /// Stops the server with SIGTERM; it must exit with code 0.
+    pub(crate) fn stop(&mut self) {
         self.signal(Signal::TERM);
         let status = self.ended();
         assert_eq!(status.code(), Some(0), "{}", self.log_lines());
     }
 
-    /// Takes the server away in the middle of whatever it does.
-    pub fn kill9(&mut self) {
+    /// Kills the server with SIGKILL.
+    pub(crate) fn kill9(&mut self) {
         self.signal(Signal::KILL);
         self.ended();
     }
 
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.stop();
         self.start();
     }
 
-    pub fn connect(&self) -> Connection {
-        Connection::open(self.address).expect("the server takes connections")
+    pub(crate) fn connect(&self) -> Connection {
+        Connection::open(self.address).expect("the server accepts connections")
     }
 
-    /// Asks on a connection of its own.
-    pub fn ask(&self, request: &Request) -> Answer {
-        self.connect().ask(request).unwrap_or_else(|failure| panic!("{failure}\n{}", self.log_lines()))
+    /// Sends a request on a new connection.
+    pub(crate) fn send(&self, request: &Request) -> Answer {
+        self.connect().send(request).unwrap_or_else(|failure| panic!("{failure}\n{}", self.log_lines()))
     }
 
     /// Sends events with the public key.
-    pub fn post(&self, body: impl AsRef<[u8]>) -> Answer {
-        self.ask(&Request::events(body).key(&self.public_key))
+    pub(crate) fn post(&self, body: impl AsRef<[u8]>) -> Answer {
+        self.send(&Request::events(body).key(&self.public_key))
     }
 
-    /// Sends events with a key of one's own.
-    pub fn post_as(&self, key: &str, body: impl AsRef<[u8]>) -> Answer {
-        self.ask(&Request::events(body).key(key))
+    /// Sends events with this key.
+    pub(crate) fn post_as(&self, key: &str, body: impl AsRef<[u8]>) -> Answer {
+        self.send(&Request::events(body).key(key))
     }
 
-    /// Today's accounts of the demo game. (Of yesterday too: midnight may pass during a test.)
-    pub fn load(&self) -> Value {
+    /// The accounting of the demo game for a day before and after now, because midnight may pass during a test.
+    pub(crate) fn load(&self) -> Value {
         let from = now_ms() - 24 * 3_600_000;
         let until = now_ms() + 24 * 3_600_000;
-        self.ask(&Request::get(format!("/v1/load?from={from}&to={until}")).key(&self.secret_key)).json()
+        self.send(&Request::get(format!("/v1/load?from={from}&to={until}")).key(&self.secret_key)).json()
     }
 
-    /// A query of the demo game.
-    pub fn query(&self, query: &Value) -> Answer {
+    /// Runs a query of the demo game.
+    pub(crate) fn query(&self, query: &Value) -> Answer {
         let request = Request::new("POST", "/v1/query").header("Content-Type", "application/json");
-        self.ask(&request.key(&self.secret_key).body(query.to_string()))
+        self.send(&request.key(&self.secret_key).body(query.to_string()))
     }
 
-    /// `playmeter ARGS --data FOLDER`.
-    pub fn command(&self, args: &[&str]) -> Done {
+    /// Runs `playmeter ARGS --data FOLDER`.
+    pub(crate) fn command(&self, args: &[&str]) -> CommandOutput {
         run(playmeter(self.root.path()).args(args).arg("--data").arg(self.folder()))
     }
 
-    /// A new secret key with these scopes.
-    pub fn key(&self, scopes: &str) -> String {
-        let made = self.command(&["keys", "create", "--scopes", scopes, "--json"]).json();
-        made["secret_key"].as_str().expect("a secret key").to_owned()
+    /// Creates a secret key with these scopes.
+    pub(crate) fn key(&self, scopes: &str) -> String {
+        let created = self.command(&["keys", "create", "--scopes", scopes, "--json"]).json();
+        created["secret_key"].as_str().expect("a secret key").to_owned()
     }
 }
 
@@ -255,15 +255,15 @@ impl Drop for World {
 }
 
 /// Milliseconds since 1970.
-pub fn now_ms() -> i64 {
+pub(crate) fn now_ms() -> i64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.expect("it is after 1970").as_millis() as i64
 }
 
 /// A new event id.
-pub fn new_id() -> String {
+pub(crate) fn new_id() -> String {
     let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+    getrandom::fill(&mut bytes).expect("the operating system provides random bytes");
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }

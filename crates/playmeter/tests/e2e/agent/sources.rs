@@ -1,4 +1,4 @@
-//! Redis, PostgreSQL and nginx as they are installed here. Where one is not, its test says so and tries nothing.
+//! Redis, PostgreSQL and nginx as installed on this machine. A test is skipped if its program is missing.
 
 use std::fs;
 use std::io::Write;
@@ -8,12 +8,12 @@ use std::process::{Child, Command, Stdio};
 
 use super::*;
 
-/// A server that ends with the test.
-struct Other(Child);
+/// A server process that is stopped at the end of the test.
+struct ServerProcess(Child);
 
-impl Drop for Other {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // PostgreSQL and nginx end their own children only when they are asked.
+        // PostgreSQL and nginx stop their own child processes only on a signal they can handle.
         let _ = kill_process(Pid::from_child(&self.0), Signal::QUIT);
         let deadline = Instant::now() + Duration::from_secs(5);
         while Instant::now() < deadline && matches!(self.0.try_wait(), Ok(None)) {
@@ -33,24 +33,24 @@ fn installed(program: &str) -> Option<PathBuf> {
     );
     let found = folders.into_iter().map(|folder| folder.join(program)).find(|path| path.exists());
     if found.is_none() {
-        eprintln!("not tried: {program} is not installed");
+        testkit::skip::skip(program, "it is not installed; `make tools` installs it");
     }
     found
 }
 
-/// Starts a server and waits until it takes connections.
-fn start(command: &mut Command, address: SocketAddr) -> Other {
+/// Starts a server and waits until it accepts connections.
+fn start(command: &mut Command, address: SocketAddr) -> ServerProcess {
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it can be started");
-    let other = Other(child);
-    let deadline = Instant::now() + PATIENCE;
+    let server = ServerProcess(child);
+    let deadline = Instant::now() + TIMEOUT;
     while TcpStream::connect(address).is_err() {
-        assert!(Instant::now() < deadline, "{command:?} takes no connections");
+        assert!(Instant::now() < deadline, "{command:?} does not accept connections");
         std::thread::sleep(Duration::from_millis(50));
     }
-    other
+    server
 }
 
-fn free() -> SocketAddr {
+fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port")
 }
 
@@ -68,14 +68,14 @@ fn value(reading: &Value, name: &str) -> Option<f64> {
 #[test]
 fn redis_is_read() {
     let Some(program) = installed("redis-server") else { return };
-    let (folder, address) = (tempfile::tempdir().expect("a folder"), free());
+    let (folder, address) = (tempfile::tempdir().expect("a folder"), free_address());
     let port = address.port().to_string();
     let mut command = Command::new(program);
     command.current_dir(folder.path()).args(["--bind", "127.0.0.1", "--port", &port, "--save", ""]);
     let _redis = start(command.args(["--requirepass", "p@ss"]), address);
     let mut stream = TcpStream::connect(address).expect("it listens");
     stream.write_all(b"AUTH p@ss\r\nMSET a 1 b 2 c 3\r\n").expect("it reads");
-    let mut answers = BufReader::new(stream.try_clone().expect("a descriptor can be doubled"));
+    let mut answers = BufReader::new(stream.try_clone().expect("a descriptor can be duplicated"));
     for _ in 0..2 {
         let mut line = String::new();
         answers.read_line(&mut line).expect("it answers");
@@ -88,13 +88,13 @@ fn redis_is_read() {
     assert!(value(&reading, "redis.commands") > Some(0.0), "{reading}");
     let reading = read(folder.path(), "--redis", &address.to_string());
     assert_eq!((value(&reading, "agent.source_up"), value(&reading, "redis.keys")), (Some(0.0), None));
-    assert!(value(&reading, "host.memory_total").is_some(), "the others go on: {reading}");
+    assert!(value(&reading, "host.memory_total").is_some(), "the other sources are still read: {reading}");
 }
 
 #[test]
 fn nginx_is_read() {
     let Some(program) = installed("nginx") else { return };
-    let (folder, address) = (tempfile::tempdir().expect("a folder"), free());
+    let (folder, address) = (tempfile::tempdir().expect("a folder"), free_address());
     let config = format!(
         "daemon off; master_process off; pid nginx.pid; error_log stderr; events {{}} http {{ access_log off; \
          server {{ listen {address}; location /status {{ stub_status; }} }} }}"
@@ -110,7 +110,8 @@ fn nginx_is_read() {
     assert_eq!(value(&reading, "agent.source_up"), Some(0.0));
 }
 
-/// A command of PostgreSQL, which refuses to run as root: then as the user `postgres`, who has to be able to come here.
+/// A PostgreSQL command. As root it runs as the user `postgres`, because PostgreSQL does not run as root; that user
+/// needs access to the folder.
 fn postgres(program: PathBuf, folder: &Path) -> Command {
     let mut command = if rustix::process::geteuid().is_root() {
         let mut command = Command::new("setpriv");
@@ -126,15 +127,15 @@ fn postgres(program: PathBuf, folder: &Path) -> Command {
 #[test]
 fn postgresql_is_read() {
     let (Some(initdb), Some(server)) = (installed("initdb"), installed("postgres")) else { return };
-    let (folder, address) = (tempfile::tempdir().expect("a folder"), free());
+    let (folder, address) = (tempfile::tempdir().expect("a folder"), free_address());
     if rustix::process::geteuid().is_root() {
         let chown = run(Command::new("chown").arg("postgres").arg(folder.path()));
         assert_eq!(chown.code, 0, "{chown:?}");
     }
     let data = folder.path().join("pg");
     let mut command = postgres(initdb, folder.path());
-    let made = run(command.args(["--no-sync", "--auth=trust", "--username=playmeter", "-D"]).arg(&data));
-    assert_eq!(made.code, 0, "{made:?}");
+    let created = run(command.args(["--no-sync", "--auth=trust", "--username=playmeter", "-D"]).arg(&data));
+    assert_eq!(created.code, 0, "{created:?}");
     let port = address.port().to_string();
     let mut command = postgres(server, folder.path());
     command.args(["-c", "fsync=off", "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="]);
@@ -145,7 +146,7 @@ fn postgresql_is_read() {
     assert_eq!(
         value(&reading, "postgres.connections"),
         Some(0.0),
-        "the agent's own is not counted: {reading}"
+        "the agent's own connection is not counted: {reading}"
     );
     assert_eq!(value(&reading, "postgres.replication_lag"), None);
     assert!(

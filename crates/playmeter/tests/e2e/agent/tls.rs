@@ -1,4 +1,4 @@
-//! Over HTTPS: the certificate has to be one that the system trusts.
+//! HTTPS: the server's certificate has to be trusted by the system.
 
 use std::net::TcpStream;
 use std::path::Path;
@@ -11,7 +11,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::*;
 
-/// Makes `cert.pem` and `key.pem` for this machine. Whether there is an `openssl` to do it.
+/// Creates `cert.pem` and `key.pem` for this machine. Returns false if `openssl` is not installed.
 fn certificate(folder: &Path) -> bool {
     let mut command = Command::new("openssl");
     command.args([
@@ -28,25 +28,25 @@ fn certificate(folder: &Path) -> bool {
     command.args(["-subj", "/CN=playmeter", "-addext", "subjectAltName=IP:127.0.0.1"]);
     command.args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout", "key.pem", "-out", "cert.pem"]);
     match command.current_dir(folder).output() {
-        Ok(made) => {
-            assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        Ok(created) => {
+            assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stderr));
             true
         }
         Err(_) => {
-            eprintln!("not tried: openssl is not installed");
+            testkit::skip::skip("openssl", "it is not installed; `make tools` installs it");
             false
         }
     }
 }
 
-/// Takes this many connections and one request of each that can be agreed on; how many those were.
+/// Accepts this many connections; returns how many completed the TLS handshake and sent a request.
 fn serve(folder: &Path, connections: usize) -> (String, std::thread::JoinHandle<usize>) {
     let certificate = CertificateDer::from_pem_file(folder.join("cert.pem")).expect("a certificate");
     let key = PrivateKeyDer::from_pem_file(folder.join("key.pem")).expect("a key");
     let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
-    let config = config.with_safe_default_protocol_versions().expect("the provider has them");
+    let config = config.with_safe_default_protocol_versions().expect("the provider supports them");
     let config = config.with_no_client_auth().with_single_cert(vec![certificate], key);
-    let config = Arc::new(config.expect("key and certificate fit"));
+    let config = Arc::new(config.expect("key and certificate match"));
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("https://{}", listener.local_addr().expect("it is bound"));
     let one = move |stream: TcpStream| {
@@ -68,7 +68,7 @@ fn serve(folder: &Path, connections: usize) -> (String, std::thread::JoinHandle<
 }
 
 #[test]
-fn a_reading_goes_over_tls_to_whom_the_system_trusts_alone() {
+fn reading_is_sent_over_tls_only_to_a_trusted_server() {
     let folder = tempfile::tempdir().expect("a folder");
     if !certificate(folder.path()) {
         return;

@@ -1,11 +1,11 @@
-//! Files that are put into a folder.
+//! Collectors that read files of a folder.
 
 use std::path::PathBuf;
 
 use super::*;
 
-/// A server that takes files of a folder beside its data.
-pub fn world_with_folder(decoder: &str, more: &str) -> (World, PathBuf) {
+/// A server that reads files of a folder next to its data folder.
+pub(crate) fn world_with_folder(decoder: &str, more: &str) -> (World, PathBuf) {
     let root = tempfile::tempdir().expect("a temporary folder");
     let inbox = root.path().join("inbox");
     std::fs::create_dir(&inbox).expect("a folder");
@@ -17,8 +17,8 @@ pub fn world_with_folder(decoder: &str, more: &str) -> (World, PathBuf) {
     (World::on(root, &[]), inbox)
 }
 
-pub fn wait_for(file: &std::path::Path, world: &World) -> String {
-    let deadline = Instant::now() + PATIENCE;
+pub(crate) fn wait_for(file: &std::path::Path, world: &World) -> String {
+    let deadline = Instant::now() + TIMEOUT;
     while !file.exists() {
         assert!(
             Instant::now() < deadline,
@@ -33,7 +33,7 @@ pub fn wait_for(file: &std::path::Path, world: &World) -> String {
 }
 
 #[test]
-fn a_file_of_lines_is_taken_in_and_moved_to_the_archive() {
+fn ndjson_file_is_read_and_archived() {
     let (world, inbox) = world_with_folder("json", "");
     let text = "{\"event\":\"win\",\"value\":2}\nbad\n\n{\"event\":\"win\",\"value\":3}\n{\"event\":\"win\",\"value\":4}";
     std::fs::write(inbox.join("one.json.part"), text).expect("a file");
@@ -42,7 +42,7 @@ fn a_file_of_lines_is_taken_in_and_moved_to_the_archive() {
     assert!(!inbox.join("one.json").exists());
     assert_eq!(measured(&world, "win", "sum"), 9.0);
     assert_eq!(account(&world, "json"), (3, json!({"malformed_json": 1})));
-    let now = received(&world, "one", 4);
+    let now = wait_received(&world, "one", 4);
     assert_eq!(
         (&now["counters"]["packets"], &now["counters"]["bytes"]),
         (&json!(1), &json!(text.len())),
@@ -51,11 +51,11 @@ fn a_file_of_lines_is_taken_in_and_moved_to_the_archive() {
 }
 
 #[test]
-fn a_table_is_taken_in_by_its_mapping_and_deleted() {
+fn csv_file_is_mapped_and_deleted() {
     let more = "after='delete'\ndelimiter=';'\nfixed={event='sold'}\ncolumns={price='value',item='props.item'}\ntags=['item']\n";
     let (world, inbox) = world_with_folder("csv", more);
     std::fs::write(inbox.join("sales.csv"), "price;item\n2.5;hat\n4;bow\nfree;bow\n").expect("a file");
-    received(&world, "one", 3);
+    wait_received(&world, "one", 3);
     wait_until(&world, "one", |now| now["counters"]["packets"] == 1);
     assert!(!inbox.join("sales.csv").exists());
     assert_eq!(measured(&world, "sold", "sum"), 6.5);
@@ -64,7 +64,7 @@ fn a_table_is_taken_in_by_its_mapping_and_deleted() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_put_aside_with_the_reason() {
+fn unreadable_file_is_moved_to_failed_with_the_reason() {
     let (world, inbox) = world_with_folder("csv", "columns={price='value'}\nfile_bytes_max=1000\n");
     std::fs::write(inbox.join("other.csv"), "cost,event\n1,sold\n").expect("a file");
     std::fs::write(inbox.join("large.csv"), "x".repeat(1001)).expect("a file");
@@ -79,20 +79,20 @@ fn a_file_that_cannot_be_read_is_put_aside_with_the_reason() {
 }
 
 #[test]
-fn a_file_that_waits_for_a_quota_counts_once_and_nobody_waits_for_it() {
+fn file_over_quota_counts_once_and_does_not_delay_live_traffic() {
     let (world, inbox) = world_with_folder("json", "import=true\n[quotas]\nkey_events_per_second=1000\n");
-    // More than may be sent at once.
+    // More than the burst of the quota.
     let text = ["bad\n", &"{\"event\":\"win\"}\n".repeat(12_000)].concat();
     std::fs::write(inbox.join("one.json"), text).expect("a file");
     wait_for(&inbox.join("archive/one.json"), &world);
-    let target = world.ask(&Request::get("/v1/import").key(&world.secret_key)).json();
-    assert_eq!(target["commit_ms"], Value::Null, "the commits of a file of the past delay nobody");
+    let target = world.send(&Request::get("/v1/import").key(&world.secret_key)).json();
+    assert_eq!(target["commit_ms"], Value::Null, "the commits of an imported file do not delay live traffic");
     assert_eq!(account(&world, "json"), (12_000, json!({"malformed_json": 1})));
-    assert_eq!(received(&world, "one", 12_001)["counters"]["received"], 12_001);
+    assert_eq!(wait_received(&world, "one", 12_001)["counters"]["received"], 12_001);
 }
 
 #[test]
-fn a_file_that_was_interrupted_counts_once() {
+fn interrupted_file_counts_once() {
     let (mut world, inbox) = world_with_folder("json", "");
     const LINES: u64 = 60_000;
     let text: String = (0..LINES).map(|n| format!("{{\"event\":\"win\",\"value\":{}}}\n", n % 7)).collect();
@@ -107,6 +107,7 @@ fn a_file_that_was_interrupted_counts_once() {
     assert_eq!(measured(&world, "win", "count"), LINES as f64);
     assert_eq!(measured(&world, "win", "sum"), sum as f64);
     let (accepted, reasons) = account(&world, "json");
-    let again = reasons["seen_before"].as_u64().expect("what was there before is a duplicate");
+    let again =
+        reasons["seen_before"].as_u64().expect("lines that were stored before the kill are duplicates");
     assert_eq!((accepted, again > 0), (LINES, true), "{reasons}");
 }

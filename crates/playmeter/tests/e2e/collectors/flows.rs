@@ -1,31 +1,31 @@
-//! Packets of flows that come to collectors, and what is told of those that are refused.
+//! Flow packets received by collectors, and how rejected ones are shown.
 
 use std::io::Write;
 
 use super::*;
 use crate::watch::Watch;
 
-/// A flow of three packets of which one is lost on the way, a line that is none, and a packet without a number.
+/// A flow of three packets, one of them lost on the way; a malformed line; a packet without a sequence number.
 const LINES: &str = "{\"from\":\"ann\",\"to\":\"bo\",\"seq\":1}\n{\"from\":\"ann\",\"to\":\"bo\",\"seq\":3}\nbad\n{\"from\":\"ann\",\"to\":\"bo\"}\n";
 
-/// The last of them.
+/// The last of these lines.
 const NO_SEQ: &str = "{\"from\":\"ann\",\"to\":\"bo\"}";
 
-/// What came of [`LINES`], through whatever transport.
+/// Checks the result of [`LINES`], whatever the transport.
 fn check(world: &World) {
-    let now = received(world, "one", 4);
+    let now = wait_received(world, "one", 4);
     assert_eq!(now["counters"]["accepted"], 2, "{now}");
     let reasons = json!({"malformed_json": 1, "seq_invalid": 1});
     assert_eq!(now["counters"]["reasons"], reasons, "{now}");
-    // A minute that has just ended may be accounted for as well: samples of its quality, which are no events.
-    assert_eq!(account(world, "flows").1, reasons, "a refusal is counted");
+    // The quality samples of a minute that has just ended may be counted as accepted; they are not events.
+    assert_eq!(account(world, "flows").1, reasons, "a rejected packet is counted");
     let stored = world.query(&json!({"metric": "$events", "last": "1h", "step": "all"})).json();
     assert_eq!(
         stored["series"][0]["total"].as_u64().unwrap_or_default(),
         0,
         "a packet is not stored: {stored}"
     );
-    let answer = world.ask(&Request::get("/v1/flows").key(&world.secret_key)).json();
+    let answer = world.send(&Request::get("/v1/flows").key(&world.secret_key)).json();
     let flow = &answer["flows"][0];
     assert_eq!((&flow["sent"]["received"], &flow["sent"]["lost"]), (&json!(2), &json!(1)), "{answer}");
     assert_eq!(
@@ -34,7 +34,7 @@ fn check(world: &World) {
     );
 }
 
-/// What people are shown of what was refused: the line and the reason, in no order.
+/// The rejected lines as the feed of recent events shows them: line and reason, sorted.
 fn shown(world: &World) -> Vec<(String, String)> {
     let mut watch = Watch::open_as(world, &world.secret_key, "events=1", None);
     let events = watch.next().data["events"].as_array().expect("a list").clone();
@@ -47,7 +47,7 @@ fn shown(world: &World) -> Vec<(String, String)> {
 }
 
 #[test]
-fn lines_of_packets_are_flows_through_every_socket() {
+fn packet_lines_become_flows_over_every_transport() {
     let one = |more: &str| world(&format!("[collectors.one]\ndecoder='flow'\n{more}\n"));
     let udp = one("transport='udp'\nlisten='127.0.0.1:0'");
     packets(&udp, "one").send(LINES.as_bytes()).expect("it listens");
@@ -64,7 +64,7 @@ fn lines_of_packets_are_flows_through_every_socket() {
 }
 
 #[test]
-fn a_file_of_packets_is_flows_and_goes_to_the_archive() {
+fn packet_file_becomes_flows_and_is_archived() {
     let (world, inbox) = files::world_with_folder("flow", "");
     std::fs::write(inbox.join("one.ndjson"), LINES).expect("a file");
     files::wait_for(&inbox.join("archive/one.ndjson"), &world);
@@ -72,21 +72,21 @@ fn a_file_of_packets_is_flows_and_goes_to_the_archive() {
 }
 
 #[test]
-fn of_a_datagram_that_is_no_rtcp_its_beginning_is_shown() {
+fn start_of_a_malformed_rtcp_datagram_is_shown() {
     let world = World::with(&["--rtcp", "127.0.0.1:0"]);
     packets(&world, "rtcp").send(b"no rtcp").expect("it listens");
-    received(&world, "rtcp", 1);
+    wait_received(&world, "rtcp", 1);
     assert_eq!(account(&world, "flows"), (0, json!({"malformed_line": 1})));
     let why = "packet at byte 0 is not RTCP: its version is not 2: 6e6f2072746370";
     assert_eq!(shown(&world), [(why.to_owned(), "malformed_line".to_owned())]);
 }
 
 #[test]
-fn samples_that_are_refused_are_shown_as_they_came() {
+fn rejected_samples_are_shown_verbatim() {
     let world = World::new();
     let request =
         Request::new("POST", "/api/v2/write").key(&world.secret_key).body("hits value=1\nhits value=\n");
-    assert_eq!(world.ask(&request).status, 204);
+    assert_eq!(world.send(&request).status, 204);
     world.query(&json!({"metric": "hits"}));
     let shown = shown(&world);
     assert_eq!(shown, [("hits value=".to_owned(), "malformed_line".to_owned())]);

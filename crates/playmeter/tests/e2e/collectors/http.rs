@@ -1,14 +1,14 @@
-//! The same decoders over HTTP, as clients of InfluxDB and exporters of OpenTelemetry send.
+//! The same decoders over HTTP, as InfluxDB clients and OpenTelemetry exporters use them.
 
 use super::*;
 
 fn post(world: &World, target: &str, key: &str, content_type: &str, body: &str) -> crate::client::Answer {
     let request = Request::new("POST", target).header("Authorization", key).body(body);
-    world.ask(&request.header("Content-Type", content_type))
+    world.send(&request.header("Content-Type", content_type))
 }
 
 #[test]
-fn points_are_taken_where_influxdb_takes_them() {
+fn influx_lines_are_accepted_on_influxdb_endpoints() {
     let world = World::new();
     let token = format!("Token {}", world.secret_key);
     let minute_ago = crate::world::now_ms() / 1000 - 60;
@@ -16,20 +16,20 @@ fn points_are_taken_where_influxdb_takes_them() {
     let answer = post(&world, "/api/v2/write?org=o&bucket=b&precision=s", &token, "text/plain", &lines);
     assert_eq!((answer.status, answer.text().as_str()), (204, ""));
     let target = format!("/write?db=d&u=me&p={}", world.public_key);
-    assert_eq!(world.ask(&Request::new("POST", target).body("load value=4")).status, 204);
+    assert_eq!(world.send(&Request::new("POST", target).body("load value=4")).status, 204);
     assert_eq!((measured(&world, "load", "max"), measured(&world, "load", "count")), (5.0, 3.0));
     assert_eq!(account(&world, "influx"), (3, json!({"malformed_line": 1})));
     let answer = post(&world, "/api/v2/write", &token, "text/plain", "bad\nworse");
-    assert_eq!(answer.told(), "400 malformed");
+    assert_eq!(answer.summary(), "400 malformed");
     assert!(answer.text().contains("2 malformed_line"), "{}", answer.text());
     let answer = post(&world, "/api/v2/write?precision=days", &token, "text/plain", "load value=1");
-    assert_eq!(answer.told(), "400 invalid_field (precision)");
+    assert_eq!(answer.summary(), "400 invalid_field (precision)");
     let target = format!("/write?p={}", world.secret_key);
-    assert_eq!(world.ask(&Request::new("POST", target).body("load value=4")).status, 401);
+    assert_eq!(world.send(&Request::new("POST", target).body("load value=4")).status, 401);
 }
 
 #[test]
-fn an_export_says_what_was_not_taken() {
+fn otlp_export_reports_rejected_points() {
     let world = World::new();
     let bearer = format!("Bearer {}", world.secret_key);
     let export = |name: &str, points: Value| {

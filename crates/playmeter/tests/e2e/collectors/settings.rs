@@ -1,4 +1,4 @@
-//! Collectors as they are declared: what is wrong is named, and where each value comes from is told.
+//! Collector settings: errors are named, and the source of each value is shown.
 
 use std::process::Command;
 
@@ -17,17 +17,17 @@ fn with_config(command: &str, config: &str) -> (tempfile::TempDir, Command) {
 }
 
 #[test]
-fn a_collector_that_cannot_run_stops_the_start_and_is_named() {
-    let taken = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-    let taken = taken.local_addr().expect("an address");
+fn invalid_collector_prevents_start_and_is_named() {
+    let occupied = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let occupied = occupied.local_addr().expect("an address");
     let udp = "[collectors.one]\ntransport='udp'\ndecoder='statsd'\n";
     let many: Vec<String> = (0..17).map(|number| format!("'t{number}'")).collect();
     let tags = format!("{udp}listen='127.0.0.1:0'\ntags=[{}]\n", many.join(","));
-    for (config, words) in [
+    for (config, parts) in [
         (format!("{udp}listn='127.0.0.1:1'\n"), ["collectors.one", "listn"]),
         (format!("{udp}listen='somewhere'\n"), ["collectors.one.listen", "invalid socket address"]),
         (udp.to_owned(), ["collectors.one", "listen: missing"]),
-        (format!("{udp}listen='{taken}'\n"), ["collectors.one: listen", "another program"]),
+        (format!("{udp}listen='{occupied}'\n"), ["collectors.one: listen", "another program"]),
         (format!("{udp}listen='127.0.0.1:0'\ngame='none'\n"), ["collectors.one: game", "no game `none`"]),
         (tags, ["collectors.one: tags", "up to 16"]),
         (format!("{udp}extends='none'\n"), ["collectors.one: extends", "no such collector: `none`"]),
@@ -35,14 +35,14 @@ fn a_collector_that_cannot_run_stops_the_start_and_is_named() {
         let (_root, mut serve) = with_config("serve", &config);
         let done = run(&mut serve);
         assert_eq!((done.code, done.err.lines().count()), (1, 1), "{done:?}");
-        for word in words {
-            assert!(done.err.contains(word), "`{word}` in {done:?}");
+        for part in parts {
+            assert!(done.err.contains(part), "`{part}` in {done:?}");
         }
     }
 }
 
 #[test]
-fn what_is_inherited_is_told_with_its_origin() {
+fn inherited_settings_show_their_source() {
     let config = "[collectors.base]\ntemplate=true\ntransport='udp'\nreceive_buffer_bytes=2048\n\
                   [collectors.one]\nextends='base'\ndecoder='statsd'\nlisten='127.0.0.1:1'\n";
     let (_root, mut program) = with_config("config", config);

@@ -1,4 +1,4 @@
-//! What is sent in packets and over connections is what a query says.
+//! Samples and events sent in packets and over connections are in the results of queries.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -14,19 +14,19 @@ const INFLUX: &str =
     "hits value=11\nload,host=a value=20\nlevel value=9\nlevel value=7\nusers text=\"ann\"\n";
 const JSON: &str = "{\"event\":\"hits\",\"value\":11}\n\n{\"event\":\"load\",\"value\":20}\nbad\n{\"event\":\"level\",\"value\":7}\n";
 
-/// What the three say in common, and what of them is refused.
+/// Checks the totals that the three inputs have in common, and their rejected lines.
 fn check(world: &World, decoder: &str) {
-    let (lines, refused) = match decoder {
+    let (lines, rejected) = match decoder {
         "statsd" => (9, json!({"malformed_line": 1})),
         "influx" => (5, json!({"value_not_a_number": 1})),
         _ => (4, json!({"malformed_json": 1})),
     };
-    let now = received(world, "one", lines);
-    assert_eq!(now["counters"]["reasons"], refused, "{now}");
+    let now = wait_received(world, "one", lines);
+    assert_eq!(now["counters"]["reasons"], rejected, "{now}");
     assert_eq!(now["counters"]["accepted"], lines - 1, "{now}");
     assert_eq!(measured(world, "hits", "sum"), 11.0, "{decoder}");
     assert_eq!(measured(world, "load", "avg"), 20.0, "{decoder}");
-    assert_eq!(account(world, decoder), (lines - 1, refused));
+    assert_eq!(account(world, decoder), (lines - 1, rejected));
     if decoder != "json" {
         assert_eq!(measured(world, "level", "last"), 7.0);
         assert_eq!(measured(world, "hits", "count"), if decoder == "statsd" { 3.0 } else { 1.0 });
@@ -39,7 +39,7 @@ fn check(world: &World, decoder: &str) {
 const ALL: [(&str, &str); 3] = [("statsd", STATSD), ("influx", INFLUX), ("json", JSON)];
 
 #[test]
-fn packets_are_counted() {
+fn udp_packets_are_counted() {
     for (decoder, sent) in ALL {
         let config =
             format!("[collectors.one]\ntransport='udp'\ndecoder='{decoder}'\nlisten='127.0.0.1:0'\n");
@@ -51,12 +51,12 @@ fn packets_are_counted() {
         }
         check(&world, decoder);
         socket.set_nonblocking(true).expect("a socket");
-        assert!(socket.recv(&mut [0; 10]).is_err(), "nothing is answered");
+        assert!(socket.recv(&mut [0; 10]).is_err(), "the collector sends no reply");
     }
 }
 
 #[test]
-fn lines_and_frames_of_connections_are_counted() {
+fn tcp_lines_and_frames_are_counted() {
     for (decoder, sent) in ALL {
         for framing in ["newline", "length"] {
             let world = world(&format!(
@@ -68,7 +68,7 @@ fn lines_and_frames_of_connections_are_counted() {
                     "length" => [&(line.len() as u32).to_be_bytes()[..], line.as_bytes()].concat(),
                     _ => line.as_bytes().to_vec(),
                 };
-                // Where a stream is cut must not matter.
+                // The split of a stream into writes must not matter.
                 let (one, other) = frame.split_at(place.min(frame.len()));
                 stream.write_all(one).expect("it reads");
                 stream.write_all(other).expect("it reads");
@@ -83,7 +83,7 @@ fn lines_and_frames_of_connections_are_counted() {
 }
 
 #[test]
-fn a_source_is_connected_to_again_after_it_has_closed() {
+fn tcp_client_reconnects_after_the_source_closes() {
     let source = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = source.local_addr().expect("an address");
     let world =
@@ -98,15 +98,15 @@ fn a_source_is_connected_to_again_after_it_has_closed() {
         "{waiting}"
     );
     assert!(waiting["next_try"].is_string(), "{waiting}");
-    order(&world, "start", "one");
+    control(&world, "start", "one");
     let (mut stream, _) = source.accept().expect("it connects again");
     stream.write_all(b"hits:1|c\n").expect("it reads");
-    received(&world, "one", 10);
+    wait_received(&world, "one", 10);
     assert_eq!(measured(&world, "hits", "sum"), 12.0);
 }
 
 #[test]
-fn a_connection_that_is_silent_or_one_too_many_is_closed() {
+fn idle_and_excess_connections_are_closed() {
     let world = world(
         "[collectors.one]\ntransport='tcp_server'\ndecoder='statsd'\nlisten='127.0.0.1:0'\n\
          idle_timeout_s=1\nconnections_max=1\nframe_bytes_max=100\n",
@@ -114,24 +114,24 @@ fn a_connection_that_is_silent_or_one_too_many_is_closed() {
     let mut first = connect(&world, "one");
     wait_until(&world, "one", |now| now["counters"]["connections"] == 1);
     let mut second = connect(&world, "one");
-    assert_eq!(second.read(&mut [0; 1]).unwrap_or(0), 0, "it is one too many");
+    assert_eq!(second.read(&mut [0; 1]).unwrap_or(0), 0, "it exceeds connections_max");
     let long = format!("{}:1|c\nhits:1|c\n", "x".repeat(101));
     first.write_all(long.as_bytes()).expect("it reads");
-    assert_eq!(first.read(&mut [0; 1]).unwrap_or(0), 0, "it was silent");
-    let now = received(&world, "one", 2);
+    assert_eq!(first.read(&mut [0; 1]).unwrap_or(0), 0, "it was idle");
+    let now = wait_received(&world, "one", 2);
     assert_eq!(now["counters"]["reasons"], json!({"event_too_large": 1}), "{now}");
     assert_eq!(now["counters"]["connections_refused"], 1, "{now}");
     assert_eq!(measured(&world, "hits", "sum"), 1.0);
 }
 
 #[test]
-fn tags_that_are_named_become_dimensions() {
+fn configured_tags_become_dimensions() {
     let world = world(
         "[collectors.one]\ntransport='udp'\ndecoder='statsd'\nlisten='127.0.0.1:0'\ntags=['host','country']\n",
     );
     let lines = "hits:3|c|#host:a,country:de\nhits:4|c|#host:b,other:x\nhits:5|c|#host:a,country:DE";
     packets(&world, "one").send(lines.as_bytes()).expect("it listens");
-    let now = received(&world, "one", 3);
+    let now = wait_received(&world, "one", 3);
     assert_eq!(now["counters"]["ignored_tags"], 1, "{now}");
     for (by, expected) in [("host", json!([8.0, 4.0])), ("country", json!([8.0]))] {
         let query = json!({"metric": "hits", "measure": "sum", "by": [by], "last": "24h", "step": "all"});
@@ -148,7 +148,7 @@ fn tags_that_are_named_become_dimensions() {
 }
 
 #[test]
-fn a_recount_agrees_after_samples_and_flows() {
+fn verify_agrees_after_samples_and_flows() {
     let one = |name: &str, transport: &str, decoder: &str| {
         format!(
             "[collectors.{name}]\ntransport='{transport}'\ndecoder='{decoder}'\nlisten='127.0.0.1:0'\ntags=['host']\n"
@@ -165,32 +165,32 @@ fn a_recount_agrees_after_samples_and_flows() {
         "{\"from\":\"ann\",\"to\":\"bo\",\"seq\":1}\n{\"from\":\"ann\",\"to\":\"bo\",\"bye\":true}\nbad";
     packets(&world, "c").send(flow.as_bytes()).expect("it listens");
     for (name, count) in [("a", 12), ("b", 5), ("c", 3)] {
-        received(&world, name, count);
+        wait_received(&world, name, count);
     }
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while measured(&world, "$flow", "count") < 1.0 {
-        assert!(Instant::now() < deadline, "the end of the flow is told\n{}", world.log_lines());
+        assert!(Instant::now() < deadline, "the end of the flow is not counted\n{}", world.log_lines());
         std::thread::sleep(Duration::from_millis(50));
     }
     assert_eq!(measured(&world, "hits", "sum"), 27.0);
     let agrees = |world: &World| world.command(&["verify", "--json"]).json()["agrees"].clone();
     assert_eq!(agrees(&world), true, "while it runs");
     world.stop();
-    assert_eq!(agrees(&world), true, "of what lies on the disk");
+    assert_eq!(agrees(&world), true, "from the files of a stopped server");
 }
 
 #[test]
-fn what_the_kernel_has_no_room_for_is_counted() {
+fn packets_dropped_by_the_kernel_are_counted() {
     let mut world = world(
         "runtimes=1\n[collectors.one]\ntransport='udp'\ndecoder='statsd'\nlisten='127.0.0.1:0'\nreceive_buffer_bytes=4096\n",
     );
     let socket = packets(&world, "one");
     world.signal(Signal::STOP);
     for _ in 0..1_000 {
-        socket.send(b"hits:1|c").expect("the kernel takes it or drops it");
+        socket.send(b"hits:1|c").expect("the kernel queues or drops it");
     }
     world.signal(Signal::CONT);
-    let now = received(&world, "one", 1_000);
+    let now = wait_received(&world, "one", 1_000);
     let count = |name: &str| now["counters"][name].as_u64().expect("a count");
     assert!(count("kernel_drops") > 0, "{now}");
     assert_eq!(count("accepted") + count("kernel_drops"), 1_000, "{now}");
@@ -200,15 +200,15 @@ fn what_the_kernel_has_no_room_for_is_counted() {
 }
 
 #[test]
-fn a_flag_is_short_for_a_collector_of_packets() {
+fn statsd_flag_creates_a_udp_collector() {
     let world = World::with(&["--statsd", "127.0.0.1:0"]);
     packets(&world, "statsd").send(b"hits:1|c").expect("it listens");
-    received(&world, "statsd", 1);
+    wait_received(&world, "statsd", 1);
     assert_eq!(measured(&world, "hits", "sum"), 1.0);
 }
 
 #[test]
-fn what_was_taken_is_written_before_the_server_ends() {
+fn received_packets_are_written_before_shutdown() {
     let mut world = World::with(&["--statsd", "127.0.0.1:0"]);
     let socket = packets(&world, "statsd");
     for _ in 0..100 {
@@ -220,16 +220,16 @@ fn what_was_taken_is_written_before_the_server_ends() {
 }
 
 #[test]
-fn rtcp_tells_of_flows() {
+fn rtcp_reports_become_flows() {
     let world = World::with(&["--rtcp", "127.0.0.1:0"]);
     let socket = packets(&world, "rtcp");
-    // RFC 3550, 6.4.2: a receiver's report of source 1 about source 2, 64 of 256 lost, 5 in all.
+    // RFC 3550, 6.4.2: a receiver report of source 1 about source 2, 64 of 256 lost, 5 in total.
     let words: [u32; 8] = [0x81c9_0007, 1, 2, 0x4000_0005, 1_000, 80, 0, 0];
     let report: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
     socket.send(&report).expect("it listens");
     socket.send(b"no rtcp").expect("it listens");
-    let now = received(&world, "rtcp", 2);
+    let now = wait_received(&world, "rtcp", 2);
     assert_eq!(now["counters"]["reasons"], json!({"malformed_line": 1}), "{now}");
-    let flows = world.ask(&Request::get("/v1/flows").key(&world.secret_key)).json();
+    let flows = world.send(&Request::get("/v1/flows").key(&world.secret_key)).json();
     assert_eq!(flows["flows"].as_array().map(Vec::len), Some(1), "{flows}");
 }

@@ -1,11 +1,11 @@
-//! Achievements, by the scenes of the published SDK's own tests.
+//! Achievements, following the published SDK's own tests.
 
 use serde_json::{Value, json};
 
-use super::{ask, code, put, world};
+use super::{call, code, put, world};
 use crate::world::World;
 
-/// The catalogue of the published SDK's own tests, and who has what.
+/// A server with the achievements and grants of the published SDK's own tests.
 fn achieved() -> World {
     let world = world();
     for (key, number) in [("secretkey", 1), ("secretkey2", 2), ("secretkey3", 3)] {
@@ -21,20 +21,20 @@ fn achieved() -> World {
     ] {
         let achievement = format!("Super Mega Achievement #{number}");
         let save = json!({"achievement": achievement, "achievementkey": key, "playerid": player, "playername": name, "fields": {"rnd": 7}});
-        assert_eq!(code(&ask(&world, "achievements", "save", save)), (true, 0));
+        assert_eq!(code(&call(&world, "achievements", "save", save)), (true, 0));
     }
     world
 }
 
 #[test]
-fn an_achievement_is_saved_by_who_knows_its_key() {
+fn saving_an_achievement_requires_its_key() {
     let world = achieved();
     let save = |changes: Value| {
         let mut save = json!({"achievement": "Super Mega Achievement #3", "achievementkey": "secretkey3", "playerid": "4", "playername": "ann"});
         for (name, value) in changes.as_object().expect("changes are an object") {
             save[name] = value.clone();
         }
-        code(&ask(&world, "achievements", "save", save))
+        code(&call(&world, "achievements", "save", save))
     };
     assert_eq!(save(json!({"achievementkey": "secretkey"})), (false, 504));
     assert_eq!(save(json!({"achievement": "Nothing"})), (false, 504));
@@ -49,19 +49,19 @@ fn an_achievement_is_saved_by_who_knows_its_key() {
 }
 
 #[test]
-fn achievements_are_listed_with_the_players_and_the_friends_who_have_them() {
+fn achievements_are_listed_with_player_and_friends() {
     let world = achieved();
     let list = |parameters: Value| {
-        let answer = ask(&world, "achievements", "list", parameters);
+        let answer = call(&world, "achievements", "list", parameters);
         assert_eq!(code(&answer), (true, 0), "{answer}");
         let achievements = answer["achievements"].as_array().expect("a list").iter();
-        let told = achievements.map(|it| {
+        let lines = achievements.map(|it| {
             let name = it["achievement"].as_str().expect("a name");
             let player = it["player"]["playername"].as_str().unwrap_or("-");
             let friends = it["friends"].as_array().map_or_else(
                 || "-".to_owned(),
                 |friends| {
-                    // Grants of the same millisecond stand in no order.
+                    // Grants of the same millisecond have no order.
                     let mut names: Vec<&str> =
                         friends.iter().filter_map(|friend| friend["playername"].as_str()).collect();
                     names.sort_unstable();
@@ -70,7 +70,7 @@ fn achievements_are_listed_with_the_players_and_the_friends_who_have_them() {
             );
             format!("{} {player} {friends}", &name[name.len() - 2..])
         });
-        told.collect::<Vec<_>>().join(", ")
+        lines.collect::<Vec<_>>().join(", ")
     };
     assert_eq!(list(json!({"filters": {"rnd": 7}})), "#1 - -, #2 - -, #3 - -");
     assert_eq!(
@@ -85,12 +85,12 @@ fn achievements_are_listed_with_the_players_and_the_friends_who_have_them() {
 }
 
 #[test]
-fn a_stream_tells_the_newest_first_or_by_player() {
+fn stream_is_newest_first_or_grouped_by_player() {
     let world = achieved();
-    let stream = |parameters: Value| ask(&world, "achievements", "stream", parameters);
+    let stream = |parameters: Value| call(&world, "achievements", "stream", parameters);
     let all = stream(json!({"playerid": "1", "friendslist": ["2", "3"]}));
     assert_eq!((code(&all), &all["numachievements"]), ((true, 0), &json!(5)));
-    let told: Vec<String> = all["achievements"]
+    let names: Vec<String> = all["achievements"]
         .as_array()
         .expect("a list")
         .iter()
@@ -100,7 +100,7 @@ fn a_stream_tells_the_newest_first_or_by_player() {
             format!("{}{}", it["playername"].as_str().expect("a name"), &name[name.len() - 2..])
         })
         .collect();
-    assert_eq!(told.join(","), "michelle#2,peter#2,peter#1,michelle#1,ben#1");
+    assert_eq!(names.join(","), "michelle#2,peter#2,peter#1,michelle#1,ben#1");
     let grouped = stream(json!({"group": true, "playerid": "1", "friendslist": ["2", "3"], "perpage": 2}));
     assert_eq!(grouped["numachievements"], 3);
     let first = &grouped["achievements"][0];

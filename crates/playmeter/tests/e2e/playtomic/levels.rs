@@ -2,18 +2,18 @@
 
 use serde_json::{Value, json};
 
-use super::{KEY, ask, code, tracked, world};
+use super::{KEY, call, code, tracked, world};
 use crate::client::Request;
 
-/// A level as the test sends it.
+/// A level as the SDK sends it.
 fn a_level(name: &str) -> Value {
     json!({"name": name, "playername": "Bo", "playerid": "0", "data": "###", "fields": {"rnd": 7}, "source": "http://www.Kong.example/x"})
 }
 
 #[test]
-fn a_level_is_saved_once_and_loaded_with_its_data() {
+fn level_is_saved_once_and_loaded_with_its_data() {
     let world = world();
-    let saved = ask(&world, "playerlevels", "save", a_level("The cave"));
+    let saved = call(&world, "playerlevels", "save", a_level("The cave"));
     assert_eq!(code(&saved), (true, 0), "{saved}");
     let level = &saved["level"];
     let id = level["levelid"].as_str().expect("an id").to_owned();
@@ -23,13 +23,13 @@ fn a_level_is_saved_once_and_loaded_with_its_data() {
         "date": level["date"], "rdate": "just now",
     });
     assert_eq!(*level, expected);
-    let again = ask(&world, "playerlevels", "save", json!({"level": a_level("The cave")}));
+    let again = call(&world, "playerlevels", "save", json!({"level": a_level("The cave")}));
     assert_eq!((code(&again), &again["level"]["levelid"]), ((true, 405), &json!(id)));
-    let loaded = ask(&world, "playerlevels", "load", json!({"levelid": id}));
+    let loaded = call(&world, "playerlevels", "load", json!({"levelid": id}));
     assert_eq!((code(&loaded), &loaded["level"]["data"]), ((true, 0), &json!("###")));
-    tracked(&world.ask(&Request::get(format!("/{KEY}/tracker/q.aspx?q=pls/{id}~plw/{id}&1Z"))));
+    tracked(&world.send(&Request::get(format!("/{KEY}/tracker/q.aspx?q=pls/{id}~plw/{id}&1Z"))));
     world.query(&json!({"metric": "$level"}));
-    let loaded = ask(&world, "playerlevels", "load", json!({"levelid": id}));
+    let loaded = call(&world, "playerlevels", "load", json!({"levelid": id}));
     assert_eq!(loaded["level"]["plays"], 1);
     for (action, parameters, expected) in [
         ("save", json!({"data": "###", "playername": "Bo"}), 403),
@@ -37,17 +37,17 @@ fn a_level_is_saved_once_and_loaded_with_its_data() {
         ("load", json!({}), 404),
         ("load", json!({"levelid": "nothing"}), 404),
     ] {
-        let answer = ask(&world, "playerlevels", action, parameters.clone());
+        let answer = call(&world, "playerlevels", action, parameters.clone());
         assert_eq!(code(&answer), (false, expected), "{action} {parameters}");
     }
 }
 
 #[test]
-fn a_level_is_rated_once_and_for_good() {
+fn level_rating_cannot_be_changed() {
     let world = world();
-    let saved = ask(&world, "playerlevels", "save", a_level("rate"));
+    let saved = call(&world, "playerlevels", "save", a_level("rate"));
     let id = saved["level"]["levelid"].as_str().expect("an id");
-    let rate = |parameters: Value| code(&ask(&world, "playerlevels", "rate", parameters));
+    let rate = |parameters: Value| code(&call(&world, "playerlevels", "rate", parameters));
     assert_eq!(rate(json!({"levelid": id, "rating": 70})), (false, 401));
     assert_eq!(rate(json!({"levelid": id, "rating": 0})), (false, 401));
     assert_eq!(rate(json!({"levelid": id, "rating": 6.5})), (false, 401));
@@ -57,7 +57,7 @@ fn a_level_is_rated_once_and_for_good() {
     assert_eq!(rate(json!({"levelid": id, "rating": 9, "playerid": "ann"})), (false, 402));
     assert_eq!(rate(json!({"levelid": "nothing", "rating": 9})), (false, 404));
     assert_eq!(rate(json!({"rating": 9})), (false, 404));
-    let level = ask(&world, "playerlevels", "load", json!({"levelid": id}))["level"].clone();
+    let level = call(&world, "playerlevels", "load", json!({"levelid": id}))["level"].clone();
     assert_eq!((&level["votes"], &level["rating"], &level["score"]), (&json!(2), &json!(7.5), &json!(15)));
 }
 
@@ -70,12 +70,12 @@ fn levels_are_listed_in_every_mode_and_by_every_filter() {
                 "name": format!("level {number}"), "playername": "Bo", "playerid": format!("p{number}"),
                 "data": "###", "fields": {"size": number % 2, "rnd": 7},
             });
-            let saved = ask(&world, "playerlevels", "save", level);
+            let saved = call(&world, "playerlevels", "save", level);
             saved["level"]["levelid"].as_str().expect("an id").to_owned()
         })
         .collect();
     for (number, rating) in [(1, 4), (3, 9)] {
-        ask(
+        call(
             &world,
             "playerlevels",
             "rate",
@@ -83,7 +83,7 @@ fn levels_are_listed_in_every_mode_and_by_every_filter() {
         );
     }
     let names = |parameters: Value| {
-        let answer = ask(&world, "playerlevels", "list", parameters);
+        let answer = call(&world, "playerlevels", "list", parameters);
         assert_eq!(code(&answer), (true, 0), "{answer}");
         let levels = answer["levels"].as_array().expect("a list").iter();
         let names: Vec<String> =
@@ -113,9 +113,9 @@ fn levels_are_listed_in_every_mode_and_by_every_filter() {
     assert_eq!(names(json!({"mode": "newest", "datemin": "2000-01-01", "datemax": "01/31/2000"})), " of 0");
     assert_eq!(names(json!({"mode": "newest", "datemin": "2000-01-01"})), "4,3,2,1,0 of 5");
     let first =
-        |data: bool| ask(&world, "playerlevels", "list", json!({"data": data}))["levels"][0]["data"].clone();
+        |data: bool| call(&world, "playerlevels", "list", json!({"data": data}))["levels"][0]["data"].clone();
     assert_eq!((first(true), first(false)), (json!("###"), Value::Null));
     for parameters in [json!({"mode": "best"}), json!({"perpage": 100_000}), json!({"datemin": "soon"})] {
-        assert_eq!(code(&ask(&world, "playerlevels", "list", parameters)), (false, 4));
+        assert_eq!(code(&call(&world, "playerlevels", "list", parameters)), (false, 4));
     }
 }

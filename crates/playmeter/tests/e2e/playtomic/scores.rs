@@ -1,12 +1,12 @@
-//! Leaderboards, by the scenes of the published SDK's own tests.
+//! Leaderboards, following the published SDK's own tests.
 
 use serde_json::{Value, json};
 
-use super::{ask, code, put, world};
+use super::{call, code, put, world};
 use crate::client::Request;
 use crate::world::World;
 
-/// A score of the first scene, with changes.
+/// A score of the SDK's first test, with changes.
 fn score(changes: Value) -> Value {
     let mut score = json!({
         "table": "High Scores", "playername": "person1", "points": 10_000, "highest": true, "fields": {"rnd": 7},
@@ -19,16 +19,16 @@ fn score(changes: Value) -> Value {
 
 #[track_caller]
 fn save(world: &World, changes: Value) -> (bool, u64) {
-    code(&ask(world, "leaderboards", "save", score(changes)))
+    code(&call(world, "leaderboards", "save", score(changes)))
 }
 
-/// A page: `rank name points`, and how many there are.
+/// A page as text: `rank name points` of each score, and the total.
 #[track_caller]
 fn page(world: &World, action: &str, parameters: Value) -> String {
-    let answer = ask(world, "leaderboards", action, parameters);
+    let answer = call(world, "leaderboards", action, parameters);
     assert!(answer["success"] == true, "{answer}");
     let scores = answer["scores"].as_array().expect("a list").iter();
-    let told = scores.map(|score| {
+    let lines = scores.map(|score| {
         let mark = if score["submitted"] == true { "*" } else { "" };
         format!(
             "{} {} {}{mark}",
@@ -37,7 +37,7 @@ fn page(world: &World, action: &str, parameters: Value) -> String {
             score["points"]
         )
     });
-    format!("{} of {}", told.collect::<Vec<_>>().join(", "), answer["numscores"])
+    format!("{} of {}", lines.collect::<Vec<_>>().join(", "), answer["numscores"])
 }
 
 fn list(world: &World, changes: Value) -> String {
@@ -49,7 +49,7 @@ fn list(world: &World, changes: Value) -> String {
 }
 
 #[test]
-fn a_players_best_score_is_kept() {
+fn best_score_of_a_player_is_kept() {
     let world = world();
     assert_eq!(list(&world, json!({})), " of 0");
     assert_eq!(save(&world, json!({})), (true, 0));
@@ -74,11 +74,11 @@ fn a_players_best_score_is_kept() {
 }
 
 #[test]
-fn a_score_is_told_in_the_words_of_the_sdks() {
+fn scores_are_listed_in_the_format_of_the_sdks() {
     let world = world();
     save(&world, json!({"playerid": "7", "source": "http://www.Kong.example/x"}));
     save(&world, json!({"playername": "person2", "points": 5, "source": "kong.example"}));
-    let answer = ask(
+    let answer = call(
         &world,
         "leaderboards",
         "list",
@@ -92,7 +92,7 @@ fn a_score_is_told_in_the_words_of_the_sdks() {
     });
     assert_eq!(*first, expected);
     assert!(first["date"].as_i64().is_some_and(|date| date > 1_700_000_000));
-    assert_eq!(answer["scores"][1]["playerid"], Value::Null, "a name is no id");
+    assert_eq!(answer["scores"][1]["playerid"], Value::Null, "a name is not an id");
     assert_eq!(answer["numscores"], 2);
 }
 
@@ -116,7 +116,7 @@ fn friends_are_ranked_among_each_other() {
 }
 
 #[test]
-fn a_board_whose_first_score_allowed_duplicates_keeps_every_score() {
+fn board_that_allows_duplicates_keeps_every_score() {
     let world = world();
     let own = |points: u64| json!({"playername": "bo", "playerid": "bo@games.example", "points": points, "allowduplicates": true});
     for points in 1..=9 {
@@ -148,15 +148,18 @@ fn lowest_first_boards_keep_the_lowest() {
 }
 
 #[test]
-fn a_score_that_cannot_be_saved_says_why() {
+fn rejected_score_returns_an_error_code() {
     let world = world();
     assert_eq!(save(&world, json!({"playername": ""})), (false, 201));
     assert_eq!(save(&world, json!({"table": ""})), (false, 207));
     assert_eq!(save(&world, json!({"points": "many"})), (false, 4));
     assert_eq!(save(&world, json!({"rank": 1})), (false, 4));
-    assert_eq!(save(&world, json!({"perpage": 0})), (true, 0), "what is not listed does not matter");
-    assert_eq!(code(&ask(&world, "leaderboards", "list", json!({"table": "x", "mode": "best"}))), (false, 4));
-    assert_eq!(code(&ask(&world, "leaderboards", "list", json!({}))), (false, 207));
+    assert_eq!(save(&world, json!({"perpage": 0})), (true, 0), "unlisted parameters are ignored");
+    assert_eq!(
+        code(&call(&world, "leaderboards", "list", json!({"table": "x", "mode": "best"}))),
+        (false, 4)
+    );
+    assert_eq!(code(&call(&world, "leaderboards", "list", json!({}))), (false, 207));
     put(&world, "/v1/boards/servers", json!({"mode": "server"}));
     assert_eq!(save(&world, json!({"table": "servers"})), (false, 202));
     put(&world, "/v1/boards/sessions", json!({"mode": "session"}));
@@ -166,20 +169,20 @@ fn a_score_that_cannot_be_saved_says_why() {
 }
 
 #[test]
-fn an_address_is_no_part_of_who_has_a_score() {
+fn client_address_does_not_identify_a_player() {
     let world = World::with(&["--behind-proxy"]);
     let games = world.command(&["games", "list", "--json"]).json();
     let private_key = games[0]["playtomic"]["private_key"].as_str().expect("a key").to_owned();
     let mut score = score(json!({}));
     score["section"] = json!("leaderboards");
     score["action"] = json!("save");
-    let mut told = Vec::new();
+    let mut codes = Vec::new();
     for address in ["203.0.113.7", "198.51.100.9"] {
         let request: Request = super::signed(&score.to_string(), &private_key);
         let request =
             request.to(format!("/v1?publickey={}", world.public_key)).header("X-Forwarded-For", address);
-        told.push(code(&world.ask(&request).json()));
+        codes.push(code(&world.send(&request).json()));
         score["points"] = json!(9_000);
     }
-    assert_eq!(told, [(true, 0), (true, 209)]);
+    assert_eq!(codes, [(true, 0), (true, 209)]);
 }

@@ -1,9 +1,9 @@
-//! What is not taken, and how it is told.
+//! Rejected lines, files and arguments, and how they are reported.
 
 use super::*;
 
 #[test]
-fn lines_that_cannot_be_events_are_told_and_the_others_are_in() {
+fn rejected_lines_are_reported_and_the_others_are_imported() {
     let world = World::new();
     let mut text = lines("win", 40).into_bytes();
     text.extend_from_slice(b"bad\n\n{\"event\":\"win\",\"other\":1}\n\xff\xfe\n");
@@ -36,7 +36,7 @@ fn check(world: &World, args: &[&str], code: i32, part: &str) {
 }
 
 #[test]
-fn what_is_wrong_with_the_command_is_named() {
+fn invalid_argument_is_named() {
     let world = World::new();
     file(&world, "a.ndjson", lines("win", 3));
     file(&world, "a.csv", "event\nwin\n");
@@ -58,17 +58,21 @@ fn what_is_wrong_with_the_command_is_named() {
 }
 
 #[test]
-fn what_was_done_before_a_file_that_fails_is_told() {
+fn files_imported_before_a_failure_are_reported() {
     let world = World::new();
     file(&world, "a.ndjson", lines("win", 3));
     let done = import(&world, &["a.ndjson", "none.ndjson", "--json"]);
     assert!(done.code == 1 && done.err.contains("none.ndjson: opening the file"), "{done:?}");
-    let told: Value = serde_json::from_str(&done.out).expect("one object");
-    assert_eq!((&told["accepted"], told["files"].as_array().map(Vec::len)), (&json!(3), Some(1)), "{told}");
+    let report: Value = serde_json::from_str(&done.out).expect("one object");
+    assert_eq!(
+        (&report["accepted"], report["files"].as_array().map(Vec::len)),
+        (&json!(3), Some(1)),
+        "{report}"
+    );
 }
 
 #[test]
-fn a_quota_that_is_used_up_is_waited_for() {
+fn import_waits_for_an_exhausted_quota() {
     let root = tempfile::tempdir().expect("a temporary folder");
     std::fs::write(
         root.path().join("playmeter.toml"),
@@ -76,23 +80,23 @@ fn a_quota_that_is_used_up_is_waited_for() {
     )
     .expect("a file");
     let world = World::on(root, &[]);
-    // As much as may be sent at once: what the import sends first has to wait.
+    // The whole burst of the quota: the first batch of the import has to wait.
     let burst = json!(vec![json!({"event": "hit"}); 4_000]).to_string();
-    assert_eq!(world.post(burst).told(), "4000 accepted");
+    assert_eq!(world.post(burst).summary(), "4000 accepted");
     file(&world, "a.ndjson", ["bad\n".into(), lines("win", 1_500)].concat());
     let done = import(&world, &["a.ndjson", "--json"]);
-    let told: Value = serde_json::from_str(&done.out).expect("one object");
-    assert_eq!((&told["accepted"], &told["refused"]), (&json!(1_500), &json!(1)), "{told}");
-    // What came again is counted once.
+    let report: Value = serde_json::from_str(&done.out).expect("one object");
+    assert_eq!((&report["accepted"], &report["refused"]), (&json!(1_500), &json!(1)), "{report}");
+    // Lines that were sent again are counted once.
     let (accepted, reasons) = account(&world, "import");
     assert_eq!((accepted, reasons.as_object().map(serde_json::Map::len)), (1_500, Some(1)), "{reasons}");
     assert_eq!(reasons["malformed_json"], 1, "{reasons}");
-    let limited = answered(&world, "POST", "/v1/import", "refused");
-    assert!(limited > 0, "whole requests were told to come again");
+    let limited = requests_with_outcome(&world, "POST", "/v1/import", "refused");
+    assert!(limited > 0, "whole requests were rejected with Retry-After");
 }
 
 #[test]
-fn a_key_without_the_scope_is_refused() {
+fn key_without_import_scope_is_rejected() {
     let world = World::new();
     file(&world, "a.ndjson", lines("win", 3));
     for key in [&world.key("events:write,query"), &world.public_key] {
@@ -100,11 +104,11 @@ fn a_key_without_the_scope_is_refused() {
     }
     let key = world.key("events:write,events:import");
     assert_eq!(import(&world, &["a.ndjson", "--key", &key]).code, 0);
-    assert_eq!(stored(&world, "win"), worth(3));
+    assert_eq!(stored(&world, "win"), expected_totals(3));
 }
 
 #[test]
-fn without_a_server_it_is_said_how_to_start_one() {
+fn import_without_a_server_explains_how_to_start_one() {
     let mut world = World::new();
     file(&world, "a.ndjson", lines("win", 3));
     world.stop();
@@ -112,47 +116,47 @@ fn without_a_server_it_is_said_how_to_start_one() {
 }
 
 #[test]
-fn a_file_that_has_changed_is_not_taken_again_by_itself() {
+fn changed_file_is_imported_only_with_the_flag() {
     let world = World::new();
     file(&world, "a.ndjson", lines("win", 100));
-    assert_eq!(imported(&world, &["a.ndjson"])["accepted"], 100);
+    assert_eq!(import_json(&world, &["a.ndjson"])["accepted"], 100);
     file(&world, "a.ndjson", lines("win", 101));
     check(&world, &["a.ndjson"], 1, "the file has changed since 100 of its events were imported");
-    assert_eq!(stored(&world, "win"), worth(100));
-    assert_eq!(imported(&world, &["a.ndjson", "--changed"])["accepted"], 101);
+    assert_eq!(stored(&world, "win"), expected_totals(100));
+    assert_eq!(import_json(&world, &["a.ndjson", "--changed"])["accepted"], 101);
     assert_eq!(stored(&world, "win").0, 201.0);
 }
 
 #[test]
-fn a_file_that_was_moved_and_then_changed_is_not_taken_again_either() {
+fn moved_and_changed_file_is_not_imported_again() {
     let world = World::new();
     file(&world, "a.ndjson", lines("win", 100));
-    assert_eq!(imported(&world, &["a.ndjson"])["accepted"], 100);
+    assert_eq!(import_json(&world, &["a.ndjson"])["accepted"], 100);
     std::fs::rename(world.root().join("a.ndjson"), world.root().join("b.ndjson")).expect("it is there");
     check(&world, &["b.ndjson"], 0, "");
     file(&world, "b.ndjson", lines("win", 101));
     check(&world, &["b.ndjson"], 1, "the file has changed since 100 of its events were imported");
-    assert_eq!(stored(&world, "win"), worth(100));
+    assert_eq!(stored(&world, "win"), expected_totals(100));
 }
 
 #[test]
-fn the_route_names_the_parameter_that_is_wrong() {
+fn invalid_route_parameter_is_named() {
     let world = World::new();
-    let ask = |query: &str, body: &str| {
+    let post = |query: &str, body: &str| {
         world
-            .ask(&Request::new("POST", format!("/v1/import{query}")).key(&world.secret_key).body(body))
-            .told()
+            .send(&Request::new("POST", format!("/v1/import{query}")).key(&world.secret_key).body(body))
+            .summary()
     };
     let file = "ab".repeat(32);
-    assert_eq!(ask("?file=ab", "{}"), "400 invalid_field (file)");
-    assert_eq!(ask("?from=x", "{}"), "400 invalid_field (from)");
-    assert_eq!(ask("?refused=seen_before:1", "{}"), "400 invalid_field (refused)");
-    assert_eq!(ask("", ""), "400 malformed");
-    assert_eq!(ask("?refused=malformed_line:2", ""), "0 accepted");
+    assert_eq!(post("?file=ab", "{}"), "400 invalid_field (file)");
+    assert_eq!(post("?from=x", "{}"), "400 invalid_field (from)");
+    assert_eq!(post("?refused=seen_before:1", "{}"), "400 invalid_field (refused)");
+    assert_eq!(post("", ""), "400 malformed");
+    assert_eq!(post("?refused=malformed_line:2", ""), "0 accepted");
     let event = r#"{"event":"win"}"#;
-    assert_eq!(ask(&format!("?file={file}&from=7"), event), "1 accepted");
-    assert_eq!(ask(&format!("?file={file}&from=7"), event), "0 accepted; 0 duplicate seen_before");
-    assert_eq!(ask(&format!("?file={file}&from=8"), event), "1 accepted");
-    assert_eq!(ask("", event), "1 accepted", "without a file there is no id");
+    assert_eq!(post(&format!("?file={file}&from=7"), event), "1 accepted");
+    assert_eq!(post(&format!("?file={file}&from=7"), event), "0 accepted; 0 duplicate seen_before");
+    assert_eq!(post(&format!("?file={file}&from=8"), event), "1 accepted");
+    assert_eq!(post("", event), "1 accepted", "without a file, events get no id");
     assert_eq!(account(&world, "import"), (3, json!({"malformed_line": 2, "seen_before": 1})));
 }

@@ -1,4 +1,4 @@
-//! Starting, failing, stopping: of one collector, while the others go on.
+//! Start, failure and stop of one collector while the others keep running.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use super::*;
 
 #[test]
-fn one_that_ends_again_and_again_disturbs_no_other() {
+fn restarting_one_collector_does_not_affect_others() {
     let both = ["one", "other"].map(|name| {
         format!("[collectors.{name}]\ntransport='udp'\ndecoder='statsd'\nlisten='127.0.0.1:0'\n")
     });
@@ -16,18 +16,18 @@ fn one_that_ends_again_and_again_disturbs_no_other() {
         one.send(b"one:1|c").expect("it listens");
         other.send(b"other:1|c").expect("it listens");
         wait_until(&world, "one", |now| now["counters"]["packets"] == round);
-        let told = order(&world, "restart", "one");
-        assert_eq!((&told["state"], &told["starts"]), (&json!("running"), &json!(round + 1)), "{told}");
+        let state = control(&world, "restart", "one");
+        assert_eq!((&state["state"], &state["starts"]), (&json!("running"), &json!(round + 1)), "{state}");
     }
-    received(&world, "one", 5);
-    let other = received(&world, "other", 5);
+    wait_received(&world, "one", 5);
+    let other = wait_received(&world, "other", 5);
     assert_eq!((&other["starts"], &other["failures"]), (&json!(1), &json!(0)), "{other}");
     for name in ["one", "other"] {
-        assert_eq!(measured(&world, name, "sum"), 5.0, "what it had taken was written");
+        assert_eq!(measured(&world, name, "sum"), 5.0, "everything received before the restart was written");
     }
 }
 
-/// How often the failing ones fail.
+/// The number of failures of each failing collector.
 const FAILURES: u64 = 50;
 
 const FAILING: &str = "[collectors.closed]\ntransport='tcp_client'\ndecoder='statsd'\naddress='ADDRESS'\n\
@@ -35,19 +35,19 @@ const FAILING: &str = "[collectors.closed]\ntransport='tcp_client'\ndecoder='sta
 const OTHERS: &str = "[collectors.packets]\ntransport='udp'\ndecoder='statsd'\nlisten='127.0.0.1:0'\n\
      [collectors.stream]\ntransport='tcp_server'\ndecoder='statsd'\nlisten='127.0.0.1:0'\n";
 
-/// Who sends to the others meanwhile, and how much.
-struct Others {
+/// Traffic to the healthy collectors.
+struct HealthyTraffic {
     packets: UdpSocket,
     stream: TcpStream,
     rounds: u64,
 }
 
-impl Others {
-    fn of(world: &World) -> Others {
-        Others { packets: packets(world, "packets"), stream: connect(world, "stream"), rounds: 0 }
+impl HealthyTraffic {
+    fn of(world: &World) -> HealthyTraffic {
+        HealthyTraffic { packets: packets(world, "packets"), stream: connect(world, "stream"), rounds: 0 }
     }
 
-    /// Ten packets, ten lines over the connection that stays, two events.
+    /// Sends ten packets, ten lines over the open connection and two events.
     fn send(&mut self, world: &World) {
         for _ in 0..10 {
             self.packets.send(b"packets:1|c").expect("it listens");
@@ -57,20 +57,24 @@ impl Others {
         self.rounds += 1;
     }
 
-    /// All of it was counted, and none of them has noticed anything.
+    /// Checks that everything was counted and no healthy collector was restarted.
     fn check(&self, world: &World) {
         for name in ["packets", "stream"] {
-            let now = received(world, name, 10 * self.rounds);
+            let now = wait_received(world, name, 10 * self.rounds);
             assert_eq!(now["counters"]["accepted"], 10 * self.rounds, "{now}");
             assert_eq!((&now["starts"], &now["failures"]), (&json!(1), &json!(0)), "{now}");
             assert_eq!(measured(world, name, "sum"), 10.0 * self.rounds as f64);
         }
-        assert_eq!(collector(world, "stream")["counters"]["connections_total"], 1, "it was never cut");
+        assert_eq!(
+            collector(world, "stream")["counters"]["connections_total"],
+            1,
+            "the connection was never closed"
+        );
         assert_eq!(measured(world, "win", "count"), 2.0 * self.rounds as f64);
     }
 }
 
-/// Waits until a collector has failed so often, and what it says of the last time.
+/// Waits until a collector has failed this often and returns its last error.
 fn failed(world: &World, name: &str, count: u64) -> String {
     let now =
         wait_until(world, name, |now| now["failures"].as_u64() >= Some(count) && now["state"] == "waiting");
@@ -78,89 +82,93 @@ fn failed(world: &World, name: &str, count: u64) -> String {
 }
 
 #[test]
-fn others_get_everything_while_two_fail_fifty_times_each() {
+fn failing_collectors_do_not_affect_others() {
     let source = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let closed = source.local_addr().expect("an address").to_string();
     std::thread::spawn(move || source.incoming().for_each(drop));
     let world = world(&[&FAILING.replace("ADDRESS", &closed), OTHERS].concat());
     let lost = address(&world, "lost");
-    order(&world, "stop", "lost");
-    let _taken = UdpSocket::bind(lost).expect("it is free now");
-    let mut others = Others::of(&world);
+    control(&world, "stop", "lost");
+    let _occupied = UdpSocket::bind(lost).expect("the address is free now");
+    let mut others = HealthyTraffic::of(&world);
     for round in 1..=FAILURES {
         others.send(&world);
-        order(&world, "restart", "lost");
+        control(&world, "restart", "lost");
         assert!(failed(&world, "lost", round).contains("another program receives on"));
         others.send(&world);
         assert!(failed(&world, "closed", round).contains("closed the connection"));
-        order(&world, "restart", "closed");
+        control(&world, "restart", "closed");
     }
     others.check(&world);
 }
 
 #[cfg(feature = "fault-injection")]
 #[test]
-fn others_get_everything_while_one_panics_fifty_times() {
+fn panicking_collector_does_not_affect_others() {
     let failing = "[collectors.one]\ntransport='udp'\ndecoder='statsd'\nlisten='127.0.0.1:0'\n";
     let mut world = world(&[failing, OTHERS].concat());
     world.stop();
     let mut command = world.serve();
     command.env("PLAYMETER_INJECTED_FAULT", "collector_panics");
     world.start_as(command);
-    let mut others = Others::of(&world);
+    let mut others = HealthyTraffic::of(&world);
     for round in 1..=FAILURES {
         let one = packets(&world, "one");
         one.send(b"panic!").expect("it listens");
         others.send(&world);
         assert!(failed(&world, "one", round).contains("internal error: injected fault"));
-        order(&world, "start", "one");
+        control(&world, "start", "one");
         wait_until(&world, "one", |now| now["state"] == "running");
     }
     others.check(&world);
 }
 
 #[test]
-fn a_port_that_is_lost_is_taken_again_as_soon_as_it_is_free() {
+fn collector_rebinds_its_port_once_it_is_free() {
     let world = world("[collectors.one]\ntransport='udp'\ndecoder='statsd'\nlisten='127.0.0.1:0'\n");
     let address = address(&world, "one");
-    assert_eq!(order(&world, "stop", "one")["state"], "stopped");
-    let taken = UdpSocket::bind(address).expect("it is free now");
-    let told = order(&world, "start", "one");
-    assert_eq!(told["state"], "waiting", "{told}");
-    let error = told["error"].as_str().expect("a sentence");
+    assert_eq!(control(&world, "stop", "one")["state"], "stopped");
+    let occupied = UdpSocket::bind(address).expect("the address is free now");
+    let state = control(&world, "start", "one");
+    assert_eq!(state["state"], "waiting", "{state}");
+    let error = state["error"].as_str().expect("a sentence");
     assert!(error.contains("another program receives on"), "{error}");
-    drop(taken);
-    let told = wait_until(&world, "one", |now| now["state"] == "running");
-    assert_eq!((&told["failures"], &told["starts"]), (&json!(1), &json!(3)), "by itself: {told}");
+    drop(occupied);
+    let state = wait_until(&world, "one", |now| now["state"] == "running");
+    assert_eq!(
+        (&state["failures"], &state["starts"]),
+        (&json!(1), &json!(3)),
+        "without an operator: {state}"
+    );
     packets(&world, "one").send(b"hits:1|c").expect("it listens");
-    received(&world, "one", 1);
+    wait_received(&world, "one", 1);
 }
 
 #[test]
-fn what_collectors_do_is_told_everywhere() {
+fn collector_state_is_shown_in_cli_metrics_and_monitor() {
     let world = world("[collectors.one]\ntransport='udp'\ndecoder='statsd'\nlisten='127.0.0.1:0'\n");
     packets(&world, "one").send(b"hits:1|c\nbad").expect("it listens");
-    received(&world, "one", 2);
+    wait_received(&world, "one", 2);
     let listed = world.command(&["collectors", "list"]);
-    for word in ["one", "running", "udp statsd", "received 2", "rejected 1"] {
-        assert!(listed.out.contains(word), "{word} in {listed:?}");
+    for part in ["one", "running", "udp statsd", "received 2", "rejected 1"] {
+        assert!(listed.out.contains(part), "{part} in {listed:?}");
     }
     let unknown = world.command(&["collectors", "stop", "nobody"]);
     assert!(unknown.code == 1 && unknown.err.contains("no collector `nobody`"), "{unknown:?}");
-    let metrics = world.ask(&Request::get("/metrics")).text();
+    let metrics = world.send(&Request::get("/metrics")).text();
     assert!(metrics.contains("playmeter_collector_received_total{collector=\"one\"} 2"), "{metrics}");
-    let monitor = world.ask(&Request::get("/v1/monitor").key(&world.secret_key)).json();
+    let monitor = world.send(&Request::get("/v1/monitor").key(&world.secret_key)).json();
     assert_eq!(monitor["collectors"][0]["counters"]["received"], 2, "{monitor}");
     let top = world.command(&["top", "--once", "--every", "0.1"]);
     assert!(top.out.contains("running"), "{top:?}");
 }
 
 #[test]
-fn a_key_sees_the_collectors_of_its_own_game_alone() {
+fn key_lists_only_collectors_of_its_own_game() {
     let world = world("[collectors.one]\ntransport='udp'\ndecoder='statsd'\nlisten='127.0.0.1:0'\n");
     assert_eq!(world.command(&["games", "create", "other"]).code, 0);
-    let made = world.command(&["keys", "create", "--game", "other", "--scopes", "query", "--json"]).json();
-    let key = made["secret_key"].as_str().expect("a key");
-    let answer = world.ask(&Request::get("/v1/collectors").key(key)).json();
+    let created = world.command(&["keys", "create", "--game", "other", "--scopes", "query", "--json"]).json();
+    let key = created["secret_key"].as_str().expect("a key");
+    let answer = world.send(&Request::get("/v1/collectors").key(key)).json();
     assert_eq!(answer, json!({"collectors": []}));
 }
