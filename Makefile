@@ -21,9 +21,6 @@ run: build ## Build the server and run it on 127.0.0.1:8080 with a demo game.
 build: web letters geo ## Build the server binary.
 	$(CARGO) build --release --locked --bin playmeter
 
-$(BINARY):
-	$(MAKE) build
-
 web: web/dist/index.html ## Build the dashboard.
 
 web/node_modules/.package-lock.json: web/package.json web/package-lock.json

@@ -1,4 +1,4 @@
-//! Faults injected on purpose, to show that the crash tests find them. Never in a build of the product.
+//! Faults injected on purpose, to show that the crash tests find them. Off in `make build`.
 
 /// A deliberate bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

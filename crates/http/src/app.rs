@@ -136,8 +136,10 @@ fn list_allowed_methods(response: &mut Response<Body>) {
     };
     let allowed: Vec<&str> = allow.split(',').map(str::trim).collect();
     let problem = Problem::method_not_allowed(format!("Method not allowed; allowed: {}", allowed.join(", ")));
-    *response.body_mut() = problem.into_response().into_body();
+    let problem = problem.into_response();
     response.headers_mut().remove(header::CONTENT_LENGTH);
+    response.headers_mut().extend(problem.headers().clone());
+    *response.body_mut() = problem.into_body();
 }
 
 /// Records in the extensions of a response which route it came from and which game it was for.

@@ -60,7 +60,11 @@ fn ids_options() -> IdsOptions {
 pub(crate) mod injected_fault {
     /// Returns the fault if `PLAYMETER_INJECTED_FAULT` names it.
     pub(crate) fn chosen<P>(name: &str, injected_fault: P) -> Option<P> {
-        std::env::var("PLAYMETER_INJECTED_FAULT").is_ok_and(|chosen| chosen == name).then_some(injected_fault)
+        let is_chosen = std::env::var("PLAYMETER_INJECTED_FAULT").is_ok_and(|chosen| chosen == name);
+        if is_chosen {
+            tracing::warn!(name, "this test build fails on purpose; `make build` makes one that does not");
+        }
+        is_chosen.then_some(injected_fault)
     }
 }
 

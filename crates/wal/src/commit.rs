@@ -23,7 +23,7 @@ pub trait Sequencer<X>: Send {
     /// of them; the first that is not skipped gets the offset `first`.
     fn decide(&mut self, batch: &mut [PendingEntry<X>], first: u64, now_ms: u64);
 
-    /// Called if the commit was not written because the disk is full. The batch is as `decide` rest it.
+    /// Called if the commit was not written because the disk is full. The batch is as `decide` left it.
     fn undo(&mut self, batch: &mut [PendingEntry<X>]);
 }
 

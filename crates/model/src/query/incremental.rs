@@ -256,6 +256,7 @@ fn apply(
     }
     for (index, (series, like)) in series.iter_mut().zip(like).enumerate() {
         for (run, part) in parts {
+            debug_assert_eq!(part.len(), order.len(), "each part has every series");
             let (old, new) = (&mut series.values[(*run).clone()], &part[index].values);
             let changed = old.iter().zip(new).enumerate().filter(|(_, (old, new))| old != new);
             changes.values.points.extend(changed.map(|(bucket, _)| (index, run.start + bucket)));

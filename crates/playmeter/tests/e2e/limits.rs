@@ -363,7 +363,7 @@ fn unknown_paths_and_methods_are_reported() {
         assert_eq!(answer.summary(), expected, "{method} {target}");
         assert_eq!(answer.header("allow"), allow, "{method} {target}");
     }
-    let detail = |method, target| world.ask(&Request::new(method, target)).json()["detail"].clone();
+    let detail = |method, target| world.send(&Request::new(method, target)).json()["detail"].clone();
     assert_eq!(detail("DELETE", "/v1/query"), "Method not allowed; allowed: GET, HEAD, POST");
     assert_eq!(detail("GET", "/v1/nothing"), "No such route.");
 }

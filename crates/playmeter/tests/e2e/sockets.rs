@@ -42,7 +42,9 @@ fn invalid_handshake_is_rejected_with_the_requirement() {
         (101, Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="))
     );
     assert_eq!(right.header("sec-websocket-protocol"), None);
-    assert_eq!(world.send(&Request::new("POST", "/websocket")).status, 405);
+    let other_method = world.send(&Request::new("POST", "/websocket"));
+    assert_eq!((other_method.status, other_method.header("allow")), (405, Some("GET,HEAD")));
+    assert_eq!(other_method.header("content-type"), Some("application/problem+json"));
 }
 
 #[test]
