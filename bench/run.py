@@ -29,7 +29,7 @@ def main():
         job = JOBS[number]
         print(f"{number}: {job.title}", flush=True)
         result = job.run(settings)
-        failed += sum(not describe_check["passed"] for describe_check in result.checks)
+        failed += sum(not check["passed"] for check in result.checks)
         report_result(number, job, result, settings, args.quick)
     sys.exit(1 if failed else 0)
 
@@ -63,8 +63,8 @@ def select_jobs(names):
 
 def report_result(number, job, result, settings, quick):
     if quick:
-        for describe_check in result.checks:
-            print(" ", results.describe_check(describe_check))
+        for check in result.checks:
+            print(" ", results.describe_check(check))
         for note in result.notes:
             print("  note:", note)
         for name, value in result.figures.items():
