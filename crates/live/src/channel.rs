@@ -23,6 +23,8 @@ use published::{NewDocuments, PublishedState};
 
 /// A channel without subscribers is kept this long for clients that resume. It costs memory only.
 pub(crate) const LINGER: Duration = Duration::from_secs(30);
+/// A channel whose cost demands longer pauses than this, from 12.5 ms of CPU a computation on, is expensive.
+const EXPENSIVE_PAUSE: Duration = Duration::from_millis(250);
 
 /// One message, as every stream of a channel gets it.
 #[derive(Clone, Debug)]
@@ -127,6 +129,11 @@ impl Channel {
     pub(crate) fn throttled_until(&self, now: Instant) -> Instant {
         let run = self.last_run.lock();
         run.started_at.map_or(now, |started_at| now.max(started_at + run.cost.pause()))
+    }
+
+    /// Returns true if a computation costs so much that new subscribers must wait for the next regular one.
+    pub(crate) fn is_expensive(&self) -> bool {
+        self.last_run.lock().cost.pause() > EXPENSIVE_PAUSE
     }
 
     /// Returns the time of the next computation, as far as it is known now.

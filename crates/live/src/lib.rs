@@ -185,9 +185,10 @@ impl Live {
         }
         drop(channels);
         // A new subscriber must see everything acknowledged before, even if the other subscribers get it a moment later.
-        // An expensive channel is not recomputed for it.
+        // An expensive channel is not recomputed for it before its pause is over.
         let now = Instant::now();
-        if channel.is_dirty() && (was_idle || channel.throttled_until(now) <= now) {
+        if channel.is_dirty() && (was_idle || !channel.is_expensive() || channel.throttled_until(now) <= now)
+        {
             channel.refresh(self);
         }
         self.schedule_next(&channel);

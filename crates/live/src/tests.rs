@@ -100,6 +100,17 @@ fn online_has_a_document_for_now_and_for_each_minute() {
 }
 
 #[test]
+fn new_subscriber_sees_everything_applied_before() {
+    let mut world = World::new();
+    let _first = world.subscribe_every(250, &Topic::Online);
+    for online in 1..=20 {
+        world.apply_hit(&format!("player-{online}"));
+        let mut newcomer = world.subscribe_every(250, &Topic::Online);
+        check(&mut newcomer, &["online"], &online.to_string());
+    }
+}
+
+#[test]
 fn events_has_a_document_for_each_recent_event() {
     let mut world = World::new();
     let mut subscriber = world.subscribe(&Topic::Events);

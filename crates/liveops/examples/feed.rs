@@ -8,8 +8,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use liveops;
-
 use liveops::feed::{self, Cursor, Feed, FeedMode};
 use liveops::{Caller, Command, CommandRef, LiveOps, LogPoint, Principal};
 use model::ports::counters::StoreError;

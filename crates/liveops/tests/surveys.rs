@@ -5,7 +5,6 @@ mod world;
 use std::collections::BTreeMap;
 
 use expect_test::expect;
-use liveops;
 
 use liveops::surveys::{SurveyCommand, TEXTS_MAX};
 use liveops::vars::VarsViewer;

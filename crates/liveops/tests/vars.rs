@@ -3,7 +3,6 @@
 mod world;
 
 use expect_test::expect;
-use liveops;
 
 use liveops::vars::{VARIANTS_BYTES_MAX, VARS_MAX, VarDefinition, VarsCommand, VarsViewer};
 use liveops::{CommandResponse, Refusal, RefusalKind};

@@ -4,8 +4,6 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use liveops;
-
 use liveops::RefusalKind;
 use liveops::vars::{CHANGES_MAX, TimestampMs, VarsCommand, VarsViewer, bucket};
 use serde_json::{Value, json};

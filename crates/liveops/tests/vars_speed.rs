@@ -5,8 +5,6 @@ mod world;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use liveops;
-
 use liveops::vars::{VarDefinition, VarsCommand, VarsViewer};
 use world::World;
 

@@ -8,6 +8,9 @@ use model::ports::ids::Ids;
 /// A function that opens the event ids of a log with this end.
 pub type OpenIds = Box<dyn FnOnce(u64) -> anyhow::Result<Box<dyn Ids>>>;
 
+/// Creates empty rollups in memory.
+pub type ScratchCounters = fn() -> Arc<dyn Counters>;
+
 /// The stores of the views. The pipeline knows them only as ports.
 pub struct Engine {
     /// Rollups, records and side state.
@@ -15,5 +18,5 @@ pub struct Engine {
     /// Opens the event ids, given the end of the log.
     pub ids: OpenIds,
     /// Creates empty rollups in memory, for a recount.
-    pub scratch: fn() -> Arc<dyn Counters>,
+    pub scratch: ScratchCounters,
 }

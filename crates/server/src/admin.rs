@@ -4,10 +4,9 @@ mod recount;
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use model::ports::counters::Counters;
+use pipeline::engine::ScratchCounters;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use wal::Wal;
@@ -131,7 +130,7 @@ pub struct Admin<'a> {
     /// The log.
     pub log: &'a Wal<Claims>,
     /// Creates empty rollups in memory.
-    pub scratch: fn() -> Arc<dyn Counters>,
+    pub scratch: ScratchCounters,
 }
 
 /// Executes a command and returns its result.

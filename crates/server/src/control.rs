@@ -16,7 +16,7 @@ use tracing::warn;
 
 use crate::admin::{self, Admin, Command};
 use http::AppState;
-use model::ports::counters::Counters;
+use pipeline::engine::ScratchCounters;
 
 const NAME: &str = "control.sock";
 /// The maximum size of a request.
@@ -55,18 +55,14 @@ fn try_bind(path: &Path) -> anyhow::Result<std::os::unix::net::UnixListener> {
 }
 
 /// Serves the socket until the server stops.
-pub fn start(
-    listener: std::os::unix::net::UnixListener,
-    state: &Arc<AppState>,
-    scratch: fn() -> Arc<dyn Counters>,
-) {
+pub fn start(listener: std::os::unix::net::UnixListener, state: &Arc<AppState>, scratch: ScratchCounters) {
     match UnixListener::from_std(listener) {
         Ok(listener) => drop(tokio::spawn(accept(listener, Arc::clone(state), scratch))),
         Err(failure) => warn!(%failure, "the control socket is not available"),
     }
 }
 
-async fn accept(listener: UnixListener, state: Arc<AppState>, scratch: fn() -> Arc<dyn Counters>) {
+async fn accept(listener: UnixListener, state: Arc<AppState>, scratch: ScratchCounters) {
     let mut stopping = state.stopping.clone();
     loop {
         tokio::select! {
@@ -80,7 +76,7 @@ async fn accept(listener: UnixListener, state: Arc<AppState>, scratch: fn() -> A
     let _ = std::fs::remove_file(path(&state.settings.data));
 }
 
-async fn answer(stream: UnixStream, state: Arc<AppState>, scratch: fn() -> Arc<dyn Counters>) {
+async fn answer(stream: UnixStream, state: Arc<AppState>, scratch: ScratchCounters) {
     let (read, mut write) = stream.into_split();
     let mut line = String::new();
     if BufReader::new(read).take(LINE_BYTES_MAX).read_line(&mut line).await.is_err() {
@@ -94,7 +90,7 @@ async fn answer(stream: UnixStream, state: Arc<AppState>, scratch: fn() -> Arc<d
     let _ = write.write_all(&text).await;
 }
 
-fn reply(line: &str, state: &AppState, scratch: fn() -> Arc<dyn Counters>) -> Reply {
+fn reply(line: &str, state: &AppState, scratch: ScratchCounters) -> Reply {
     let command: Command = match serde_json::from_str(line) {
         Ok(command) => command,
         Err(failure) => return Reply::Refused(format!("the command is not valid: {failure}")),

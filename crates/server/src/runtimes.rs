@@ -17,7 +17,7 @@ use collect::{RuntimeHandle, Runtimes};
 use http::AppState;
 use http::app::App;
 use http::listener;
-use model::ports::counters::Counters;
+use pipeline::engine::ScratchCounters;
 use pipeline::ingest::Claims;
 
 /// Listening sockets, one per runtime, that do not accept yet.
@@ -47,7 +47,7 @@ pub(crate) fn bind(settings: &Settings) -> anyhow::Result<Listeners> {
 pub(crate) fn start(
     settings: &Settings,
     state: &Arc<AppState>,
-    scratch: fn() -> Arc<dyn Counters>,
+    scratch: ScratchCounters,
     listeners: Listeners,
 ) -> anyhow::Result<Vec<JoinHandle<()>>> {
     let connections = Connections::new(settings.connections);
@@ -76,7 +76,7 @@ pub(crate) fn start(
 fn run(
     runtime: &Runtime,
     listener: TcpListener,
-    control: Option<(UnixListener, fn() -> Arc<dyn Counters>)>,
+    control: Option<(UnixListener, ScratchCounters)>,
     demo: bool,
     state: Arc<AppState>,
     lane: Lane<Claims>,

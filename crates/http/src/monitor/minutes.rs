@@ -174,7 +174,7 @@ async fn submit(
     let events = samples.iter().map(|(name, count, aggregate)| RawEvent {
         name: Some(Cow::Borrowed(name)),
         ts_ms: Some(minute_ms),
-        samples: Some(Samples { received: *count, aggregate: aggregate }),
+        samples: Some(Samples { received: *count, aggregate }),
         ..RawEvent::default()
     });
     let decoded = RawBatch { sent_at_ms: None, events: events.map(Ok).collect() };

@@ -97,6 +97,16 @@ impl World {
         }
         let (bytes, events) = batch.finish(&[]);
         self.apply(BATCH, events, &bytes);
+        self.run_due();
+    }
+
+    /// Applies an event of a player without computing any channel.
+    pub(super) fn apply_hit(&mut self, player: &str) {
+        let mut batch = BatchBuilder::new(Endpoint::Events, KeyClass::Public, 1, self.now_ms(), 64);
+        let (name, player) = (&b"hit"[..], player.as_bytes());
+        batch.push(&StoredEvent { ts_ms: self.now_ms(), name, player, ..StoredEvent::default() });
+        let (bytes, events) = batch.finish(&[]);
+        self.apply(BATCH, events, &bytes);
     }
 
     /// Applies a command: `{subject: {command: {...}}}`.
@@ -106,6 +116,7 @@ impl World {
         let (received_ms, tz) = (self.now_ms(), "UTC".to_owned());
         let command = CommandRef { game: 1, received_ms, by, tz, idempotency: None, command, blob: &[] };
         self.apply(COMMAND, 0, &liveops::encode(&command));
+        self.run_due();
     }
 
     fn apply(&mut self, kind: u8, events: u32, bytes: &[u8]) {
@@ -117,7 +128,6 @@ impl World {
         self.views.recent_events.start_cycle();
         self.offset = until;
         self.views.publish_applied(until, &deltas);
-        self.run_due();
     }
 
     /// Computes the channels that are due within an hour, so that tests do not depend on real time.

@@ -1,6 +1,5 @@
 //! The limits and their exact messages.
 
-use liveops;
 use liveops::levels::{
     DATA_BYTES_MAX, LevelCommand, LevelMode, LevelQuery, LevelViewer, PAGE_BYTES_MAX, PLAYER_DATA_BYTES_MAX,
     PLAYER_LEVELS_MAX, PackedLevel, SaveLevel, THUMB_BYTES_MAX,

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
-use liveops;
 use liveops::levels::{
     Decision, LevelCommand, LevelMode, LevelQuery, LevelRow, LevelState, LevelViewer, PackedLevel, SaveLevel,
 };

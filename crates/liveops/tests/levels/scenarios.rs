@@ -1,6 +1,5 @@
 //! Short scenarios of players and moderators.
 
-use liveops;
 use liveops::levels::{LevelCommand, LevelMode, LevelQuery, LevelViewer, PackedLevel};
 use liveops::{Caller, CommandResponse, Principal, Refusal};
 use serde_json::Value;

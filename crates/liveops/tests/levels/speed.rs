@@ -3,7 +3,6 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use liveops;
 use liveops::levels::{LevelCommand, LevelMode, LevelQuery};
 
 use super::world::{World, level, server};

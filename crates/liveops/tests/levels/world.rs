@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use liveops;
 use liveops::levels::{
     Decision, LevelCommand, LevelPage, LevelQuery, LevelRow, LevelState, LevelViewer, PackedLevel, SaveLevel,
 };

@@ -5,8 +5,6 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use liveops;
-
 use liveops::{Caller, Command, CommandRef, CommandResponse, Game, Idempotency, LiveOps, Principal, Refusal};
 use model::batch::StoredEvent;
 use model::event::Dimension;

@@ -248,8 +248,8 @@ fn apply(
     like: &[Series],
     parts: &[(&Range<usize>, Vec<Series>)],
 ) -> SeriesChanges {
-    let mut changes = SeriesChanges::default();
-    changes.are_reordered = order.iter().enumerate().any(|(index, from)| index != *from);
+    let are_reordered = order.iter().enumerate().any(|(index, from)| index != *from);
+    let mut changes = SeriesChanges { are_reordered, ..SeriesChanges::default() };
     if changes.are_reordered {
         let mut old: Vec<Option<Series>> = series.drain(..).map(Some).collect();
         series.extend(order.iter().map(|from| old[*from].take().expect("each series has one place")));

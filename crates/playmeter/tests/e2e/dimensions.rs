@@ -156,14 +156,14 @@ fn invalid_settings_are_rejected_and_change_nothing() {
     let world = World::new();
     let many: Vec<String> = (0..17).map(|number| format!("d{number}")).collect();
     for (args, why) in [
-        (&["--late-days", "0"][..], "late_days: 1 to 30"),
-        (&["--late-days", "31"], "late_days: 1 to 30"),
-        (&["--values-max", "0"], "values_max: 1 to 10000"),
-        (&["--values-max", "10001"], "values_max: 1 to 10000"),
-        (&["--dimension", "country"], "`country` is built in"),
-        (&["--dimension", "variant"], "`variant` is built in"),
+        (&["--late-days", "0"][..], "late_days: must be between 1 and 30"),
+        (&["--late-days", "31"], "late_days: must be between 1 and 30"),
+        (&["--values-max", "0"], "values_max: must be between 1 and 10000"),
+        (&["--values-max", "10001"], "values_max: must be between 1 and 10000"),
+        (&["--dimension", "country"], "`country` is a built-in dimension"),
+        (&["--dimension", "variant"], "`variant` is a built-in dimension"),
         (&["--dimension", "a b"], "1 to 64 letters"),
-        (&["--dimension", &many.join(",")], "up to 16 dimensions"),
+        (&["--dimension", &many.join(",")], "more than 16 dimensions"),
         (&["--drop-dimension", "weapon"], "`weapon` is not declared"),
         (&["--late-days", "5", "--dimension", "a b"], "1 to 64 letters"),
     ] {

@@ -180,5 +180,5 @@ fn top_without_a_server_fails() {
     world.stop();
     let done = world.command(&["top", "--once"]);
     assert_eq!(done.code, 1);
-    assert!(done.err.contains("no server runs on"), "{}", done.err);
+    assert!(done.err.contains("no server is running on"), "{}", done.err);
 }

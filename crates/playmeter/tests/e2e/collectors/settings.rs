@@ -29,7 +29,7 @@ fn invalid_collector_prevents_start_and_is_named() {
         (udp.to_owned(), ["collectors.one", "listen: missing"]),
         (format!("{udp}listen='{occupied}'\n"), ["collectors.one: listen", "another program"]),
         (format!("{udp}listen='127.0.0.1:0'\ngame='none'\n"), ["collectors.one: game", "no game `none`"]),
-        (tags, ["collectors.one: tags", "up to 16"]),
+        (tags, ["collectors.one: tags", "more than 16"]),
         (format!("{udp}extends='none'\n"), ["collectors.one: extends", "no such collector: `none`"]),
     ] {
         let (_root, mut serve) = with_config("serve", &config);
