@@ -1,8 +1,8 @@
 /** Tests of the game in a browser. */
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import {
 import { skipIf } from '../../../compat/skip.mjs'
+import {
   chooseServer,
   assertAccessible,
   withGame,
