@@ -96,7 +96,7 @@ impl Collectors {
         }
     }
 
-    /// Returns when all collectors have stopped after the server was told to stop.
+    /// Returns when all collectors have stopped after the server began to stop.
     pub async fn wait_stopped(&self) {
         let _ = self.supervisors.subscribe().wait_for(|running| *running == 0).await;
     }

@@ -22,7 +22,7 @@ use crate::runtimes::RuntimeHandle;
 use crate::samples::{Dimensions, SampleTable};
 use crate::settings::{Decoder, Transport};
 
-/// How long writes are retried after the collector was told to stop.
+/// How long writes are retried after the collector began to stop.
 const LAST_RETRIES: Duration = Duration::from_secs(5);
 
 /// Where a worker of a collector submits its batches.
