@@ -60,7 +60,7 @@ export class Flows {
 
   /** Applies packets, one JSON object per line. */
   apply(text) {
-    const receipt = { received: 0, counted: 0, opened: 0, ended: 0, stragglers: 0, refused: 0, ignored: 0, invalid: 0, reasons: {} }
+    const receipt = { received: 0, counted: 0, opened: 0, ended: 0, stragglers: 0, limited: 0, ignored: 0, invalid: 0, reasons: {} }
     for (const line of text.split('\n').filter(Boolean)) {
       receipt.received += 1
       const { from, to, seq, bye } = JSON.parse(line)

@@ -31,14 +31,14 @@ pub(crate) struct CollectorBatch {
     /// Lines of events, each with its newline.
     pub(crate) lines: Vec<u8>,
     lines_count: usize,
-    pub(crate) refusals: RejectTally,
+    pub(crate) rejects: RejectTally,
 }
 
 impl CollectorBatch {
     /// Returns an empty batch for a game.
     pub(crate) fn new(game: u32, samples: SampleTable, flows: Arc<Flows>) -> CollectorBatch {
-        let (lines, refusals) = (Vec::new(), RejectTally::default());
-        CollectorBatch { game, flows, packets: 0, samples, lines, lines_count: 0, refusals }
+        let (lines, rejects) = (Vec::new(), RejectTally::default());
+        CollectorBatch { game, flows, packets: 0, samples, lines, lines_count: 0, rejects }
     }
 
     /// Decodes complete lines, or a packet of them, and adds what they contain.
@@ -88,19 +88,19 @@ impl CollectorBatch {
     }
 
     fn apply_flow_lines(&mut self, bytes: &[u8]) {
-        let taken = self.flows.apply_lines(self.game, bytes, &mut self.refusals);
-        self.packets += taken.packets() - taken.rejected;
+        let counts = self.flows.apply_lines(self.game, bytes, &mut self.rejects);
+        self.packets += counts.packets() - counts.rejected;
     }
 
     /// Counts a rejected line and keeps its text for the Live page.
     #[cold]
     pub(crate) fn reject(&mut self, reject: Reject, text: &[u8]) {
-        self.refusals.add(reject, text);
+        self.rejects.add(reject, text);
     }
 
     /// Counts packets that the kernel dropped.
     pub(crate) fn add_lost(&mut self, packets: u32) {
-        self.refusals.add_count(Reject::QueueFull, packets);
+        self.rejects.add_count(Reject::QueueFull, packets);
     }
 
     /// Returns the number of accepted samples and the number of rejected ones.
@@ -108,11 +108,11 @@ impl CollectorBatch {
     pub(crate) fn counts(&mut self) -> (u32, u32) {
         let rows = self.samples.encode().into_iter().flatten();
         let accepted = rows.map(|row| self.samples.sample_count(row)).sum();
-        (accepted, self.refusals.total() as u32)
+        (accepted, self.rejects.total() as u32)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.samples.is_empty() && self.lines.is_empty() && self.packets == 0 && self.refusals.is_empty()
+        self.samples.is_empty() && self.lines.is_empty() && self.packets == 0 && self.rejects.is_empty()
     }
 
     /// Returns true if the batch should be written without waiting for more.
@@ -126,7 +126,7 @@ impl CollectorBatch {
         self.lines.clear();
         self.lines_count = 0;
         self.packets = 0;
-        self.refusals.clear();
+        self.rejects.clear();
     }
 }
 

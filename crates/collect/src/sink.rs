@@ -67,7 +67,7 @@ impl Sink {
         let game = self.game();
         let access = self.collector.access(&game);
         if !batch.is_empty() {
-            self.show(&mut batch.refusals);
+            self.show(&mut batch.rejects);
             self.collector.counters.accepted.add(batch.packets);
             let give_up = || *closed.borrow();
             match &self.collector.settings.decoder {
@@ -79,9 +79,9 @@ impl Sink {
     }
 
     /// Shows the first rejected lines and packets on the Live page.
-    pub(crate) fn show(&self, refusals: &mut RejectTally) {
+    pub(crate) fn show(&self, rejects: &mut RejectTally) {
         let (game, endpoint) = (self.collector.game, self.collector.settings.decoder.endpoint());
-        refusals.show(&self.context.views.recent_events, game, endpoint);
+        rejects.show(&self.context.views.recent_events, game, endpoint);
     }
 
     async fn write_samples(
@@ -96,7 +96,7 @@ impl Sink {
         if entries.is_empty() {
             entries.push(0..0);
         }
-        let mut rejected = batch.refusals.counts();
+        let mut rejected = batch.rejects.counts();
         for rows in entries {
             let decoded = batch.samples.events(rows.clone());
             let count = |rows: Range<usize>| rows.map(|row| u64::from(batch.samples.sample_count(row))).sum();
@@ -122,7 +122,7 @@ impl Sink {
             debug!(%failure, "no lines to decode");
         }
         let all = decoded.events.len() as u64;
-        let rejected = batch.refusals.counts();
+        let rejected = batch.rejects.counts();
         self.append(access, &decoded, rejected, give_up, |index| index.map_or(all, |_| 1)).await;
     }
 

@@ -203,17 +203,17 @@ fn process_rtcp<'a>(
     collector.counters.accepted.add(datagrams.len() as u64 - reported.malformed - reported.full);
     if reported.malformed + reported.full > 0 {
         buffer.add(|batch| {
-            batch.refusals.add_count(Reject::FlowsFull, reported.full as u32);
-            datagrams.iter().for_each(|datagram| reject_malformed(datagram.bytes, &mut batch.refusals));
+            batch.rejects.add_count(Reject::FlowsFull, reported.full as u32);
+            datagrams.iter().for_each(|datagram| reject_malformed(datagram.bytes, &mut batch.rejects));
         });
     }
 }
 
 /// Counts a datagram if it is not RTCP, and keeps the reason and its first bytes for the Live page.
-fn reject_malformed(datagram: &[u8], refusals: &mut RejectTally) {
+fn reject_malformed(datagram: &[u8], rejects: &mut RejectTally) {
     const SHOWN_BYTES: usize = 32;
     let Err(why) = Compound::read(datagram) else { return };
-    refusals.add_described(Reject::MalformedLine, || {
+    rejects.add_described(Reject::MalformedLine, || {
         let start: String = datagram.iter().take(SHOWN_BYTES).map(|byte| format!("{byte:02x}")).collect();
         format!("{why}: {start}")
     });

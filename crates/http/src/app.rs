@@ -66,7 +66,7 @@ impl Handler for App {
     async fn handle(self, request: Request<Incoming>, peer: SocketAddr) -> Response<Body> {
         let (method, started) = (request.method().clone(), Instant::now());
         let (requests, shared) = (Arc::clone(&self.requests), Arc::clone(&self.runtime.shared));
-        let Answer { response, path, game } = self.answer(request, peer).await;
+        let Handled { response, path, game } = self.answer(request, peer).await;
         let path = path.as_ref().map_or("", MatchedPath::as_str);
         let answered = (response.status(), started.elapsed());
         shared.monitor.record_request(&requests, game, (&method, path), answered);
@@ -74,8 +74,8 @@ impl Handler for App {
     }
 }
 
-/// A response, and what the monitor counts it by.
-struct Answer {
+/// A response with the route and the game that its request is counted for.
+struct Handled {
     response: Response<Body>,
     path: Option<MatchedPath>,
     game: Option<u32>,
@@ -99,18 +99,18 @@ impl MatchedPath {
 const EVENTS: &str = "/v1/events";
 
 impl App {
-    async fn answer(self, mut request: Request<Incoming>, peer: SocketAddr) -> Answer {
+    async fn answer(self, mut request: Request<Incoming>, peer: SocketAddr) -> Handled {
         let address = client_address(self.runtime.shared.settings.behind_proxy, request.headers(), peer);
         // The hot route goes straight to its handler, without the router and without a request context.
         if request.uri().path() == EVENTS {
             let (response, game) =
                 events::handle(&self.runtime.shared, &self.runtime.lane, request, address).await;
-            return Answer { response, path: Some(MatchedPath::Events), game };
+            return Handled { response, path: Some(MatchedPath::Events), game };
         }
         let is_open = is_open(request.uri().path());
         if is_open && request.method() == Method::OPTIONS {
             let response = preflight("GET, POST, PUT, PATCH, DELETE, OPTIONS");
-            return Answer { response, path: None, game: None };
+            return Handled { response, path: None, game: None };
         }
         request.extensions_mut().insert(RequestContext::new(address));
         let routed = self.router.oneshot(request).await;
@@ -125,7 +125,7 @@ impl App {
         let extensions = response.extensions_mut();
         let path = extensions.remove::<axum::extract::MatchedPath>().map(MatchedPath::Other);
         let game = extensions.remove::<RequestGame>().map(|RequestGame(game)| game);
-        Answer { response, path, game }
+        Handled { response, path, game }
     }
 }
 

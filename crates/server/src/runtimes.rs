@@ -55,11 +55,11 @@ pub(crate) fn start(
     let demo = settings.demo;
     let runtime = || Builder::new_current_thread().enable_all().build().context("starting a runtime");
     let runtimes = listeners.sockets.iter().map(|_| runtime()).collect::<anyhow::Result<Vec<_>>>()?;
-    let place =
+    let handle =
         |runtime: &Runtime| RuntimeHandle { runtime: runtime.handle().clone(), lane: state.log.lane() };
-    let places = Arc::new(Runtimes::new(runtimes.iter().map(place).collect()));
-    state.collectors.start(&collect_context(state), &places);
-    let lanes = places.all().map(|place| place.lane.clone());
+    let handles = Arc::new(Runtimes::new(runtimes.iter().map(handle).collect()));
+    state.collectors.start(&collect_context(state), &handles);
+    let lanes = handles.all().map(|handle| handle.lane.clone());
     let mut threads = Vec::new();
     for (number, ((runtime, listener), lane)) in
         runtimes.into_iter().zip(listeners.sockets).zip(lanes).enumerate()

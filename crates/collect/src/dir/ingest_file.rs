@@ -156,11 +156,11 @@ impl FileWriter<'_> {
     /// Gives packets to the flows at once. Only rejected ones are counted in the log.
     async fn write_packets(&mut self, bytes: &[u8]) -> Result<(), FileError> {
         let (collector, context) = (&self.sink.collector, &self.sink.context);
-        let mut refusals = RejectTally::default();
-        let taken = context.flows.apply_lines(collector.game, bytes, &mut refusals);
-        collector.counters.accepted.add(taken.packets() - taken.rejected);
-        self.sink.show(&mut refusals);
-        self.write(RawBatch::default(), refusals.counts()).await
+        let mut rejects = RejectTally::default();
+        let counts = context.flows.apply_lines(collector.game, bytes, &mut rejects);
+        collector.counters.accepted.add(counts.packets() - counts.rejected);
+        self.sink.show(&mut rejects);
+        self.write(RawBatch::default(), rejects.counts()).await
     }
 
     async fn write_events(&mut self, bytes: &[u8]) -> Result<(), FileError> {

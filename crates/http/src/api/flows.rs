@@ -191,38 +191,38 @@ async fn read_packets(
 /// outcomes even if the accounting cannot be written: a client that retried would have its packets counted twice.
 async fn count_packets(runtime: &RuntimeState, access: &Access, bytes: &[u8]) -> Value {
     let (shared, game) = (&runtime.shared, access.game.number);
-    let mut refusals = RejectTally::default();
-    let taken = shared.flows.apply_lines(game, bytes, &mut refusals);
-    if !refusals.is_empty() {
-        refusals.show(&shared.views.recent_events, game, Endpoint::Flows);
+    let mut rejects = RejectTally::default();
+    let counts = shared.flows.apply_lines(game, bytes, &mut rejects);
+    if !rejects.is_empty() {
+        rejects.show(&shared.views.recent_events, game, Endpoint::Flows);
         let request = ingest::IngestRequest {
             endpoint: Endpoint::Flows,
             received_ms: now_ms(),
             client: ingest::ClientInfo::default(),
             ack: Ack::Disk,
-            rejected: refusals.counts(),
+            rejected: rejects.counts(),
         };
         let counted = shared.ingest.submit(&runtime.lane, access, &request, &RawBatch::default()).await;
         if let Err(failure) = counted {
-            let (game, refused) = (&access.game.id, refusals.total());
+            let (game, refused) = (&access.game.id, rejects.total());
             warn!(game, refused, %failure, "rejected flow packets are missing in the accounting");
         }
     }
-    outcomes(taken, &refusals)
+    outcomes(counts, &rejects)
 }
 
-fn outcomes(taken: PacketCounts, refusals: &RejectTally) -> Value {
+fn outcomes(counts: PacketCounts, rejects: &RejectTally) -> Value {
     let reasons: BTreeMap<&str, u32> =
-        refusals.counts().iter().map(|(reject, count)| (reject.label(), *count)).collect();
-    let invalid = refusals.total() - taken.rejected;
+        rejects.counts().iter().map(|(reject, count)| (reject.label(), *count)).collect();
+    let invalid = rejects.total() - counts.rejected;
     json!({
-        "received": taken.packets() + invalid,
-        "counted": taken.counted,
-        "opened": taken.opened,
-        "ended": taken.ended,
-        "stragglers": taken.stragglers,
-        "limited": taken.rejected,
-        "ignored": taken.ignored,
+        "received": counts.packets() + invalid,
+        "counted": counts.counted,
+        "opened": counts.opened,
+        "ended": counts.ended,
+        "stragglers": counts.stragglers,
+        "limited": counts.rejected,
+        "ignored": counts.ignored,
         "invalid": invalid,
         "reasons": reasons,
     })

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { parse } from '../../json'
 import type { Condition } from './definition'
-import { describeAudience, describeCondition, describePeriod, jsonType, shortJson, valueSource } from './describe'
+import { describeAudience, describeCondition, describePeriod, shortJson, valueSource } from './describe'
 
 const check = (condition: Partial<Condition>, expected: string) =>
   expect(describeCondition({ name: 'x', value: 'fast', ...condition }, 'UTC')).toBe(expected)
@@ -35,11 +35,6 @@ test('schedules are in the time zone of the game', () => {
 test('a long value is cut and a number keeps its digits', () => {
   expect(shortJson('x'.repeat(100), 10)).toBe('"xxxxxxxx…')
   expect(shortJson(parse('1.0'))).toBe('1.0')
-})
-
-test('a value has a JSON type', () => {
-  const types = ['null', '1.0', '1', '"a"', 'true', '[]', '{}'].map((text) => jsonType(parse(text)))
-  expect(types).toEqual(['null', 'number', 'number', 'string', 'boolean', 'array', 'object'])
 })
 
 test('a value that is not the default one has a source', () => {

@@ -53,13 +53,6 @@ export function shortJson(value: Json, charactersMax = 80): string {
   return text.length <= charactersMax ? text : `${text.slice(0, charactersMax - 1)}…`
 }
 
-/** Returns the type of a JSON value: `number`, `string`, `array`. */
-export function jsonType(value: Json): string {
-  if (value === null) return 'null'
-  if (value instanceof ExactNumber || typeof value === 'number') return 'number'
-  return Array.isArray(value) ? 'array' : typeof value
-}
-
 /**
  * Returns why a player gets a value other than the default one: the name of the condition, or `fallback` outside of
  * the schedule. Empty for the default value.
