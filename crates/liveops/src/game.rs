@@ -12,7 +12,7 @@ use crate::command::{Command, Principal};
 use crate::feed::Feed;
 use crate::idempotency::IdempotentResponses;
 use crate::levels::Levels;
-use crate::players::Players;
+use crate::players::{PlayerCommand, Players};
 use crate::subject::{RecordError, RecordWriter, Subject};
 use crate::surveys::Surveys;
 use crate::vars::Vars;
@@ -140,10 +140,15 @@ impl Game {
         touched: &mut Vec<Touched>,
     ) -> Result<CommandResponse, Refusal> {
         let CommandRef { by, tz, idempotency, command, blob, .. } = entry;
+        let mut context = CommandContext { at, by: &by, tz: &tz, blob, touched };
         if let Some(response) = idempotency.as_ref().and_then(|request| self.responses.get(request, at.ms)) {
+            if let (Command::Players(PlayerCommand::Erase { player, links, .. }), Ok(first)) =
+                (&command, &response)
+            {
+                self.extend_erasure(&mut context, first, player, links);
+            }
             return response;
         }
-        let mut context = CommandContext { at, by: &by, tz: &tz, blob, touched };
         let outcome = self.decide(&mut context, command);
         if let Some(request) = idempotency {
             self.responses.insert(request, &outcome, at.ms);

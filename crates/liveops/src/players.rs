@@ -63,6 +63,9 @@ pub enum PlayerCommand {
         receipt: String,
         /// The number of events and commands that were rewritten.
         found: ErasedCounts,
+        /// The offset of the request that was erased: a later one is still to be erased. 0 in old logs.
+        #[serde(default)]
+        until: u64,
     },
     /// No file contains the player any more.
     Purged {
@@ -222,7 +225,7 @@ impl Game {
                 self.players.open_session(context.at, session, player, name)
             }
             PlayerCommand::Erase { receipt, player, links } => self.erase(context, receipt, &player, &links),
-            PlayerCommand::Erased { receipt, found } => self.erased(&receipt, found),
+            PlayerCommand::Erased { receipt, found, until } => self.erased(&receipt, found, until),
             PlayerCommand::Purged { receipt } => self.players.receipts.purged(&receipt, context.at.ms),
             PlayerCommand::Exported { receipt } => self.players.receipts.exported(receipt, context.at.ms),
         }

@@ -186,8 +186,8 @@ impl ErasurePass {
         if !requests.is_empty() {
             let found = self.erase_from_log(&requests, signal)?;
             for (request, found) in requests.into_iter().zip(found) {
-                let (game, receipt) = (request.game, request.receipt);
-                self.command(game, Players::Erased { receipt: receipt.clone(), found }, signal)?;
+                let (game, receipt, until) = (request.game, request.receipt, request.offset);
+                self.command(game, Players::Erased { receipt: receipt.clone(), found, until }, signal)?;
                 erased.push((game, receipt));
             }
         }

@@ -123,6 +123,17 @@ impl Receipts {
         Ok(erasure)
     }
 
+    /// Moves the end of an erasure to `offset` and begins it again.
+    fn extend(&mut self, id: &str, offset: u64, ids: Vec<String>) {
+        let Ok(erasure) = self.erasure(id) else { return };
+        let was_done = erasure.stage == ErasureStage::Purged;
+        (erasure.stage, erasure.offset, erasure.done_ms) = (ErasureStage::Requested, offset, None);
+        erasure.ids.extend(ids);
+        erasure.ids.sort_unstable();
+        erasure.ids.dedup();
+        self.in_progress += usize::from(was_done);
+    }
+
     pub(super) fn purged(&mut self, id: &str, now_ms: i64) -> Result<CommandResponse, Refusal> {
         let erasure = self.erasure(id)?;
         if erasure.stage == ErasureStage::Erased {
@@ -188,6 +199,12 @@ struct EraseResponse<'a> {
     gone_by_ms: i64,
 }
 
+/// The part of a stored response that names the erasure.
+#[derive(Deserialize)]
+struct FirstResponse {
+    receipt: String,
+}
+
 impl Game {
     pub(super) fn erase(
         &mut self,
@@ -202,13 +219,7 @@ impl Game {
                 "{IN_PROGRESS_MAX} erasures are already in progress; try again when some are complete"
             )));
         }
-        let linked = links.iter().flat_map(|link| [&link.anonymous, &link.player]).cloned();
-        let mut ids: Vec<String> = linked.chain([player.to_owned()]).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        ids.iter().for_each(|id| self.erase_player(context, id));
-        links.iter().for_each(|link| self.players.aliases.remove(link));
-        context.touched.push(Touched::Erased(ids.clone()));
+        let ids = self.erase_ids(context, player, links);
         let at_ms = context.at.ms;
         let response =
             EraseResponse { receipt: &receipt, invisible_ms: at_ms, gone_by_ms: at_ms + ERASURE_WITHIN_MS };
@@ -219,12 +230,59 @@ impl Game {
         Ok(answer)
     }
 
-    /// Removes the ids, and the last place that has them: the stored response to the request.
-    pub(super) fn erased(&mut self, receipt: &str, found: ErasedCounts) -> Result<CommandResponse, Refusal> {
+    /// Erases all ids of a player from the state. Returns the ids.
+    fn erase_ids(
+        &mut self,
+        context: &mut CommandContext<'_>,
+        player: &str,
+        links: &[IdentityLink],
+    ) -> Vec<String> {
+        let linked = links.iter().flat_map(|link| [&link.anonymous, &link.player]).cloned();
+        let mut ids: Vec<String> = linked.chain([player.to_owned()]).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids.iter().for_each(|id| self.erase_player(context, id));
+        links.iter().for_each(|link| self.players.aliases.remove(link));
+        context.touched.push(Touched::Erased(ids.clone()));
+        ids
+    }
+
+    /// Erases up to a repeated request, too: its log entry names the player as the first one did. `first` is the
+    /// response to the first request.
+    pub(crate) fn extend_erasure(
+        &mut self,
+        context: &mut CommandContext<'_>,
+        first: &CommandResponse,
+        player: &str,
+        links: &[IdentityLink],
+    ) {
+        let receipt: Option<FirstResponse> = serde_json::from_str(&first.json).ok();
+        let Some(receipt) = receipt.filter(|it| self.players.receipts.erasure(&it.receipt).is_ok()) else {
+            return;
+        };
+        let ids = self.erase_ids(context, player, links);
+        self.players.receipts.extend(&receipt.receipt, context.at.offset, ids);
+    }
+
+    /// Removes the ids, and the last place that has them: the stored response to the request. Does nothing but count if
+    /// the request was repeated after `until`.
+    pub(super) fn erased(
+        &mut self,
+        receipt: &str,
+        found: ErasedCounts,
+        until: u64,
+    ) -> Result<CommandResponse, Refusal> {
         let erasure = self.players.receipts.erasure(receipt)?;
+        if erasure.stage == ErasureStage::Requested {
+            erasure.found.events += found.events;
+            erasure.found.commands += found.commands;
+        }
+        if until > 0 && until < erasure.offset {
+            return Ok(CommandResponse::no_content());
+        }
         let ids = std::mem::take(&mut erasure.ids);
         if erasure.stage == ErasureStage::Requested {
-            (erasure.stage, erasure.found) = (ErasureStage::Erased, found);
+            erasure.stage = ErasureStage::Erased;
         }
         ids.iter().for_each(|id| self.responses.erase_player(id));
         Ok(CommandResponse::no_content())
@@ -374,7 +432,7 @@ mod tests {
         };
         assert_eq!(erasing(&bench), [("r1".to_owned(), 3, vec!["canary-bo".to_owned()])]);
         let found = ErasedCounts { events: 5, commands: 2 };
-        let erased = players::PlayerCommand::Erased { receipt: "r1".to_owned(), found };
+        let erased = players::PlayerCommand::Erased { receipt: "r1".to_owned(), found, until: 0 };
         assert!(bench.apply(None, erased).outcome.is_ok());
         bench.restart();
         assert!(!bench.found("canary-bo") && bench.found("cy"));
@@ -408,8 +466,11 @@ mod tests {
         for touched in [Touched::Board("fast".to_owned()), Touched::Posted("canary-bo".to_owned())] {
             assert!(applied.touched.contains(&touched), "{:?}", applied.touched);
         }
-        let erased =
-            players::PlayerCommand::Erased { receipt: "r1".to_owned(), found: ErasedCounts::default() };
+        let erased = players::PlayerCommand::Erased {
+            receipt: "r1".to_owned(),
+            found: ErasedCounts::default(),
+            until: 0,
+        };
         assert!(bench.apply(None, erased).outcome.is_ok());
         bench.restart();
         assert!(!bench.found("canary-bo") && bench.found("di"));
@@ -461,8 +522,11 @@ mod tests {
         assert!(game.read().players.session("two", NOW).is_some());
         assert_eq!(game.read().players.links("bo").expect("a store"), []);
         assert_eq!(game.read().players.links("cy").expect("a store").len(), 1);
-        let erased =
-            players::PlayerCommand::Erased { receipt: "r1".to_owned(), found: ErasedCounts::default() };
+        let erased = players::PlayerCommand::Erased {
+            receipt: "r1".to_owned(),
+            found: ErasedCounts::default(),
+            until: 0,
+        };
         assert!(bench.apply(None, erased).outcome.is_ok());
         bench.restart();
         assert!(!bench.found("anon-1") && !bench.found("anon-5") && bench.found("anon-4"));
@@ -486,6 +550,59 @@ mod tests {
             encode(&CommandRef { game: 1, received_ms: NOW, by, tz, idempotency, command, blob: &[] });
         assert_eq!(ids.find_in_command(&entry).expect("a command"), Some(7));
         assert_eq!(players::game_of_command(&entry).expect("a command"), 1);
+    }
+
+    #[test]
+    fn repeated_request_is_erased_too() {
+        let mut bench = Bench::new();
+        let erase = |bench: &mut Bench, receipt: &str| {
+            let (receipt, player) = (receipt.to_owned(), "canary-bo".to_owned());
+            let command = players::PlayerCommand::Erase { receipt, player, links: Vec::new() };
+            bench.apply(Some("server:a"), command)
+        };
+        let first = erase(&mut bench, "r1").outcome.expect("it is accepted");
+        let erased = |found, until| players::PlayerCommand::Erased { receipt: "r1".to_owned(), found, until };
+        let found = ErasedCounts { events: 5, commands: 1 };
+        bench.apply(None, erased(found, 1)).outcome.expect("it is in progress");
+        bench
+            .apply(None, players::PlayerCommand::Purged { receipt: "r1".to_owned() })
+            .outcome
+            .expect("a receipt");
+        assert_eq!(bench.stage("r1"), Some(ErasureStage::Purged));
+
+        // The client did not get the answer. The entry of its second request names the player.
+        let repeated = erase(&mut bench, "r2");
+        assert_eq!(repeated.outcome.expect("the first answer"), first);
+        assert_eq!(repeated.touched.last(), Some(&Touched::Erased(vec!["canary-bo".to_owned()])));
+        let offset = bench.log.len() as u64;
+        let receipt = |bench: &Bench| {
+            let game = bench.liveops.game(1);
+            let game = game.read();
+            game.players.receipt("r1").and_then(|receipt| receipt.erasure.clone()).expect("an erasure")
+        };
+        let erasure = receipt(&bench);
+        assert_eq!((erasure.stage, erasure.offset), (ErasureStage::Requested, offset));
+        assert_eq!((&erasure.ids, erasure.done_ms), (&vec!["canary-bo".to_owned()], None));
+
+        // A pass that began before the repetition does not complete it.
+        bench.apply(None, erased(ErasedCounts::default(), 1)).outcome.expect("it is in progress");
+        bench
+            .apply(None, players::PlayerCommand::Purged { receipt: "r1".to_owned() })
+            .outcome
+            .expect("a receipt");
+        assert_eq!(receipt(&bench).stage, ErasureStage::Requested);
+        let found = ErasedCounts { events: 0, commands: 1 };
+        bench.apply(None, erased(found, offset)).outcome.expect("it is in progress");
+        bench
+            .apply(None, players::PlayerCommand::Purged { receipt: "r1".to_owned() })
+            .outcome
+            .expect("a receipt");
+        let erasure = receipt(&bench);
+        assert_eq!((erasure.stage, erasure.ids), (ErasureStage::Purged, Vec::new()));
+        assert_eq!(erasure.found, ErasedCounts { events: 5, commands: 2 });
+        bench.restart();
+        assert!(!bench.found("canary-bo"));
+        assert!(!bench.liveops.game(1).read().players.is_erasing());
     }
 
     #[test]
