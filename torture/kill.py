@@ -16,6 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import liveops
 import recount
 from events import PUBLIC, SECRET, SentEvents
 from ledger import ACKED, DUPLICATE, UNKNOWN, Ledger
@@ -28,6 +29,8 @@ FIRST_START_S_MAX = 0.06
 SECONDS_MIN = 0.3
 # Weights of the kinds of cycles: killed under load, while stopping, while rebuilding, while starting.
 KIND_WEIGHTS = [6, 2, 2, 2]
+# What a run must have done at least, for each cycle under load: a server that refuses everything proves nothing.
+ACKED_MIN, COMMANDS_MIN, COMPARED_MIN = 100, 10, 200
 
 
 class CrashTest:
@@ -39,7 +42,8 @@ class CrashTest:
         self.folder, self.data, self.ledger_path = folder, folder / "data", folder / "ledger"
         self.ledger = Ledger(self.ledger_path)
         self.sent_events, self.retries = SentEvents(), []
-        self.position = 0
+        self.liveops = liveops.State(folder)
+        self.position = self.loaded = 0
         self.since_hour = int(time.time()) // 3600
         self.starts_s = []
 
@@ -74,34 +78,44 @@ class CrashTest:
             return
         self._start(rng)
         problems = self._wait_ready()
-        load = self._load(rng, cycle)
+        load, liveops_load = self._load(rng, cycle)
         load.start()
+        liveops_load.start()
         time.sleep(rng.uniform(SECONDS_MIN, max(self.args.seconds_max, SECONDS_MIN)))
         description = action(self, rng, problems)
-        problems += self._record_responses(load)
+        problems += self._record_responses(load) + liveops_load.stop()
+        self.loaded += 1
         rows = ", ".join(f"{count} {outcome}" for outcome, count in self._counts().items())
         self.report.check(f"cycle {cycle}: {description}", problems, rows)
 
     def _start(self, rng):
         """Small segments force frequent segment changes; different numbers of threads find different races."""
         segment = rng.choice([MIB, 4 * MIB, 64 * MIB])
-        self.server.start(LOG__SEGMENT_BYTES=segment, RUNTIMES=rng.choice([1, 2, 3]), LOG_LEVEL="warn")
+        settings = {"LOG__SEGMENT_BYTES": segment, "RUNTIMES": rng.choice([1, 2, 3])}
+        self.server.start(LOG_LEVEL="warn", **settings, **self.liveops.settings())
 
     def _wait_ready(self):
         self.starts_s.append(self.server.wait_ready())
         if not (self.folder / "second.key").exists():
-            self._create_second_game()
+            self._create_games()
         self.clients = recount.clients_by_game(self.server)
         return [line for game, client in self.clients.items() for line in self._compare_accounting(game, client)]
 
-    def _create_second_game(self):
-        """Creates a second game, whose ids and numbers must not mix with those of the first."""
-        code, output = self.server.command("games", "create", "second")
+    def _create_games(self):
+        """Creates a second game, whose ids and numbers must not mix with those of the first, and one for live-ops."""
+        self._create_game("second", "events:write,query", self.folder / "second.key")
+        self._create_game(liveops.GAME, liveops.SCOPES, self.liveops.key_path)
+        client = recount.Client(self.server.address(), self.liveops.key_path.read_text())
+        client.put(f"/v1/boards/{liveops.BOARD}", {"mode": "open", "keep": "sum"})
+        client.close()
+
+    def _create_game(self, game, scopes, key_path):
+        code, output = self.server.command("games", "create", game)
         if code == 0:
-            code, output = self.server.command("keys", "create", "--game", "second", "--scopes", "events:write,query")
+            code, output = self.server.command("keys", "create", "--game", game, "--scopes", scopes)
         if code != 0:
-            raise ServerFailure(f"creating a second game failed: {output}")
-        (self.folder / "second.key").write_text(output["secret_key"])
+            raise ServerFailure(f"creating a game failed: {output}")
+        key_path.write_text(output["secret_key"])
 
     def _compare_accounting(self, game, client):
         """Compares the accounting after a restart with the responses before it."""
@@ -128,7 +142,8 @@ class CrashTest:
             Credential(2, SECRET, (self.folder / "second.key").read_text()),
         ]
         pause_s = rng.choice([0.0, 0.004, 0.02])
-        return Load(name, address, credentials, self.sent_events, retries, self.args.connections, pause_s)
+        load = Load(name, address, credentials, self.sent_events, retries, self.args.connections, pause_s)
+        return load, liveops.LiveOpsLoad(name, address, self.liveops)
 
     def _record_responses(self, load):
         """Stops the load after the crash and syncs every row to the ledger before anything else happens."""
@@ -198,9 +213,12 @@ class CrashTest:
 
     def _check_all(self):
         """Starts the server a last time, without load, and recounts everything."""
-        self.server.start(LOG_LEVEL="warn")
+        self.server.start(LOG_LEVEL="warn", **self.liveops.settings())
         self.report.check("the counts after the last start match the responses", self._wait_ready())
+        if self.loaded:
+            liveops.check(self.report, self.liveops, self.data, self.server.address())
         recount.check_running(self.report, self.data, self.ledger_path, self.clients, self.args.crc_bytes)
+        self._check_floors()
         recount.check_verify(self.report, self.server, "while the server runs")
         self.server.terminate()
         code = self.server.wait_stopped()
@@ -210,6 +228,16 @@ class CrashTest:
         problems = self._wait_ready()
         self.server.kill()
         self.report.check("counts are the same after a restart from a checkpoint", problems)
+
+
+    def _check_floors(self):
+        """Checks that enough was acknowledged and compared for the other checks to mean something."""
+        acked = sum(self.ledger.count(game, ACKED) for game in (1, 2))
+        done = {"events": (acked, ACKED_MIN), "commands": (self.liveops.commands(), COMMANDS_MIN)}
+        done["numbers"] = self.report.compared, COMPARED_MIN
+        few = [f"{count} {name}" for name, (count, each) in done.items() if count < each * self.loaded]
+        detail = ", ".join(f"{count} {name}" for name, (count, _) in done.items())
+        self.report.check("enough was acknowledged and compared", few, f"{detail} in {self.loaded} cycles under load")
 
 
 def run_in_folders(args, seed, report):

@@ -18,10 +18,14 @@ ENTRY = struct.Struct("<IBI")
 BATCH = struct.Struct("<BBBBIq")
 TALLY = struct.Struct("<BI")
 EVENT = struct.Struct("<IHq")
-BATCH_KIND = 1
+# Kinds of entries: a batch of events, a live-ops command, a command about an erased player.
+BATCH_KIND, COMMAND_KIND, ERASED_KIND = 1, 2, 3
+# Bytes between the fixed fields of a batch and its events, by version.
+ADDED_BYTES = {1: 0, 2: 4, 3: 8}
 
 HAS_ID, HAS_VALUE, HAS_PLAYER, HAS_SESSION, HAS_DIMENSION = 1, 2, 4, 8, 16
 HAS_PROPS, IS_BOT, TIME_REPLACED = 1 << 9, 1 << 10, 1 << 11
+HAS_SAMPLES, HAS_DECLARED, HAS_ANONYMOUS, IS_ERASED = 1 << 12, 1 << 13, 1 << 14, 1 << 15
 DIMENSIONS = ("country", "source", "platform", "version", "level")
 
 
@@ -142,8 +146,13 @@ class Log:
         for _ in range(entries):
             length, kind, events = ENTRY.unpack_from(payload, at)
             start, at = at + ENTRY.size, at + ENTRY.size + length
-            if at > len(payload) or kind != BATCH_KIND:
+            if at > len(payload) or kind not in (BATCH_KIND, COMMAND_KIND, ERASED_KIND):
                 raise DamagedLogError(f"{where}: an entry is truncated or of the unknown kind {kind}")
+            if kind != BATCH_KIND:
+                if events or (kind == ERASED_KIND and length):
+                    raise DamagedLogError(f"{where}: a command of {length} bytes says that it has {events} events")
+                self.next += 1
+                continue
             batch = read_batch(payload[start:at], self.next)
             if len(batch.events) != events:
                 raise DamagedLogError(f"{where}: an entry of {events} events contains {len(batch.events)}")
@@ -168,9 +177,10 @@ def read_batch(content, offset=0):
     """Decodes the content of one entry."""
     version, endpoint, key_class, tallies, game, received_ms = BATCH.unpack_from(content)
     events_end = len(content) - tallies * TALLY.size
-    if version != 1 or events_end < BATCH.size:
-        raise DamagedLogError(f"offset {offset}: not a batch of version 1")
-    events, at = [], BATCH.size
+    at = BATCH.size + ADDED_BYTES.get(version, len(content))
+    if events_end < at:
+        raise DamagedLogError(f"offset {offset}: not a batch of a known version")
+    events = []
     while at < events_end:
         (length,) = struct.unpack_from("<I", content, at)
         end = at + 4 + length
@@ -196,11 +206,20 @@ def _event(content, at, end):
     for is_present in has_text:
         length = content[at] if is_present else 0
         at += 1 if is_present else 0
-        texts.append(content[at : at + length].decode("utf-8"))
+        texts.append(content[at : at + length])
         at += length
+    if flags & HAS_DECLARED:
+        at += 2 + int.from_bytes(content[at : at + 2], "little")
+    if flags & HAS_ANONYMOUS:
+        at += 1 + content[at]
+    if flags & HAS_SAMPLES:
+        at += 8 + int.from_bytes(content[at + 4 : at + 8], "little")
     props = content[at:end] if flags & HAS_PROPS else b""
     if at + len(props) != end:
         raise DamagedLogError(f"an event's fields end at byte {at}, the event at {end}")
-    name, player, session, *dimensions = texts
+    if flags & IS_ERASED:
+        # Numbers identify the player of an erased event.
+        texts[1] = texts[1].hex().encode()
+    name, player, session, *dimensions = (text.decode("utf-8") for text in texts)
     bot, replaced = bool(flags & IS_BOT), bool(flags & TIME_REPLACED)
     return StoredEvent(event_id, ts_ms, name, player, session, value, tuple(dimensions), props.decode(), bot, replaced)

@@ -29,6 +29,8 @@ class Server:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PLAYMETER_")}
         fault = os.environ.get("PLAYMETER_INJECTED_FAULT")
         environment |= {"PLAYMETER_INJECTED_FAULT": fault} if fault else {}
+        # A server for which no disk has enough space rejects everything.
+        settings |= {"LOG__FREE_BYTES_MIN": 1 << 62} if fault == "reject_everything" else {}
         environment |= {f"PLAYMETER_{name}": str(value) for name, value in settings.items()}
         command = [self.binary, "serve", "--data", str(self.data), "--listen", "127.0.0.1:0"]
         with open(self.log_path, "ab") as log:
@@ -111,6 +113,10 @@ class Client:
         """Returns the JSON of the response."""
         return self._request("POST", path, json.dumps(body))
 
+    def put(self, path, body):
+        """Returns the JSON of the response."""
+        return self._request("PUT", path, json.dumps(body))
+
     def close(self):
         self.connection.close()
 
@@ -118,6 +124,6 @@ class Client:
         self.connection.request(method, path, body, self.headers)
         response = self.connection.getresponse()
         content = response.read()
-        if response.status != 200:
+        if response.status not in (200, 201):
             raise ServerFailure(f"{method} {path} {body or ''}: {response.status} {content[:400].decode()}")
         return json.loads(content)
