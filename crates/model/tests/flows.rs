@@ -460,8 +460,6 @@ fn check(steps: &[Step]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
-
     /// Ten thousand steps.
     #[test]
     fn tracker_matches_the_reference(steps in prop::collection::vec(step(), 250)) {

@@ -293,8 +293,6 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
-
         #[test]
         fn log_split_does_not_change_the_rollups(events in events(0..120), steps in steps()) {
             check_log_split(new_store(), &events, &steps);

@@ -230,8 +230,6 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
-
         #[test]
         fn table_behaves_like_a_sorted_set(
             steps in prop::collection::vec((any::<bool>(), any::<bool>(), colliding_hash()), 0..2_000),

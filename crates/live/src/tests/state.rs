@@ -175,8 +175,6 @@ fn run(world: &mut World, clients: &mut [TestClient], operation: Operation) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
-
     #[test]
     fn subscriber_has_the_same_state_as_a_new_subscriber(
         operations in prop::collection::vec(any_operation(), 1..40),

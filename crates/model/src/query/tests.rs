@@ -1156,8 +1156,6 @@ fn run_over(store: &Store, query: &Query) -> QueryResult {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
-
     #[test]
     fn query_result_matches_a_recount((events, window, name, step) in any_case(), backwards: bool) {
         let store = Store { backwards, ..Store::of(&events) };

@@ -647,8 +647,6 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(128))]
-
         #[test]
         fn order_and_grouping_do_not_change_the_bytes(events in events::<60>(), seed: u64, cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6)) {
             let whole: HourBlock = block_of(&events);

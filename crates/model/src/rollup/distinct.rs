@@ -366,8 +366,6 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
-
         #[test]
         fn order_and_grouping_do_not_change_the_bytes(hashes in some_hashes(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 2)) {
             let whole: Distinct = hashes.iter().copied().collect();

@@ -28,8 +28,6 @@ fn start(store: &Store, query: &Query) -> Option<IncrementalQuery> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
-
     #[test]
     fn refreshed_result_matches_a_new_query(
         (events, window, zone, step) in any_case(), sizes in prop::collection::vec(1..6usize, 1..6),

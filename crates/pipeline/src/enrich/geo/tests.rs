@@ -140,8 +140,6 @@ fn a_background_refresh_becomes_visible_to_lookups() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
-
     #[test]
     fn a_damaged_file_causes_no_panic(
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),

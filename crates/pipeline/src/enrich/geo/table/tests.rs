@@ -210,8 +210,6 @@ fn ranges_hold(ranges: &[Range], to_address: fn(u128) -> IpAddr) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
     #[test]
     fn every_ipv4_range_holds_from_its_first_address_to_its_last(
         // Public space without gaps; close points give many starts in one block.
