@@ -95,6 +95,8 @@ pub struct EmbeddedIds {
     runs_expired: usize,
     waits: u64,
     buffer: Vec<u8>,
+    /// The offset and the time of the last claim. More claims with both belong to the same commit.
+    commit: Option<(u64, u64)>,
 }
 
 impl EmbeddedIds {
@@ -125,6 +127,7 @@ impl EmbeddedIds {
             runs_expired: 0,
             waits: 0,
             buffer: Vec::new(),
+            commit: None,
         };
         Ok((ids, found.report))
     }
@@ -150,9 +153,12 @@ impl EmbeddedIds {
             self.holes.pop_front();
             self.active.from = self.holes.front().map_or(self.covered_until.max(hole.end), |next| next.start);
         }
-        if offset > self.active.from && self.is_due(offset, now_ms) {
+        // Between two claims of one commit the memtable already contains ids of that commit, which may still be released.
+        let is_new_commit = self.commit != Some((offset, now_ms));
+        if is_new_commit && offset > self.active.from && self.is_due(offset, now_ms) {
             self.rotate_if_possible(offset, now_ms)?;
         }
+        self.commit = Some((offset, now_ms));
         Ok(())
     }
 

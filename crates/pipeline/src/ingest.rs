@@ -205,9 +205,6 @@ impl Ingest {
         if let Some(commit_latency) = commit_latency {
             commit_latency.record(started, Instant::now());
         }
-        if committed.extra.failed {
-            return Err(IngestError::Ids);
-        }
         Ok((committed.offsets.end, committed.extra.removed))
     }
 

@@ -19,8 +19,8 @@ use crate::shared::{Core, count, report_fatal};
 
 /// Makes the decisions that depend on the order of the log, for instance which ids are new.
 pub trait Sequencer<X>: Send {
-    /// Called with all entries of a commit, in log order, before they are written. May change, shrink or skip each
-    /// of them; the first that is not skipped gets the offset `first`.
+    /// Called with all entries of a commit, in log order, before they are written. May change, shrink or reject each
+    /// of them; the first that is not rejected gets the offset `first`.
     fn decide(&mut self, batch: &mut [PendingEntry<X>], first: u64, now_ms: u64);
 
     /// Called if the commit was not written because the disk is full. The batch is as `decide` left it.
@@ -47,7 +47,7 @@ pub struct PendingEntry<X> {
     pub bytes: Vec<u8>,
     /// Data that the caller passed along and gets back.
     pub extra: X,
-    skipped: bool,
+    rejected: Option<WalError>,
     ack: Ack,
     lane: u32,
     cost: usize,
@@ -63,26 +63,26 @@ impl<X> PendingEntry<X> {
         cost: usize,
     ) -> PendingEntry<X> {
         let Entry { kind, events, bytes, ack, extra } = entry;
-        PendingEntry { kind, events, bytes, extra, skipped: false, ack, lane, cost, offset: 0, slot }
+        PendingEntry { kind, events, bytes, extra, rejected: None, ack, lane, cost, offset: 0, slot }
     }
 
-    /// Leaves the entry out of the log. It is acknowledged with the others of its commit, without offsets.
-    pub fn skip(&mut self) {
-        self.skipped = true;
+    /// Leaves the entry out of the log. Its receipt resolves to `error`.
+    pub fn reject(&mut self, error: WalError) {
+        self.rejected = Some(error);
     }
 
-    /// Returns true after `skip`.
-    pub fn is_skipped(&self) -> bool {
-        self.skipped
+    /// Returns true after `reject`.
+    pub fn is_rejected(&self) -> bool {
+        self.rejected.is_some()
     }
 
     /// Returns the number of offsets it takes as it is now.
     pub fn offsets(&self) -> u64 {
-        if self.skipped { 0 } else { offsets_of(self.events) }
+        if self.is_rejected() { 0 } else { offsets_of(self.events) }
     }
 
     fn frame_bytes(&self) -> usize {
-        if self.skipped { 0 } else { ENTRY_HEADER_BYTES + self.bytes.len() }
+        if self.is_rejected() { 0 } else { ENTRY_HEADER_BYTES + self.bytes.len() }
     }
 }
 
@@ -239,6 +239,7 @@ impl<X: Default + Send + 'static> Committer<X> {
     /// Returns true if the disk is full.
     fn commit(&mut self, group: &mut [PendingEntry<X>], now_ms: u64) -> bool {
         self.sequencer.decide(group, self.next, now_ms);
+        self.report_rejected(group);
         match self.write(group, now_ms) {
             Ok(()) => self.core.disk_full.clear(),
             Err(CommitError::Full) => {
@@ -280,13 +281,13 @@ impl<X: Default + Send + 'static> Committer<X> {
             || self.unsynced.sync_by.is_some_and(|by| by <= Instant::now())
     }
 
-    /// Writes the group as one frame; writes nothing if all of it is skipped.
+    /// Writes the group as one frame; writes nothing if all of it is rejected.
     fn write(&mut self, group: &mut [PendingEntry<X>], now_ms: u64) -> Result<(), CommitError> {
         let entries_bytes: usize = group.iter().map(PendingEntry::frame_bytes).sum();
         let mut builder = FrameBuilder::new(self.next, entries_bytes);
         for pending in &mut *group {
             pending.offset = builder.until();
-            if !pending.skipped {
+            if !pending.is_rejected() {
                 builder.push(pending.kind, pending.events, &pending.bytes);
             }
         }
@@ -431,17 +432,37 @@ impl<X: Default + Send + 'static> Committer<X> {
 
     fn reject_full(&mut self, group: &mut [PendingEntry<X>]) {
         self.core.disk_full.set(&self.core.options);
-        let memory = group.iter().filter(|pending| pending.ack == Ack::Memory).count() as u64;
-        count(&self.core.counts.rejected_full, group.len() as u64);
-        count(&self.core.counts.lost_memory, memory);
-        for pending in &mut *group {
+        let mut rejected = 0;
+        for pending in group.iter_mut().filter(|pending| !pending.is_rejected()) {
+            rejected += 1;
+            self.count_if_lost(pending);
             let Some(slot) = pending.slot.take() else { continue };
             self.wakers.add(pending.lane, slot.complete(Err(WalError::Full)));
         }
+        count(&self.core.counts.rejected_full, rejected);
         self.wakers.wake(&self.core);
         self.queue.release(group.iter().map(|pending| pending.cost).sum());
         // Retention may be able to remove old segments.
         self.core.housekeeping.request_retention();
+    }
+
+    /// Reports to their callers which entries the sequencer has rejected.
+    fn report_rejected(&mut self, group: &mut [PendingEntry<X>]) {
+        for pending in group {
+            let Some(error) = pending.rejected.clone() else { continue };
+            self.count_if_lost(pending);
+            let Some(slot) = pending.slot.take() else { continue };
+            self.wakers.add(pending.lane, slot.complete(Err(error)));
+        }
+        self.wakers.wake(&self.core);
+    }
+
+    /// Counts an entry that is not written although it was acknowledged when it was queued.
+    fn count_if_lost(&self, pending: &PendingEntry<X>) {
+        if pending.ack == Ack::Memory {
+            count(&self.core.counts.lost_memory, 1);
+            count(&self.core.counts.lost_memory_events, u64::from(pending.events));
+        }
     }
 
     fn active_path(&self) -> PathBuf {

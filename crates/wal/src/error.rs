@@ -18,6 +18,12 @@ pub enum WalError {
         /// The queue's limit.
         limit_bytes: usize,
     },
+    /// The sequencer could not decide about the entry. Nothing of it was stored; it may be retried.
+    #[error("{reason}; send it again")]
+    Rejected {
+        /// The reason.
+        reason: String,
+    },
     /// The entry is larger than any log accepts.
     #[error("an entry of {bytes} bytes is larger than the limit of {limit_bytes} bytes")]
     TooLarge {
@@ -81,7 +87,7 @@ impl WalError {
 
     /// Returns true if a retry with the same entry can succeed later.
     pub fn is_temporary(&self) -> bool {
-        matches!(self, WalError::Full | WalError::Overloaded { .. })
+        matches!(self, WalError::Full | WalError::Overloaded { .. } | WalError::Rejected { .. })
     }
 }
 

@@ -14,7 +14,7 @@ use crate::error::WalError;
 /// The result of a committed entry.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Committed<X> {
-    /// Its offsets; empty when the sequencer skipped it.
+    /// Its offsets; at least one.
     pub offsets: Range<u64>,
     /// The time of its commit, in milliseconds since 1970.
     pub time_ms: u64,

@@ -235,6 +235,8 @@ counts! {
     rejected_full,
     /// Rejected entries with `Ack::Memory`, which had already been acknowledged as queued.
     lost_memory,
+    /// Events in these entries.
+    lost_memory_events,
     /// Segments started after the first.
     rotations,
 }

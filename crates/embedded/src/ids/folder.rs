@@ -149,6 +149,10 @@ fn first_gap(runs: &[Run], range: &Range<u64>) -> Option<Range<u64>> {
 pub(super) fn quarantine_if_corrupt(error: &IdsError, runs: &[Run]) -> bool {
     let IdsError::Corrupt(path) = error else { return false };
     let Some(run) = runs.iter().find(|run| run.path().display().to_string() == *path) else { return false };
+    if !run.path().exists() {
+        // It was renamed when the damage was found for the first time.
+        return false;
+    }
     let renamed = fs::rename(run.path(), run.path().with_extension(DAMAGED));
     if let Err(error) = &renamed {
         tracing::error!(%error, path, "cannot quarantine a damaged run of event ids");

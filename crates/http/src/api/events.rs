@@ -160,7 +160,7 @@ pub(crate) fn ingest_problem(error: IngestError) -> Problem {
         IngestError::Wal(WalError::Full) => Problem::disk_full(detail).retry_after_s(5),
         IngestError::Wal(WalError::Overloaded { .. }) => Problem::overloaded(detail).retry_after_s(1),
         IngestError::Wal(WalError::TooLarge { .. }) => Problem::too_large(detail),
-        IngestError::Ids => Problem::overloaded(detail).retry_after_s(5),
+        IngestError::Wal(WalError::Rejected { .. }) => Problem::overloaded(detail).retry_after_s(5),
         IngestError::Limited(over) => {
             Problem::quota_exceeded(detail).field(over.quota).retry_after_s(over.retry_s)
         }

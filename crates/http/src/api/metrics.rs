@@ -165,6 +165,12 @@ impl Text {
             )
             .one("playmeter_log_full", "gauge", "1 while the disk is full.", stats.full.into())
             .one(
+                "playmeter_log_lost_events_total",
+                "counter",
+                "Events acknowledged with ack=memory that could not be stored afterwards.",
+                stats.lost_memory_events,
+            )
+            .one(
                 "playmeter_log_damaged",
                 "gauge",
                 "Damaged ranges found in the log.",

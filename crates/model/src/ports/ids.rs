@@ -63,6 +63,8 @@ pub trait Ids: Send {
     /// Claims the ids of a batch whose first event will be at `offset`, and pushes to `fresh` for each id whether
     /// it is new.
     ///
+    /// Several calls with one `offset` and one `now_ms` belong to one commit; each is claimed, or fails, by itself.
+    ///
     /// Of repeats inside the batch only the first is new. `now_ms` is the time of receipt. For entries that are
     /// claimed again after a restart, it is their original time of receipt and the results have no meaning. An
     /// empty batch is allowed: it reports the time and the growth of the log when no event brings an id.

@@ -1,12 +1,15 @@
 //! Deduplication: the log's writer removes repeated events in log order, just before they are written.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use model::batch::EventBatch;
-use model::ports::ids::{Claim, Ids};
+use model::ports::ids::{Claim, Ids, IdsError};
 use tracing::error;
-use wal::{PendingEntry, Sequencer};
+use wal::{PendingEntry, Sequencer, WalError};
 
 /// The event ids of one batch and the result of claiming them.
 #[derive(Debug, Default)]
@@ -16,8 +19,6 @@ pub struct Claims {
     ordinals: Vec<u32>,
     /// The ordinals of the events that were removed as duplicates, ascending.
     pub(super) removed: Vec<u32>,
-    /// The ids could not be looked up and the batch was skipped.
-    pub(super) failed: bool,
 }
 
 impl Claims {
@@ -55,6 +56,20 @@ impl Deduplicator {
         Deduplicator { ids, registered_until, claims: Vec::new(), fresh: Vec::new() }
     }
 
+    /// Claims the ids of each entry by itself and rejects the entries for which that fails.
+    fn claim_each(&mut self, batch: &mut [PendingEntry<Claims>], first: u64, now_ms: u64) {
+        self.claims.clear();
+        for pending in batch.iter_mut().filter(|pending| !pending.extra.claims.is_empty()) {
+            match self.ids.claim(first, now_ms, &pending.extra.claims, &mut self.fresh) {
+                Ok(()) => self.claims.extend_from_slice(&pending.extra.claims),
+                Err(failure) => {
+                    error!(%failure, events = pending.events, "event ids cannot be claimed; the batch is rejected");
+                    pending.reject(rejection(&failure));
+                }
+            }
+        }
+    }
+
     /// Removes the events of an entry whose ids are not fresh.
     fn remove_duplicates(pending: &mut PendingEntry<Claims>, fresh: &[bool]) {
         if fresh.iter().all(|fresh| *fresh) {
@@ -70,22 +85,16 @@ impl Deduplicator {
 
 impl Sequencer<Claims> for Deduplicator {
     /// Claims all ids of a commit at once, so that they are looked up together and released together if the disk is
-    /// full.
+    /// full. If that fails, each entry claims its own, so that only those fail whose ids cannot be looked up.
     fn decide(&mut self, batch: &mut [PendingEntry<Claims>], first: u64, now_ms: u64) {
         self.claims.clear();
         self.fresh.clear();
         batch.iter().for_each(|pending| self.claims.extend_from_slice(&pending.extra.claims));
-        if let Err(failure) = self.ids.claim(first, now_ms, &self.claims, &mut self.fresh) {
-            error!(%failure, "event ids cannot be claimed");
-            for pending in batch {
-                pending.extra.failed = true;
-                pending.skip();
-            }
-            self.claims.clear();
-            return;
+        if self.ids.claim(first, now_ms, &self.claims, &mut self.fresh).is_err() {
+            self.claim_each(batch, first, now_ms);
         }
         let mut fresh = self.fresh.as_slice();
-        for pending in batch {
+        for pending in batch.iter_mut().filter(|pending| !pending.is_rejected()) {
             let (own, rest) = fresh.split_at(pending.extra.claims.len());
             Deduplicator::remove_duplicates(pending, own);
             fresh = rest;
@@ -97,5 +106,15 @@ impl Sequencer<Claims> for Deduplicator {
         let both = self.claims.iter().zip(&self.fresh);
         let granted: Vec<Claim> = both.filter(|(_, fresh)| **fresh).map(|(claim, _)| *claim).collect();
         self.ids.release(&granted);
+    }
+}
+
+/// Returns the error of an entry whose ids could not be looked up.
+fn rejection(failure: &IdsError) -> WalError {
+    match failure {
+        IdsError::Full => WalError::Full,
+        IdsError::Unavailable(_) | IdsError::Corrupt(_) => {
+            WalError::Rejected { reason: "event ids cannot be looked up at the moment".into() }
+        }
     }
 }

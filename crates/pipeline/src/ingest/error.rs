@@ -10,9 +10,6 @@ pub enum IngestError {
     /// The log did not accept the entry.
     #[error(transparent)]
     Wal(#[from] WalError),
-    /// The event ids could not be looked up.
-    #[error("event ids cannot be looked up at the moment; send the batch again")]
-    Ids,
     /// The batch exceeds a quota.
     #[error(transparent)]
     Limited(#[from] QuotaExceeded),
@@ -21,6 +18,6 @@ pub enum IngestError {
 impl IngestError {
     /// Returns true if the same batch may succeed when it is submitted again a moment later.
     pub(super) fn is_transient(&self) -> bool {
-        matches!(self, IngestError::Ids | IngestError::Wal(WalError::Full | WalError::Overloaded { .. }))
+        matches!(self, IngestError::Wal(failure) if failure.is_temporary())
     }
 }

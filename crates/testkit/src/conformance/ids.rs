@@ -22,6 +22,7 @@ pub fn ids_conform<H: Fn(u64) -> Box<dyn Ids>>(new_store: impl Fn() -> H) {
     restart_changes_no_result(Harness::new(new_store()));
     claimed_but_unwritten_id_is_new_after_a_crash(Harness::new(new_store()));
     registered_position_advances_without_new_ids(Harness::new(new_store()));
+    claims_of_one_commit_are_released_together(Harness::new(new_store()));
 }
 
 /// Runs random operations (claims, repeats, failed writes, crashes, jumps in time, restarts) and compares each
@@ -123,6 +124,19 @@ fn registered_position_advances_without_new_ids<H: Fn(u64) -> Box<dyn Ids>>(mut 
     }
     harness.restart();
     harness.check(&[random_id(1)], "-");
+}
+
+fn claims_of_one_commit_are_released_together<H: Fn(u64) -> Box<dyn Ids>>(mut harness: Harness<H>) {
+    harness.check(&[random_id(1)], "+");
+    let parts: Vec<Vec<Claim>> =
+        (0..5).map(|part| (0..100).map(|n| either_id(100 * part + 10 + n)).collect()).collect();
+    for part in &parts {
+        assert_eq!(harness.claim(0, part), vec![true; 100]);
+    }
+    parts.iter().for_each(|part| harness.ids().release(part));
+    harness.check(&parts.concat(), &"+".repeat(500));
+    harness.restart();
+    harness.check(&parts.concat(), &"-".repeat(500));
 }
 
 /// A set of ids with its log, and a ledger of the times at which ids were accepted.
