@@ -66,7 +66,7 @@ pub enum WalError {
         /// The damage that was found.
         reason: &'static str,
     },
-    /// The operating system returned an error.
+    /// The operating system returned an error. A closed segment that cannot be read is damage and no error.
     #[error("{action} {}: {source}", path.display())]
     Io {
         /// The action that failed.
@@ -105,6 +105,12 @@ pub struct Damage {
     pub offset_from: u64,
     /// The first readable offset after it.
     pub offset_to: u64,
+}
+
+/// Returns true if the device cannot read what was written, or the file is gone. Another attempt does not help.
+pub(crate) fn is_unreadable(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+        || error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
 }
 
 /// Returns true for errors that go away when files are deleted.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::chunk::Chunk;
 use crate::disk::DiskFile;
-use crate::error::{Damage, WalError};
+use crate::error::{Damage, WalError, is_unreadable};
 use crate::format::FRAMES_FROM;
 use crate::recover::damage_of;
 use crate::scan::{PayloadMode, ScanStep, Scanner};
@@ -58,8 +58,10 @@ impl Core {
         // Only what is durable now: a reader must not chase the writer.
         let durable_until = self.tail.durable_until();
         while batch.next < durable_until && (bytes_left > 0 || batch.chunks.is_empty()) {
-            let segment = self.readable(batch.next)?;
-            self.read_segment(&segment, &mut batch, &mut bytes_left)?;
+            match self.readable(batch.next) {
+                Ok(segment) => self.read_segment(&segment, &mut batch, &mut bytes_left)?,
+                Err(error) => self.skip_unreadable_segment(error, &mut batch)?,
+            }
         }
         Ok(batch)
     }
@@ -98,6 +100,28 @@ impl Core {
         Ok(ReadableSegment { first, salt, bytes, until, file, start_frame })
     }
 
+    /// Reports a closed segment that cannot be opened as lost. Returns other errors.
+    fn skip_unreadable_segment(&self, error: WalError, batch: &mut ReadBatch) -> Result<(), WalError> {
+        let damage = self.unreadable_segment(&error, batch.next).ok_or(error)?;
+        self.skip(damage, batch);
+        Ok(())
+    }
+
+    /// Returns the damage if the error of `readable` means that the closed segment which contains `offset` is lost.
+    pub(crate) fn unreadable_segment(&self, error: &WalError, offset: u64) -> Option<Damage> {
+        let WalError::Io { source, .. } = error else { return None };
+        let segments = self.segments.lock();
+        let after = segments.list.partition_point(|segment| segment.first <= offset);
+        let (segment, next) = (segments.list.get(after.checked_sub(1)?)?, segments.list.get(after)?);
+        is_unreadable(source).then(|| Damage {
+            segment: segment.first,
+            byte_from: FRAMES_FROM,
+            byte_to: segment.bytes.max(FRAMES_FROM),
+            offset_from: offset,
+            offset_to: next.first,
+        })
+    }
+
     fn take_cursor(&self, offset: u64, segment: u64, salt: Option<u64>) -> Option<Cursor> {
         let mut cursors = self.cursors.lock();
         let fits =
@@ -117,7 +141,7 @@ impl Core {
             return Ok(());
         };
         let (file, (expected, at)) = (&segment.file, segment.start_frame);
-        let mut scanner = Scanner::new(&**file, salt, at, segment.bytes, expected);
+        let mut scanner = Scanner::new(&**file, salt, at, segment.bytes, expected).skipping_unreadable();
         let path = || self.folder.segment_path(segment.first);
         loop {
             let step = scanner.step(PayloadMode::KeepFrom(batch.next));
@@ -162,7 +186,7 @@ impl Core {
         batch: &mut ReadBatch,
     ) {
         if offset_from < segment.until {
-            let (byte_to, offset_to) = (segment.bytes, segment.until);
+            let (byte_to, offset_to) = (segment.bytes.max(byte_from), segment.until);
             self.skip(Damage { segment: segment.first, byte_from, byte_to, offset_from, offset_to }, batch);
         }
     }

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::disk::{Disk, DiskFile, read_full, write_all, write_zeros};
-use crate::error::{Damage, WalError, is_no_space};
+use crate::error::{Damage, WalError, is_no_space, is_unreadable};
 use crate::folder::{
     Active, FileName, Folder, PublishError, REWRITTEN, Segment, Segments, Spare, UNFINISHED, URGENT,
     parse_name,
@@ -106,9 +106,23 @@ fn open(folder: &Folder, first: u64) -> Result<(Arc<dyn DiskFile>, u64), WalErro
     Ok((file, bytes))
 }
 
+/// A closed segment that the disk cannot read counts as damaged; readers report what is lost.
 fn closed_segment(folder: &Folder, first: u64) -> Result<Segment, WalError> {
-    let (file, bytes) = open(folder, first)?;
-    Ok(Segment::new(first, folder.header(&*file, first)?, bytes))
+    let unreadable = |source: &std::io::Error| {
+        tracing::error!(error = %source, segment = first, "a segment of the log cannot be read");
+        Ok(None)
+    };
+    let (file, bytes) = match open(folder, first) {
+        Err(WalError::Io { source, .. }) if is_unreadable(&source) => {
+            return unreadable(&source).map(|header| Segment::new(first, header, 0));
+        }
+        opened => opened?,
+    };
+    let header = match folder.header(&*file, first) {
+        Err(WalError::Io { source, .. }) if is_unreadable(&source) => unreadable(&source),
+        header => header,
+    };
+    Ok(Segment::new(first, header?, bytes))
 }
 
 /// Copies the start of a segment to a new file, which replaces it.

@@ -1,8 +1,13 @@
 //! Scans the frames of one segment in constant memory and finds the next valid frame after damage.
+//!
+//! A scan of a segment that is no longer written to may treat bytes that the disk cannot read as damage: they become
+//! zeros, which no checksum fits. At the end of the log this would be wrong: what cannot be read there would be taken for
+//! the end and written over.
 
 use std::io;
 
 use crate::disk::{DiskFile, read_full};
+use crate::error::is_unreadable;
 use crate::format::{FRAME_ALIGN, FRAME_HEADER_BYTES, FrameHeader, Salt};
 
 /// One step of a scan.
@@ -53,6 +58,12 @@ impl<'a> Scanner<'a> {
         expected: u64,
     ) -> Scanner<'a> {
         Scanner { window: Window::new(file, limit), salt: Salt::new(salt), at: from, expected, found: None }
+    }
+
+    /// Treats bytes that the disk cannot read as damage instead of returning the error.
+    pub(crate) fn skipping_unreadable(mut self) -> Scanner<'a> {
+        self.window.skip_unreadable = true;
+        self
     }
 
     /// Returns the offset that the next frame should have.
@@ -149,6 +160,8 @@ impl<'a> Scanner<'a> {
 
 const BLOCK_BYTES_MIN: usize = 64 << 10;
 const BLOCK_BYTES_MAX: usize = 1 << 20;
+/// The unit in which a disk fails to read.
+const PAGE_BYTES: u64 = 4 << 10;
 
 /// A part of a file in memory. The first block is small, for reads of one frame; the next ones are larger.
 struct Window<'a> {
@@ -157,11 +170,12 @@ struct Window<'a> {
     start: u64,
     bytes: Vec<u8>,
     block: usize,
+    skip_unreadable: bool,
 }
 
 impl<'a> Window<'a> {
     fn new(file: &'a dyn DiskFile, limit: u64) -> Window<'a> {
-        Window { file, limit, start: 0, bytes: Vec::new(), block: BLOCK_BYTES_MIN }
+        Window { file, limit, start: 0, bytes: Vec::new(), block: BLOCK_BYTES_MIN, skip_unreadable: false }
     }
 
     /// Returns the bytes at `at`: at least `wanted` of them unless the limit or the end of the file is nearer.
@@ -178,11 +192,32 @@ impl<'a> Window<'a> {
     fn fill(&mut self, at: u64) -> io::Result<()> {
         let block = (self.block as u64).min(self.limit.saturating_sub(at)) as usize;
         self.bytes.resize(block, 0);
-        let read = read_full(self.file, &mut self.bytes, at)?;
+        let read = match read_full(self.file, &mut self.bytes, at) {
+            Err(error) if self.skip_unreadable && is_unreadable(&error) => self.read_pages(at)?,
+            read => read?,
+        };
         self.bytes.truncate(read);
         self.start = at;
         self.block = (self.block * 2).min(BLOCK_BYTES_MAX);
         Ok(())
+    }
+
+    /// Reads a block page by page, with zeros in place of the pages that cannot be read. Returns the number of bytes.
+    fn read_pages(&mut self, at: u64) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < self.bytes.len() {
+            let from = at + filled as u64;
+            let part = (PAGE_BYTES - from % PAGE_BYTES).min((self.bytes.len() - filled) as u64) as usize;
+            let page = &mut self.bytes[filled..filled + part];
+            match read_full(self.file, page, from) {
+                Ok(read) if read < part => return Ok(filled + read),
+                Ok(_) => {}
+                Err(error) if is_unreadable(&error) => page.fill(0),
+                Err(error) => return Err(error),
+            }
+            filled += part;
+        }
+        Ok(filled)
     }
 
     /// Returns the end of the last nonzero byte at or after `at`; `at` if there is none.

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -33,6 +34,8 @@ struct SimState {
     name_changes: Vec<NameChange>,
     operations: u64,
     fault: Option<Fault>,
+    /// Ranges of files that cannot be read.
+    unreadable: Vec<(usize, Range<u64>)>,
     capacity: u64,
     random: Random,
 }
@@ -73,7 +76,7 @@ pub struct Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// `EIO`: the device does not respond. What a failed sync should have made durable never becomes durable, though
-    /// it can still be read, as from the page cache of an operating system.
+    /// it can still be read, as from the page cache of an operating system. If the fault is permanent, reads fail, too.
     Broken,
     /// `ENOSPC` for operations that need space: creating, writing, reserving. Other operations succeed.
     NoSpace,
@@ -102,6 +105,7 @@ impl SimDisk {
             name_changes: Vec::new(),
             operations: 0,
             fault: None,
+            unreadable: Vec::new(),
             capacity: 1 << 30,
             random: Random::new(seed),
         })
@@ -121,9 +125,22 @@ impl SimDisk {
         self.state.lock().fault = Some(fault);
     }
 
+    /// Makes reads of these bytes of a file fail with `EIO`, as on a bad sector, also after a power cut.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such file.
+    pub fn fail_reads(&self, path: &Path, bytes: Range<u64>) {
+        let mut state = self.state.lock();
+        let file = *state.names.get(path).expect("the file exists");
+        state.unreadable.push((file, bytes));
+    }
+
     /// Makes all operations succeed again.
     pub fn heal(&self) {
-        self.state.lock().fault = None;
+        let mut state = self.state.lock();
+        state.fault = None;
+        state.unreadable.clear();
     }
 
     /// Sets the capacity. Less than what is stored means that the disk is full.
@@ -150,7 +167,7 @@ impl SimDisk {
         let mut random = Random::new(seed);
         let names = state.names_after_cut(&mut random);
         let files = state.files.iter().map(|file| file.after_cut(&mut random)).collect();
-        let (operations, capacity) = (0, state.capacity);
+        let (operations, capacity, unreadable) = (0, state.capacity, state.unreadable.clone());
         SimDisk::of(SimState {
             files,
             durable_names: names.clone(),
@@ -158,6 +175,7 @@ impl SimDisk {
             name_changes: Vec::new(),
             operations,
             fault: None,
+            unreadable,
             capacity,
             random,
         })
@@ -198,7 +216,7 @@ impl SimDisk {
             (FaultKind::Broken, Operation::Sync) | (FaultKind::ShortWrite, Operation::Write) => {
                 Ok(Some(fault.kind))
             }
-            (FaultKind::Broken, _) => Err(io::Error::other("the device does not respond")),
+            (FaultKind::Broken, _) => Err(no_response()),
             (FaultKind::NoSpace, Operation::Create | Operation::Write | Operation::Allocate) => {
                 Err(io::ErrorKind::StorageFull.into())
             }
@@ -339,7 +357,7 @@ impl Disk for SimDisk {
 
     fn sync_folder(&self, _: &Path) -> io::Result<()> {
         if self.start_operation(Operation::Sync)?.is_some() {
-            return Err(io::Error::other("the device does not respond"));
+            return Err(no_response());
         }
         let mut state = self.state.lock();
         state.durable_names = state.names.clone();
@@ -383,6 +401,14 @@ impl DiskFile for SimFile {
         let content = &state.files[self.file].current;
         let rest = content.get(at as usize..).unwrap_or_default();
         let read = rest.len().min(into.len());
+        let wanted = at..at + read as u64;
+        let is_wanted = |bytes: &Range<u64>| bytes.start < wanted.end && wanted.start < bytes.end;
+        let is_broken = state.fault.is_some_and(|fault| {
+            fault.kind == FaultKind::Broken && fault.permanent && state.operations >= fault.at
+        });
+        if is_broken || state.unreadable.iter().any(|(file, bytes)| *file == self.file && is_wanted(bytes)) {
+            return Err(no_response());
+        }
         into[..read].copy_from_slice(&rest[..read]);
         Ok(read)
     }
@@ -410,7 +436,7 @@ impl DiskFile for SimFile {
         let content = &mut state.files[self.file];
         let unsynced = std::mem::take(&mut content.unsynced);
         if broken {
-            return Err(io::Error::other("the device does not respond"));
+            return Err(no_response());
         }
         unsynced.iter().for_each(|write| write.apply(&mut content.durable));
         Ok(())
@@ -419,6 +445,11 @@ impl DiskFile for SimFile {
     fn bytes(&self) -> io::Result<u64> {
         Ok(self.disk.state.lock().files[self.file].current.len() as u64)
     }
+}
+
+/// `EIO`
+fn no_response() -> io::Error {
+    io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error())
 }
 
 /// A small random number generator (splitmix64), the same on every machine.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::disk::{Disk, DiskFile};
-use crate::error::{Damage, WalError};
+use crate::error::{Damage, WalError, is_unreadable};
 use crate::folder::{Folder, Segment};
 use crate::format::FRAMES_FROM;
 use crate::read::ReadableSegment;
@@ -48,15 +48,17 @@ impl Core {
         let firsts: Vec<u64> = self.segments.lock().list.iter().map(|segment| segment.first).collect();
         let mut report = VerifyReport::default();
         for first in firsts {
-            let ReadableSegment { file, salt, bytes, until, .. } = match self.readable(first) {
-                Err(WalError::Trimmed { .. }) => continue,
-                found => found?,
-            };
             if report.segments == 0 {
                 report.first = first;
             }
-            report.check_segment(&self.folder, &SegmentCheck { file, first, salt, bytes, until })?;
-            report.next = until;
+            match self.readable(first) {
+                Ok(ReadableSegment { file, salt, bytes, until, .. }) => {
+                    report.check_segment(&self.folder, &SegmentCheck { file, first, salt, bytes, until })?;
+                    report.next = until;
+                }
+                Err(WalError::Trimmed { .. }) => report.first = report.next.max(self.first()),
+                Err(error) => report.add_unreadable(self.unreadable_segment(&error, first).ok_or(error)?),
+            }
         }
         report.damage.iter().for_each(|damage| self.segments.record_damage(damage));
         Ok(report)
@@ -70,10 +72,24 @@ pub fn verify_folder(disk: Arc<dyn Disk>, path: &Path) -> Result<VerifyReport, W
     let mut report = VerifyReport { first: firsts.first().copied().unwrap_or(0), ..VerifyReport::default() };
     for (index, first) in firsts.iter().enumerate() {
         let path = folder.segment_path(*first);
-        let file = folder.disk.open(&path).map_err(WalError::io("opening", &path))?;
+        let next = firsts.get(index + 1);
+        let opened = folder.disk.open(&path).map_err(WalError::io("opening", &path));
+        let file = match (opened, next) {
+            (Err(WalError::Io { source, .. }), Some(next)) if is_unreadable(&source) => {
+                let (segment, byte_from, byte_to) = (*first, FRAMES_FROM, FRAMES_FROM);
+                let damage = Damage { segment, byte_from, byte_to, offset_from: segment, offset_to: *next };
+                report.add_unreadable(damage);
+                continue;
+            }
+            (opened, _) => opened?,
+        };
         let bytes = file.bytes().map_err(WalError::io("measuring", &path))?;
-        let salt = folder.header(&*file, *first)?.map(|header| header.salt);
-        let (until, bytes) = match (firsts.get(index + 1), salt) {
+        let header = match (folder.header(&*file, *first), next) {
+            (Err(WalError::Io { source, .. }), Some(_)) if is_unreadable(&source) => None,
+            (header, _) => header?,
+        };
+        let salt = header.map(|header| header.salt);
+        let (until, bytes) = match (next, salt) {
             (Some(next), _) => (*next, bytes),
             (None, Some(salt)) => {
                 let mut segment = Segment::new(*first, None, bytes);
@@ -93,6 +109,12 @@ pub fn verify_folder(disk: Arc<dyn Disk>, path: &Path) -> Result<VerifyReport, W
 }
 
 impl VerifyReport {
+    fn add_unreadable(&mut self, damage: Damage) {
+        self.segments += 1;
+        self.next = damage.offset_to;
+        self.damage.push(damage);
+    }
+
     fn check_segment(&mut self, folder: &Folder, check: &SegmentCheck) -> Result<(), WalError> {
         self.segments += 1;
         self.bytes += check.bytes;
@@ -101,7 +123,8 @@ impl VerifyReport {
             self.add_missing_rest(check, FRAMES_FROM, check.first);
             return Ok(());
         };
-        let mut scanner = Scanner::new(&*check.file, salt, FRAMES_FROM, check.bytes, check.first);
+        let mut scanner =
+            Scanner::new(&*check.file, salt, FRAMES_FROM, check.bytes, check.first).skipping_unreadable();
         loop {
             match scanner.step(PayloadMode::Check).map_err(WalError::io("reading", &path))? {
                 ScanStep::Frame { header, .. } => {
@@ -120,7 +143,7 @@ impl VerifyReport {
     /// Reports the rest of the segment as damage if it should contain offsets.
     fn add_missing_rest(&mut self, check: &SegmentCheck, byte_from: u64, offset_from: u64) {
         if offset_from < check.until {
-            let (segment, byte_to, offset_to) = (check.first, check.bytes, check.until);
+            let (segment, byte_to, offset_to) = (check.first, check.bytes.max(byte_from), check.until);
             self.damage.push(Damage { segment, byte_from, byte_to, offset_from, offset_to });
         }
     }

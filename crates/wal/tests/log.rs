@@ -331,6 +331,69 @@ fn corruption_never_yields_wrong_entries_or_unreported_gaps() {
     }
 }
 
+#[test]
+fn bytes_that_the_disk_cannot_read_are_damage_like_any_other() {
+    let mut test_log = open();
+    test_log.append(entries(60));
+    let (disk, next) = (test_log.disk.clone(), test_log.log.durable_until());
+    let last = test_log.segment(test_log.log.stats().segments as usize - 1);
+    test_log.committer.close();
+    let whole = with_offsets(&entries(60));
+    let mut paths = disk.paths();
+    paths.retain(|path| path.extension().is_some_and(|kind| kind == "log"));
+    let mut damaged = 0;
+    for seed in 0..1000 {
+        let (image, mut random) = (disk.after_kill(), Random::new(seed));
+        let path = &paths[random.below(paths.len() as u64) as usize];
+        let at = random.below(used(&image.content(path).expect("the file exists")) as u64) / 512 * 512;
+        // Bad from the start, or from a moment after it.
+        let is_early = random.chance(50);
+        if is_early {
+            image.fail_reads(path, at..at + 512);
+        }
+        let opened = Wal::<Vec<u32>>::open(Arc::new(image.clone()), Path::new(FOLDER), small_options());
+        if is_early && path == &last {
+            let failure = opened.err().expect("the end of the log must be known");
+            assert!(matches!(failure, WalError::Io { .. }), "seed {seed}: {failure}");
+            let verified = verify_folder(Arc::new(image), Path::new(FOLDER));
+            assert!(verified.is_err(), "seed {seed}");
+            continue;
+        }
+        let opened = opened.expect("only the newest segment is required for opening");
+        assert_eq!(opened.report().next, next, "seed {seed}");
+        image.fail_reads(path, at..at + 512);
+        let (log, _committer, _) = opened.into_parts(Box::new(AcceptAll));
+        let (read, damage) = all_of(&log, 0, 700);
+        let lost = |offset: u64| damage.iter().any(|gap| (gap.offset_from..gap.offset_to).contains(&offset));
+        let wanted = whole.iter().filter(|entry| !lost(entry.0)).cloned();
+        assert_eq!(read, wanted.collect::<Vec<_>>(), "seed {seed}: {damage:?}");
+        assert_eq!(log.verify().expect("a bad sector is no error").damage, damage, "seed {seed}");
+        damaged += usize::from(!damage.is_empty());
+        if is_early {
+            let verified =
+                verify_folder(Arc::new(image), Path::new(FOLDER)).expect("a bad sector is no error");
+            assert_eq!(verified.damage, damage, "seed {seed}");
+        }
+    }
+    assert!(damaged > 200, "{damaged} of 1000 images were damaged");
+}
+
+#[test]
+fn a_missing_closed_segment_is_damage_and_the_rest_is_read() {
+    let mut test_log = open();
+    test_log.append(entries(200));
+    let (first, path) = (test_log.log.closed_segments()[1].clone(), test_log.segment(1));
+    let test_log = test_log.reopen();
+    test_log.disk.remove(&path).expect("it can be removed");
+    let (read, damage) = test_log.all();
+    let lost: Vec<_> =
+        damage.iter().map(|damage| (damage.segment, damage.offset_from..damage.offset_to)).collect();
+    assert_eq!(lost, [(first.start, first.clone())]);
+    let wanted = with_offsets(&entries(200)).into_iter().filter(|entry| !first.contains(&entry.0));
+    assert_eq!(read, wanted.collect::<Vec<_>>());
+    assert_eq!(test_log.log.verify().expect("a lost segment is no error").damage, damage);
+}
+
 /// Flips a bit or zeroes a sector in the used part of a file.
 fn corrupt(content: &mut [u8], random: &mut Random) {
     let at = random.below(used(content) as u64) as usize;
