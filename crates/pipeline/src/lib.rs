@@ -17,6 +17,7 @@ pub mod file_ids;
 pub mod flows;
 pub mod interest;
 pub mod open;
+pub mod open_log;
 pub mod pacer;
 pub(crate) mod pending_answers;
 pub mod query;

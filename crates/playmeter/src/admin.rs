@@ -4,18 +4,16 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
 use pipeline::catalog::Catalog;
-use pipeline::ingest::Claims;
 use pipeline::open::{Pipeline, open_pipeline};
+use pipeline::open_log::open_log;
 use pipeline::time::now_s;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
 use server::admin::{Admin, Command};
 use server::control::{self, Reply};
-use wal::{RealDisk, Wal};
 
 use crate::cli::FolderArgs;
 use crate::engine;
@@ -63,15 +61,23 @@ pub(crate) fn run_and_print(folder: &FolderArgs, command: Command, print: fn(&Va
 
 /// Runs a command on the folder and returns its result.
 pub(crate) fn run(folder: &Path, command: Command) -> anyhow::Result<Value> {
-    ensure!(
-        folder.join("catalog.json").exists(),
-        "{} is not a data folder; name one with --data",
-        folder.display()
-    );
+    check_is_data_folder(folder)?;
     match FolderLock::try_acquire(folder)? {
         None => send_to_server(folder, &command),
         Some(_lock) => run_without_server(folder, command),
     }
+}
+
+/// Checks that the folder has a catalog.
+pub(crate) fn check_is_data_folder(folder: &Path) -> anyhow::Result<()> {
+    let catalog = folder.join("catalog.json");
+    ensure!(
+        catalog.exists() || !folder.join("log").exists(),
+        "{} is missing; restore it from a backup",
+        catalog.display()
+    );
+    ensure!(catalog.exists(), "{} is not a data folder; name one with --data", folder.display());
+    Ok(())
 }
 
 fn send_to_server(folder: &Path, command: &Command) -> anyhow::Result<Value> {
@@ -95,7 +101,7 @@ fn run_without_server(folder: &Path, command: Command) -> anyhow::Result<Value> 
     let (catalog, _) = Catalog::open(folder, now_s())?;
     let engine = engine::open(folder)?;
     let scratch = engine.scratch;
-    let opened = Wal::<Claims>::open(Arc::new(RealDisk), &folder.join("log"), wal::Options::default())?;
+    let opened = open_log(folder, wal::Options::default(), engine.counters.durable_until())?;
     let Pipeline { log, views, applier, .. } = open_pipeline(opened, engine, &catalog)?;
     drop(applier);
     let admin = Admin { folder, catalog: &catalog, views: &views, log: &log, scratch };

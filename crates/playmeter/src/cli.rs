@@ -11,6 +11,7 @@ use crate::commands::collectors::CollectorsArgs;
 use crate::commands::games::GamesArgs;
 use crate::commands::import::ImportArgs;
 use crate::commands::keys::KeysArgs;
+use crate::commands::repair::RepairArgs;
 use crate::commands::top::TopArgs;
 use crate::commands::verify::RangeArgs;
 
@@ -44,6 +45,8 @@ pub(crate) enum CliCommand {
     Verify(RangeArgs),
     /// Recompute the rollups from the log and replace them
     Rebuild(RangeArgs),
+    /// Continue after a part of the log or of the views was lost for good
+    Repair(RepairArgs),
     /// Import past events from files
     Import(ImportArgs),
 }

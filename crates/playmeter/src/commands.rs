@@ -8,6 +8,7 @@ pub(crate) mod games;
 pub(crate) mod import;
 pub(crate) mod keys;
 pub(crate) mod rebuild;
+pub(crate) mod repair;
 pub(crate) mod serve;
 pub(crate) mod top;
 pub(crate) mod verify;

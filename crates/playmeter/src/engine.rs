@@ -9,10 +9,19 @@ use embedded::ids::{EmbeddedIds, IdsOptions};
 use model::ports::counters::Counters;
 use model::ports::ids::Ids;
 use pipeline::engine::Engine;
+use pipeline::open_log::check_without_views;
 use tracing::warn;
 
-/// Opens the engine of a data folder.
+/// Opens the engine of a data folder, or creates it if the log is there from its start.
 pub(crate) fn open(folder: &Path) -> anyhow::Result<Engine> {
+    if !folder.join("views").exists() {
+        check_without_views(folder)?;
+    }
+    open_or_create(folder)
+}
+
+/// Opens the engine of a data folder, or creates it, whatever log there is.
+pub(crate) fn open_or_create(folder: &Path) -> anyhow::Result<Engine> {
     let store = Store::open(&folder.join("views"), &store_options()).context("opening the views")?;
     let counters = embedded::counters::EmbeddedCounters::open(store).context("opening the rollups")?;
     let ids = folder.join("ids");

@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         CliCommand::Keys(args) => commands::keys::run(args),
         CliCommand::Verify(args) => commands::verify::run(args),
         CliCommand::Rebuild(args) => commands::rebuild::run(args),
+        CliCommand::Repair(args) => commands::repair::run(args),
         CliCommand::Import(args) => commands::import::run(args),
     };
     match result {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::Context;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
-use wal::{Options, RealDisk, Wal};
+use wal::Options;
 
 use collect::net::ConnectionLimits;
 use collect::{CollectContext, CollectorSettings, Collectors};
@@ -28,8 +28,9 @@ use pipeline::engine::Engine;
 use pipeline::enrich::geo::Geo;
 use pipeline::erasure::Erasure;
 use pipeline::flows::{self, Flows, ReporterContext};
-use pipeline::ingest::{Claims, Ingest, QuotaSettings};
+use pipeline::ingest::{Ingest, QuotaSettings};
 use pipeline::open::{Pipeline, open_pipeline};
+use pipeline::open_log::{check_without_catalog, open_log};
 use pipeline::time::now_ms;
 use pipeline::timed_stores::StoreTimers;
 
@@ -81,7 +82,8 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// If a file cannot be opened or is damaged, a port is in use, or a thread cannot be started.
+    /// If a file cannot be opened or is damaged, log and views do not fit together, a port is in use, or a thread cannot
+    /// be started.
     pub fn start(
         settings: Settings,
         catalog: Arc<Catalog>,
@@ -89,9 +91,12 @@ impl Server {
         engine: Engine,
         on_fatal: Arc<dyn Fn(&wal::WalError) + Send + Sync>,
     ) -> anyhow::Result<Server> {
-        let folder = settings.data.join("log");
         let options = Options { on_fatal, ..settings.log.clone() };
-        let opened = Wal::<Claims>::open(Arc::new(RealDisk), &folder, options).context("opening the log")?;
+        let views_until = engine.counters.durable_until();
+        let opened = open_log(&settings.data, options, views_until)?;
+        if made.is_some() {
+            check_without_catalog(&settings.data, opened.report().next, views_until)?;
+        }
         log_recovery(opened.report());
         let scratch = engine.scratch;
         let clocks = StoreTimers::default();

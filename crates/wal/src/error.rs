@@ -58,8 +58,21 @@ pub enum WalError {
         /// The newest format version this program reads.
         known: u32,
     },
-    /// The newest segment cannot be read, so the next offset is unknown. Nothing was changed.
-    #[error("{} is damaged: {reason}; restore it, or move it away to continue without it", path.display())]
+    /// The log does not contain the offset at which its reader continues: files are missing, or of another time than
+    /// what the reader has stored. Nothing was changed.
+    #[error("{} contains offsets {first} to {next}, but offset {needed} is needed to continue", path.display())]
+    Mismatch {
+        /// The folder of the log.
+        path: PathBuf,
+        /// The first offset of the log.
+        first: u64,
+        /// The offset after its last.
+        next: u64,
+        /// The offset at which the reader continues.
+        needed: u64,
+    },
+    /// The segment cannot be read. Of the newest one, the next offset is then unknown. Nothing was changed.
+    #[error("{} is damaged: {reason}", path.display())]
     Unreadable {
         /// The segment.
         path: PathBuf,

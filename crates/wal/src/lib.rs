@@ -45,6 +45,7 @@ pub use options::{Options, Retention};
 pub use queue::{Ack, Entry};
 pub use read::ReadBatch;
 pub use receipt::{Committed, Receipt};
+pub use recover::{oldest_offset, skip_lost_end};
 pub use rewrite::{Replacement, RewriteStats, Rewriter};
 pub use shared::Stats;
 pub use tail::Follow;

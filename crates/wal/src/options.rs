@@ -30,6 +30,9 @@ pub struct Options {
     pub full_retry: Duration,
     /// The wall clock in milliseconds since 1970, as the writer thread sees it.
     pub clock: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// The offset at which the reader of the log continues, if it is known. Opening fails, and changes nothing, if the
+    /// log ends before it or starts after it.
+    pub continues_at: Option<u64>,
     /// Called once when the disk has failed, on the thread that noticed it.
     pub on_fatal: Arc<dyn Fn(&WalError) + Send + Sync>,
     /// A deliberate bug that a crash test has to detect.
@@ -51,6 +54,7 @@ impl Default for Options {
             free_bytes_min: 32 << 20,
             full_retry: Duration::from_millis(100),
             clock: Arc::new(wall_clock_ms),
+            continues_at: None,
             on_fatal: Arc::new(|_| ()),
             #[cfg(feature = "fault-injection")]
             injected_fault: None,

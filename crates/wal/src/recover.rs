@@ -30,8 +30,9 @@ pub(crate) struct Recovered {
 }
 
 pub(crate) fn recover(disk: Arc<dyn Disk>, path: &Path, options: &Options) -> Result<Recovered, WalError> {
-    disk.create_folder(path).map_err(WalError::io("creating", path))?;
     let folder = Folder { disk, path: path.to_path_buf() };
+    check_start(&folder, options)?;
+    folder.disk.create_folder(path).map_err(WalError::io("creating", path))?;
     let names = list_names(&folder)?;
     remove_unfinished(&folder, &names)?;
     let firsts = segments_of(&names);
@@ -44,8 +45,80 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, path: &Path, options: &Options) -> Re
         list.push_back(closed_segment(&folder, *first)?);
     }
     let mut last_segment = LastSegment::find(&folder, *last)?;
+    let next = last_segment.scan.next;
+    if let Some(needed) = options.continues_at.filter(|needed| *needed > next) {
+        return Err(WalError::Mismatch { path: folder.path, first: firsts[0], next, needed });
+    }
     last_segment.repair(&folder, names.contains(&FileName::Suspect(*last)))?;
     Ok(last_segment.into_recovered(folder, list, spare))
+}
+
+/// Checks that the log starts at or before the offset that is needed. A folder without segments starts at 0 and has
+/// nothing else. Changes nothing, so that a missing folder can still be put back where it was.
+fn check_start(folder: &Folder, options: &Options) -> Result<(), WalError> {
+    let Some(needed) = options.continues_at else { return Ok(()) };
+    let first = oldest_offset(&*folder.disk, &folder.path)?;
+    let is_mismatch = first.map_or(needed > 0, |first| first > needed);
+    if !is_mismatch {
+        return Ok(());
+    }
+    let first = first.unwrap_or(0);
+    Err(WalError::Mismatch { path: folder.path.clone(), first, next: first, needed })
+}
+
+/// Returns the first offset of a log that is not open, or `None` if the folder has no segments or does not exist.
+pub fn oldest_offset(disk: &dyn Disk, path: &Path) -> Result<Option<u64>, WalError> {
+    Ok(existing_segments(disk, path)?.first().copied())
+}
+
+/// Returns the first offsets of the segments, in order. A missing folder has none.
+fn existing_segments(disk: &dyn Disk, path: &Path) -> Result<Vec<u64>, WalError> {
+    match disk.list(path) {
+        Ok(names) => {
+            let names: Vec<FileName> = names.iter().filter_map(|name| parse_name(name)).collect();
+            Ok(segments_of(&names))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(WalError::io("listing", path)(error)),
+    }
+}
+
+/// Offsets that are never assigned after a lost end: more than any server could have assigned between the last
+/// checkpoint and the loss.
+const OFFSETS_SKIPPED: u64 = 1 << 32;
+
+/// Continues a log whose end is lost: starts a segment far behind every offset that may have been assigned, so that
+/// none is assigned twice. Returns the lost offsets, from the end of what is readable up to the new segment; readers
+/// report them as damage. A log without segments then starts at `used_until`.
+///
+/// Everything before `used_until` is known to have been assigned. No process may have the folder open.
+pub fn skip_lost_end(
+    disk: Arc<dyn Disk>,
+    path: &Path,
+    options: &Options,
+    used_until: u64,
+) -> Result<Range<u64>, WalError> {
+    let newest = existing_segments(&*disk, path)?.last().copied();
+    let lost_from = match newest {
+        None => used_until,
+        Some(newest) => {
+            let options = Options { continues_at: None, ..options.clone() };
+            match recover(Arc::clone(&disk), path, &options) {
+                Ok(recovered) => recovered.next,
+                // Readers report a closed segment without a header as damage.
+                Err(WalError::Unreadable { .. }) => newest,
+                Err(error) => return Err(error),
+            }
+        }
+    };
+    disk.create_folder(path).map_err(WalError::io("creating", path))?;
+    let folder = Folder { disk, path: path.to_path_buf() };
+    if newest.is_none() {
+        create_segment(&folder, options, lost_from)?;
+    }
+    let until = lost_from.max(used_until) + OFFSETS_SKIPPED;
+    create_segment(&folder, options, until)?;
+    Ok(lost_from..until)
 }
 
 fn list_names(folder: &Folder) -> Result<Vec<FileName>, WalError> {
@@ -86,17 +159,23 @@ fn create_first_segment(
     spare: Option<Spare>,
     options: &Options,
 ) -> Result<Recovered, WalError> {
-    let path = folder.segment_path(0);
+    let (active, created_ms) = create_segment(&folder, options, 0)?;
+    let segments = Segments::new(VecDeque::from([Segment::active(&active, created_ms)]), active.at);
+    Ok(Recovered { folder, segments, active, next: 0, torn_bytes: 0, spare })
+}
+
+/// Creates an empty segment that starts at `first`. Returns it with its creation time.
+fn create_segment(folder: &Folder, options: &Options, first: u64) -> Result<(Active, u64), WalError> {
+    let path = folder.segment_path(first);
     let created_ms = (options.clock)();
     let prepared = folder.prepare(URGENT, options.first_segment_bytes.max(FRAMES_FROM));
     let prepared = prepared.map_err(WalError::io("creating", &path))?;
-    let active = folder.publish(prepared, 0, created_ms).map_err(|failure| match failure {
+    let active = folder.publish(prepared, first, created_ms).map_err(|failure| match failure {
         PublishError::NotCreated(error) | PublishError::Unknown(error) => {
             WalError::io("creating", &path)(error)
         }
     })?;
-    let segments = Segments::new(VecDeque::from([Segment::active(&active, created_ms)]), active.at);
-    Ok(Recovered { folder, segments, active, next: 0, torn_bytes: 0, spare })
+    Ok((active, created_ms))
 }
 
 fn open(folder: &Folder, first: u64) -> Result<(Arc<dyn DiskFile>, u64), WalError> {

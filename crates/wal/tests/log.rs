@@ -679,3 +679,72 @@ fn entries_written_for_os_are_synced_soon_without_further_appends() {
     receipt.wait().expect("the commit succeeds");
     assert_eq!(log.wait(0, Duration::from_millis(200)).ok(), Some(1));
 }
+
+#[test]
+fn log_that_does_not_reach_its_reader_is_refused_and_unchanged() {
+    let mut test_log = open();
+    test_log.append(entries(100));
+    let next = test_log.log.durable_until();
+    test_log.log.trim(next / 2).expect("the disk works");
+    let first = test_log.log.first();
+    assert!(first > 0);
+    test_log.committer.close();
+    let before = test_log.disk.paths();
+    let open_at = |folder: &str, continues_at: u64| {
+        let options = Options { continues_at: Some(continues_at), ..small_options() };
+        Wal::<Vec<u32>>::open(Arc::new(test_log.disk.clone()), Path::new(folder), options).map(|_| ())
+    };
+    for needed in [0, first - 1, next + 1, u64::MAX] {
+        let refused = open_at(FOLDER, needed);
+        assert!(matches!(refused, Err(WalError::Mismatch { needed: at, .. }) if at == needed), "{refused:?}");
+    }
+    assert!(matches!(open_at("missing", 1), Err(WalError::Mismatch { first: 0, next: 0, needed: 1, .. })));
+    assert_eq!(test_log.disk.paths(), before);
+    for reached in [first, next - 1, next] {
+        open_at(FOLDER, reached).expect("the log contains it");
+    }
+    open_at("new", 0).expect("a new log begins at 0");
+}
+
+#[test]
+fn skipped_end_is_damage_and_offsets_are_not_assigned_again() {
+    for is_header_lost in [false, true] {
+        let mut test_log = open();
+        test_log.append(entries(100));
+        let (next, newest) = (test_log.log.durable_until(), test_log.log.stats().segments as usize - 1);
+        let newest = test_log.segment(newest);
+        test_log.committer.close();
+        let lost_from = if is_header_lost {
+            let file = test_log.disk.open(&newest).expect("it is there");
+            file.write_at(&[0x5a; 4096], 0).expect("the disk works");
+            newest.file_stem().and_then(|stem| stem.to_str()).expect("a name").parse().expect("an offset")
+        } else {
+            next
+        };
+        let disk: Arc<dyn Disk> = Arc::new(test_log.disk.clone());
+        let used_until = next + 1_000;
+        let lost =
+            skip_lost_end(disk, Path::new(FOLDER), &small_options(), used_until).expect("the disk works");
+        assert_eq!(lost.start, lost_from);
+        assert!(lost.end > used_until);
+        let mut again = open_on(&test_log.disk, small_options());
+        assert_eq!(again.report.next, lost.end);
+        again.append([(3, b"new".to_vec())]);
+        let (read, damage) = again.all();
+        assert_eq!(read.last(), Some(&(lost.end, 3, b"new".to_vec())));
+        assert!(read.iter().rev().skip(1).all(|(offset, ..)| *offset < lost.start));
+        let damaged = damage.iter().map(|damage| damage.offset_from..damage.offset_to);
+        assert_eq!(damaged.collect::<Vec<_>>(), [lost]);
+    }
+}
+
+#[test]
+fn lost_log_starts_where_its_reader_continues() {
+    let disk = SimDisk::new(1);
+    let lost = skip_lost_end(Arc::new(disk.clone()), Path::new(FOLDER), &small_options(), 700);
+    assert_eq!(lost.expect("the disk works").start, 700);
+    let mut test_log = open_on(&disk, Options { continues_at: Some(700), ..small_options() });
+    assert_eq!(test_log.report.first, 700);
+    test_log.append([(1, b"new".to_vec())]);
+    assert_eq!(all_of(&test_log.log, 700, 1000).1.len(), 1);
+}

@@ -16,6 +16,7 @@ mod bodies;
 mod clocks;
 mod collectors;
 mod connections;
+mod damage;
 mod ddp;
 mod dimensions;
 mod disk;
