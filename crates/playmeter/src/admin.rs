@@ -16,7 +16,7 @@ use server::admin::{Admin, Command};
 use server::control::{self, Reply};
 
 use crate::cli::FolderArgs;
-use crate::engine;
+use crate::{engine, private_folder};
 
 /// An exclusive lock on a data folder, released when dropped.
 pub(crate) struct FolderLock(
@@ -62,6 +62,7 @@ pub(crate) fn run_and_print(folder: &FolderArgs, command: Command, print: fn(&Va
 /// Runs a command on the folder and returns its result.
 pub(crate) fn run(folder: &Path, command: Command) -> anyhow::Result<Value> {
     check_is_data_folder(folder)?;
+    private_folder::restrict_new_files();
     match FolderLock::try_acquire(folder)? {
         None => send_to_server(folder, &command),
         Some(_lock) => run_without_server(folder, command),

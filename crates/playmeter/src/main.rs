@@ -7,6 +7,7 @@ mod commands;
 mod count;
 mod engine;
 mod open_files;
+mod private_folder;
 mod settings;
 
 use std::process::ExitCode;

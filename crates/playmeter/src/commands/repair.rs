@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::admin::{FolderLock, check_is_data_folder};
 use crate::cli::FolderArgs;
-use crate::engine;
+use crate::{engine, private_folder};
 
 /// Whether the loss is accepted.
 #[derive(Args)]
@@ -22,6 +22,7 @@ pub(crate) struct RepairArgs {
 pub(crate) fn run(args: RepairArgs) -> anyhow::Result<()> {
     let folder = &args.folder.data;
     check_is_data_folder(folder)?;
+    private_folder::restrict_new_files();
     let _lock = FolderLock::acquire(folder)?;
     let repaired = if args.accept_loss {
         repair_log(folder, &*engine::open_or_create(folder)?.counters)?

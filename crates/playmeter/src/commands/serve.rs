@@ -12,7 +12,7 @@ use tracing::{error, warn};
 
 use crate::admin::FolderLock;
 use crate::cli::ServeArgs;
-use crate::{engine, open_files, settings};
+use crate::{engine, open_files, private_folder, settings};
 
 /// Open files besides connections: those of the log, the store, the ids and the catalog.
 const OTHER_FILES: u64 = 1_024;
@@ -25,8 +25,10 @@ pub(crate) fn run(args: ServeArgs) -> anyhow::Result<()> {
         warn!(%error, "the open file limit is too low for connections.total_max");
     }
     let folder = settings.data.clone();
+    private_folder::restrict_new_files();
     std::fs::create_dir_all(&folder).with_context(|| format!("creating the folder {}", folder.display()))?;
     let _lock = FolderLock::acquire(&folder)?;
+    private_folder::restrict_existing_files(&folder);
     let (catalog, created) = Catalog::open(&folder, now_s()).context("opening the catalog")?;
     let engine = engine::open(&folder)?;
     let signals = signals()?;

@@ -34,6 +34,7 @@ mod monitor;
 mod openapi;
 mod origins;
 mod pages;
+mod permissions;
 mod playtomic;
 mod privacy;
 mod queries;
