@@ -41,6 +41,19 @@ impl Credentials {
         &self.headers
     }
 
+    /// Returns the same credentials for a stream that outlives its request. The headers are copied, because each value
+    /// references the whole buffer in which the request was read.
+    pub(crate) fn detached(&self) -> Credentials {
+        let mut headers = HeaderMap::new();
+        for name in [AUTHORIZATION, COOKIE, HOST, ORIGIN] {
+            let values = self.headers.get_all(&name).iter();
+            for value in values.filter_map(|value| HeaderValue::from_bytes(value.as_bytes()).ok()) {
+                headers.append(&name, value);
+            }
+        }
+        Credentials { headers, query: self.query.clone(), context: self.context.clone() }
+    }
+
     /// The client's address; `None` if the proxy in front reports none.
     pub(crate) fn client_address(&self) -> Option<IpAddr> {
         self.context.client_address()

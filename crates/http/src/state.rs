@@ -25,7 +25,7 @@ pub struct HttpSettings {
     pub data: PathBuf,
     /// A proxy in front terminates TLS and reports the clients' addresses.
     pub behind_proxy: bool,
-    /// The interval at which an idle WebSocket is pinged.
+    /// The interval at which WebSockets are pinged, idle streams get a comment, and their credentials are checked again.
     pub heartbeat: Duration,
     /// Origins whose pages may open sockets and act for the signed-in person. If empty, every origin may open them and
     /// only this server's own pages act for people.

@@ -123,7 +123,8 @@ pub(crate) struct RawConnections {
     pub(crate) per_address_max: usize,
     /// Subscriptions per credential; for a public key, per address.
     pub(crate) subscriptions_each_max: usize,
-    /// Seconds between two pings on a WebSocket, which is closed after twice as long without an answer.
+    /// Seconds between two pings on a WebSocket, which is closed after twice as long without an answer, and between two
+    /// comments in an idle stream of server-sent events. The credentials of both are checked as often.
     pub(crate) heartbeat_s: u64,
 }
 

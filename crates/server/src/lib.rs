@@ -53,7 +53,7 @@ pub struct Settings {
     pub log: Options,
     /// The limits on open connections.
     pub connections: ConnectionLimits,
-    /// The interval at which an idle WebSocket is pinged.
+    /// The interval at which WebSockets are pinged, idle streams get a comment, and their credentials are checked again.
     pub heartbeat: Duration,
     /// Origins whose pages may open sockets and act for the signed-in person. If empty, every origin may open them and
     /// this server's own pages act for people.

@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::State;
@@ -39,8 +39,6 @@ pub(crate) fn routes() -> Router<RuntimeState> {
     Router::new().route("/v1/watch", routing::get(get))
 }
 
-/// The interval of comments that keep the connection open in proxies.
-const HEARTBEAT: Duration = Duration::from_secs(15);
 /// Subscriptions in one stream.
 const TOPICS_MAX: usize = 20;
 
@@ -87,6 +85,8 @@ pub(crate) async fn get(
     uri: Uri,
     credentials: Credentials,
 ) -> Result<Response, Problem> {
+    // Read before the check, so that a change during the check is noticed.
+    let revision = shared.catalog.revision();
     let mut access = credentials.authorize_read(&shared.catalog, now_s())?;
     let mut params = WatchParams::read(uri.query().unwrap_or_default())?;
     if !params.is_public() {
@@ -113,25 +113,71 @@ pub(crate) async fn get(
         (CACHE_CONTROL, "no-store"),
         (HeaderName::from_static("x-accel-buffering"), "no"),
     ];
-    Ok((headers, stream(client, permit, shared.stopping.clone())).into_response())
+    let access = StreamAccess {
+        credentials: credentials.detached(),
+        game: access.game.number,
+        is_public: params.is_public(),
+        revision,
+        checked_at: Instant::now(),
+        shared,
+    };
+    Ok((headers, stream(client, permit, access)).into_response())
 }
 
-/// Streams changes as fast as the connection accepts them. A slow connection gets fewer updates, each with the latest
-/// state.
-fn stream(client: SseStream, permit: SubscriptionPermit, stopping: watch::Receiver<bool>) -> Body {
-    type Stream = (SseStream, SubscriptionPermit, watch::Receiver<bool>, bool);
-    let start = (client, permit, stopping, true);
-    let next = async |(mut client, permit, mut stopping, first): Stream| {
+/// The access of an open stream. It is checked again when the catalog has changed and at each heartbeat: a key can be
+/// revoked or expire, and a person can sign out.
+struct StreamAccess {
+    shared: Arc<AppState>,
+    credentials: Credentials,
+    game: u32,
+    /// Any key of the game may subscribe to these topics.
+    is_public: bool,
+    /// The revision of the catalog against which access was last checked.
+    revision: u64,
+    checked_at: Instant,
+}
+
+impl StreamAccess {
+    /// Returns true if the stream may go on.
+    fn is_valid(&mut self) -> bool {
+        let AppState { catalog, settings, .. } = &*self.shared;
+        let revision = catalog.revision();
+        if revision == self.revision && self.checked_at.elapsed() < settings.heartbeat {
+            return true;
+        }
+        (self.revision, self.checked_at) = (revision, Instant::now());
+        let access = self.credentials.authorize_read(catalog, now_s());
+        access.is_ok_and(|access| {
+            access.game.number == self.game && (self.is_public || access.may(Scope::Query))
+        })
+    }
+}
+
+/// Streams changes as fast as the connection accepts them, until the credential is no longer valid. A slow connection
+/// gets fewer updates, each with the latest state.
+fn stream(client: SseStream, permit: SubscriptionPermit, access: StreamAccess) -> Body {
+    type Stream = (SseStream, SubscriptionPermit, StreamAccess, watch::Receiver<bool>, bool);
+    let stopping = access.shared.stopping.clone();
+    let start = (client, permit, access, stopping, true);
+    let next = async |(mut client, permit, mut access, mut stopping, first): Stream| {
+        let heartbeat = access.shared.settings.heartbeat;
         let mut text = if first { b"retry: 1000\n\n".to_vec() } else { Vec::new() };
-        text.extend(client.next_events());
-        while text.is_empty() {
+        loop {
+            if !access.is_valid() {
+                return None;
+            }
+            text.extend(client.next_events());
+            if !text.is_empty() {
+                break;
+            }
             tokio::select! {
-                () = client.wait() => text = client.next_events(),
-                () = tokio::time::sleep(HEARTBEAT) => text = b": still here\n\n".to_vec(),
+                () = client.wait() => {}
+                // A comment keeps the connection open in proxies.
+                () = tokio::time::sleep(heartbeat) => text = b": still here\n\n".to_vec(),
                 _ = stopping.wait_for(|stopping| *stopping) => return None,
             }
         }
-        Some((Ok::<_, Infallible>(Frame::data(Bytes::from(text))), (client, permit, stopping, false)))
+        Some((Ok::<_, Infallible>(Frame::data(Bytes::from(text))), (client, permit, access, stopping, false)))
     };
     Body::new(StreamBody::new(futures_util::stream::unfold(start, next)))
 }

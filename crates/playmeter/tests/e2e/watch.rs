@@ -1,12 +1,15 @@
 //! Subscriptions over server-sent events: a snapshot, then changes, and resuming.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::client::Request;
-use crate::world::World;
+use crate::keys::{cookie, sign_in};
+use crate::world::{World, now_ms};
 
 /// One server-sent event.
 #[derive(Debug)]
@@ -19,6 +22,8 @@ pub(crate) struct ServerSentEvent {
 /// A stream of server-sent events.
 pub(crate) struct Watch {
     lines: BufReader<Chunks>,
+    /// Reading fails after this time, if the stream is to end.
+    ends_before: Option<Instant>,
 }
 
 /// Decodes the chunked encoding.
@@ -56,6 +61,11 @@ impl Watch {
         if let Some(id) = last_event_id {
             request = request.header("Last-Event-ID", id);
         }
+        Watch::send(world, &request)
+    }
+
+    /// Opens the stream that this request asks for.
+    fn send(world: &World, request: &Request) -> Watch {
         let mut connection = world.connect();
         connection.write(&request.bytes()).expect("the server reads");
         let mut stream = BufReader::new(connection.writer());
@@ -66,19 +76,36 @@ impl Watch {
             line.clear();
             stream.read_line(&mut line).expect("a head");
         }
-        Watch { lines: BufReader::new(Chunks { stream, left: 0 }) }
+        Watch { lines: BufReader::new(Chunks { stream, left: 0 }), ends_before: None }
     }
 
     pub(crate) fn next(&mut self) -> ServerSentEvent {
+        self.next_or_end().expect("the stream goes on")
+    }
+
+    /// Returns the names of the events up to the end of the stream, which the server must end.
+    fn names_until_end(&mut self) -> Vec<String> {
+        self.ends_before = Some(Instant::now() + Duration::from_secs(60));
+        std::iter::from_fn(|| self.next_or_end()).map(|event| event.name).collect()
+    }
+
+    /// Returns the next event, or `None` if the server ends the stream.
+    fn next_or_end(&mut self) -> Option<ServerSentEvent> {
         let mut event = ServerSentEvent { name: String::new(), id: String::new(), data: Value::Null };
         loop {
             let mut line = String::new();
-            assert!(self.lines.read_line(&mut line).expect("a line in time") > 0, "the stream ended");
+            if self.lines.read_line(&mut line).expect("a line in time") == 0 {
+                return None;
+            }
+            assert!(
+                self.ends_before.is_none_or(|end| Instant::now() < end),
+                "the stream does not end: {line}"
+            );
             match line.trim_end().split_once(": ") {
                 Some(("event", name)) => event.name = name.into(),
                 Some(("id", id)) => event.id = id.into(),
                 Some(("data", data)) => event.data = serde_json::from_str(data).expect("JSON"),
-                _ if line == "\n" && !event.name.is_empty() => return event,
+                _ if line == "\n" && !event.name.is_empty() => return Some(event),
                 _ => {}
             }
         }
@@ -214,4 +241,62 @@ fn invalid_stream_parameter_is_named() {
         let problem = get(what);
         assert_eq!((problem["status"].clone(), problem["field"].clone()), (json!(400), field), "{what}");
     }
+}
+
+#[test]
+fn revoked_key_ends_its_stream() {
+    let world = World::new();
+    let created = world.command(&["keys", "create", "--scopes", "query", "--json"]).json();
+    let (id, key) = (created["id"].as_str().expect("an id"), created["secret_key"].as_str().expect("a key"));
+    let mut watch = Watch::open_as(&world, key, "events=1&min_interval=0", None);
+    assert_eq!(watch.next().name, "snapshot");
+    world.command(&["keys", "revoke", id, "--json"]).json();
+    world.post(r#"{"event":"hit"}"#);
+    assert_eq!(watch.names_until_end(), [""; 0], "nothing that happened after the revocation is sent");
+    let again = world.send(&Request::get("/v1/watch?events=1").key(key));
+    assert_eq!(again.summary(), "401 key");
+}
+
+#[test]
+fn stream_without_changes_ends_after_its_credential() {
+    let world = World::configured("[connections]\nheartbeat_s = 1\n", &[]);
+    let created = world.command(&["keys", "create", "--scopes", "query", "--json"]).json();
+    let (id, key) = (created["id"].as_str().expect("an id"), created["secret_key"].as_str().expect("a key"));
+    let mut of_key = Watch::open_as(&world, key, "query=%7B%22metric%22%3A%22hit%22%7D", None);
+    let cookie = cookie(&sign_in(&world));
+    let mut of_person = Watch::send(&world, &Request::get("/v1/watch?events=1").header("Cookie", &cookie));
+    let old_public = world.public_key.clone();
+    let mut of_player = Watch::open_as(&world, &old_public, "board=high", None);
+    for watch in [&mut of_key, &mut of_person, &mut of_player] {
+        assert_eq!(watch.next().name, "snapshot");
+    }
+    world.command(&["keys", "revoke", id, "--json"]).json();
+    world.send(&Request::new("POST", "/v1/sign-out").header("Cookie", &cookie));
+    world.command(&["keys", "rotate", "--public", "demo", "--json"]).json();
+    world.command(&["keys", "revoke", &old_public, "--json"]).json();
+    for watch in [&mut of_key, &mut of_person, &mut of_player] {
+        assert_eq!(watch.names_until_end(), [""; 0]);
+    }
+}
+
+#[test]
+fn busy_stream_ends_when_its_key_expires() {
+    let world = World::configured("[connections]\nheartbeat_s = 1\n", &[]);
+    let expires_s = now_ms() / 1000 + 8;
+    let command =
+        json!({"create_key": {"game": "demo", "label": "", "scopes": ["query"], "expires_s": expires_s}});
+    let mut control = UnixStream::connect(world.folder().join("control.sock")).expect("the control socket");
+    writeln!(control, "{command}").expect("it can be written");
+    let mut reply = String::new();
+    BufReader::new(control).read_line(&mut reply).expect("a reply");
+    let reply: Value = serde_json::from_str(&reply).expect("JSON");
+    let key = reply["done"]["secret_key"].as_str().unwrap_or_else(|| panic!("no key in {reply}"));
+    let mut watch = Watch::open_as(&world, key, "events=1&min_interval=0", None);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(move || watch.names_until_end());
+        while !reader.is_finished() {
+            world.post(r#"{"event":"hit"}"#);
+        }
+    });
+    assert!(now_ms() / 1000 >= expires_s, "the stream lasts as long as its key");
 }

@@ -106,6 +106,13 @@ impl World {
         world
     }
 
+    /// Starts a server on a new folder with these settings, as in `playmeter.toml`, and these flags.
+    pub(crate) fn configured(settings: &str, args: &[&str]) -> World {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        std::fs::write(root.path().join("playmeter.toml"), settings).expect("a file");
+        World::on(root, args)
+    }
+
     /// The data folder.
     pub(crate) fn folder(&self) -> PathBuf {
         self.root.path().join("data")
