@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { bye, packetsOf, run, sendPackets } from './seed.mjs'
 import { request, isRealServer, withPage, waitUntil, setup } from './harness.mjs'
 
-const ends = (number) => [`caller${number}-${run}`, `callee${number}-${run}`]
+const endsOf = (number) => [`caller${number}-${run}`, `callee${number}-${run}`]
 const rowOf = (page, name) => page.getByRole('row').filter({ hasText: name })
 const numberOf = (page, name) => page.locator(`[data-number="${name}"]`).innerText()
 /** One packet in `step` arrives: with step 5, four of five packets are lost. */
@@ -13,9 +13,9 @@ const STEPS = [1, 2, 3, 4, 5]
 const LOSS_STEPS = [8, 16, 40]
 
 setup(async () => {
-  for (const step of STEPS) await sendPackets(packetsOf(...ends(step), 40, step))
+  for (const step of STEPS) await sendPackets(packetsOf(...endsOf(step), 40, step))
   for (const lost of LOSS_STEPS) {
-    const [from, to] = ends(`-thin-${lost}-`)
+    const [from, to] = endsOf(`-thin-${lost}-`)
     await sendPackets(packetsOf(from, to, 80).filter((_, i) => i % lost !== 3))
   }
 })
@@ -54,7 +54,7 @@ test('every flow is counted under one rating', async () => {
 })
 
 test('a new flow appears within two seconds, sorted worst first', async () => {
-  const [from, to] = ends('new')
+  const [from, to] = endsOf('new')
   await withPage('/flows', {}, async (page) => {
     await page.getByRole('heading', { name: 'Worst flows now' }).waitFor()
     await sendPackets(packetsOf(from, to, 30, 30))
@@ -68,6 +68,9 @@ test('a new flow appears within two seconds, sorted worst first', async () => {
 })
 
 test('flows are filtered by end and quality and sorted by metric', async () => {
+  // Quality is that of the last seconds, so these flows are new.
+  const ends = (step) => endsOf(`-filtered-${step}-`)
+  for (const step of STEPS) await sendPackets(packetsOf(...ends(step), 40, step))
   await withPage('/flows', {}, async (page) => {
     await page.getByLabel('End', { exact: true }).fill(ends(3)[1])
     await page.getByRole('button', { name: 'Apply filters' }).click()
@@ -90,7 +93,7 @@ test('flows are filtered by end and quality and sorted by metric', async () => {
 })
 
 test('a flow page shows both directions and the end of the flow', async () => {
-  const [from, to] = ends('opened')
+  const [from, to] = endsOf('opened')
   await sendPackets([...packetsOf(from, to, 12, 2), ...packetsOf(to, from, 5), { from, to, seq: 3, from_address: '192.0.2.7:5000' }])
   await withPage(`/flows?end=${from}`, {}, async (page) => {
     await page.getByRole('link', { name: `${from} → ${to}` }).click()

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import { startMock } from '../mock/server.mjs'
 import { packetsOf, run, seedBoard, seedLevel, seedVars, sendPackets } from './seed.mjs'
-import { request, assertLayout, assertAccessible, withPage, PHONE, setup, VIEWPORTS, env } from './harness.mjs'
+import { request, assertLayout, assertAccessible, withPage, waitUntil, PHONE, setup, VIEWPORTS, env } from './harness.mjs'
 
 const names = { variable: `speed-${run}`, board: `stars-${run}`, level: '', flow: '', end: `ann-${run}` }
 
@@ -160,9 +160,14 @@ for (const [path, api] of [
       await page.goto(env.server.url + path)
       await page.getByText('The disk is full.').first().waitFor()
       await assertAccessible(page)
+      const again = page.getByRole('button', { name: 'Try again' })
+      await Promise.all([page.waitForRequest(api), again.first().click()])
       await page.unroute(api)
-      await page.getByRole('button', { name: 'Try again' }).first().click()
-      await page.getByText('The disk is full.').first().waitFor({ state: 'detached' })
+      // Pages that refresh by themselves may remove the button first.
+      await waitUntil(page, async () => {
+        await again.evaluateAll((buttons) => buttons[0]?.click())
+        return (await page.getByText('The disk is full.').count()) === 0
+      })
     })
   })
 }

@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""Fills the disk below each part of the data folder while events arrive, and empties it again.
+
+python3 torture/fill.py --binary target/release/playmeter --cycles 1    as make test does; needs root, to mount tmpfs
+python3 torture/fill.py --binary target/release/playmeter --cycles 10   as make torture does
+
+`log/`, `ids/` and `views/` are small file systems of their own, in a mount namespace that ends with the script. While
+one of them is full, the server must go on serving reads or exit with an error that says why; it must never acknowledge
+what it loses. When there is space again, it must accept events again by itself, or after a restart if it has exited.
+Finally the ledger, the accounting and the views are compared with the log.
+"""
+
+import argparse
+import errno
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import recount
+from events import PUBLIC, SECRET, SentEvents
+from ledger import ACKED, Ledger
+from load import Credential, Load
+from server import Client, Server, ServerFailure
+
+MIB = 1 << 20
+# Room for the segments, rows and ids of the run and for what the server keeps free.
+AREA_BYTES = 160 * MIB
+AREAS = ("log", "views", "ids")
+FULL_S, RECOVERY_S = 3.0, 30.0
+UNSHARED = "PLAYMETER_TORTURE_UNSHARED"
+
+
+class FillTest:
+    """One data folder whose parts are file systems."""
+
+    def __init__(self, args, folder, report):
+        self.report, self.folder, self.data = report, folder, folder / "data"
+        self.server = Server(args.binary.resolve(), self.data, folder / "server.log")
+        self.ledger, self.sent_events = Ledger(folder / "ledger"), SentEvents()
+        self.cycle, self.acked = 0, 0
+        self.mounts = []
+
+    def run(self, cycles, rng):
+        try:
+            self._prepare()
+            for _ in range(cycles):
+                for area in rng.sample(AREAS, len(AREAS)):
+                    self.cycle += 1
+                    self._fill(area, rng)
+            self._check()
+        except ServerFailure as error:
+            self.report.check("the server does not fail", [str(error)])
+        finally:
+            self.server.kill()
+            for mount in self.mounts:
+                subprocess.run(["umount", "--lazy", mount], check=False)
+
+    def _prepare(self):
+        """Creates the data folder and moves each part to a file system of its own."""
+        self.server.start()
+        self.server.wait_ready()
+        self.server.terminate()
+        self.server.wait_stopped()
+        for area in AREAS:
+            path, old = self.data / area, self.data / f"{area}.old"
+            path.rename(old)
+            path.mkdir(mode=0o700)
+            options = f"size={AREA_BYTES},mode=0700"
+            subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", path], check=True)
+            self.mounts.append(path)
+            shutil.copytree(old, path, dirs_exist_ok=True)
+            shutil.rmtree(old)
+        self._start()
+
+    def _start(self):
+        self.server.start(LOG_LEVEL="warn", LOG__SEGMENT_BYTES=4 * MIB)
+        self.server.wait_ready()
+
+    def _load(self, seconds, until=None):
+        """Sends events for a time, or until `until` is true; returns how many were acknowledged."""
+        bootstrap = self.server.bootstrap()
+        credentials = [Credential(1, PUBLIC, bootstrap["public_key"])]
+        credentials.append(Credential(1, SECRET, bootstrap["secret_key"], imports=True))
+        name, before = f"fill.{self.cycle}.{time.monotonic_ns()}", self.ledger.count(1, ACKED)
+        load = Load(name, self.server.address(), credentials, self.sent_events, [], 4, 0.005)
+        load.start()
+        deadline_s = time.monotonic() + seconds
+        while time.monotonic() < deadline_s and self.server.process.poll() is None and not (until and until()):
+            time.sleep(0.05)
+        problems = []
+        for connection_report in load.stop():
+            self.ledger.append(connection_report.rows)
+            problems += connection_report.problems
+        self.ledger.sync()
+        return self.ledger.count(1, ACKED) - before, problems
+
+    def _fill(self, area, rng):
+        """Fills one file system under load, then makes room and waits until events are accepted again."""
+        ballast = self.data / area / "ballast"
+        accepted, problems = self._load(0.5)
+        if not accepted:
+            problems.append("nothing was accepted before the disk was full")
+        fill(ballast, rng.choice([0, 1 << 16, 1 << 20]))
+        refused = len(problems)
+        rejected_before = self.ledger.count(1, "unknown")
+        # A rebuild writes a checkpoint, which meets the full disk. It may fail.
+        command = [self.server.binary, "rebuild", "--data", str(self.data)]
+        rebuild = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _, more = self._load(FULL_S)
+        problems += more
+        rebuild.kill()
+        rebuild.wait()
+        rejected = self.ledger.count(1, "unknown") - rejected_before
+        outcome = self._look(problems)
+        ballast.unlink()
+        if self.server.process.poll() is not None:
+            self.server.process = None
+            self._start()
+        deadline_s = time.monotonic() + RECOVERY_S
+        again = 0
+        while not again and time.monotonic() < deadline_s:
+            again, more = self._load(0.5)
+            problems += more
+        if not again:
+            problems.append(f"no event was accepted within {RECOVERY_S:.0f} s after there was room again")
+        detail = f"{outcome}, {rejected} events without a receipt meanwhile, {again} accepted afterwards"
+        self.report.check(f"cycle {self.cycle}: {area}/ is full", problems[refused:], detail)
+
+    def _look(self, problems):
+        """Checks that the server answers reads, or has exited with an error that says why; returns which."""
+        code = self.server.process.poll()
+        if code is None:
+            client = Client(self.server.address(), self.server.bootstrap()["secret_key"])
+            client.get("/v1/load")
+            client.close()
+            return "reads were answered"
+        if code <= 0:
+            problems.append(f"the server ended with {code}")
+        lines = self.server.log_path.read_text(errors="replace").splitlines()
+        if not any("space" in line or "full" in line for line in lines[-20:]):
+            problems.append(f"the server does not say that the disk is full: {lines[-3:]}")
+        return f"the server exited with {code}"
+
+    def _check(self):
+        """Compares everything, and again after a restart."""
+        clients = recount.clients_by_game(self.server)
+        recount.check_running(self.report, self.data, self.folder / "ledger", clients, 1 << 20)
+        recount.check_verify(self.report, self.server, "while the server runs")
+        self.server.terminate()
+        code = self.server.wait_stopped()
+        self.report.check("the server stops on SIGTERM", [f"exit code {code}"] if code else [])
+        recount.check_verify(self.report, self.server, "after the server stopped")
+        acked = self.ledger.count(1, ACKED)
+        few = [f"only {acked} events were acknowledged"] if acked < 100 * self.cycle else []
+        self.report.check("enough was acknowledged", few, f"{acked} events")
+
+
+def fill(path, left):
+    """Writes a file until no space is left, then shortens it by `left` bytes."""
+    with open(path, "wb", buffering=0) as file:
+        size, block = 0, bytes(MIB)
+        while block:
+            try:
+                size += file.write(block)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                block = block[: len(block) // 2] if len(block) > 4096 else b""
+        file.truncate(max(0, size - left))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binary", required=True, type=Path)
+    parser.add_argument("--cycles", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=None)
+    args = parser.parse_args()
+    if UNSHARED not in os.environ:
+        environment = os.environ | {UNSHARED: "1"}
+        command = ["unshare", "--mount", "--propagation", "private", sys.executable, *sys.argv]
+        return subprocess.run(command, env=environment).returncode
+    seed = random.SystemRandom().randrange(10**9) if args.seed is None else args.seed
+    folder, report = Path(tempfile.mkdtemp(prefix="playmeter-fill-")), recount.Report()
+    FillTest(args, folder, report).run(args.cycles, random.Random(seed))
+    if report.failures:
+        print(f"kept {folder}: ledger and server.log")
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+    return report.finish(seed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
