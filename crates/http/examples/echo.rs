@@ -4,7 +4,7 @@
 //! standard input.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::IpAddr;
 
 use axum::Router;
 use axum::body::Body;
@@ -16,14 +16,14 @@ use tokio::sync::watch;
 use tower::ServiceExt;
 
 use collect::net::{self, ConnectionLimits, Connections};
-use http::listener::{self, Handler};
+use http::listener::{self, Handler, ListenerOptions};
 use http::ws::{self, PendingUpgrade, Socket};
 
 #[derive(Clone)]
 struct Echo(Router);
 
 impl Handler for Echo {
-    async fn handle(self, request: hyper::Request<Incoming>, _: SocketAddr) -> Response<Body> {
+    async fn handle(self, request: hyper::Request<Incoming>, _: Option<IpAddr>) -> Response<Body> {
         self.0.oneshot(request).await.unwrap_or_else(|never: Infallible| match never {})
     }
 }
@@ -56,6 +56,7 @@ async fn main() -> anyhow::Result<()> {
         stop.send_replace(true);
     });
     let router = Router::new().route("/websocket", get(open));
-    listener::serve(tokio::net::TcpListener::from_std(listener)?, Echo(router), connections, stopping).await;
+    let options = ListenerOptions { connections, proxy_hops: None };
+    listener::serve(tokio::net::TcpListener::from_std(listener)?, Echo(router), options, stopping).await;
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The application: all routes, and the steps that every request passes through.
 
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -22,7 +22,7 @@ use crate::ddp::{self, MethodRouter, SocketState};
 use crate::listener::Handler;
 use crate::monitor::RequestCounts;
 use crate::problem::Problem;
-use crate::request_context::{RequestContext, RequestGame, client_address};
+use crate::request_context::{RequestContext, RequestGame};
 use crate::{AppState, RuntimeState};
 
 /// The application of one runtime.
@@ -63,10 +63,10 @@ fn socket_routes(state: SocketState) -> Router {
 }
 
 impl Handler for App {
-    async fn handle(self, request: Request<Incoming>, peer: SocketAddr) -> Response<Body> {
+    async fn handle(self, request: Request<Incoming>, address: Option<IpAddr>) -> Response<Body> {
         let (method, started) = (request.method().clone(), Instant::now());
         let (requests, shared) = (Arc::clone(&self.requests), Arc::clone(&self.runtime.shared));
-        let Handled { response, path, game } = self.answer(request, peer).await;
+        let Handled { response, path, game } = self.answer(request, address).await;
         let path = path.as_ref().map_or("", MatchedPath::as_str);
         let answered = (response.status(), started.elapsed());
         shared.monitor.record_request(&requests, game, (&method, path), answered);
@@ -99,8 +99,7 @@ impl MatchedPath {
 const EVENTS: &str = "/v1/events";
 
 impl App {
-    async fn answer(self, mut request: Request<Incoming>, peer: SocketAddr) -> Handled {
-        let address = client_address(self.runtime.shared.settings.behind_proxy, request.headers(), peer);
+    async fn answer(self, mut request: Request<Incoming>, address: Option<IpAddr>) -> Handled {
         // The hot route goes straight to its handler, without the router and without a request context.
         if request.uri().path() == EVENTS {
             let (response, game) =

@@ -4,6 +4,7 @@ mod api;
 pub mod app;
 mod auth;
 mod body;
+mod client_address;
 mod compat;
 mod cors;
 mod ddp;

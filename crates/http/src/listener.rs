@@ -3,12 +3,14 @@
 //! Each runtime has a listening socket of its own on the same port (SO_REUSEPORT), so a connection stays on one core.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use hyper::body::Incoming;
+use axum::response::IntoResponse;
+use http_body_util::BodyExt;
+use hyper::body::{Body as _, Incoming};
 use hyper::header::UPGRADE;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -20,6 +22,9 @@ use tracing::{debug, warn};
 
 use collect::net::{Connections, OpenConnection};
 use pipeline::shutdown::wait_for_stop;
+
+use crate::client_address::forwarded_address;
+use crate::problem::Problem;
 
 /// The largest head of a request.
 const HEADER_BYTES_MAX: usize = 16 << 10;
@@ -36,25 +41,39 @@ const DRAIN: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub(crate) struct ConnectionGuard {
     _counted: Arc<OpenConnection>,
+    /// The client behind a proxy whose socket the connection becomes.
+    _client: Option<Arc<OpenConnection>>,
     /// The drain ends when every sender is dropped.
     _open: mpsc::Sender<Infallible>,
 }
 
+/// How a listener learns who its clients are, and limits their connections.
+#[derive(Clone)]
+pub struct ListenerOptions {
+    /// Counts and limits open connections.
+    pub connections: Arc<Connections>,
+    /// The number of proxies in front that report the address of the client; `None` if clients connect directly.
+    pub proxy_hops: Option<usize>,
+}
+
 /// Handles the requests of a listener.
 pub trait Handler: Clone + Send + 'static {
-    /// Returns the response to a request of this peer.
+    /// Returns the response to a request of the client at this address; `None` if the proxy in front reports no address.
     fn handle(
         self,
         request: Request<Incoming>,
-        peer: SocketAddr,
+        address: Option<IpAddr>,
     ) -> impl Future<Output = Response<Body>> + Send + 'static;
 }
 
 /// Accepts connections until `stop` is true, then waits up to 10 s for requests in progress.
+///
+/// Behind a proxy a connection carries requests of many clients. Each request, stream and socket then counts for the
+/// address of its client, and one above the limit is answered with 429.
 pub async fn serve(
     listener: TcpListener,
     handler: impl Handler,
-    connections: Arc<Connections>,
+    options: ListenerOptions,
     mut stop: watch::Receiver<bool>,
 ) {
     let (open, mut all_closed) = mpsc::channel(1);
@@ -72,12 +91,13 @@ pub async fn serve(
                 continue;
             }
         };
-        let Some(counted) = connections.admit(peer.ip()) else {
+        let Some(counted) = options.admit(peer) else {
             debug!(%peer, "connection rejected: too many open connections");
             continue;
         };
-        let guard = ConnectionGuard { _counted: Arc::new(counted), _open: open.clone() };
-        spawn_connection(stream, peer, handler.clone(), stop.clone(), guard);
+        let guard = ConnectionGuard { _counted: Arc::new(counted), _client: None, _open: open.clone() };
+        let context = ConnectionContext { options: options.clone(), peer, guard };
+        spawn_connection(stream, handler.clone(), context, stop.clone());
     }
     drop((listener, open));
     if tokio::time::timeout(DRAIN, all_closed.recv()).await.is_err() {
@@ -85,23 +105,90 @@ pub async fn serve(
     }
 }
 
+impl ListenerOptions {
+    /// Counts a new connection. Returns `None` if a limit is reached.
+    fn admit(&self, peer: SocketAddr) -> Option<OpenConnection> {
+        match self.proxy_hops {
+            None => self.connections.admit(peer.ip()),
+            Some(_) => self.connections.admit_proxy(),
+        }
+    }
+}
+
+/// What the requests of one connection have in common.
+struct ConnectionContext {
+    options: ListenerOptions,
+    peer: SocketAddr,
+    guard: ConnectionGuard,
+}
+
+impl ConnectionContext {
+    async fn answer(&self, handler: impl Handler, mut request: Request<Incoming>) -> Response<Body> {
+        let (address, client) = match self.client(&request) {
+            Ok(client) => client,
+            Err(problem) => return problem.into_response(),
+        };
+        if request.headers().contains_key(UPGRADE) {
+            request
+                .extensions_mut()
+                .insert(ConnectionGuard { _client: client.clone(), ..self.guard.clone() });
+        }
+        let response = handler.handle(request, address).await;
+        let is_stream = response.body().size_hint().exact().is_none();
+        match client {
+            Some(client) if is_stream => response.map(|body| count_until_end(body, client)),
+            _ => response,
+        }
+    }
+
+    /// Returns the address of the client. Behind a proxy, counts the request for it as well.
+    fn client(
+        &self,
+        request: &Request<Incoming>,
+    ) -> Result<(Option<IpAddr>, Option<Arc<OpenConnection>>), Problem> {
+        let Some(hops) = self.options.proxy_hops else { return Ok((Some(self.peer.ip()), None)) };
+        let address = forwarded_address(request.headers(), hops);
+        let connections = &self.options.connections;
+        // Without an address, the limit applies to the proxy.
+        match connections.admit_client(address.unwrap_or(self.peer.ip())) {
+            Some(client) => Ok((address, Some(Arc::new(client)))),
+            None => Err(too_many_connections(connections.limits().per_address, address.is_some())),
+        }
+    }
+}
+
+fn too_many_connections(max: usize, is_reported: bool) -> Problem {
+    let hint = match is_reported {
+        true => "",
+        false => "; the proxy in front of the server does not report addresses in `X-Forwarded-For`",
+    };
+    let detail =
+        format!("an address may have at most {max} requests, streams and sockets at the same time{hint}");
+    Problem::quota_exceeded(detail).field("connections.per_address_max").retry_after_s(1)
+}
+
+/// Keeps a client counted until the body was sent or the connection is closed.
+fn count_until_end(body: Body, client: Arc<OpenConnection>) -> Body {
+    Body::new(body.map_frame(move |frame| {
+        let _counted = &client;
+        frame
+    }))
+}
+
 fn spawn_connection(
     stream: TcpStream,
-    peer: SocketAddr,
     handler: impl Handler,
+    context: ConnectionContext,
     mut stop: watch::Receiver<bool>,
-    guard: ConnectionGuard,
 ) {
     let _ = stream.set_nodelay(true);
+    let (peer, guard) = (context.peer, context.guard.clone());
+    let context = Arc::new(context);
     let (request_seen, mut first_request) = watch::channel(false);
-    let upgrade_guard = guard.clone();
-    let service = service_fn(move |mut request: Request<Incoming>| {
+    let service = service_fn(move |request: Request<Incoming>| {
         request_seen.send_if_modified(|seen| !std::mem::replace(seen, true));
-        if request.headers().contains_key(UPGRADE) {
-            request.extensions_mut().insert(upgrade_guard.clone());
-        }
-        let handler = handler.clone();
-        async move { Ok::<_, Infallible>(handler.handle(request, peer).await) }
+        let (context, handler) = (Arc::clone(&context), handler.clone());
+        async move { Ok::<_, Infallible>(context.answer(handler, request).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -1,11 +1,10 @@
 //! The context of one HTTP request: where it came from, and the game it turned out to be for.
 
 use std::convert::Infallible;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
-use hyper::header::HeaderMap;
 use hyper::http::request::Parts;
 use parking_lot::Mutex;
 
@@ -55,15 +54,6 @@ impl<S: Sync> FromRequestParts<S> for RequestContext {
     async fn from_request_parts(head: &mut Parts, _: &S) -> Result<RequestContext, Infallible> {
         Ok(RequestContext::from(&*head))
     }
-}
-
-/// Returns the client's address: the peer's, or the one that the proxy in front reports last in `X-Forwarded-For`.
-pub(crate) fn client_address(behind_proxy: bool, headers: &HeaderMap, peer: SocketAddr) -> Option<IpAddr> {
-    if !behind_proxy {
-        return Some(peer.ip());
-    }
-    let forwarded = headers.get("x-forwarded-for")?.to_str().ok()?;
-    forwarded.rsplit(',').next()?.trim().parse().ok()
 }
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ pub(crate) struct ServeArgs {
     /// Number of threads that handle requests [default: one per core]
     #[arg(long, value_name = "N")]
     pub(crate) runtimes: Option<usize>,
-    /// Run behind a reverse proxy that terminates TLS and sets X-Forwarded-For
+    /// Run behind a reverse proxy that terminates TLS and appends to X-Forwarded-For
     #[arg(long)]
     pub(crate) behind_proxy: bool,
     /// Origins whose pages may open WebSockets, separated by commas [default: all]

@@ -24,6 +24,8 @@ pub(crate) const DATA: &str = "data";
 const ENVIRONMENT: &str = "PLAYMETER_";
 /// The file that is read from the working directory if `--config` is not given.
 const FILE: &str = "playmeter.toml";
+/// The most proxies that a request may pass.
+const PROXY_HOPS_MAX: usize = 16;
 /// Environment variables with the prefix that are not settings: commands, tests and tools use them.
 const NOT_SETTINGS: [&str; 12] = [
     "KEY",
@@ -52,6 +54,9 @@ pub(crate) struct RawSettings {
     pub(crate) runtimes: usize,
     /// True behind a reverse proxy that terminates TLS and sets the addresses of the clients.
     pub(crate) behind_proxy: bool,
+    /// Behind a proxy: how many trusted proxies a request passes, each of which appends the address that it sees to
+    /// `X-Forwarded-For`. The entry of the outermost one is the address of the client.
+    pub(crate) proxy_hops: usize,
     /// An .mmdb file instead of the built-in table of countries; empty for the built-in table.
     pub(crate) geo_file: PathBuf,
     pub(crate) log: RawLog,
@@ -119,7 +124,7 @@ pub(crate) struct RawLog {
 #[serde(deny_unknown_fields, expecting = "a table")]
 pub(crate) struct RawConnections {
     pub(crate) total_max: usize,
-    /// From one address (IPv6: one /64).
+    /// From one address (IPv6: one /64). Behind a proxy: requests in progress, streams and sockets of one client.
     pub(crate) per_address_max: usize,
     /// Subscriptions per credential; for a public key, per address.
     pub(crate) subscriptions_each_max: usize,
@@ -137,6 +142,7 @@ impl Default for RawSettings {
             demo: false,
             runtimes: 0,
             behind_proxy: false,
+            proxy_hops: 1,
             geo_file: PathBuf::new(),
             log: RawLog {
                 segment_bytes: log.segment_bytes,
@@ -272,6 +278,10 @@ impl RawSettings {
         );
         let heartbeat_s = self.connections.heartbeat_s;
         ensure!((1..=3600).contains(&heartbeat_s), "connections.heartbeat_s: must be between 1 and 3600");
+        ensure!(
+            (1..=PROXY_HOPS_MAX).contains(&self.proxy_hops),
+            "proxy_hops: must be between 1 and {PROXY_HOPS_MAX}"
+        );
         for origin in &self.origins {
             ensure!(
                 is_origin(origin),
@@ -295,6 +305,7 @@ impl RawSettings {
             listen: self.listen,
             runtimes: if self.runtimes == 0 { cores() } else { self.runtimes.min(1024) },
             behind_proxy: self.behind_proxy,
+            proxy_hops: self.proxy_hops,
             demo: self.demo,
             geo_file,
             log: self.log.resolve(),

@@ -45,6 +45,8 @@ pub struct Settings {
     pub runtimes: usize,
     /// A proxy in front terminates TLS and reports the clients' addresses.
     pub behind_proxy: bool,
+    /// With `behind_proxy`: the number of proxies in front, each of which appends to `X-Forwarded-For`.
+    pub proxy_hops: usize,
     /// Simulates players of a demo game.
     pub demo: bool,
     /// An .mmdb file to use instead of the embedded country table.

@@ -16,7 +16,7 @@ use collect::net::{self, Connections};
 use collect::{RuntimeHandle, Runtimes};
 use http::AppState;
 use http::app::App;
-use http::listener;
+use http::listener::{self, ListenerOptions};
 use pipeline::engine::ScratchCounters;
 use pipeline::ingest::Claims;
 
@@ -50,7 +50,10 @@ pub(crate) fn start(
     scratch: ScratchCounters,
     listeners: Listeners,
 ) -> anyhow::Result<Vec<JoinHandle<()>>> {
-    let connections = Connections::new(settings.connections);
+    let options = ListenerOptions {
+        connections: Connections::new(settings.connections),
+        proxy_hops: settings.behind_proxy.then_some(settings.proxy_hops),
+    };
     let mut control = listeners.control.map(|listener| (listener, scratch));
     let demo = settings.demo;
     let runtime = || Builder::new_current_thread().enable_all().build().context("starting a runtime");
@@ -64,9 +67,9 @@ pub(crate) fn start(
     for (number, ((runtime, listener), lane)) in
         runtimes.into_iter().zip(listeners.sockets).zip(lanes).enumerate()
     {
-        let (state, connections) = (Arc::clone(state), Arc::clone(&connections));
+        let (state, options) = (Arc::clone(state), options.clone());
         let (control, demo) = (control.take(), demo && number == 0);
-        let work = move || run(&runtime, listener, control, demo, state, lane, connections);
+        let work = move || run(&runtime, listener, control, demo, state, lane, options);
         let thread = std::thread::Builder::new().name(format!("runtime-{number}")).spawn(work);
         threads.push(thread.context("starting a thread")?);
     }
@@ -80,7 +83,7 @@ fn run(
     demo: bool,
     state: Arc<AppState>,
     lane: Lane<Claims>,
-    connections: Arc<Connections>,
+    options: ListenerOptions,
 ) {
     runtime.block_on(async {
         tokio::spawn(lane.pump());
@@ -93,7 +96,7 @@ fn run(
         let stopping = state.stopping.clone();
         let app = App::new(Arc::clone(&state), lane);
         let listener = tokio::net::TcpListener::from_std(listener).expect("the socket does not block");
-        listener::serve(listener, app, connections, stopping).await;
+        listener::serve(listener, app, options, stopping).await;
         // Collectors run on this runtime, too.
         state.collectors.wait_stopped().await;
     });

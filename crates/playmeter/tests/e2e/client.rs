@@ -1,7 +1,7 @@
 //! A minimal HTTP client: tests control every byte on the wire, and nothing is added or hidden.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -21,7 +21,7 @@ pub(crate) struct Request {
 
 impl Request {
     pub(crate) fn new(method: &'static str, target: impl Into<String>) -> Request {
-        let host = "playmeter.test".to_owned();
+        let host = "localhost".to_owned();
         Request { method, target: target.into(), host, headers: Vec::new(), body: Vec::new() }
     }
 
@@ -97,7 +97,19 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn open(address: SocketAddr) -> io::Result<Connection> {
-        let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+        Connection::over(TcpStream::connect_timeout(&address, TIMEOUT)?)
+    }
+
+    /// Connects to this address from an address of this machine.
+    pub(crate) fn open_from(source: Ipv4Addr, address: SocketAddr) -> io::Result<Connection> {
+        use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+        bind(&socket, &SocketAddr::from((source, 0)))?;
+        connect(&socket, &address)?;
+        Connection::over(TcpStream::from(socket))
+    }
+
+    fn over(stream: TcpStream) -> io::Result<Connection> {
         stream.set_read_timeout(Some(TIMEOUT))?;
         stream.set_write_timeout(Some(TIMEOUT))?;
         stream.set_nodelay(true)?;

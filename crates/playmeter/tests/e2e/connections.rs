@@ -231,7 +231,7 @@ fn half_closed_connection_still_gets_its_response() {
 }
 
 /// The first line of the answer, or `closed`.
-fn first_line(world: &World, bytes: &[u8]) -> String {
+pub(crate) fn first_line(world: &World, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(world.address).expect("a connection");
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(Shutdown::Write);

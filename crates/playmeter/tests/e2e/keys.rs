@@ -488,11 +488,11 @@ fn sign_in_link_grants_access_from_the_dashboard_only() {
     assert_eq!(get("/v1/load", None).status, 200);
     assert_eq!(get("/v1/load?game=nowhere", None).summary(), "404 not_found (game)");
     assert_eq!(
-        get("/v1/load", Some("http://playmeter.test")).status,
+        get("/v1/load", Some("http://localhost")).status,
         200,
         "the origin of the dashboard is allowed"
     );
-    for stranger in ["https://game.example", "null", "http://playmeter.test.evil.example"] {
+    for stranger in ["https://game.example", "null", "http://localhost.evil.example"] {
         assert_eq!(get("/v1/load", Some(stranger)).summary(), "403 scope (Origin)", "{stranger}");
         assert_eq!(get("/v1/watch?load=1", Some(stranger)).summary(), "403 scope (Origin)", "{stranger}");
     }

@@ -37,6 +37,7 @@ mod pages;
 mod permissions;
 mod playtomic;
 mod privacy;
+mod proxies;
 mod queries;
 mod quotas;
 mod receipts;

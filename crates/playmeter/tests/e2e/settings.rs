@@ -136,6 +136,8 @@ fn unknown_or_invalid_setting_is_named() {
         ("[connections]\ntotal_max = 0\n", &["connections.total_max"]),
         ("[connections]\nheartbeat_s = 0\n", &["connections.heartbeat_s"]),
         ("[connections]\nsubscriptions_each_max = 0\n", &["connections.subscriptions_each_max"]),
+        ("proxy_hops = 0\n", &["proxy_hops"]),
+        ("proxy_hops = 17\n", &["proxy_hops"]),
         ("origins = [\"https://a.example/path\"]\n", &["origins", "https://a.example/path"]),
         ("origins = \"a.example\"\n", &["origins", "a.example"]),
         ("origins = 7\n", &["origins", "own.toml"]),
