@@ -19,6 +19,7 @@ use crate::api::{self, events};
 use crate::compat;
 use crate::cors::{allow_any_origin, is_open, preflight, set_security_headers};
 use crate::ddp::{self, MethodRouter, SocketState};
+use crate::host::check_public_host;
 use crate::listener::Handler;
 use crate::monitor::RequestCounts;
 use crate::problem::Problem;
@@ -100,6 +101,11 @@ const EVENTS: &str = "/v1/events";
 
 impl App {
     async fn answer(self, mut request: Request<Incoming>, address: Option<IpAddr>) -> Handled {
+        if let Some(public_url) = &self.runtime.shared.settings.public_url
+            && let Err(problem) = check_public_host(public_url, &request)
+        {
+            return Handled { response: problem.into_response(), path: None, game: None };
+        }
         // The hot route goes straight to its handler, without the router and without a request context.
         if request.uri().path() == EVENTS {
             let (response, game) =

@@ -9,6 +9,7 @@ mod compat;
 mod cors;
 mod ddp;
 mod hex;
+mod host;
 pub mod listener;
 pub mod monitor;
 mod problem;
@@ -19,6 +20,7 @@ mod state;
 pub mod ws;
 
 pub use api::commands::CommandRequest;
+pub use host::PublicUrl;
 pub use problem::Problem;
 pub use rejected_requests::RejectedRequests;
 pub use state::{AppState, HttpSettings, RuntimeState};

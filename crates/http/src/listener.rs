@@ -2,6 +2,9 @@
 //!
 //! Each runtime has a listening socket of its own on the same port (SO_REUSEPORT), so a connection stays on one core.
 
+mod checked_stream;
+mod framing;
+
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -11,10 +14,10 @@ use axum::body::Body;
 use axum::response::IntoResponse;
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
-use hyper::header::UPGRADE;
+use hyper::header::{CONNECTION, HeaderValue, UPGRADE};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response};
+use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -24,7 +27,11 @@ use collect::net::{Connections, OpenConnection};
 use pipeline::shutdown::wait_for_stop;
 
 use crate::client_address::forwarded_address;
+use crate::host::check_host;
 use crate::problem::Problem;
+
+pub(crate) use checked_stream::CheckedStream;
+use framing::is_websocket;
 
 /// The largest head of a request.
 const HEADER_BYTES_MAX: usize = 16 << 10;
@@ -124,16 +131,24 @@ struct ConnectionContext {
 
 impl ConnectionContext {
     async fn answer(&self, handler: impl Handler, mut request: Request<Incoming>) -> Response<Body> {
+        if let Err(problem) = check_host(&mut request) {
+            return close_after(problem.into_response());
+        }
         let (address, client) = match self.client(&request) {
             Ok(client) => client,
             Err(problem) => return problem.into_response(),
         };
-        if request.headers().contains_key(UPGRADE) {
-            request
-                .extensions_mut()
-                .insert(ConnectionGuard { _client: client.clone(), ..self.guard.clone() });
+        let mut upgrades = request.headers().get_all(UPGRADE).iter();
+        let upgrades = upgrades.any(|protocol| is_websocket(protocol.as_bytes()));
+        if upgrades {
+            let guard = ConnectionGuard { _client: client.clone(), ..self.guard.clone() };
+            request.extensions_mut().insert(guard);
         }
         let response = handler.handle(request, address).await;
+        if upgrades && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            // What follows such a request is not checked.
+            return close_after(response);
+        }
         let is_stream = response.body().size_hint().exact().is_none();
         match client {
             Some(client) if is_stream => response.map(|body| count_until_end(body, client)),
@@ -155,6 +170,12 @@ impl ConnectionContext {
             None => Err(too_many_connections(connections.limits().per_address, address.is_some())),
         }
     }
+}
+
+/// Closes the connection after this response.
+fn close_after(mut response: Response<Body>) -> Response<Body> {
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 fn too_many_connections(max: usize, is_reported: bool) -> Problem {
@@ -196,7 +217,7 @@ fn spawn_connection(
         // The last events of a game that sends them and exits at once must still arrive.
         .half_close(true)
         .max_buf_size(HEADER_BYTES_MAX.max(8192))
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(TokioIo::new(CheckedStream::new(stream)), service)
         .with_upgrades();
     tokio::spawn(async move {
         let _guard = guard;

@@ -56,6 +56,8 @@ problems! {
     too_large = 413, "too_large", "Request too large";
     /// The content type or encoding is not supported.
     unsupported = 415, "unsupported", "Unsupported content type or encoding";
+    /// The request names a host that this server is not.
+    misdirected = 421, "host", "Misdirected request";
     /// The query is well-formed but cannot be answered.
     limit_reached = 422, "unanswerable", "Request cannot be processed";
     /// The request conflicts with the current state.

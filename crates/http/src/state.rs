@@ -15,6 +15,7 @@ use pipeline::views::Views;
 use tokio::sync::watch;
 use wal::{Lane, Wal};
 
+use crate::host::PublicUrl;
 use crate::monitor::Monitor;
 use crate::rejected_requests::RejectedRequests;
 
@@ -25,6 +26,8 @@ pub struct HttpSettings {
     pub data: PathBuf,
     /// A proxy in front terminates TLS and reports the clients' addresses.
     pub behind_proxy: bool,
+    /// If set, requests for other hosts than this one and the local machine are rejected.
+    pub public_url: Option<PublicUrl>,
     /// The interval at which WebSockets are pinged, idle streams get a comment, and their credentials are checked again.
     pub heartbeat: Duration,
     /// Origins whose pages may open sockets and act for the signed-in person. If empty, every origin may open them and

@@ -10,6 +10,7 @@ use anyhow::{Context, bail, ensure};
 use collect::net::ConnectionLimits;
 use figment::providers::{Env, Format, Serialized, Toml};
 use figment::{Figment, Metadata};
+use http::PublicUrl;
 use model::limits::{FLOWS_MAX, FLOWS_PER_GAME};
 use pipeline::ingest::QuotaSettings;
 use serde::{Deserialize, Serialize};
@@ -57,6 +58,9 @@ pub(crate) struct RawSettings {
     /// Behind a proxy: how many trusted proxies a request passes, each of which appends the address that it sees to
     /// `X-Forwarded-For`. The entry of the outermost one is the address of the client.
     pub(crate) proxy_hops: usize,
+    /// The URL under which browsers and games reach the server, such as `https://stats.example`. Requests for other
+    /// hosts than its name, names below it and this machine are then rejected. Empty: every host is served.
+    pub(crate) public_url: String,
     /// An .mmdb file instead of the built-in table of countries; empty for the built-in table.
     pub(crate) geo_file: PathBuf,
     pub(crate) log: RawLog,
@@ -143,6 +147,7 @@ impl Default for RawSettings {
             runtimes: 0,
             behind_proxy: false,
             proxy_hops: 1,
+            public_url: String::new(),
             geo_file: PathBuf::new(),
             log: RawLog {
                 segment_bytes: log.segment_bytes,
@@ -288,6 +293,14 @@ impl RawSettings {
                 "origins: `{origin}` is not an origin; write it as `https://game.example`"
             );
         }
+        let public_url = match self.public_url.as_str() {
+            "" => None,
+            text => Some(PublicUrl::parse(text).with_context(|| {
+                format!(
+                    "public_url: `{text}` is not a URL without a path; write it as `https://stats.example`"
+                )
+            })?),
+        };
         if !self.listen.ip().is_loopback() && !self.behind_proxy {
             bail!(
                 "listen: {} is reachable from other machines, but the server does not terminate TLS; \
@@ -306,6 +319,7 @@ impl RawSettings {
             runtimes: if self.runtimes == 0 { cores() } else { self.runtimes.min(1024) },
             behind_proxy: self.behind_proxy,
             proxy_hops: self.proxy_hops,
+            public_url,
             demo: self.demo,
             geo_file,
             log: self.log.resolve(),

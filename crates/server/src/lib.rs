@@ -21,7 +21,7 @@ use collect::net::ConnectionLimits;
 use collect::{CollectContext, CollectorSettings, Collectors};
 use http::RejectedRequests;
 use http::monitor::{self, Monitor};
-use http::{AppState, HttpSettings};
+use http::{AppState, HttpSettings, PublicUrl};
 use live::Live;
 use pipeline::catalog::{Catalog, InitialKeys};
 use pipeline::engine::Engine;
@@ -47,6 +47,8 @@ pub struct Settings {
     pub behind_proxy: bool,
     /// With `behind_proxy`: the number of proxies in front, each of which appends to `X-Forwarded-For`.
     pub proxy_hops: usize,
+    /// The URL under which browsers and games reach the server; if set, other hosts are rejected.
+    pub public_url: Option<PublicUrl>,
     /// Simulates players of a demo game.
     pub demo: bool,
     /// An .mmdb file to use instead of the embedded country table.
@@ -176,6 +178,7 @@ impl Settings {
         HttpSettings {
             data: self.data.clone(),
             behind_proxy: self.behind_proxy,
+            public_url: self.public_url.clone(),
             heartbeat: self.heartbeat,
             origins: self.origins.clone(),
         }

@@ -10,13 +10,12 @@ use hyper::header::{HeaderValue, SEC_WEBSOCKET_VERSION, UPGRADE};
 use hyper::http::request::Parts;
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 use tracing::debug;
 use tungstenite::error::{Error, ProtocolError};
 use tungstenite::handshake::server::create_response_with_body;
 
 use super::Socket;
-use crate::listener::ConnectionGuard;
+use crate::listener::{CheckedStream, ConnectionGuard};
 use crate::problem::Problem;
 
 /// The connection of a request to upgrade, taken from the extensions of the request; empty for other requests.
@@ -71,9 +70,10 @@ async fn serve_guarded(guard: Option<ConnectionGuard>, serving: impl Future<Outp
 }
 
 fn socket(upgraded: Upgraded) -> Socket {
-    let parts = upgraded.downcast::<TokioIo<TcpStream>>().expect("every connection is a TCP stream");
+    let parts =
+        upgraded.downcast::<TokioIo<CheckedStream>>().expect("every connection is a checked TCP stream");
     // Copied, because it references the whole buffer in which the handshake was read.
-    Socket::new(parts.io.into_inner(), Bytes::copy_from_slice(&parts.read_buf))
+    Socket::new(parts.io.into_inner().into_inner(), Bytes::copy_from_slice(&parts.read_buf))
 }
 
 /// Returns the response to an invalid handshake, with the supported value in a header.

@@ -24,6 +24,7 @@ mod experiments;
 mod feed;
 mod fields;
 mod flows;
+mod http_syntax;
 mod identity;
 mod imports;
 mod keys;

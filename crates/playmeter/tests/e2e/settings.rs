@@ -138,6 +138,8 @@ fn unknown_or_invalid_setting_is_named() {
         ("[connections]\nsubscriptions_each_max = 0\n", &["connections.subscriptions_each_max"]),
         ("proxy_hops = 0\n", &["proxy_hops"]),
         ("proxy_hops = 17\n", &["proxy_hops"]),
+        ("public_url = \"stats.example\"\n", &["public_url", "stats.example"]),
+        ("public_url = \"https://stats.example/path\"\n", &["public_url", "https://stats.example/path"]),
         ("origins = [\"https://a.example/path\"]\n", &["origins", "https://a.example/path"]),
         ("origins = \"a.example\"\n", &["origins", "a.example"]),
         ("origins = 7\n", &["origins", "own.toml"]),

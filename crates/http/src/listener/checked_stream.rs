@@ -1,0 +1,82 @@
+//! A connection whose requests are checked before hyper reads them.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use super::framing::FramingCheck;
+
+/// A TCP connection that ends, for its reader, at the first line that violates the protocol.
+///
+/// The end of that line is replaced by a NUL, which is valid nowhere in a head or a chunked body, so hyper responds with
+/// 400 or fails the body, and closes the connection.
+#[derive(Debug)]
+pub(crate) struct CheckedStream {
+    stream: TcpStream,
+    check: FramingCheck,
+    is_refused: bool,
+}
+
+impl CheckedStream {
+    pub(super) fn new(stream: TcpStream) -> CheckedStream {
+        CheckedStream { stream, check: FramingCheck::default(), is_refused: false }
+    }
+
+    /// Returns the connection, for a protocol other than HTTP.
+    pub(crate) fn into_inner(self) -> TcpStream {
+        self.stream
+    }
+}
+
+impl AsyncRead for CheckedStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.is_refused {
+            return Poll::Ready(Ok(()));
+        }
+        let start = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        let bytes = &mut buffer.filled_mut()[start..];
+        if let Err(violation) = self.check.check(bytes) {
+            bytes[violation] = 0;
+            self.is_refused = true;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for CheckedStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
