@@ -98,6 +98,12 @@ impl<'a> Host<'a> {
     }
 }
 
+/// Returns true if the request names this machine as its host. A page of another site that has pointed its own name at
+/// this machine sends that name.
+pub(crate) fn is_local(headers: &HeaderMap) -> bool {
+    Host::of(headers).is_some_and(|host| host.is_local())
+}
+
 /// Checks that the request names one host, as RFC 9112, 3.2 requires. The name in the target, if it has one, replaces the
 /// one in the header.
 pub(crate) fn check_host<B>(request: &mut Request<B>) -> Result<(), Problem> {

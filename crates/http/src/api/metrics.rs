@@ -1,7 +1,7 @@
 //! `GET /metrics`: metrics in the Prometheus text format.
 //!
-//! Open to clients on the same machine; all others, and all clients behind a proxy, need a secret key with the scope
-//! `admin`. Labels come from closed sets and from the ids of games, never from client input.
+//! Open to clients on the same machine that address it as such (`localhost`, a loopback address); all others, and all
+//! clients behind a proxy, need a secret key with the scope `admin`. Labels come from closed sets and from the ids of games, never from client input.
 
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -16,6 +16,7 @@ use pipeline::catalog::Scope;
 use pipeline::time::{now_ms, now_s};
 
 use crate::auth::{self, Credentials};
+use crate::host;
 use crate::problem::Problem;
 use crate::request_context::RequestContext;
 use crate::{AppState, RuntimeState};
@@ -37,7 +38,9 @@ pub(crate) async fn get(
 ) -> Result<Response, Problem> {
     let is_loopback = |address: IpAddr| address.to_canonical().is_loopback();
     let from_here = !shared.settings.behind_proxy && context.client_address().is_some_and(is_loopback);
-    if !from_here {
+    // A browser on this machine also connects from a loopback address. A page of another site that has pointed its name
+    // at this machine sends that name.
+    if !from_here || !host::is_local(&headers) {
         let access = Credentials::new(headers, None, context).authorize_key(&shared.catalog, now_s())?;
         auth::allow(
             access.ok_or_else(|| Problem::unauthorized("send a key as `Authorization: Bearer KEY`"))?,

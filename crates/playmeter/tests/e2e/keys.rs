@@ -526,6 +526,39 @@ fn new_sign_in_link_revokes_the_old_link_and_sign_ins() {
 }
 
 #[test]
+fn metrics_without_a_key_are_open_to_names_of_this_machine_only() {
+    let world = World::new();
+    let admin = world.key("admin");
+    let get = |host: &str| Request::get("/metrics").host(host);
+    let address = world.address.to_string();
+    for host in [
+        "localhost",
+        "LOCALHOST:8080",
+        "localhost.",
+        "127.0.0.1",
+        "127.8.8.8:1",
+        "[::1]",
+        "[::1]:8080",
+        &address,
+    ] {
+        assert_eq!(world.send(&get(host)).status, 200, "{host}");
+    }
+    for host in [
+        "attacker.example",
+        "attacker.example:8080",
+        "localhost.attacker.example",
+        "127.0.0.1.attacker.example",
+        "notlocalhost",
+        "192.0.2.1",
+        "[::2]",
+    ] {
+        assert_eq!(world.send(&get(host)).summary(), "401 key", "{host}");
+        assert_eq!(world.send(&get(host).key(&world.public_key)).summary(), "403 scope", "{host}");
+        assert_eq!(world.send(&get(host).key(&admin)).status, 200, "{host}");
+    }
+}
+
+#[test]
 fn behind_a_proxy_cookies_are_secure_and_metrics_need_a_key() {
     let world = World::with(&["--behind-proxy"]);
     let answer = sign_in(&world);
