@@ -7,6 +7,7 @@ use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use serde::Serialize;
 
 use model::query::QueryError;
+use pipeline::views::ViewsBehind;
 
 /// The reason why a request was rejected: a kind for programs and a sentence for people.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -110,6 +111,12 @@ impl Problem {
 impl From<QueryError> for Problem {
     fn from(error: QueryError) -> Problem {
         Problem::invalid(error.message).field(error.field)
+    }
+}
+
+impl From<ViewsBehind> for Problem {
+    fn from(behind: ViewsBehind) -> Problem {
+        Problem::overloaded(behind.to_string()).retry_after_s(5)
     }
 }
 

@@ -4,17 +4,22 @@
 //! that must see the newest batch ends the cycle at once.
 
 mod checkpoints;
+mod quarantine;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use anyhow::bail;
 use liveops::LiveOps;
 use model::batch::{EventBatch, StoredEvent};
 use model::deltas::Deltas;
 use model::identity::Identities;
+use model::ports::counters::StoreError;
 use model::sessions::{PLAY_TIME, SESSION, SessionSignal, Sessions};
 use tracing::{error, warn};
 use wal::{EntryRef, Wal, WalError};
@@ -26,6 +31,7 @@ use crate::views::Views;
 use checkpoints::CheckpointScheduler;
 
 pub(crate) use checkpoints::checkpoint_now;
+pub use quarantine::{PanickedRange, Quarantine};
 
 /// The length of a cycle if no reader waits.
 const CYCLE: Duration = Duration::from_millis(200);
@@ -35,6 +41,8 @@ const ROWS_MAX: usize = 200_000;
 const READ_BYTES: usize = 8 << 20;
 /// The pause before a failed store or log is tried again.
 const RETRY: Duration = Duration::from_secs(1);
+/// Attempts to read the log or to load rollups before the process ends.
+const ATTEMPTS: u32 = 5;
 /// The name of the sessions in the side state of a checkpoint.
 pub(crate) const SESSIONS: &str = "sessions";
 
@@ -48,7 +56,22 @@ pub struct Applier {
     from: u64,
     /// The log position that is read next.
     at: u64,
+    /// What is being applied, if it is known: one entry, or the range of the deltas.
+    current: Option<Range<u64>>,
     checkpoints: CheckpointScheduler,
+}
+
+/// The error of one cycle. Nothing is lost: the next cycle continues where this one ended.
+#[derive(Debug, thiserror::Error)]
+enum CycleError {
+    #[error("the log cannot be read: {0}")]
+    Log(#[from] WalError),
+    #[error("rollups cannot be loaded: {0}")]
+    Store(#[from] StoreError),
+    #[error(
+        "a log entry that causes a panic twice is skipped and listed by `playmeter verify`; the panic: {0}"
+    )]
+    Panicked(String),
 }
 
 impl Applier {
@@ -57,93 +80,168 @@ impl Applier {
         let at = views.counters.applied_until();
         let checkpoints = CheckpointScheduler::new(Arc::clone(&views), log.clone(), registered_until, at);
         let (metrics, deltas) = (AccountingMetrics::get(), Deltas::default());
-        Applier { log, views, metrics, deltas, from: at, at, checkpoints }
+        Applier { log, views, metrics, deltas, from: at, at, current: None, checkpoints }
     }
 
     /// Applies everything that is durable now. Called once, before the first query is answered.
-    pub(crate) fn catch_up(&mut self) {
-        self.cycle(self.log.durable_until());
+    pub(crate) fn catch_up(&mut self) -> anyhow::Result<()> {
+        self.apply_until(self.log.durable_until())
     }
 
-    /// Starts the thread. It ends when the log is closed, after a final checkpoint.
+    /// Starts the thread. It ends when the log is closed, after a final checkpoint. If it fails, the process must end,
+    /// because views no longer follow the log.
     pub fn start(self) -> std::io::Result<JoinHandle<()>> {
+        let views = Arc::clone(&self.views);
         let run = move || {
             lower_priority();
-            self.run();
+            match catch_unwind(AssertUnwindSafe(|| self.run())) {
+                Ok(Ok(())) => {}
+                Ok(Err(failure)) => views.fail(&format!("{failure:#}; start the server again")),
+                Err(_) => views.fail("the applier panicked; start the server again"),
+            }
         };
         std::thread::Builder::new().name("applier".into()).spawn(run)
     }
 
-    fn run(mut self) {
+    fn run(mut self) -> anyhow::Result<()> {
         loop {
             match self.log.wait(self.at, self.checkpoints.due_in()) {
                 Ok(durable_until) if durable_until > self.at => {
                     self.views.throttle.wait(CYCLE, self.views.counters.applied_until());
-                    self.cycle(self.log.durable_until());
+                    self.apply_until(self.log.durable_until())?;
                 }
                 Ok(_) => {}
                 Err(WalError::Closed) => break,
-                Err(failure) => {
-                    error!(%failure, "the log cannot be read; entries are no longer applied until the server restarts");
-                    return;
-                }
+                // The log reports the failure of the disk itself.
+                Err(_) => return Ok(()),
             }
             self.checkpoints.start_if_due(self.at);
         }
-        self.cycle(self.log.durable_until());
+        self.apply_until(self.log.durable_until())?;
         self.checkpoints.write_final();
+        Ok(())
     }
 
-    /// Reads the log up to `until` and applies it.
-    fn cycle(&mut self, until: u64) {
+    /// Applies the log up to `until`, in parts between which checkpoints are taken, so that neither a long log at start
+    /// nor a slow store needs more memory.
+    fn apply_until(&mut self, until: u64) -> anyhow::Result<()> {
+        let views = Arc::clone(&self.views);
+        let _lag = views.lag.start();
+        let mut failures = 0;
+        while self.at < until {
+            match self.guarded_cycle(until) {
+                Ok(()) => failures = 0,
+                Err(failure) => {
+                    failures += 1;
+                    error!(%failure, at = self.at, "the log cannot be applied");
+                    if failures == ATTEMPTS || !matches!(failure, CycleError::Log(_)) {
+                        bail!("the log cannot be applied at offset {}: {failure}", self.at);
+                    }
+                    std::thread::sleep(RETRY);
+                }
+            }
+            self.checkpoints.start_if_due(self.at);
+            self.checkpoints.wait_while_far_behind();
+        }
+        Ok(())
+    }
+
+    /// Runs a cycle. If it panics, stores what was being applied. The views are not usable afterwards.
+    fn guarded_cycle(&mut self, until: u64) -> Result<(), CycleError> {
+        let result = catch_unwind(AssertUnwindSafe(|| self.cycle(until)));
+        result.unwrap_or_else(|panic| {
+            let message = quarantine::message_of(&*panic);
+            if let Some(current) = self.current.take() {
+                self.views.quarantine.record(current, message.clone());
+            }
+            Err(CycleError::Panicked(message))
+        })
+    }
+
+    /// Reads the log, up to `until` or until a checkpoint is due, and applies it.
+    fn cycle(&mut self, until: u64) -> Result<(), CycleError> {
         let views = Arc::clone(&self.views);
         // Reading moves the sessions ahead of the rollups. After a crash, a checkpoint taken in between would have the
         // sessions observe the same events twice.
         let _applying = views.applying.lock();
         views.recent_events.start_cycle();
-        while self.at < until {
-            self.read();
+        let bytes_max = self.checkpoints.bytes() + self.checkpoints.limits.bytes;
+        let mut read = Ok(());
+        while self.at < until && read.is_ok() && self.checkpoints.bytes() < bytes_max {
+            read = self.read();
             if self.deltas.len() > ROWS_MAX {
-                self.apply();
+                self.apply()?;
             }
         }
-        self.apply();
+        self.apply()?;
+        read
     }
 
-    fn read(&mut self) {
-        let batch = match self.log.read(self.at, READ_BYTES) {
-            Ok(batch) => batch,
+    fn read(&mut self) -> Result<(), CycleError> {
+        let read_bytes = READ_BYTES.min(self.checkpoints.limits.bytes);
+        let batch = match self.log.read(self.at, read_bytes) {
             Err(WalError::Trimmed { first }) => {
                 error!(from = self.at, until = first, "a part of the log was removed before it was applied");
                 self.at = first;
-                return;
+                return Ok(());
             }
-            Err(failure) => {
-                error!(%failure, at = self.at, "the log cannot be read");
-                std::thread::sleep(RETRY);
-                return;
-            }
+            batch => batch?,
         };
         for damage in &batch.skipped {
             error!(?damage, "a damaged part of the log was skipped");
         }
         for chunk in &batch.chunks {
-            chunk
-                .entries_from(self.at)
-                .for_each(|entry| apply_entry(&self.views, self.metrics, &mut self.deltas, &entry));
+            for entry in chunk.entries_from(self.at) {
+                if self.views.quarantine.is_suspect(entry.offset) {
+                    self.apply_alone(&entry)?;
+                } else {
+                    self.apply_entry(&entry);
+                }
+            }
             self.checkpoints.add_bytes(chunk.bytes());
         }
         self.at = batch.next;
+        Ok(())
     }
 
-    fn apply(&mut self) {
+    /// Applies an entry and nothing else, so that a panic has one cause.
+    fn apply_alone(&mut self, entry: &EntryRef<'_>) -> Result<(), StoreError> {
+        self.at = self.at.max(entry.offset);
+        self.apply()?;
+        self.apply_entry(entry);
+        self.at = entry.until();
+        self.apply()
+    }
+
+    /// Adds an entry to the deltas, unless it is quarantined.
+    fn apply_entry(&mut self, entry: &EntryRef<'_>) {
+        if self.views.quarantine.is_skipped(entry.offset) {
+            error!(offset = entry.offset, "a log entry is skipped because applying it panicked twice");
+            self.views.pending_answers.cancel(entry.offset);
+            return;
+        }
+        self.current = Some(entry.offset..entry.until());
+        apply_entry(&self.views, self.metrics, &mut self.deltas, entry);
+        self.current = None;
+    }
+
+    /// Applies the deltas. The sessions are ahead of the rollups until that succeeds, so the caller holds the lock.
+    fn apply(&mut self) -> Result<(), StoreError> {
+        self.current = Some(self.from..self.at);
+        let mut attempts = 1;
         while let Err(failure) = self.views.counters.apply(self.from..self.at, &self.deltas) {
-            error!(%failure, "the store did not accept rollups; trying again");
+            error!(%failure, "the store did not accept rollups");
+            if attempts == ATTEMPTS {
+                return Err(failure);
+            }
+            attempts += 1;
             std::thread::sleep(RETRY);
         }
         self.from = self.at;
         self.views.publish_applied(self.at, &self.deltas);
         self.deltas.clear();
+        self.current = None;
+        Ok(())
     }
 }
 
@@ -166,6 +264,8 @@ pub fn apply_entry(views: &Views, metrics: &AccountingMetrics, deltas: &mut Delt
             return;
         }
     };
+    #[cfg(feature = "fault-injection")]
+    panic_if_injected(&batch);
     deltas.set_offset(entry.offset);
     views.accounting.count(&batch, entry.events, deltas, metrics);
     if entry.events > 0 {
@@ -184,6 +284,17 @@ pub fn apply_entry(views: &Views, metrics: &AccountingMetrics, deltas: &mut Delt
         let seed = views.seeds.of(batch.game);
         let players = PlayerViews { sessions: &mut sessions, identities: &views.identities, seed };
         apply_events(players, entry.offset, &batch, deltas, on_event);
+    }
+}
+
+/// Panics on an event with the name `panic`, for tests.
+#[cfg(feature = "fault-injection")]
+fn panic_if_injected(batch: &EventBatch<'_>) {
+    static IS_INJECTED: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| {
+        std::env::var("PLAYMETER_INJECTED_FAULT").is_ok_and(|fault| fault == "panic_on_apply")
+    });
+    if *IS_INJECTED && batch.events().any(|event| event.name == b"panic") {
+        panic!("an injected fault");
     }
 }
 

@@ -192,7 +192,7 @@ impl ErasurePass {
             }
         }
         if !erased.is_empty() {
-            checkpoint_now(&self.views, &self.log, &self.registered_until);
+            checkpoint_now(&self.views, &self.log, &self.registered_until)?;
             signal.check()?;
             self.views.counters.purge().context("purging the store")?;
         }
@@ -231,7 +231,7 @@ impl ErasurePass {
     ) -> anyhow::Result<Vec<ErasedCounts>> {
         let last = requests.last().map_or(0, |request| request.offset);
         if self.views.counters.durable_until() <= last {
-            checkpoint_now(&self.views, &self.log, &self.registered_until);
+            checkpoint_now(&self.views, &self.log, &self.registered_until)?;
         }
         if self.views.counters.durable_until() <= last {
             bail!("no checkpoint contains the requests yet");

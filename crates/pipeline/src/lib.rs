@@ -9,6 +9,7 @@ pub mod views;
 
 pub mod accounting;
 pub mod catalog;
+pub mod disk_space;
 pub mod distribute;
 pub mod engine;
 pub mod enrich;
@@ -16,6 +17,7 @@ pub mod erasure;
 pub mod file_ids;
 pub mod flows;
 pub mod interest;
+mod lag;
 pub mod open;
 pub mod open_log;
 pub mod pacer;

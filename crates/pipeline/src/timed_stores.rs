@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use model::deltas::Deltas;
-use model::ports::counters::{Checkpoint, Counters, ExportedRows, SideState, SlotSelector, StoreError};
+use model::ports::counters::{
+    Checkpoint, CheckpointError, Counters, ExportedRows, SideState, SlotSelector, StoreError,
+};
 use model::ports::ids::{Claim, IdStats, Ids, IdsError};
 use model::ports::records::Records;
 use model::rollup::Aggregate;
@@ -171,7 +173,7 @@ struct TimedCheckpoint {
 }
 
 impl Checkpoint for TimedCheckpoint {
-    fn commit(&mut self) -> Result<(), StoreError> {
+    fn commit(&mut self) -> Result<(), CheckpointError> {
         self.timer.write(|| self.inner.commit())
     }
 }

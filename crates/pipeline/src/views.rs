@@ -1,8 +1,8 @@
 //! The views: everything derived from the log, as readers see it.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use liveops::{LiveOps, Touched};
@@ -16,14 +16,24 @@ use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
 use crate::accounting::IngestAccounting;
-use crate::applier::SESSIONS;
+use crate::applier::{Quarantine, SESSIONS};
+use crate::disk_space::DiskSpace;
+use crate::lag::Lag;
 use crate::pending_answers::{CommandOutcome, PendingAnswers};
 use crate::recent_events::RecentEvents;
 use crate::urgent_watchers::UrgentWatchers;
 
 /// The interval at which [`Views::pause_at_checkpoint`] polls a running checkpoint.
 const COMMIT_POLL: Duration = Duration::from_millis(10);
+/// The time after which [`Views::pause_at_checkpoint`] no longer waits for a running checkpoint.
+const COMMIT_WAIT: Duration = Duration::from_secs(60);
+/// The time that a request waits for the views at most.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+/// The lag of the views from which on the server is not ready.
+const LAG_MAX: Duration = Duration::from_secs(10);
 
+/// Called when the process cannot continue, with a sentence that says why and what to do.
+pub type OnFatal = Arc<dyn Fn(&str) + Send + Sync>;
 /// Called with every set of deltas.
 type OnApplied = Box<dyn Fn(&Deltas) + Send>;
 /// Called with a game and the changes of one command.
@@ -54,6 +64,16 @@ pub struct Views {
     /// A checkpoint is being committed.
     pub(crate) committing: AtomicBool,
     pub(crate) throttle: ApplyThrottle,
+    /// The entries on which the applier panicked.
+    pub quarantine: Quarantine,
+    /// The room on the disk.
+    pub space: Arc<DiskSpace>,
+    /// How long the applier has been behind the log.
+    pub(crate) lag: Lag,
+    on_fatal: OnceLock<OnFatal>,
+    stopping: AtomicBool,
+    /// A captured checkpoint was given up while the server stops.
+    checkpoints_abandoned: AtomicBool,
     applied: watch::Sender<u64>,
     on_applied: Mutex<Vec<OnApplied>>,
     on_command: Mutex<Vec<OnCommand>>,
@@ -82,16 +102,69 @@ impl Views {
             applying: Mutex::default(),
             committing: AtomicBool::new(false),
             throttle: ApplyThrottle::default(),
+            quarantine: Quarantine::default(),
+            space: Arc::default(),
+            lag: Lag::default(),
+            on_fatal: OnceLock::new(),
+            stopping: AtomicBool::new(false),
+            checkpoints_abandoned: AtomicBool::new(false),
             applied,
             on_applied: Mutex::default(),
             on_command: Mutex::default(),
         })
     }
 
+    /// Sets what happens when the process cannot continue. Without it, the failure is only logged.
+    pub(crate) fn set_on_fatal(&self, on_fatal: OnFatal) {
+        let _ = self.on_fatal.set(on_fatal);
+    }
+
+    /// Reports that the process cannot continue.
+    pub(crate) fn fail(&self, failure: &str) {
+        match self.on_fatal.get() {
+            Some(on_fatal) => on_fatal(failure),
+            None => tracing::error!("{failure}"),
+        }
+    }
+
+    /// Stops waiting for disk space: a checkpoint that cannot be written soon is given up.
+    pub fn stop_waiting(&self) {
+        self.stopping.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn abandon_checkpoints(&self) {
+        self.checkpoints_abandoned.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn are_checkpoints_abandoned(&self) -> bool {
+        self.checkpoints_abandoned.load(Ordering::Acquire)
+    }
+
+    /// Returns how long the views have been behind the log.
+    pub fn lag(&self) -> Duration {
+        self.lag.elapsed()
+    }
+
+    /// Returns an error if the views are so far behind the log that reads would not be answered.
+    pub fn check_lag(&self) -> Result<(), ViewsBehind> {
+        if self.lag() > LAG_MAX { Err(ViewsBehind) } else { Ok(()) }
+    }
+
     /// Waits for the outcome of the durable command at this offset. Returns `None` if the command could not be read.
-    pub async fn wait_for_outcome(&self, offset: u64) -> Option<CommandOutcome> {
+    ///
+    /// # Errors
+    /// If the command is not applied in time. It is durable and will be.
+    pub async fn wait_for_outcome(&self, offset: u64) -> Result<Option<CommandOutcome>, ViewsBehind> {
         self.throttle.skip_until(offset + 1);
-        self.pending_answers.wait(offset).await
+        let outcome = tokio::time::timeout(WAIT_MAX, self.pending_answers.wait(offset)).await;
+        outcome.map_err(|_| {
+            self.pending_answers.cancel(offset);
+            ViewsBehind
+        })
     }
 
     /// Captures the applied state for a checkpoint. The caller holds the lock `applying`, so that all views are at one
@@ -106,23 +179,37 @@ impl Views {
     /// Pauses the applier at a position where everything applied is durable, until the returned guard is dropped.
     /// Rollups may only be replaced in this state: after a crash, pending changes would be applied twice. Blocks.
     pub fn pause_at_checkpoint(&self) -> Result<PausedApplier<'_>, StoreError> {
-        let applying = self.applying.lock();
-        while self.committing.load(Ordering::Acquire) {
+        let deadline = Instant::now() + COMMIT_WAIT;
+        let applying = loop {
+            let applying = self.applying.lock();
+            if !self.committing.load(Ordering::Acquire) {
+                break applying;
+            }
+            drop(applying);
+            if Instant::now() >= deadline {
+                return Err(StoreError(
+                    "a checkpoint is being written and does not end; is the disk full?".into(),
+                ));
+            }
             std::thread::sleep(COMMIT_POLL);
-        }
+        };
         self.capture_checkpoint().commit()?;
         Ok(PausedApplier { _applying: applying })
     }
 
     /// Returns when the views contain everything before `position`.
-    pub async fn caught_up(&self, position: u64) {
+    ///
+    /// # Errors
+    /// If they do not in time.
+    pub async fn caught_up(&self, position: u64) -> Result<(), ViewsBehind> {
         if *self.applied.borrow() >= position {
-            return;
+            return Ok(());
         }
         self.throttle.skip_until(position);
         let mut applied = self.applied.subscribe();
         // The sender lives in `self`, so it cannot be gone.
-        let _ = applied.wait_for(|until| *until >= position).await;
+        let wait = applied.wait_for(|until| *until >= position);
+        tokio::time::timeout(WAIT_MAX, wait).await.map(|_| ()).map_err(|_| ViewsBehind)
     }
 
     /// Has this position applied without waiting for the end of the apply cycle.
@@ -131,11 +218,19 @@ impl Views {
     }
 
     /// Blocks until the views contain everything before `position`. See [`Views::caught_up`].
-    pub fn wait_caught_up(&self, position: u64) {
+    ///
+    /// # Errors
+    /// If they do not in time.
+    pub fn wait_caught_up(&self, position: u64) -> Result<(), ViewsBehind> {
+        let deadline = Instant::now() + COMMIT_WAIT;
         while *self.applied.borrow() < position {
+            if Instant::now() >= deadline {
+                return Err(ViewsBehind);
+            }
             self.throttle.skip_until(position);
             std::thread::sleep(Duration::from_millis(1));
         }
+        Ok(())
     }
 
     /// Registers a callback that receives every set of deltas. It runs on the applier's thread and must be quick.
@@ -181,6 +276,11 @@ impl Views {
         self.applied.send_replace(until);
     }
 }
+
+/// The views do not contain everything that was acknowledged, and did not within the time that a reader waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the views are behind the log at the moment; nothing acknowledged is lost, try again soon")]
+pub struct ViewsBehind;
 
 /// Keeps the applier paused until it is dropped.
 pub struct PausedApplier<'a> {

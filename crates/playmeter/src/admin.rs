@@ -4,10 +4,11 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
 use pipeline::catalog::Catalog;
-use pipeline::open::{Pipeline, open_pipeline};
+use pipeline::open::{Pipeline, PipelineOptions, open_pipeline};
 use pipeline::open_log::open_log;
 use pipeline::time::now_s;
 use rustix::fs::{FlockOperation, flock};
@@ -103,10 +104,23 @@ fn run_without_server(folder: &Path, command: Command) -> anyhow::Result<Value> 
     let engine = engine::open(folder)?;
     let scratch = engine.scratch;
     let opened = open_log(folder, wal::Options::default(), engine.counters.durable_until())?;
-    let Pipeline { log, views, applier, .. } = open_pipeline(opened, engine, &catalog)?;
+    let options = PipelineOptions {
+        data: folder.to_owned(),
+        free_bytes_min: 0,
+        reserve_bytes: 0,
+        on_fatal: Arc::new(|failure| exit_with(failure)),
+    };
+    let Pipeline { log, views, applier, .. } = open_pipeline(opened, engine, &catalog, options)?;
     drop(applier);
     let admin = Admin { folder, catalog: &catalog, views: &views, log: &log, scratch };
     let result = server::admin::run(&admin, command);
     log.close()?;
     result
+}
+
+/// Ends the process because it cannot continue.
+pub(crate) fn exit_with(failure: &str) -> ! {
+    tracing::error!("{failure}");
+    eprintln!("playmeter: {failure}");
+    std::process::exit(1);
 }

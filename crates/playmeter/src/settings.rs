@@ -23,6 +23,8 @@ use collectors::RawCollectors;
 pub(crate) const DATA: &str = "data";
 /// Prefix of the environment variables: `PLAYMETER_LISTEN`, `PLAYMETER_LOG__RETENTION_DAYS` and so on.
 const ENVIRONMENT: &str = "PLAYMETER_";
+/// The largest `reserve_bytes`.
+const RESERVE_BYTES_MAX: u64 = 16 << 30;
 /// The file that is read from the working directory if `--config` is not given.
 const FILE: &str = "playmeter.toml";
 /// The most proxies that a request may pass.
@@ -64,6 +66,10 @@ pub(crate) struct RawSettings {
     /// An .mmdb file instead of the built-in table of countries; empty for the built-in table.
     pub(crate) geo_file: PathBuf,
     pub(crate) log: RawLog,
+    /// Bytes of a file that is deleted when the disk is full, so that checkpoints can finish; 0 for none.
+    pub(crate) reserve_bytes: u64,
+    /// Seconds after SIGTERM or SIGINT after which the process ends all the same.
+    pub(crate) stop_timeout_s: u64,
     pub(crate) connections: RawConnections,
     /// Origins whose pages may open WebSockets, as browsers write them. If empty, all may, but cookies are ignored.
     #[serde(deserialize_with = "string_or_list")]
@@ -119,7 +125,7 @@ pub(crate) struct RawLog {
     pub(crate) retention_days: u64,
     /// Bytes that may wait to be written; beyond that, requests are rejected with 503.
     pub(crate) queue_bytes_max: usize,
-    /// The disk counts as full if less than this is free.
+    /// The disk counts as full if less than this is free, also that of the views and of the event ids.
     pub(crate) free_bytes_min: u64,
 }
 
@@ -157,6 +163,9 @@ impl Default for RawSettings {
                 queue_bytes_max: log.queue_bytes_max,
                 free_bytes_min: log.free_bytes_min,
             },
+            reserve_bytes: 32 << 20,
+            // Less than the 30 s after which container runtimes kill.
+            stop_timeout_s: 25,
             connections: RawConnections {
                 total_max: 10_000,
                 per_address_max: 256,
@@ -275,6 +284,11 @@ impl RawSettings {
     pub(crate) fn resolve(self) -> anyhow::Result<Settings> {
         ensure!(self.log.segment_bytes >= 1 << 20, "log.segment_bytes: must be at least 1048576 (1 MiB)");
         ensure!(self.log.queue_bytes_max >= 1 << 20, "log.queue_bytes_max: must be at least 1048576 (1 MiB)");
+        ensure!((1..=3600).contains(&self.stop_timeout_s), "stop_timeout_s: must be between 1 and 3600");
+        ensure!(
+            self.reserve_bytes <= RESERVE_BYTES_MAX,
+            "reserve_bytes: must be at most {RESERVE_BYTES_MAX} (16 GiB)"
+        );
         ensure!(self.connections.total_max > 0, "connections.total_max: must be at least 1");
         ensure!(self.connections.per_address_max > 0, "connections.per_address_max: must be at least 1");
         ensure!(
@@ -323,6 +337,8 @@ impl RawSettings {
             demo: self.demo,
             geo_file,
             log: self.log.resolve(),
+            reserve_bytes: self.reserve_bytes,
+            stop_timeout: Duration::from_secs(self.stop_timeout_s),
             connections: ConnectionLimits {
                 total: self.connections.total_max,
                 per_address: self.connections.per_address_max,

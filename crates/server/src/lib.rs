@@ -29,10 +29,11 @@ use pipeline::enrich::geo::Geo;
 use pipeline::erasure::Erasure;
 use pipeline::flows::{self, Flows, ReporterContext};
 use pipeline::ingest::{Ingest, QuotaSettings};
-use pipeline::open::{Pipeline, open_pipeline};
+use pipeline::open::{Pipeline, PipelineOptions, open_pipeline};
 use pipeline::open_log::{check_without_catalog, open_log};
 use pipeline::time::now_ms;
 use pipeline::timed_stores::StoreTimers;
+use pipeline::views::OnFatal;
 
 /// The settings of a server; every value has been validated.
 #[derive(Clone)]
@@ -55,6 +56,10 @@ pub struct Settings {
     pub geo_file: Option<PathBuf>,
     /// The options of the log.
     pub log: Options,
+    /// Size of the file that is deleted so that a checkpoint can finish on a full disk; 0 for none.
+    pub reserve_bytes: u64,
+    /// The time after which a stop ends all the same.
+    pub stop_timeout: Duration,
     /// The limits on open connections.
     pub connections: ConnectionLimits,
     /// The interval at which WebSockets are pinged, idle streams get a comment, and their credentials are checked again.
@@ -81,8 +86,8 @@ pub struct Server {
 
 impl Server {
     /// Opens the log, brings the event ids and the views up to date, and starts to listen. `made` holds the keys that a
-    /// first start created; they are written to `bootstrap.json`. `on_fatal` is called when the disk has failed and
-    /// nothing can be acknowledged any more.
+    /// first start created; they are written to `bootstrap.json`. `on_fatal` is called when the process
+    /// cannot continue, for instance because the disk has failed, with a sentence that says why and what to do.
     ///
     /// # Errors
     ///
@@ -93,9 +98,9 @@ impl Server {
         catalog: Arc<Catalog>,
         made: Option<InitialKeys>,
         engine: Engine,
-        on_fatal: Arc<dyn Fn(&wal::WalError) + Send + Sync>,
+        on_fatal: OnFatal,
     ) -> anyhow::Result<Server> {
-        let options = Options { on_fatal, ..settings.log.clone() };
+        let options = Options { on_fatal: on_log_failure(Arc::clone(&on_fatal)), ..settings.log.clone() };
         let views_until = engine.counters.durable_until();
         let opened = open_log(&settings.data, options, views_until)?;
         if made.is_some() {
@@ -105,7 +110,17 @@ impl Server {
         let scratch = engine.scratch;
         let clocks = StoreTimers::default();
         let engine = clocks.wrap(engine);
-        let Pipeline { log, views, applier, registered_until } = open_pipeline(opened, engine, &catalog)?;
+        let Pipeline { log, views, applier, registered_until } = open_pipeline(
+            opened,
+            engine,
+            &catalog,
+            PipelineOptions {
+                data: settings.data.clone(),
+                free_bytes_min: settings.log.free_bytes_min,
+                reserve_bytes: settings.reserve_bytes,
+                on_fatal,
+            },
+        )?;
         let flows = Flows::open(&settings.data, settings.quotas.flows_per_game)
             .context("restoring the running flows")?;
         let flows = Arc::new(flows);
@@ -156,6 +171,7 @@ impl Server {
     pub fn stop(self) -> anyhow::Result<()> {
         info!("stopping");
         self.stop.send_replace(true);
+        self.state.views.stop_waiting();
         self.state.live.stop();
         self.state.catalog.save_last_used();
         for thread in self.threads {
@@ -204,6 +220,13 @@ fn reporter_context(state: &AppState) -> ReporterContext {
         data: state.settings.data.clone(),
         stopping: state.stopping.clone(),
     }
+}
+
+/// Every acknowledged event is on disk, but after a failed write no further one can be acknowledged safely.
+fn on_log_failure(on_fatal: OnFatal) -> Arc<dyn Fn(&wal::WalError) + Send + Sync> {
+    Arc::new(move |failure| {
+        on_fatal(&format!("the disk failed ({failure}); check the disk, then start the server again"));
+    })
 }
 
 fn log_recovery(report: &wal::OpenReport) {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use model::deltas::{DeltaRow, Deltas};
 use model::limits::{METRICS_MAX, TUPLES_MAX};
 use model::ports::counters::{
-    Checkpoint, Counters, ExportedRow, ExportedRows, SideState, SlotSelector, StoreError,
+    Checkpoint, CheckpointError, Counters, ExportedRow, ExportedRows, SideState, SlotSelector, StoreError,
 };
 use model::ports::records::{RecordWrite, Records};
 use model::rollup::{Aggregate, HourBlock};
@@ -215,7 +215,7 @@ struct PendingCheckpoint {
 }
 
 impl Checkpoint for PendingCheckpoint {
-    fn commit(&mut self) -> Result<(), StoreError> {
+    fn commit(&mut self) -> Result<(), CheckpointError> {
         let mut disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
         disk.state = self.state.clone();
         disk.named.extend(self.side_state.states.clone());

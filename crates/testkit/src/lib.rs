@@ -5,3 +5,4 @@ pub mod counters;
 pub mod events;
 pub mod ids;
 pub mod skip;
+pub mod tmpfs;

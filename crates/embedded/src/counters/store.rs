@@ -2,17 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use hashbrown::HashSet;
-use model::ports::counters::{Checkpoint, ExportedRows, SideState, StoreError};
+use model::ports::counters::{Checkpoint, CheckpointError, ExportedRows, SideState, StoreError};
 use model::ports::records::RecordWrite;
 use model::rollup::HourBlock;
 use model::series::{Cut, OTHER};
+use parking_lot::{MappedRwLockReadGuard, RwLock, RwLockReadGuard};
+use tracing::{info, warn};
 
 use super::groups::{EncodedRows, GroupKey};
 use super::keys;
@@ -23,6 +27,10 @@ const FORMAT: u32 = 1;
 const JOURNAL_BYTES_MAX: u64 = 128 << 20;
 const POSITION: &str = "applied_until";
 const NEWEST_HOUR: &str = "newest_hour";
+/// Room for a checkpoint besides its own bytes, which are written to the journal first and to a sorted file later.
+const CHECKPOINT_MARGIN_BYTES: u64 = 4 << 20;
+/// The time that reopening waits for readers.
+const READERS_WAIT: Duration = Duration::from_secs(10);
 
 /// The memory settings of a store. The defaults are those of the product; tests use smaller values.
 #[derive(Clone, Debug)]
@@ -50,15 +58,39 @@ impl Default for StoreOptions {
 /// The key-value store of a folder. One process at a time may open it.
 pub struct Store {
     folder: PathBuf,
+    options: StoreOptions,
+    /// `None` if it could not be opened again after a failure.
+    tables: RwLock<Option<Tables>>,
+    /// A write has failed, so that the database accepts no more of them until it is opened again.
+    broken: AtomicBool,
+    durable_until: AtomicU64,
+    /// No row of a later hour is on disk.
+    newest_hour: AtomicU64,
+}
+
+/// The open database and its keyspaces.
+struct Tables {
     database: Database,
     hours: Keyspace,
     records: Keyspace,
     meta: Keyspace,
-    durable_until: AtomicU64,
-    /// No row of a later hour is on disk.
-    newest_hour: AtomicU64,
-    #[cfg(feature = "fault-injection")]
-    injected_fault: Option<crate::InjectedFault>,
+}
+
+impl Tables {
+    fn open(folder: &Path, options: &StoreOptions) -> Result<Tables, fjall::Error> {
+        let database = Database::builder(folder)
+            .max_journaling_size(JOURNAL_BYTES_MAX)
+            .cache_size(options.cache_bytes)
+            .worker_threads(1)
+            // A row is mostly hashes and packed bits, and the journal is read once at most.
+            .journal_compression(CompressionType::None)
+            .open()?;
+        let keyspace = || KeyspaceCreateOptions::default().max_memtable_size(options.memtable_bytes);
+        let hours = database.keyspace("hours", keyspace)?;
+        let records = database.keyspace("records", keyspace)?;
+        let meta = database.keyspace("meta", KeyspaceCreateOptions::default)?;
+        Ok(Tables { database, hours, records, meta })
+    }
 }
 
 impl Store {
@@ -77,35 +109,20 @@ impl Store {
         if unfinished.exists() {
             fs::remove_dir_all(&unfinished)?;
         }
-        Store::open_in(&unfinished, options)?.database.persist(PersistMode::SyncAll)?;
+        Store::open_in(&unfinished, options)?.tables()?.database.persist(PersistMode::SyncAll)?;
         fs::rename(&unfinished, folder)?;
         let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
         Ok(File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?)
     }
 
     fn open_in(folder: &Path, options: &StoreOptions) -> Result<Store, StoreError> {
-        let database = Database::builder(folder)
-            .max_journaling_size(JOURNAL_BYTES_MAX)
-            .cache_size(options.cache_bytes)
-            .worker_threads(1)
-            // A row is mostly hashes and packed bits, and the journal is read once at most.
-            .journal_compression(CompressionType::None)
-            .open()
-            .map_err(failed)?;
-        let keyspace = || KeyspaceCreateOptions::default().max_memtable_size(options.memtable_bytes);
-        let hours = database.keyspace("hours", keyspace).map_err(failed)?;
-        let records = database.keyspace("records", keyspace).map_err(failed)?;
-        let meta = database.keyspace("meta", KeyspaceCreateOptions::default).map_err(failed)?;
         let store = Store {
             folder: folder.to_path_buf(),
-            database,
-            hours,
-            records,
-            meta,
+            options: options.clone(),
+            tables: RwLock::new(Some(Tables::open(folder, options).map_err(failed)?)),
+            broken: AtomicBool::new(false),
             durable_until: AtomicU64::new(0),
             newest_hour: AtomicU64::new(0),
-            #[cfg(feature = "fault-injection")]
-            injected_fault: options.injected_fault,
         };
         store.check_format()?;
         store.durable_until.store(store.number(POSITION)?, Ordering::Release);
@@ -113,9 +130,39 @@ impl Store {
         Ok(store)
     }
 
+    /// Returns the open database.
+    fn tables(&self) -> Result<MappedRwLockReadGuard<'_, Tables>, StoreError> {
+        // Recursive: a call inside another must not wait for one that reopens.
+        let tables = RwLockReadGuard::try_map(self.tables.read_recursive(), Option::as_ref);
+        tables.map_err(|_| StoreError("the store could not be opened again after a failure".into()))
+    }
+
+    /// Opens the database again if a write has failed: it accepts no more writes, even if the cause is gone. What it has
+    /// acknowledged is on disk.
+    fn reopen_if_broken(&self) -> Result<(), StoreError> {
+        if !self.broken.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let Some(mut tables) = self.tables.try_write_for(READERS_WAIT) else {
+            return Err(StoreError("it cannot be opened again, because a reader does not end".into()));
+        };
+        drop(tables.take());
+        *tables = Some(Tables::open(&self.folder, &self.options).map_err(failed)?);
+        self.broken.store(false, Ordering::Release);
+        info!("the store of the views was opened again");
+        Ok(())
+    }
+
+    /// Returns an error if there is no room for a checkpoint of this size.
+    fn check_space(&self, bytes: u64) -> Result<(), CheckpointError> {
+        let Ok(found) = rustix::fs::statvfs(&self.folder) else { return Ok(()) };
+        let wanted = bytes.saturating_mul(2).saturating_add(CHECKPOINT_MARGIN_BYTES);
+        if found.f_bavail * found.f_frsize < wanted { Err(CheckpointError::NoSpace) } else { Ok(()) }
+    }
+
     fn check_format(&self) -> Result<(), StoreError> {
         match self.number("format")? {
-            0 => self.meta.insert("format", u64::from(FORMAT).to_le_bytes()).map_err(failed),
+            0 => self.tables()?.meta.insert("format", u64::from(FORMAT).to_le_bytes()).map_err(failed),
             format if format <= u64::from(FORMAT) => Ok(()),
             format => Err(StoreError(format!(
                 "the store has format {format}, but this program reads formats up to {FORMAT}: use a newer program"
@@ -132,12 +179,12 @@ impl Store {
     }
 
     pub(super) fn side_state(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        let kept = self.meta.get(side_state_key(name)).map_err(failed)?;
+        let kept = self.tables()?.meta.get(side_state_key(name)).map_err(failed)?;
         Ok(kept.map(|bytes| bytes.to_vec()))
     }
 
     pub(super) fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        let value = self.records.get(key).map_err(failed)?;
+        let value = self.tables()?.records.get(key).map_err(failed)?;
         Ok(value.map(|bytes| bytes.to_vec()))
     }
 
@@ -146,7 +193,7 @@ impl Store {
         prefix: &[u8],
         visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<(), StoreError> {
-        for entry in self.records.prefix(prefix) {
+        for entry in self.tables()?.records.prefix(prefix) {
             let (key, value) = entry.into_inner().map_err(failed)?;
             visit(&key, &value);
         }
@@ -158,7 +205,7 @@ impl Store {
             return Ok(Vec::new());
         }
         let mut rows = Vec::new();
-        for entry in self.hours.prefix(keys::group_prefix(key)) {
+        for entry in self.tables()?.hours.prefix(keys::group_prefix(key)) {
             let (row_key, block) = entry.into_inner().map_err(failed)?;
             let (_, value) = keys::parse(&row_key).ok_or_else(|| damaged(&row_key))?;
             let block = HourBlock::decode(&block).map_err(|_| damaged(&row_key))?;
@@ -187,7 +234,7 @@ impl Store {
             values.extend(named.filter(|metric| metric != OTHER).map(String::into_boxed_str));
             return Ok(values);
         };
-        for entry in self.hours.range(keys::hour_range(game, cut, metric, &hours)) {
+        for entry in self.tables()?.hours.range(keys::hour_range(game, cut, metric, &hours)) {
             let key = entry.key().map_err(failed)?;
             let (_, value) = keys::parse(&key).ok_or_else(|| damaged(&key))?;
             if value != OTHER {
@@ -208,7 +255,7 @@ impl Store {
         let mut from = prefix.clone();
         while let Some(metric) = self.next_metric(&prefix, &from)? {
             let range = keys::hour_range(game, Cut::Total, &metric, hours);
-            if self.hours.range(range).next().is_some() {
+            if self.tables()?.hours.range(range).next().is_some() {
                 metrics.insert(metric.clone());
             }
             from = keys::metric_prefix(game, Cut::Total, &metric);
@@ -218,7 +265,7 @@ impl Store {
     }
 
     fn next_metric(&self, prefix: &[u8], from: &[u8]) -> Result<Option<String>, StoreError> {
-        let Some(entry) = self.hours.range(from.to_vec()..).next() else { return Ok(None) };
+        let Some(entry) = self.tables()?.hours.range(from.to_vec()..).next() else { return Ok(None) };
         let key = entry.key().map_err(failed)?;
         if !key.starts_with(prefix) {
             return Ok(None);
@@ -229,7 +276,7 @@ impl Store {
 
     pub(super) fn blocks(&self, hours: &Range<u32>) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, StoreError> {
         let mut rows = BTreeMap::new();
-        for entry in self.hours.iter() {
+        for entry in self.tables()?.hours.iter() {
             let (key, block) = entry.into_inner().map_err(failed)?;
             let (group, _) = keys::parse(&key).ok_or_else(|| damaged(&key))?;
             if hours.contains(&group.hour) {
@@ -241,17 +288,18 @@ impl Store {
 
     /// Replaces the rows of the hours by these, atomically.
     pub(super) fn replace(&self, hours: &Range<u32>, rows: &ExportedRows) -> Result<(), StoreError> {
-        let mut batch = self.database.batch().durability(Some(PersistMode::SyncAll));
+        let tables = self.tables()?;
+        let mut batch = tables.database.batch().durability(Some(PersistMode::SyncAll));
         for key in self.blocks(hours)?.into_keys().filter(|key| !rows.contains_key(key)) {
-            batch.remove(&self.hours, key);
+            batch.remove(&tables.hours, key);
         }
         let mut newest_hour = self.newest_hour.load(Ordering::Acquire);
         for (key, row) in rows {
             let (group, _) = keys::parse(key).ok_or_else(|| damaged(key))?;
             newest_hour = newest_hour.max(u64::from(group.hour));
-            batch.insert(&self.hours, key.as_slice(), row.block.as_slice());
+            batch.insert(&tables.hours, key.as_slice(), row.block.as_slice());
         }
-        batch.insert(&self.meta, NEWEST_HOUR, newest_hour.to_le_bytes());
+        batch.insert(&tables.meta, NEWEST_HOUR, newest_hour.to_le_bytes());
         batch.commit().map_err(failed)?;
         self.newest_hour.fetch_max(newest_hour, Ordering::AcqRel);
         Ok(())
@@ -264,11 +312,11 @@ impl Store {
 
     #[cfg(feature = "fault-injection")]
     fn writes_positions(&self) -> bool {
-        self.injected_fault != Some(crate::InjectedFault::DropCheckpointPosition)
+        self.options.injected_fault != Some(crate::InjectedFault::DropCheckpointPosition)
     }
 
     fn number(&self, name: &str) -> Result<u64, StoreError> {
-        let bytes = self.meta.get(name).map_err(failed)?;
+        let bytes = self.tables()?.meta.get(name).map_err(failed)?;
         let number =
             |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).map_err(|_| damaged(name.as_bytes()));
         bytes.map_or(Ok(0), |bytes| number(&bytes))
@@ -294,35 +342,106 @@ impl PendingCheckpoint {
     }
 }
 
-impl Checkpoint for PendingCheckpoint {
-    fn commit(&mut self) -> Result<(), StoreError> {
-        let Some(store) = &self.store else { return Ok(()) };
-        let hours = self.rows.iter().filter_map(|(key, _)| Some(u64::from(keys::parse(key)?.0.hour)));
-        let newest_hour = hours.max().unwrap_or(0).max(store.newest_hour.load(Ordering::Acquire));
-        let mut batch = store.database.batch().durability(Some(PersistMode::SyncAll));
+impl PendingCheckpoint {
+    /// Returns the bytes that are written.
+    fn bytes(&self) -> u64 {
+        let rows = self.rows.iter().map(|(key, block)| key.len() + block.len());
+        let states = self.kept.states.iter().map(|(_, bytes)| bytes.len());
+        let records = self.kept.records.iter();
+        let records = records.map(|record| record.key.len() + record.value.as_ref().map_or(0, Vec::len));
+        rows.chain(states).chain(records).sum::<usize>() as u64
+    }
+
+    fn write(&self, store: &Store, newest_hour: u64) -> Result<(), WriteError> {
+        let tables = store.tables().map_err(WriteError::Closed)?;
+        let mut batch = tables.database.batch().durability(Some(PersistMode::SyncAll));
         for (key, block) in &self.rows {
-            batch.insert(&store.hours, key.as_slice(), block.as_slice());
+            batch.insert(&tables.hours, key.as_slice(), block.as_slice());
         }
         for (name, bytes) in &self.kept.states {
-            batch.insert(&store.meta, side_state_key(name), bytes.as_slice());
+            batch.insert(&tables.meta, side_state_key(name), bytes.as_slice());
         }
         for RecordWrite { key, value } in &self.kept.records {
             match value {
-                Some(value) => batch.insert(&store.records, key.as_slice(), value.as_slice()),
-                None => batch.remove(&store.records, key.as_slice()),
+                Some(value) => batch.insert(&tables.records, key.as_slice(), value.as_slice()),
+                None => batch.remove(&tables.records, key.as_slice()),
             }
         }
         if store.writes_positions() {
-            batch.insert(&store.meta, POSITION, self.applied_until.to_le_bytes());
+            batch.insert(&tables.meta, POSITION, self.applied_until.to_le_bytes());
         }
-        batch.insert(&store.meta, NEWEST_HOUR, newest_hour.to_le_bytes());
-        batch.commit().map_err(failed)?;
+        batch.insert(&tables.meta, NEWEST_HOUR, newest_hour.to_le_bytes());
+        batch.commit().map_err(WriteError::of)
+    }
+}
+
+impl Checkpoint for PendingCheckpoint {
+    fn commit(&mut self) -> Result<(), CheckpointError> {
+        let Some(store) = &self.store else { return Ok(()) };
+        store.check_space(self.bytes())?;
+        store.reopen_if_broken()?;
+        let hours = self.rows.iter().filter_map(|(key, _)| Some(u64::from(keys::parse(key)?.0.hour)));
+        let newest_hour = hours.max().unwrap_or(0).max(store.newest_hour.load(Ordering::Acquire));
+        let mut written = self.write(store, newest_hour);
+        if let Err(WriteError::Poisoned) = written {
+            warn!("the store of the views failed in the background; it is opened again");
+            store.broken.store(true, Ordering::Release);
+            store.reopen_if_broken()?;
+            written = self.write(store, newest_hour);
+        }
+        if let Err(failure) = written {
+            store.broken.store(true, Ordering::Release);
+            return Err(failure.into());
+        }
         store.newest_hour.fetch_max(newest_hour, Ordering::AcqRel);
         store.durable_until.store(self.applied_until, Ordering::Release);
         self.rows.clear();
         self.kept = SideState::default();
         Ok(())
     }
+}
+
+/// The error of a write of the database.
+enum WriteError {
+    /// It could not be opened again.
+    Closed(StoreError),
+    /// It accepts no writes, because an earlier one failed.
+    Poisoned,
+    NoSpace,
+    Failed(fjall::Error),
+}
+
+impl WriteError {
+    fn of(error: fjall::Error) -> WriteError {
+        match error {
+            fjall::Error::Poisoned => WriteError::Poisoned,
+            error if is_no_space(&error) => WriteError::NoSpace,
+            error => WriteError::Failed(error),
+        }
+    }
+}
+
+impl From<WriteError> for CheckpointError {
+    fn from(error: WriteError) -> CheckpointError {
+        match error {
+            WriteError::NoSpace => CheckpointError::NoSpace,
+            WriteError::Closed(failure) => failure.into(),
+            WriteError::Failed(failure) => failed(failure).into(),
+            WriteError::Poisoned => failed(fjall::Error::Poisoned).into(),
+        }
+    }
+}
+
+/// Returns true for errors that go away when files are deleted.
+fn is_no_space(error: &fjall::Error) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            return matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        }
+        cause = error.source();
+    }
+    false
 }
 
 fn side_state_key(name: &str) -> String {

@@ -6,6 +6,7 @@ use model::ports::ids::{Claim, IdKey, IdMask, Ids, IdsError};
 use proptest::prelude::*;
 use tempfile::TempDir;
 use testkit::conformance::ids::{WINDOW_MS, check_random_operations, ids_conform};
+use testkit::tmpfs::{Tmpfs, fill};
 
 use super::{EmbeddedIds, IdsOptions, OpenReport};
 
@@ -341,4 +342,35 @@ fn memory_is_bounded_and_reported() {
     let stats = ids.stats();
     assert_eq!(stats.keys, 50_000);
     assert!(stats.disk_bytes > 50_000 * 16 && stats.disk_bytes < 50_000 * 24, "{stats:?}");
+}
+
+#[test]
+fn full_disk_rejects_claims_and_they_succeed_again_when_there_is_room() {
+    let mut fixture = Fixture::new();
+    let Some(_tmpfs) = Tmpfs::mount(fixture.folder.path(), 1) else { return };
+    let (mut ids, _) = fixture.open();
+    fixture.write_runs(&mut ids, 2);
+    let ballast = fill(fixture.folder.path());
+    let start = Instant::now();
+    let failure = loop {
+        let claims: Vec<Claim> = (fixture.end..fixture.end + 100).map(id).collect();
+        let mut fresh = Vec::new();
+        match ids.claim(fixture.end, receipt_ms(fixture.end), &claims, &mut fresh) {
+            Ok(()) => fixture.end += 100,
+            Err(failure) => break failure,
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "the disk is full");
+    };
+    assert_eq!(failure, IdsError::Full);
+    fs::remove_file(ballast).expect("it can be removed");
+    while ids.claim(fixture.end, receipt_ms(fixture.end), &[], &mut Vec::new()).is_err() {
+        assert!(start.elapsed() < Duration::from_secs(20), "there is room again");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    fixture.write_runs(&mut ids, 1);
+    fixture.assert_all_registered(&mut ids);
+    drop(ids);
+    let (mut ids, _) = fixture.open();
+    fixture.replay(&mut ids);
+    fixture.assert_all_registered(&mut ids);
 }

@@ -186,7 +186,11 @@ impl RuntimeState {
         let committed = self.lane.append(entry).map_err(fails)?.await.map_err(fails)?;
         self.shared.ingest.commit_latency().record(begun, Instant::now());
         let offset = committed.expect("an append acknowledged from disk returns its offsets").offsets.start;
-        let outcome = self.shared.views.wait_for_outcome(offset).await;
+        let outcome = self.shared.views.wait_for_outcome(offset).await.map_err(|_| {
+            let detail = "the command is stored and will be applied, but the views are behind the log at the moment; \
+                          send it again with the same `Idempotency-Key` to get its result";
+            Problem::overloaded(detail).retry_after_s(5)
+        })?;
         outcome.ok_or_else(|| Problem::internal("the outcome of the command could not be read"))
     }
 }

@@ -39,7 +39,7 @@ pub(crate) async fn get(
 ) -> Result<Response, Problem> {
     let now = now_ms();
     let access = credentials.authorize_query(&shared.catalog, now as u64 / 1000)?;
-    shared.views.caught_up(shared.log.durable_until()).await;
+    shared.views.caught_up(shared.log.durable_until()).await?;
     let answer = answer(&access.game, &shared.views, now);
     let answer = answer.map_err(|failure| Problem::internal(failure.to_string()))?;
     Ok(([(header::CONTENT_TYPE, "application/json")], answer.to_string()).into_response())

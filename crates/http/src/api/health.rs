@@ -23,20 +23,22 @@ pub(crate) async fn alive() -> &'static str {
     "ok\n"
 }
 
-/// Readiness: the server accepts events, because it is not stopping and the disk has room.
+/// Readiness: the server accepts events and answers queries, because it is not stopping, the disk has room, and the views
+/// follow the log.
 #[utoipa::path(
     get, path = "/readyz", operation_id = "ready", tag = "operations", security(()),
     responses(
-        (status = 200, description = "The server accepts events.", body = String, content_type = "text/plain"),
-        (status = 503, description = "The server is stopping, or the disk is full.", body = schemas::ProblemDocument),
+        (status = 200, description = "The server accepts events and answers queries.", body = String, content_type = "text/plain"),
+        (status = 503, description = "The server is stopping, the disk is full, or the views are more than 10 s behind the log.", body = schemas::ProblemDocument),
     ),
 )]
 pub(crate) async fn ready(State(shared): State<Arc<AppState>>) -> Result<&'static str, Problem> {
     if *shared.stopping.borrow() {
         return Err(Problem::stopping("the server is stopping"));
     }
-    if shared.log.stats().full {
+    if shared.log.stats().full || shared.views.space.is_full() {
         return Err(Problem::disk_full("the disk is full; only reads are served").retry_after_s(5));
     }
+    shared.views.check_lag()?;
     Ok("ready\n")
 }

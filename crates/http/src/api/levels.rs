@@ -104,7 +104,7 @@ pub(crate) async fn load(
     let (shared, (head, _)) = (&*runtime.shared, request.into_parts());
     let (access, viewer) = authorize_viewer(shared, &head)?;
     // The counters must include every event acknowledged before this request.
-    shared.views.caught_up(shared.log.durable_until()).await;
+    shared.views.caught_up(shared.log.durable_until()).await?;
     let game = shared.views.liveops.game(access.game.number);
     let found = game.read().levels.load(&id, &viewer).map_err(store_problem)?;
     let found = found.ok_or_else(|| Problem::not_found("no such level").field("id"))?;
@@ -252,7 +252,7 @@ pub(crate) async fn queue(State(runtime): State<RuntimeState>, request: Request<
     let access = Credentials::from(&head).authorize_read(&shared.catalog, now_s())?;
     let access = auth::allow(access, Scope::LevelsModerate)?;
     let (page, per_page) = params::read_page(head.uri.query().unwrap_or_default())?;
-    shared.views.caught_up(shared.log.durable_until()).await;
+    shared.views.caught_up(shared.log.durable_until()).await?;
     let game = shared.views.liveops.game(access.game.number);
     let levels::ModerationQueue { items, total } = game.read().levels.queue(page, per_page);
     respond(0, move || Ok(QueueBody { items, total, page, per_page })).await

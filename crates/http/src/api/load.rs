@@ -60,7 +60,7 @@ pub(crate) async fn get(
     let access = credentials.authorize_query(&shared.catalog, now as u64 / 1000)?;
     let Query(params) = params.map_err(|refused| Problem::invalid(refused.body_text()))?;
     let position = shared.log.durable_until();
-    shared.views.caught_up(position).await;
+    shared.views.caught_up(position).await?;
     let today = now - now.rem_euclid(DAY_MINUTES * 60_000);
     let from = time("from", params.from.as_deref())?.unwrap_or(today);
     let until = time("to", params.to.as_deref())?.unwrap_or(today + DAY_MINUTES * 60_000);

@@ -166,7 +166,12 @@ impl Text {
                 "Bytes waiting for or being written to the log.",
                 stats.queued_bytes,
             )
-            .one("playmeter_log_full", "gauge", "1 while the disk is full.", stats.full.into())
+            .one(
+                "playmeter_log_full",
+                "gauge",
+                "1 while the disk is full.",
+                (stats.full || shared.views.space.is_full()).into(),
+            )
             .one(
                 "playmeter_log_lost_events_total",
                 "counter",
@@ -194,6 +199,18 @@ impl Text {
             "counter",
             "The views on disk contain all entries before this offset.",
             counters.durable_until(),
+        )
+        .one(
+            "playmeter_apply_lag_seconds",
+            "gauge",
+            "Time since the views were up to date with the log.",
+            shared.views.lag().as_secs(),
+        )
+        .one(
+            "playmeter_log_quarantined_entries",
+            "gauge",
+            "Log entries that are skipped because applying them panicked twice.",
+            shared.views.quarantine.skipped().len() as u64,
         )
         .one(
             "playmeter_subscriptions",

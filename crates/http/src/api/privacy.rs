@@ -126,7 +126,7 @@ pub(crate) async fn receipt(
     let shared = &runtime.shared;
     let access = credentials.authorize_read(&shared.catalog, now_s())?;
     let access = if access.may(Scope::Export) { access } else { auth::allow(access, Scope::PlayersDelete)? };
-    shared.views.caught_up(shared.log.durable_until()).await;
+    shared.views.caught_up(shared.log.durable_until()).await?;
     let game = shared.views.liveops.game(access.game.number);
     let game = game.read();
     let found = game.players.receipt(&receipt);
@@ -182,7 +182,7 @@ pub(crate) async fn export(
     let busy = || Problem::overloaded("other exports are running").retry_after_s(10);
     let permit = Arc::clone(&shared.erasure.exports).try_acquire_owned().map_err(|_| busy())?;
     let until = shared.log.durable_until();
-    shared.views.caught_up(until).await;
+    shared.views.caught_up(until).await?;
     let ids = ids(&player, links(&shared, access.game.number, &player).await?);
     let receipt = record_export(&runtime, &access).await?;
     let export = Export { receipt, player, ids, game: access.game, requested_ms: now_ms(), until };

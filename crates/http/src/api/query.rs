@@ -106,7 +106,7 @@ async fn respond(
     let acknowledged = shared.log.durable_until();
     let now_ms = now_ms();
     let plan = query.plan(now_ms, &access.game.tz).map_err(Problem::from)?;
-    shared.views.caught_up(acknowledged).await;
+    shared.views.caught_up(acknowledged).await?;
     let links = shared.views.identities.game(access.game.number);
     let answer = run(&plan, access.game.number, &*shared.views.counters, links.as_deref());
     let answer = answer.map_err(|failure| Problem::internal(failure.to_string()))?;

@@ -104,7 +104,7 @@ pub(crate) async fn get(
     let subscriber = subscriber_key(&access, credentials.client_address());
     let permit = shared.live.admit(subscriber, topics.len());
     let permit = permit.map_err(|exceeded| Problem::quota_exceeded(exceeded.to_string()))?;
-    shared.views.caught_up(shared.log.durable_until()).await;
+    shared.views.caught_up(shared.log.durable_until()).await?;
     let client =
         SseStream::open(Arc::clone(&shared.live), &access.game, topics, params.options, resume.as_ref());
     let client = client.map_err(|refused| Problem::overloaded(refused.to_string()).retry_after_s(10))?;

@@ -294,7 +294,7 @@ impl Session {
         }
         let Some(permit) = permit else { return Ok(()) };
         let shared = &self.shared;
-        shared.views.caught_up(shared.log.durable_until()).await;
+        shared.views.caught_up(shared.log.durable_until()).await.map_err(Problem::from)?;
         let (topic, resume) = (request.topic.clone(), request.resume.as_ref());
         let watch = DocumentSubscription::open(
             &shared.live,

@@ -13,6 +13,26 @@ use crate::series::{Cut, Resolution};
 #[error("store failed: {0}")]
 pub struct StoreError(pub String);
 
+/// The reason why a checkpoint was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointError {
+    /// There is no disk space for it. The caller may try again when there is.
+    #[error("no disk space left for a checkpoint")]
+    NoSpace,
+    /// The store failed. What was written may or may not be durable, and another attempt may not find out.
+    #[error(transparent)]
+    Failed(#[from] StoreError),
+}
+
+impl From<CheckpointError> for StoreError {
+    fn from(error: CheckpointError) -> StoreError {
+        match error {
+            CheckpointError::NoSpace => StoreError(error.to_string()),
+            CheckpointError::Failed(failure) => failure,
+        }
+    }
+}
+
 /// State of other components that is stored with a checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SideState {
@@ -88,7 +108,7 @@ pub struct ExportedRow {
 /// A snapshot of applied changes on its way to the disk.
 pub trait Checkpoint: Send {
     /// Makes the changes durable, all or none. May take seconds. May be called again after an error.
-    fn commit(&mut self) -> Result<(), StoreError>;
+    fn commit(&mut self) -> Result<(), CheckpointError>;
 }
 
 /// The rows and slots to visit.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use model::ports::counters::Checkpoint;
+use model::ports::counters::{Checkpoint, CheckpointError};
 use tracing::{error, warn};
 use wal::Wal;
 
@@ -13,43 +13,102 @@ use super::lower_priority;
 use crate::ingest::{Claims, RegisteredUntil};
 use crate::views::Views;
 
-/// Applied bytes after which a checkpoint is due; about the most that a restart applies again.
-const BYTES_MAX: usize = 64 << 20;
+/// How much of the log is applied between checkpoints. The defaults are those of the product; tests use smaller values.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CheckpointLimits {
+    /// Applied bytes after which a checkpoint is due; about the most that a restart applies again.
+    pub(super) bytes: usize,
+    /// Bytes applied since the last checkpoint after which the applier waits until the running one is written: what was
+    /// applied since is in memory only.
+    pub(super) waiting_bytes: usize,
+}
+
+impl Default for CheckpointLimits {
+    fn default() -> CheckpointLimits {
+        CheckpointLimits { bytes: 64 << 20, waiting_bytes: 256 << 20 }
+    }
+}
+
 /// The time after which a checkpoint is due.
 const INTERVAL: Duration = Duration::from_secs(30);
 /// The pause before a failed store is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 /// The interval at which a running checkpoint is polled.
 const BUSY_POLL: Duration = Duration::from_millis(10);
-/// Attempts to write the final checkpoint. What is not durable then is applied again at the next start.
+/// Attempts to write a checkpoint while the server stops. What is not durable then is applied again at the next start.
 const FINAL_ATTEMPTS: u32 = 5;
 
 /// Writes a checkpoint of everything applied, independent of the schedule. Blocks.
-pub(crate) fn checkpoint_now(views: &Views, log: &Wal<Claims>, registered_until: &AtomicU64) {
+///
+/// # Errors
+/// If the server stops before it is written.
+pub(crate) fn checkpoint_now(
+    views: &Views,
+    log: &Wal<Claims>,
+    registered_until: &AtomicU64,
+) -> Result<(), Abandoned> {
     let checkpoint = loop {
         let applying = views.applying.lock();
         if !views.committing.swap(true, Ordering::AcqRel) {
             break views.capture_checkpoint();
         }
         drop(applying);
+        if views.is_stopping() {
+            return Err(Abandoned);
+        }
         std::thread::sleep(BUSY_POLL);
     };
-    commit(views, log, registered_until, checkpoint);
+    commit(views, log, registered_until, checkpoint)
 }
 
-/// Commits a checkpoint. Retries until it is written, because the captured changes exist nowhere else.
+/// The server stops and the checkpoint was not written. No later one may be written either: the captured changes exist
+/// nowhere else, and the next start applies the log again.
+#[derive(Debug, thiserror::Error)]
+#[error("the server stops before the checkpoint is written")]
+pub(crate) struct Abandoned;
+
+/// Commits a checkpoint. While there is no room for it, it is tried again, because the captured changes exist nowhere
+/// else; writes are rejected meanwhile. Any other failure ends the process.
 fn commit(
     views: &Views,
     log: &Wal<Claims>,
     registered_until: &AtomicU64,
     mut checkpoint: Box<dyn Checkpoint>,
-) {
-    while let Err(failure) = checkpoint.commit() {
-        error!(%failure, "a checkpoint could not be written; trying again");
+) -> Result<(), Abandoned> {
+    let (mut waits, mut final_attempts) = (false, 0);
+    loop {
+        match checkpoint.commit() {
+            Ok(()) => break,
+            Err(CheckpointError::NoSpace) if views.space.release_reserve() => continue,
+            Err(CheckpointError::NoSpace) => {
+                if !std::mem::replace(&mut waits, true) {
+                    warn!("the disk has no room for a checkpoint; free some disk space");
+                }
+                views.space.set_checkpoint_waits(true);
+            }
+            Err(CheckpointError::Failed(failure)) => {
+                error!(%failure, "a checkpoint could not be written");
+                views.fail(&format!(
+                    "the views cannot be stored ({failure}); check the disk, then start the server again: \
+                     everything acknowledged is in the log and is applied then"
+                ));
+            }
+        }
+        if views.is_stopping() {
+            final_attempts += 1;
+            if final_attempts == FINAL_ATTEMPTS {
+                error!("a checkpoint was not written; the next start applies the end of the log again");
+                views.abandon_checkpoints();
+                return Err(Abandoned);
+            }
+        }
         std::thread::sleep(RETRY);
     }
+    views.space.set_checkpoint_waits(false);
+    views.space.restore_reserve();
     log.keep_from(views.counters.durable_until().min(registered_until.load(Ordering::Acquire)));
     views.committing.store(false, Ordering::Release);
+    Ok(())
 }
 
 /// Captures checkpoints on the applier's thread and commits each on a thread of its own.
@@ -61,6 +120,7 @@ pub(super) struct CheckpointScheduler {
     captured_at: Instant,
     bytes: usize,
     running: Option<JoinHandle<()>>,
+    pub(super) limits: CheckpointLimits,
 }
 
 impl CheckpointScheduler {
@@ -71,12 +131,35 @@ impl CheckpointScheduler {
         captured_until: u64,
     ) -> CheckpointScheduler {
         let (captured_at, bytes, running) = (Instant::now(), 0, None);
-        CheckpointScheduler { views, log, registered_until, captured_until, captured_at, bytes, running }
+        let limits = CheckpointLimits::default();
+        CheckpointScheduler {
+            views,
+            log,
+            registered_until,
+            captured_until,
+            captured_at,
+            bytes,
+            running,
+            limits,
+        }
     }
 
     /// Adds bytes of the log that were applied.
     pub(super) fn add_bytes(&mut self, bytes: usize) {
         self.bytes += bytes;
+    }
+
+    /// Returns the bytes of the log that were applied since the last capture.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Waits while a checkpoint is being written and as much was applied meanwhile as may be in memory only.
+    pub(super) fn wait_while_far_behind(&self) {
+        let is_committing = || self.views.committing.load(Ordering::Acquire);
+        while self.bytes >= self.limits.waiting_bytes && is_committing() && !self.views.is_stopping() {
+            std::thread::sleep(BUSY_POLL);
+        }
     }
 
     /// Returns the time until the next checkpoint is due, if nothing more is applied.
@@ -89,7 +172,7 @@ impl CheckpointScheduler {
 
     /// Starts a checkpoint if one is due and none is running.
     pub(super) fn start_if_due(&mut self, applied_until: u64) {
-        let due = self.bytes >= BYTES_MAX || self.captured_at.elapsed() >= INTERVAL;
+        let due = self.bytes >= self.limits.bytes || self.captured_at.elapsed() >= INTERVAL;
         let views = Arc::clone(&self.views);
         let _applying = views.applying.lock();
         if !due || self.bytes == 0 || views.committing.swap(true, Ordering::AcqRel) {
@@ -100,7 +183,8 @@ impl CheckpointScheduler {
         let registered_until = Arc::clone(&self.registered_until);
         let work = move || {
             lower_priority();
-            commit(&views, &log, &registered_until, checkpoint);
+            // Abandoned only if the server stops, which then knows it.
+            let _ = commit(&views, &log, &registered_until, checkpoint);
         };
         match std::thread::Builder::new().name("checkpoint".into()).spawn(work) {
             Ok(thread) => self.running = Some(thread),
@@ -114,18 +198,13 @@ impl CheckpointScheduler {
             let _ = running.join();
         }
         let applied_until = self.views.counters.applied_until();
-        if applied_until == self.captured_until {
+        if applied_until == self.captured_until || self.views.are_checkpoints_abandoned() {
             return;
         }
-        let mut checkpoint = self.capture(applied_until);
-        for _ in 0..FINAL_ATTEMPTS {
-            match checkpoint.commit() {
-                Ok(()) => return,
-                Err(failure) => warn!(%failure, "the final checkpoint could not be written; trying again"),
-            }
-            std::thread::sleep(RETRY);
-        }
-        error!("the final checkpoint was not written; the next start applies the end of the log again");
+        self.views.committing.store(true, Ordering::Release);
+        let checkpoint = self.capture(applied_until);
+        // An abandoned checkpoint was logged.
+        let _ = commit(&self.views, &self.log, &self.registered_until, checkpoint);
     }
 
     fn capture(&mut self, applied_until: u64) -> Box<dyn Checkpoint> {

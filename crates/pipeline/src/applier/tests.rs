@@ -1,6 +1,8 @@
-//! Applying events with identity links, in one go and in pieces.
+//! Applying events with identity links, in one go and in pieces; catching up with a long log.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use model::batch::{BatchBuilder, Endpoint, ErasureScope, KeyClass};
 use model::identity::Identities;
@@ -9,6 +11,7 @@ use model::ports::records::{RecordWrite, Records};
 use model::rollup::{Aggregate, Distinct, hash_player};
 use model::series::Cut;
 use proptest::prelude::*;
+use testkit::counters::{MemoryCounters, MemoryDisk};
 
 use super::*;
 
@@ -184,4 +187,80 @@ proptest! {
         let sizes = |log: &[Vec<u8>]| log.iter().map(|it| EventBatch::read(it).expect("a batch").bytes).collect::<Vec<_>>();
         prop_assert_eq!(sizes(&erased), sizes(&log));
     }
+}
+
+/// The views of a log in memory.
+fn open_views(wal: &Wal<Claims>) -> (Arc<Views>, Applier) {
+    let counters = Arc::new(MemoryCounters::open(&MemoryDisk::default()));
+    let views = Arc::new(Views::open(counters, "secret").expect("an empty store is readable"));
+    let applier = Applier::new(wal.clone(), Arc::clone(&views), Arc::default());
+    (views, applier)
+}
+
+/// Opens a log and appends batches of one event, each in its own commit.
+fn log_with(batches: u64) -> Wal<Claims> {
+    let options = wal::Options { clock: Arc::new(|| 0), free_bytes_min: 0, ..wal::Options::default() };
+    let opened = Wal::<Claims>::open(Arc::new(wal::sim::SimDisk::new(1)), Path::new("log"), options);
+    let (log, mut committer, _) = opened.expect("the log opens").into_parts(Box::new(wal::AcceptAll));
+    let events: Vec<TestEvent> = (0..batches).map(|n| ((n % 8) as u8, None, 1)).collect();
+    for bytes in self::log(&events) {
+        let entry =
+            wal::Entry { kind: BATCH, events: 1, bytes, ack: wal::Ack::Disk, extra: Claims::default() };
+        drop(log.append(entry).expect("the entry is queued"));
+        committer.step(0);
+    }
+    assert_eq!(log.durable_until(), batches);
+    log
+}
+
+/// Waits until no checkpoint is being written.
+fn wait_for_checkpoint(views: &Views) {
+    while views.committing.load(Ordering::Acquire) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn catching_up_takes_checkpoints_on_the_way() {
+    let log = log_with(500);
+    let (views, mut applier) = open_views(&log);
+    applier.checkpoints.limits = checkpoints::CheckpointLimits { bytes: 4 << 10, waiting_bytes: 8 << 10 };
+    applier.catch_up().expect("the log is readable");
+    wait_for_checkpoint(&views);
+    assert_eq!(views.counters.applied_until(), 500);
+    let durable_until = views.counters.durable_until();
+    assert!((400..=500).contains(&durable_until), "{durable_until} of 500 are in a checkpoint");
+    assert_eq!(views.lag(), Duration::ZERO);
+}
+
+/// Applies the whole log to new views with this quarantine. Returns the views and the number of sets of deltas.
+fn apply_with(log: &Wal<Claims>, quarantine: Quarantine) -> (Arc<Views>, usize) {
+    let counters = Arc::new(MemoryCounters::open(&MemoryDisk::default()));
+    let mut views = Views::open(counters, "secret").expect("an empty store is readable");
+    views.quarantine = quarantine;
+    let applied = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&applied);
+    views.on_applied(move |_| {
+        seen.fetch_add(1, Ordering::Relaxed);
+    });
+    let views = Arc::new(views);
+    Applier::new(log.clone(), Arc::clone(&views), Arc::default()).catch_up().expect("nothing panics");
+    assert_eq!(views.counters.applied_until(), log.durable_until());
+    (views, applied.load(Ordering::Relaxed))
+}
+
+#[test]
+fn an_entry_that_panicked_is_applied_alone_and_skipped_after_its_second_panic() {
+    let log = log_with(10);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let open = || Quarantine::open(folder.path(), 0).expect("it is readable");
+    let count = |views: &Views| views.accounting.since_start().values().sum::<u64>();
+    let (views, sets) = apply_with(&log, open());
+    assert_eq!((count(&views), sets), (10, 1));
+    open().record(2..6, "once".into());
+    let (views, sets) = apply_with(&log, open());
+    assert!(count(&views) == 10 && sets > 4, "each of the 4 entries is applied alone: {sets} sets");
+    open().record(4..5, "twice".into());
+    let (views, _) = apply_with(&log, open());
+    assert_eq!(count(&views), 9, "the entry that panicked twice is skipped");
 }

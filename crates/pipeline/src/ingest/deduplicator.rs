@@ -11,6 +11,8 @@ use model::ports::ids::{Claim, Ids, IdsError};
 use tracing::error;
 use wal::{PendingEntry, Sequencer, WalError};
 
+use crate::disk_space::DiskSpace;
+
 /// The event ids of one batch and the result of claiming them.
 #[derive(Debug, Default)]
 pub struct Claims {
@@ -45,6 +47,7 @@ pub(crate) type RegisteredUntil = Arc<AtomicU64>;
 pub(crate) struct Deduplicator {
     ids: Box<dyn Ids>,
     registered_until: RegisteredUntil,
+    space: Arc<DiskSpace>,
     /// The claims of the commit that is being decided.
     claims: Vec<Claim>,
     fresh: Vec<bool>,
@@ -52,8 +55,12 @@ pub(crate) struct Deduplicator {
 
 impl Deduplicator {
     /// Creates a deduplicator over ids that contain every event in the log.
-    pub(crate) fn new(ids: Box<dyn Ids>, registered_until: RegisteredUntil) -> Deduplicator {
-        Deduplicator { ids, registered_until, claims: Vec::new(), fresh: Vec::new() }
+    pub(crate) fn new(
+        ids: Box<dyn Ids>,
+        registered_until: RegisteredUntil,
+        space: Arc<DiskSpace>,
+    ) -> Deduplicator {
+        Deduplicator { ids, registered_until, space, claims: Vec::new(), fresh: Vec::new() }
     }
 
     /// Claims the ids of each entry by itself and rejects the entries for which that fails.
@@ -89,6 +96,10 @@ impl Sequencer<Claims> for Deduplicator {
     fn decide(&mut self, batch: &mut [PendingEntry<Claims>], first: u64, now_ms: u64) {
         self.claims.clear();
         self.fresh.clear();
+        if self.space.is_full() {
+            batch.iter_mut().for_each(|pending| pending.reject(WalError::Full));
+            return;
+        }
         batch.iter().for_each(|pending| self.claims.extend_from_slice(&pending.extra.claims));
         if self.ids.claim(first, now_ms, &self.claims, &mut self.fresh).is_err() {
             self.claim_each(batch, first, now_ms);

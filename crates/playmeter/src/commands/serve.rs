@@ -2,25 +2,44 @@
 
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
 
 use anyhow::Context;
 use pipeline::catalog::Catalog;
 use pipeline::time::now_s;
 use server::bootstrap;
 use server::{Server, Settings};
-use tracing::{error, warn};
+use tracing::warn;
 
-use crate::admin::FolderLock;
+use crate::admin::{FolderLock, exit_with};
 use crate::cli::ServeArgs;
 use crate::{engine, open_files, private_folder, settings};
 
 /// Open files besides connections: those of the log, the store, the ids and the catalog.
 const OTHER_FILES: u64 = 1_024;
+/// The threads without which a server does only half of its work. A panic on one of them ends the process; the applier
+/// ends it, too, after it has recorded what it applied. Requests and collectors run on other threads, where a panic ends
+/// only one of them.
+const VITAL_THREADS: [&str; 10] = [
+    "log-writer",
+    "log-keeper",
+    "checkpoint",
+    "ids-write",
+    "ids-tidy",
+    "live",
+    "flows",
+    "load",
+    "erasure",
+    "fjall:worker",
+];
 
 /// Runs until the first signal, then drains requests and stops. A second signal exits at once.
 pub(crate) fn run(args: ServeArgs) -> anyhow::Result<()> {
     let settings = settings::resolve(&args)?;
     init_logging();
+    exit_on_panics();
+    let stop = signals(settings.stop_timeout)?;
     if let Err(error) = open_files::raise_limit(settings.connections.total as u64 + OTHER_FILES) {
         warn!(%error, "the open file limit is too low for connections.total_max");
     }
@@ -31,20 +50,15 @@ pub(crate) fn run(args: ServeArgs) -> anyhow::Result<()> {
     private_folder::restrict_existing_files(&folder);
     let (catalog, created) = Catalog::open(&folder, now_s()).context("opening the catalog")?;
     let engine = engine::open(&folder)?;
-    let signals = signals()?;
-    let server =
-        Server::start(settings.clone(), Arc::new(catalog), created, engine, Arc::new(exit_on_disk_failure))?;
+    let on_fatal = Arc::new(|failure: &str| exit_with(failure));
+    let server = Server::start(settings.clone(), Arc::new(catalog), created, engine, on_fatal)?;
+    #[cfg(feature = "fault-injection")]
+    panic_on_thread();
     std::fs::write(folder.join("server.pid"), std::process::id().to_string())
         .context("writing server.pid")?;
     print_ready(&settings, &server)?;
-    signals.recv().context("waiting for a signal")?;
-    let second_signal = std::thread::spawn(move || {
-        if signals.recv().is_ok() {
-            std::process::exit(130);
-        }
-    });
+    stop.recv().context("waiting for a signal")?;
     let result = server.stop();
-    drop(second_signal);
     let _ = std::fs::remove_file(folder.join("server.pid"));
     result
 }
@@ -58,11 +72,27 @@ fn print_ready(settings: &Settings, server: &Server) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Exits. Every acknowledged event is on disk, but after a failed write no further one can be acknowledged safely.
-fn exit_on_disk_failure(failure: &wal::WalError) {
-    error!(%failure, "the disk failed; stopping, because further events could not be stored safely");
-    eprintln!("playmeter: the disk failed ({failure}); check the disk, then start the server again");
-    std::process::exit(1);
+/// Ends the process after a panic on a thread that it cannot work without.
+fn exit_on_panics() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        print(panic);
+        let thread = std::thread::current();
+        if let Some(name) = thread.name().filter(|name| VITAL_THREADS.contains(name)) {
+            exit_with(&format!(
+                "the thread {name} panicked; start the server again: everything acknowledged is in the log"
+            ));
+        }
+    }));
+}
+
+/// Panics on a thread with the name that `PLAYMETER_INJECTED_FAULT` gives as `panic_on:NAME`.
+#[cfg(feature = "fault-injection")]
+fn panic_on_thread() {
+    let Ok(fault) = std::env::var("PLAYMETER_INJECTED_FAULT") else { return };
+    let Some(name) = fault.strip_prefix("panic_on:") else { return };
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    let _ = thread.spawn(|| panic!("an injected fault")).map(std::thread::JoinHandle::join);
 }
 
 /// Writes log lines to standard error, filtered by `PLAYMETER_LOG_LEVEL`.
@@ -73,10 +103,12 @@ pub(super) fn init_logging() {
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
 }
 
-/// Returns a channel that gets a message for each SIGINT and SIGTERM.
-fn signals() -> anyhow::Result<std::sync::mpsc::Receiver<()>> {
+/// Returns a channel that gets a message at the first SIGINT or SIGTERM. From then on the process ends at a second signal,
+/// or after `stop_timeout`, whatever it is doing.
+fn signals(stop_timeout: Duration) -> anyhow::Result<std::sync::mpsc::Receiver<()>> {
     use tokio::signal::unix::{SignalKind, signal};
     let (sender, receiver) = std::sync::mpsc::channel();
+    let (stop_sender, stop_receiver) = std::sync::mpsc::channel();
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting a runtime")?;
     let (mut interrupt, mut terminate) = runtime
@@ -97,6 +129,26 @@ fn signals() -> anyhow::Result<std::sync::mpsc::Receiver<()>> {
             }
         });
     };
-    std::thread::Builder::new().name("signals".into()).spawn(forward).context("starting a thread")?;
-    Ok(receiver)
+    let watch = move || {
+        if receiver.recv().is_err() {
+            return;
+        }
+        // Without a receiver the start has failed, and the process ends anyway.
+        let _ = stop_sender.send(());
+        match receiver.recv_timeout(stop_timeout) {
+            Ok(()) => std::process::exit(130),
+            Err(RecvTimeoutError::Timeout) => exit_with(&format!(
+                "the stop took longer than {} s; everything acknowledged is in the log, and the next start applies the \
+                 rest of it",
+                stop_timeout.as_secs()
+            )),
+            Err(RecvTimeoutError::Disconnected) => {}
+        }
+    };
+    let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
+        std::thread::Builder::new().name(name.into()).spawn(work).context("starting a thread")
+    };
+    spawn("signals", Box::new(forward))?;
+    spawn("stop", Box::new(watch))?;
+    Ok(stop_receiver)
 }

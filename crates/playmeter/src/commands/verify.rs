@@ -49,6 +49,12 @@ pub(crate) fn run(args: RangeArgs) -> anyhow::Result<()> {
     } else {
         print(&result);
     }
+    let quarantined = result["quarantined"].as_array().map_or(0, Vec::len);
+    if quarantined > 0 && result["different"] == 0 {
+        bail!(
+            "{quarantined} log entries are skipped because applying them panicked twice; please report this"
+        );
+    }
     if result["agrees"] != true {
         bail!("the rollups differ from the log; run `playmeter rebuild` to recompute them");
     }
@@ -69,6 +75,9 @@ fn print(result: &Value) {
     }
     for damage in log["damage"].as_array().into_iter().flatten() {
         println!("damaged   {damage}");
+    }
+    for entry in result["quarantined"].as_array().into_iter().flatten() {
+        println!("skipped   the entry at offset {}: {}", entry["offset"], entry["message"]);
     }
     for example in result["examples"].as_array().into_iter().flatten() {
         println!("differs   {}", example.as_str().unwrap_or_default());

@@ -4,33 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use testkit::tmpfs::{Tmpfs, fill};
+
 use crate::client::Request;
 use crate::world::{World, new_id};
-
-/// A small file system in memory; unmounted at the end.
-struct Tmpfs(PathBuf);
-
-impl Tmpfs {
-    /// Returns `None` if this process may not mount.
-    fn mount(at: &Path, mib: u32) -> Option<Tmpfs> {
-        let size = format!("size={mib}m");
-        let mounted =
-            Command::new("mount").args(["-t", "tmpfs", "-o", &size, "playmeter-test"]).arg(at).output();
-        match mounted {
-            Ok(output) if output.status.success() => Some(Tmpfs(at.to_owned())),
-            rejected => {
-                testkit::skip::skip("tmpfs", &format!("cannot be mounted: {rejected:?}"));
-                None
-            }
-        }
-    }
-}
-
-impl Drop for Tmpfs {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
 
 /// An event of about 60 KB with an id.
 fn large_event(id: &str) -> String {
@@ -117,13 +94,22 @@ pub(crate) fn strace_works() -> bool {
     works.is_ok_and(|status| status.success())
 }
 
-/// The server's command with faults injected into its syncs by `strace`. `strace` runs as a detached process, so that
-/// the child is the server itself.
+/// The server's command with faults injected into its syncs by `strace`.
 pub(crate) fn with_sync_faults(world: &World, injected: &str) -> Command {
+    with_faults(world, &[], &format!("fdatasync:{injected}"))
+}
+
+/// The server's command with faults injected by `strace` into calls on these files, or on all files. `strace` runs as a
+/// detached process, so that the child is the server itself.
+pub(crate) fn with_faults(world: &World, paths: &[&Path], injected: &str) -> Command {
     let server = world.serve();
     let mut command = Command::new("strace");
-    command.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync"]);
-    command.arg("-e").arg(format!("inject=fdatasync:{injected}"));
+    let calls = injected.split(':').next().unwrap_or_default();
+    command.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={calls}")]);
+    command.arg("-e").arg(format!("inject={injected}"));
+    paths.iter().for_each(|path| {
+        command.arg("-P").arg(path);
+    });
     command.arg(server.get_program()).args(server.get_args());
     for (name, value) in server.get_envs() {
         match value {
@@ -133,6 +119,173 @@ pub(crate) fn with_sync_faults(world: &World, injected: &str) -> Command {
     }
     command.current_dir(world.root());
     command
+}
+
+/// The journal of the views.
+pub(crate) fn journal(world: &World) -> PathBuf {
+    let files = std::fs::read_dir(world.folder().join("views")).expect("the views exist");
+    let mut journals: Vec<PathBuf> = files.map(|file| file.expect("it is readable").path()).collect();
+    journals.retain(|path| path.extension().is_some_and(|extension| extension == "jnl"));
+    assert_eq!(journals.len(), 1, "{journals:?}");
+    journals.remove(0)
+}
+
+/// Sends events until one is rejected, and returns the rejection.
+fn send_until_rejected(world: &World, acknowledged: &mut Vec<String>) -> String {
+    let started = Instant::now();
+    loop {
+        let summary = send(world, acknowledged);
+        if summary != "1 accepted" {
+            return summary;
+        }
+        assert!(started.elapsed() < Duration::from_secs(10), "no event is rejected");
+    }
+}
+
+/// Sends events until one is accepted.
+fn send_until_accepted(world: &World, acknowledged: &mut Vec<String>) {
+    let started = Instant::now();
+    while send(world, acknowledged) != "1 accepted" {
+        assert!(started.elapsed() < Duration::from_secs(10), "the server does not recover");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The position of the last checkpoint.
+fn checkpoint(world: &World) -> u64 {
+    let text = world.send(&Request::get("/metrics")).text();
+    let value = text.lines().find_map(|line| line.strip_prefix("playmeter_checkpoint_offset "));
+    value.and_then(|value| value.parse().ok()).expect("the metric exists")
+}
+
+#[test]
+fn a_stop_on_a_full_disk_writes_its_checkpoint_from_the_reserve() {
+    for reserve_bytes in [16 << 20, 0_u64] {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let data = root.path().join("data");
+        std::fs::create_dir(&data).expect("a folder");
+        let Some(tmpfs) = Tmpfs::mount(&data, 96) else { return };
+        let settings = format!(
+            "reserve_bytes = {reserve_bytes}\n[log]\nsegment_bytes = 8388608\nfree_bytes_min = 8388608\n"
+        );
+        std::fs::write(root.path().join("playmeter.toml"), settings).expect("a file");
+        let (mut world, _tmpfs) = (World::on(root, &[]), tmpfs);
+        let reserve = data.join("reserve");
+        assert_eq!(reserve.exists(), reserve_bytes > 0);
+        let mut acknowledged = Vec::new();
+        send_until_accepted(&world, &mut acknowledged);
+        let ballast = fill(&data);
+        assert_eq!(send_until_rejected(&world, &mut acknowledged), "503 disk_full");
+        assert_eq!(world.load()["totals"]["accepted"], acknowledged.len(), "reads still work");
+        assert_eq!(world.send(&Request::get("/readyz")).summary(), "503 disk_full");
+        // Without a reserve, the server gives up after a few attempts.
+        world.stop();
+        assert!(!reserve.exists());
+        std::fs::remove_file(&ballast).expect("it can be removed");
+        world.start();
+        let expected = if reserve_bytes > 0 { acknowledged.len() as u64 } else { 0 };
+        assert_eq!(checkpoint(&world), expected, "with a reserve of {reserve_bytes} bytes");
+        assert_eq!(reserve.exists(), reserve_bytes > 0, "it is restored when there is room");
+        check_stored(&world, &acknowledged);
+    }
+}
+
+#[test]
+fn views_or_ids_on_a_full_disk_reject_events_serve_reads_and_recover() {
+    for name in ["views", "ids"] {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        std::fs::write(root.path().join("playmeter.toml"), "[log]\nfree_bytes_min = 8388608\n")
+            .expect("a file");
+        let mut world = World::on(root, &[]);
+        let mut acknowledged = Vec::new();
+        send_until_accepted(&world, &mut acknowledged);
+        world.stop();
+        // Moves the folder to a file system of its own.
+        let (folder, moved) = (world.folder().join(name), world.root().join("moved"));
+        std::fs::rename(&folder, &moved).expect("it can be renamed");
+        std::fs::create_dir(&folder).expect("a folder");
+        let Some(tmpfs) = Tmpfs::mount(&folder, 48) else { return };
+        let copied =
+            Command::new("cp").args(["-a", "--sparse=always"]).arg(moved.join(".")).arg(&folder).status();
+        assert!(copied.is_ok_and(|status| status.success()));
+        world.start();
+        send_until_accepted(&world, &mut acknowledged);
+        let ballast = fill(&folder);
+        assert_eq!(send_until_rejected(&world, &mut acknowledged), "503 disk_full", "{name}");
+        let vars = Request::new("PUT", "/v1/vars/speed").header("Content-Type", "application/json");
+        let vars = vars.key(&world.secret_key).body(r#"{"value":1}"#);
+        assert_eq!(world.send(&vars).summary(), "503 disk_full", "commands are rejected, too");
+        assert_eq!(world.load()["totals"]["accepted"], acknowledged.len(), "reads still work");
+        assert_eq!(world.send(&Request::get("/readyz")).summary(), "503 disk_full", "{name}");
+        std::fs::remove_file(&ballast).expect("it can be removed");
+        send_until_accepted(&world, &mut acknowledged);
+        assert_eq!(world.send(&Request::get("/readyz")).status, 200);
+        world.restart();
+        check_stored(&world, &acknowledged);
+        world.stop();
+        drop(tmpfs);
+    }
+}
+
+/// Erases a player, for which the server writes a checkpoint. Returns the receipt.
+fn erase(world: &World) -> String {
+    let request = Request::new("DELETE", "/v1/players/ann").key(&world.secret_key);
+    let answer = world.send(&request);
+    assert_eq!(answer.status, 202, "{}", answer.text());
+    answer.json()["receipt"].as_str().expect("a receipt").to_owned()
+}
+
+#[test]
+fn a_checkpoint_that_finds_the_disk_full_is_written_later_without_a_restart() {
+    if !strace_works() {
+        testkit::skip::skip("strace", "it does not run on this machine");
+        return;
+    }
+    let mut world = World::new();
+    world.stop();
+    // The first write of each thread fails. The store accepts nothing afterwards until it is opened again.
+    let journal = journal(&world);
+    let command = with_faults(&world, &[&journal], "write:error=ENOSPC:when=1");
+    world.start_as(command);
+    let mut acknowledged = Vec::new();
+    send_until_accepted(&world, &mut acknowledged);
+    let receipt = erase(&world);
+    let started = Instant::now();
+    let state = || {
+        let request = Request::get(format!("/v1/erasures/{receipt}")).key(&world.secret_key);
+        world.send(&request).json()["state"].clone()
+    };
+    while state() != "done" {
+        assert!(started.elapsed() < Duration::from_secs(30), "{}: {}", state(), world.log_lines());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(world.log_lines().contains("the store of the views was opened again"), "{}", world.log_lines());
+    send_until_accepted(&world, &mut acknowledged);
+    world.stop();
+    world.start();
+    assert!(checkpoint(&world) > 0);
+    check_stored(&world, &acknowledged);
+}
+
+#[test]
+fn a_checkpoint_that_the_disk_does_not_store_ends_the_process_with_advice() {
+    if !strace_works() {
+        testkit::skip::skip("strace", "it does not run on this machine");
+        return;
+    }
+    let mut world = World::new();
+    world.stop();
+    let journal = journal(&world);
+    let command = with_faults(&world, &[&journal], "write:error=EIO:when=1");
+    world.start_as(command);
+    let mut acknowledged = Vec::new();
+    send_until_accepted(&world, &mut acknowledged);
+    erase(&world);
+    assert_eq!(world.ended().code(), Some(1), "{}", world.log_lines());
+    assert!(world.log_lines().contains("the views cannot be stored"), "{}", world.log_lines());
+    assert!(world.log_lines().contains("check the disk, then start the server again"));
+    world.start();
+    check_stored(&world, &acknowledged);
 }
 
 #[test]

@@ -21,6 +21,7 @@ mod ddp;
 mod dimensions;
 mod disk;
 mod experiments;
+mod failures;
 mod feed;
 mod fields;
 mod flows;

@@ -25,7 +25,7 @@ const NAMED_MAX: usize = 20;
 /// Compares all rows at one position of the log while the server keeps running.
 pub(super) fn verify(admin: &Admin<'_>, hours: Option<Range<u32>>) -> anyhow::Result<Value> {
     let hours = hours.unwrap_or(0..u32::MAX);
-    admin.views.wait_caught_up(admin.log.durable_until());
+    admin.views.wait_caught_up(admin.log.durable_until())?;
     let checked = admin.log.verify().context("checking the log")?;
     let (until, stored) = admin.views.counters.export(&hours).context("reading the rollups")?;
     let derived = derive(admin, until)?;
@@ -33,13 +33,17 @@ pub(super) fn verify(admin: &Admin<'_>, hours: Option<Range<u32>>) -> anyhow::Re
     let first = admin.log.first();
     let report = compare(&stored, &recomputed, first);
     let damage = admin.log.damage();
-    let agrees = report.different.is_empty() && damage.is_empty();
+    let quarantined = admin.views.quarantine.skipped();
+    let agrees = report.different.is_empty() && damage.is_empty() && quarantined.is_empty();
     let answer = json!({
         "agrees": agrees,
         "position": format!("0/{until}"),
         "log": { "first": first, "segments": checked.segments, "bytes": checked.bytes, "damage": damage.iter().map(|damage| json!({
             "segment": damage.segment, "bytes": [damage.byte_from, damage.byte_to], "offsets": [damage.offset_from, damage.offset_to],
         })).collect::<Vec<_>>() },
+        "quarantined": quarantined.iter().map(|entry| json!({
+            "offset": entry.from, "panics": entry.panics, "message": entry.message,
+        })).collect::<Vec<_>>(),
         "rows": stored.len(),
         "compared": report.compared,
         "before_the_log": report.before_the_log,
@@ -57,7 +61,7 @@ pub(super) fn rebuild(admin: &Admin<'_>, hours: Option<Range<u32>>) -> anyhow::R
         first == 0 || hours.start > 0,
         "the log starts at offset {first}: older rollups cannot be recomputed; select hours that the log covers with --from and --to"
     );
-    admin.views.wait_caught_up(admin.log.durable_until());
+    admin.views.wait_caught_up(admin.log.durable_until())?;
     let _paused = admin.views.pause_at_checkpoint().context("writing a checkpoint")?;
     let until = admin.views.counters.applied_until();
     let derived = derive(admin, until)?;
@@ -81,7 +85,8 @@ fn derive(admin: &Admin<'_>, until: u64) -> anyhow::Result<Arc<dyn Counters>> {
         while at < until && deltas.len() < ROWS_MAX {
             let read = admin.log.read(at, READ_BYTES).context("reading the log")?;
             for entry in read.chunks.iter().flat_map(|chunk| chunk.entries_from(at)) {
-                if entry.offset >= until || entry.kind != BATCH {
+                let is_skipped = admin.views.quarantine.is_skipped(entry.offset);
+                if entry.offset >= until || entry.kind != BATCH || is_skipped {
                     continue;
                 }
                 let batch = EventBatch::read(entry.bytes)?;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use fjall::KeyspaceCreateOptions;
 use model::ports::counters::StoreError;
 
-use super::{Store, failed};
+use super::{Store, Tables, failed};
 
 /// Size of one write that fills the journal.
 const FILLING_BYTES: usize = 4 << 20;
@@ -22,36 +22,39 @@ const FILLER: &str = "filler";
 impl Store {
     /// See [`model::ports::records::Records::purge`].
     pub(in super::super) fn purge(&self) -> Result<(), StoreError> {
-        self.flush()?;
-        let old = self.files().map_err(list_failed)?;
-        self.records.major_compact().map_err(failed)?;
-        let filler = self.database.keyspace(FILLER, KeyspaceCreateOptions::default).map_err(failed)?;
+        let tables = &*self.tables()?;
+        tables.flush()?;
+        let old = self.files(tables).map_err(list_failed)?;
+        tables.records.major_compact().map_err(failed)?;
+        let filler = tables.database.keyspace(FILLER, KeyspaceCreateOptions::default).map_err(failed)?;
         for _ in 0..WRITES_MAX {
             if old.iter().all(|path| !path.exists()) {
                 return filler.remove(FILLER).map_err(failed);
             }
             filler.insert(FILLER, vec![0; FILLING_BYTES]).map_err(failed)?;
             filler.rotate_memtable_and_wait().map_err(failed)?;
-            self.flush()?;
+            tables.flush()?;
         }
         let left = old.iter().find(|path| path.exists());
         Err(StoreError(format!("cannot purge deleted records: {left:?} still contains them")))
     }
 
+    /// Returns the files that may contain a record: journals, and the sorted files of records.
+    fn files(&self, tables: &Tables) -> std::io::Result<BTreeSet<PathBuf>> {
+        let mut files: BTreeSet<PathBuf> = files_in(&tables.records.path().join("tables"))?;
+        let journals = files_in(&self.folder)?.into_iter();
+        files.extend(journals.filter(|path| path.extension().is_some_and(|kind| kind == "jnl")));
+        Ok(files)
+    }
+}
+
+impl Tables {
     /// Flushes everything in memory and in the journal to sorted files.
     fn flush(&self) -> Result<(), StoreError> {
         for keyspace in [&self.hours, &self.records, &self.meta] {
             keyspace.rotate_memtable_and_wait().map_err(failed)?;
         }
         Ok(())
-    }
-
-    /// Returns the files that may contain a record: journals, and the sorted files of records.
-    fn files(&self) -> std::io::Result<BTreeSet<PathBuf>> {
-        let mut files: BTreeSet<PathBuf> = files_in(&self.records.path().join("tables"))?;
-        let journals = files_in(&self.folder)?.into_iter();
-        files.extend(journals.filter(|path| path.extension().is_some_and(|kind| kind == "jnl")));
-        Ok(files)
     }
 }
 

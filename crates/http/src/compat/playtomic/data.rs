@@ -151,7 +151,8 @@ impl PlaytomicRequest<'_> {
         let acknowledged = shared.log.durable_until();
         let plan = query.plan(self.received_ms, &self.access.game.tz);
         let plan = plan.map_err(|error| invalid(&error.to_string()))?;
-        shared.views.caught_up(acknowledged).await;
+        let caught_up = shared.views.caught_up(acknowledged).await;
+        caught_up.map_err(|behind| Reply::error_with(ReplyCode::General, &behind.to_string()))?;
         let links = shared.views.identities.game(self.access.game.number);
         let result = run(&plan, self.access.game.number, &*shared.views.counters, links.as_deref());
         result.map_err(|failure| Reply::error_with(ReplyCode::General, &failure.to_string()))
