@@ -10,7 +10,6 @@ mod keys;
 mod store;
 mod value;
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -18,7 +17,8 @@ use hashbrown::HashMap;
 use model::Dimension;
 use model::deltas::{DeltaRow, Deltas};
 use model::ports::counters::{
-    Checkpoint, Counters as Port, ExportedRow, ExportedRows, SideState, SlotSelector, StoreError,
+    Checkpoint, Counters as Port, ExportedRow, ExportedRows, RowChange, SideState, SlotSelector, StoreError,
+    StoreSnapshot,
 };
 use model::ports::records::Records;
 use model::rollup::{Aggregate, HourBlock};
@@ -27,13 +27,13 @@ use parking_lot::RwLock;
 
 use groups::{GroupKey, Groups};
 use guard::CardinalityGuard;
-use store::{PendingCheckpoint, damaged};
+use store::{DiskSnapshot, PendingCheckpoint, damaged};
 
 pub use store::{Store, StoreOptions};
 
 /// The rollups of the embedded engine.
 pub struct EmbeddedCounters {
-    store: Option<Arc<Store>>,
+    store: Arc<Store>,
     memory: RwLock<Memory>,
 }
 
@@ -98,12 +98,7 @@ impl EmbeddedCounters {
     pub fn open(store: Arc<Store>) -> Result<EmbeddedCounters, StoreError> {
         let applied_until = store.position()?;
         let memory = Memory { applied_until, ..Memory::default() };
-        Ok(EmbeddedCounters { store: Some(store), memory: RwLock::new(memory) })
-    }
-
-    /// Creates rollups without a disk, to derive them again from the log and compare.
-    pub fn in_memory() -> EmbeddedCounters {
-        EmbeddedCounters { store: None, memory: RwLock::default() }
+        Ok(EmbeddedCounters { store, memory: RwLock::new(memory) })
     }
 
     /// Loads every group that a visit of the hours needs. Groups may be evicted again before the visit begins.
@@ -114,7 +109,7 @@ impl EmbeddedCounters {
             keys.filter(|key| !memory.groups.contains(key)).collect()
         };
         for key in missing {
-            self.memory.write().load_resident(&key, self.store.as_deref())?;
+            self.memory.write().load_resident(&key, &self.store)?;
         }
         Ok(())
     }
@@ -122,15 +117,15 @@ impl EmbeddedCounters {
 
 impl Records for EmbeddedCounters {
     fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        self.store.as_ref().map_or(Ok(None), |store| store.record(key))
+        self.store.record(key)
     }
 
     fn records(&self, prefix: &[u8], visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), StoreError> {
-        self.store.as_ref().map_or(Ok(()), |store| store.records(prefix, visit))
+        self.store.records(prefix, visit)
     }
 
     fn purge(&self) -> Result<(), StoreError> {
-        self.store.as_ref().map_or(Ok(()), |store| store.purge())
+        self.store.purge()
     }
 }
 
@@ -140,7 +135,7 @@ impl Port for EmbeddedCounters {
         if range.end <= memory.applied_until {
             return Ok(());
         }
-        memory.add(deltas, self.store.as_deref())?;
+        memory.add(deltas, &self.store)?;
         memory.applied_until = range.end;
         Ok(())
     }
@@ -150,22 +145,20 @@ impl Port for EmbeddedCounters {
     }
 
     fn durable_until(&self) -> u64 {
-        self.store.as_ref().map_or(0, |store| store.durable_until())
+        self.store.durable_until()
     }
 
     fn checkpoint(&self, kept: SideState) -> Box<dyn Checkpoint> {
         let mut memory = self.memory.write();
         let applied_until = memory.applied_until;
         let rows = memory.groups.take_changes();
-        if self.store.is_some() {
-            memory.evict();
-        }
+        memory.evict();
         drop(memory);
-        Box::new(PendingCheckpoint::new(self.store.clone(), rows, kept, applied_until))
+        Box::new(PendingCheckpoint::new(Arc::clone(&self.store), rows, kept, applied_until))
     }
 
     fn side_state(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        self.store.as_ref().map_or(Ok(None), |store| store.side_state(name))
+        self.store.side_state(name)
     }
 
     fn visit(
@@ -194,44 +187,38 @@ impl Port for EmbeddedCounters {
 
     fn export(&self, hours: &Range<u32>) -> Result<(u64, ExportedRows), StoreError> {
         let memory = self.memory.read();
-        let mut blocks = match &self.store {
-            Some(store) => store.blocks(hours)?,
-            None => BTreeMap::new(),
-        };
+        let mut blocks = self.store.blocks(hours)?;
         memory.groups.blocks(hours, &mut blocks);
         let rows: Result<ExportedRows, StoreError> = blocks.into_iter().map(exported).collect();
         Ok((memory.applied_until, rows?))
     }
 
-    fn replace(&self, hours: &Range<u32>, rows: &ExportedRows) -> Result<(), StoreError> {
+    fn snapshot(&self) -> Result<Box<dyn StoreSnapshot>, StoreError> {
+        Ok(Box::new(DiskSnapshot::of(&self.store)?))
+    }
+
+    fn replace(&self, changes: &[RowChange]) -> Result<(), StoreError> {
         let mut memory = self.memory.write();
-        memory.groups.evict_hours(hours);
-        memory.guard.evict_hours(hours);
-        if let Some(store) = &self.store {
-            return store.replace(hours, rows);
+        for change in changes {
+            let (group, _) = keys::parse(&change.key).ok_or_else(|| damaged(&change.key))?;
+            memory.groups.evict_hours(&(group.hour..group.hour + 1));
+            memory.guard.evict_hours(&(group.hour..group.hour + 1));
         }
-        for (key, row) in rows {
-            let (group, value) = keys::parse(key).ok_or_else(|| damaged(key))?;
-            let block = HourBlock::decode(&row.block).map_err(|_| damaged(key))?;
-            memory.put(&group, value, block)?;
-        }
-        Ok(())
+        self.store.replace(changes)
     }
 
     fn metrics(&self, game: u32, minutes: Range<u32>) -> Result<Vec<String>, StoreError> {
         let hours = minutes.start / 60..minutes.end.div_ceil(60);
         let mut metrics = std::collections::BTreeSet::new();
         self.memory.read().groups.metrics(game, &hours, &mut metrics);
-        if let Some(store) = &self.store {
-            store.metrics(game, &hours, &mut metrics)?;
-        }
+        self.store.metrics(game, &hours, &mut metrics)?;
         Ok(metrics.into_iter().collect())
     }
 }
 
 impl Memory {
     /// Loads every group and day first, which may fail, then adds, which cannot fail: either everything is added or nothing.
-    fn add(&mut self, deltas: &Deltas, store: Option<&Store>) -> Result<(), StoreError> {
+    fn add(&mut self, deltas: &Deltas, store: &Store) -> Result<(), StoreError> {
         self.group_index.clear();
         for delta in deltas.rows() {
             if self.group_index.get(&delta).is_none() {
@@ -274,35 +261,20 @@ impl Memory {
     }
 
     /// Returns the group in which a metric's rows are counted, and loads it and its day.
-    fn load_group(&mut self, delta: &DeltaRow<'_>, store: Option<&Store>) -> Result<usize, StoreError> {
+    fn load_group(&mut self, delta: &DeltaRow<'_>, store: &Store) -> Result<usize, StoreError> {
         let hour = delta.minute / 60;
-        let metric = self.guard.metric(delta.game, delta.metric, hour, store)?;
+        let metric = self.guard.metric(delta.game, delta.metric, hour, Some(store))?;
         let key = GroupKey { game: delta.game, cut: delta.cut, metric, hour };
-        self.guard.load(&key, store)?;
+        self.guard.load(&key, Some(store))?;
         self.load_resident(&key, store)
     }
 
-    fn put(&mut self, key: &GroupKey<'_>, value: &str, block: HourBlock) -> Result<(), StoreError> {
-        let metric = self.guard.metric(key.game, key.metric, key.hour, None)?;
-        let key = GroupKey { metric, ..*key };
-        self.guard.load(&key, None)?;
-        // It was admitted when it was counted, whatever the limit was then.
-        let value = self.guard.admit(&key, value, u32::MAX);
-        let group = self.load_resident(&key, None)?;
-        self.groups.put(group, value, block);
-        Ok(())
-    }
-
     /// Returns the index of a group, loaded from the store if it is not in memory.
-    fn load_resident(&mut self, key: &GroupKey<'_>, store: Option<&Store>) -> Result<usize, StoreError> {
+    fn load_resident(&mut self, key: &GroupKey<'_>, store: &Store) -> Result<usize, StoreError> {
         if let Some(group) = self.groups.group(key) {
             return Ok(group);
         }
-        let rows = match store {
-            Some(store) => store.group(key)?,
-            None => Vec::new(),
-        };
-        Ok(self.groups.insert(key, rows))
+        Ok(self.groups.insert(key, store.group(key)?))
     }
 
     fn evict(&mut self) {
@@ -312,14 +284,18 @@ impl Memory {
 }
 
 fn exported((key, block): (Vec<u8>, Vec<u8>)) -> Result<(Vec<u8>, ExportedRow), StoreError> {
-    let (group, value) = keys::parse(&key).ok_or_else(|| damaged(&key))?;
     let since = HourBlock::decode(&block).map_err(|_| damaged(&key))?.since();
+    Ok((key.clone(), ExportedRow { name: row_name(&key)?, since, block }))
+}
+
+/// Returns a row's name in readable form.
+fn row_name(key: &[u8]) -> Result<String, StoreError> {
+    let (group, value) = keys::parse(key).ok_or_else(|| damaged(key))?;
     let cut = match group.cut {
         Cut::Total => String::new(),
         Cut::By(dimension) => format!(" {}={value:?}", dimension.label()),
         Cut::Declared(number) => format!(" dimension {number}={value:?}"),
         Cut::Tuple => format!(" {:?}", value.split(TUPLE_SEPARATOR).collect::<Vec<_>>()),
     };
-    let name = format!("game {} {}{cut} hour {}", group.game, group.metric, group.hour);
-    Ok((key, ExportedRow { name, since, block }))
+    Ok(format!("game {} {}{cut} hour {}", group.game, group.metric, group.hour))
 }

@@ -58,7 +58,11 @@ impl Counters for Rows {
         unimplemented!("this store is only read")
     }
 
-    fn replace(&self, _: &Range<u32>, _: &counters::ExportedRows) -> Result<(), StoreError> {
+    fn snapshot(&self) -> Result<Box<dyn counters::StoreSnapshot>, StoreError> {
+        unimplemented!("this store is only read")
+    }
+
+    fn replace(&self, _: &[counters::RowChange]) -> Result<(), StoreError> {
         unimplemented!("this store is only read")
     }
 

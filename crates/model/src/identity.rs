@@ -4,6 +4,7 @@
 //! changed or removed, so replaying the log always produces the same links, and data counted before a link can be
 //! merged at query time. Only hashes of ids are stored.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
@@ -105,13 +106,19 @@ impl Identities {
     /// Returns a copy of the links as they were before the log entry at `offset`.
     pub fn before(&self, offset: u64) -> Identities {
         let earlier = Identities::default();
-        for (game, links) in self.games.read().unwrap_or_else(PoisonError::into_inner).iter() {
-            let table = links.read().0;
-            let links = table.players.iter().filter(|(_, link)| link.offset < offset);
-            links
-                .for_each(|(anonymous, link)| earlier.get_or_create(*game).write().insert(*anonymous, *link));
-        }
+        earlier.insert_from(self, &(0..offset));
         earlier
+    }
+
+    /// Inserts the links that the log entries at these offsets have added to `other`. For a replay that cannot read
+    /// them.
+    pub fn insert_from(&self, other: &Identities, offsets: &Range<u64>) {
+        for (game, links) in other.games.read().unwrap_or_else(PoisonError::into_inner).iter() {
+            let table = links.read().0;
+            for (anonymous, link) in table.players.iter().filter(|(_, link)| offsets.contains(&link.offset)) {
+                self.get_or_create(*game).write().insert(*anonymous, *link);
+            }
+        }
     }
 
     /// Returns the records changed since the last call, for the next checkpoint.

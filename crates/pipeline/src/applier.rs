@@ -387,7 +387,7 @@ fn player_of(seed: u64, event: &StoredEvent<'_>) -> Option<u64> {
 
 /// Lowers the priority of the calling thread, so that threads that acknowledge run first when cores are scarce: clients
 /// wait for those, while views may lag for a moment.
-pub(crate) fn lower_priority() {
+pub fn lower_priority() {
     const NICE: i32 = 10;
     // On Linux this affects the calling thread only. If it fails the server still works, with less even latencies.
     let _ = rustix::process::setpriority_process(None, NICE);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use wal::{OpenedWal, Wal};
 
 use crate::applier::{Applier, Quarantine};
@@ -12,6 +12,7 @@ use crate::catalog::Catalog;
 use crate::disk_space::DiskSpace;
 use crate::engine::Engine;
 use crate::ingest::{Claims, Deduplicator, IdMasks, RegisteredUntil, replay_ids};
+use crate::open_log::advice_for_damaged_views;
 use crate::views::{OnFatal, Views};
 
 /// A running log and the views that contain it.
@@ -54,7 +55,9 @@ pub fn open_pipeline(
     let registered_until: RegisteredUntil = Arc::new(AtomicU64::new(ids.registered_until()));
     let deduplicator = Deduplicator::new(ids, Arc::clone(&registered_until), Arc::clone(&space));
     let log = Wal::start(opened, Box::new(deduplicator)).context("starting the log")?;
-    let mut views = Views::open(engine.counters, &secret).context("opening the views")?;
+    let mut views = Views::open(engine.counters, &secret).map_err(|error| {
+        anyhow!("the views cannot be opened: {}. {}", error.0, advice_for_damaged_views(&data))
+    })?;
     views.quarantine = Quarantine::open(&data, views.counters.durable_until())?;
     views.space = space;
     views.set_on_fatal(on_fatal);

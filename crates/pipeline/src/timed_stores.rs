@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use model::deltas::Deltas;
 use model::ports::counters::{
-    Checkpoint, CheckpointError, Counters, ExportedRows, SideState, SlotSelector, StoreError,
+    Checkpoint, CheckpointError, Counters, ExportedRows, RowChange, SideState, SlotSelector, StoreError,
+    StoreSnapshot,
 };
 use model::ports::ids::{Claim, IdStats, Ids, IdsError};
 use model::ports::records::Records;
@@ -158,8 +159,12 @@ impl Counters for TimedCounters {
         self.rollups.read(|| self.inner.export(hours))
     }
 
-    fn replace(&self, hours: &Range<u32>, rows: &ExportedRows) -> Result<(), StoreError> {
-        self.rollups.write(|| self.inner.replace(hours, rows))
+    fn snapshot(&self) -> Result<Box<dyn StoreSnapshot>, StoreError> {
+        self.inner.snapshot()
+    }
+
+    fn replace(&self, changes: &[RowChange]) -> Result<(), StoreError> {
+        self.rollups.write(|| self.inner.replace(changes))
     }
 
     fn metrics(&self, game: u32, minutes: Range<u32>) -> Result<Vec<String>, StoreError> {

@@ -43,7 +43,7 @@ pub(crate) enum CliCommand {
     Keys(KeysArgs),
     /// Recompute the rollups from the log and compare
     Verify(RangeArgs),
-    /// Recompute the rollups from the log and replace them
+    /// Recompute the rollups from the log and replace those that differ
     Rebuild(RangeArgs),
     /// Continue after a part of the log or of the views was lost for good
     Repair(RepairArgs),

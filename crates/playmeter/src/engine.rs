@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use embedded::counters::{Store, StoreOptions};
 use embedded::ids::{EmbeddedIds, IdsOptions};
 use model::ports::counters::Counters;
 use model::ports::ids::Ids;
 use pipeline::engine::Engine;
-use pipeline::open_log::check_without_views;
+use pipeline::open_log::{advice_for_damaged_views, check_without_views};
 use tracing::warn;
 
 /// Opens the engine of a data folder, or creates it if the log is there from its start.
@@ -22,7 +22,11 @@ pub(crate) fn open(folder: &Path) -> anyhow::Result<Engine> {
 
 /// Opens the engine of a data folder, or creates it, whatever log there is.
 pub(crate) fn open_or_create(folder: &Path) -> anyhow::Result<Engine> {
-    let store = Store::open(&folder.join("views"), &store_options()).context("opening the views")?;
+    let views = folder.join("views");
+    let store = Store::open(&views, &store_options()).map_err(|error| {
+        let advice = advice_for_damaged_views(folder);
+        anyhow!("{} cannot be opened: {}. {advice}", views.display(), error.0)
+    })?;
     let counters = embedded::counters::EmbeddedCounters::open(store).context("opening the rollups")?;
     let ids = folder.join("ids");
     Ok(Engine {
@@ -77,6 +81,16 @@ pub(crate) mod injected_fault {
     }
 }
 
-fn scratch() -> Arc<dyn Counters> {
-    Arc::new(embedded::counters::EmbeddedCounters::in_memory())
+/// Memory of a recount's store: it is written once and read once, in order.
+const SCRATCH_BYTES: u64 = 16 << 20;
+
+fn scratch(folder: &Path) -> anyhow::Result<Arc<dyn Counters>> {
+    let options = StoreOptions {
+        memtable_bytes: SCRATCH_BYTES,
+        cache_bytes: SCRATCH_BYTES,
+        is_scratch: true,
+        ..StoreOptions::default()
+    };
+    let store = Store::open(folder, &options).context("creating a store for the recount")?;
+    Ok(Arc::new(embedded::counters::EmbeddedCounters::open(store)?))
 }

@@ -2,6 +2,8 @@
 
 mod recount;
 
+pub(crate) use recount::remove_leftover;
+
 use std::ops::Range;
 use std::path::Path;
 
@@ -112,7 +114,7 @@ pub enum Command {
         /// Hours since 1970; `None`: all.
         hours: Option<Range<u32>>,
     },
-    /// Recomputes rollups from the log and replaces the stored ones.
+    /// Recomputes rollups from the log and replaces the stored ones that differ and can be derived.
     Rebuild {
         /// Hours since 1970; `None`: all.
         hours: Option<Range<u32>>,
@@ -129,7 +131,7 @@ pub struct Admin<'a> {
     pub views: &'a Views,
     /// The log.
     pub log: &'a Wal<Claims>,
-    /// Creates empty rollups in memory.
+    /// Creates empty rollups.
     pub scratch: ScratchCounters,
 }
 
@@ -169,8 +171,8 @@ pub fn run(admin: &Admin<'_>, command: Command) -> anyhow::Result<Value> {
         Command::ListCollectors | Command::OrderCollector { .. } | Command::Monitor => {
             bail!("no server is running on {}", admin.folder.display())
         }
-        Command::Verify { hours } => recount::verify(admin, hours)?,
-        Command::Rebuild { hours } => recount::rebuild(admin, hours)?,
+        Command::Verify { hours } => recount::run(|| recount::verify(admin, hours))?,
+        Command::Rebuild { hours } => recount::run(|| recount::rebuild(admin, hours))?,
     })
 }
 

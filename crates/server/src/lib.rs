@@ -107,6 +107,7 @@ impl Server {
             check_without_catalog(&settings.data, opened.report().next, views_until)?;
         }
         log_recovery(opened.report());
+        admin::remove_leftover(&settings.data)?;
         let scratch = engine.scratch;
         let clocks = StoreTimers::default();
         let engine = clocks.wrap(engine);

@@ -84,6 +84,11 @@ impl OpenedWal {
         &self.report
     }
 
+    /// Returns the folder of the log.
+    pub fn folder(&self) -> &Path {
+        &self.core.folder.path
+    }
+
     /// Like [`Wal::read`].
     pub fn read(&self, from: u64, limit_bytes: usize) -> Result<ReadBatch, WalError> {
         self.core.read(from, limit_bytes)

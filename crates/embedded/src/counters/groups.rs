@@ -179,13 +179,6 @@ impl Groups {
         values.into_iter().for_each(memory::prefetch);
     }
 
-    /// Replaces the block of a row.
-    pub(super) fn put(&mut self, group: usize, value: &str, block: HourBlock) {
-        let row = self.find_or_insert(group, value);
-        let resident = self.groups[group].as_mut().expect("group numbers come from the index");
-        resident.rows[row].block = block;
-    }
-
     pub(super) fn apply(&mut self, group: usize, row: usize, delta: &DeltaRow<'_>) {
         let resident = self.groups[group].as_mut().expect("group numbers come from the index");
         *resident.used.get_mut() = true;

@@ -4,24 +4,31 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, LsmError, PersistMode};
 use hashbrown::HashSet;
-use model::ports::counters::{Checkpoint, CheckpointError, ExportedRows, SideState, StoreError};
+use model::ports::counters::{Checkpoint, CheckpointError, RowChange, SideState, StoreError};
 use model::ports::records::RecordWrite;
 use model::rollup::HourBlock;
 use model::series::{Cut, OTHER};
-use parking_lot::{MappedRwLockReadGuard, RwLock, RwLockReadGuard};
+use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
 use tracing::{info, warn};
 
 use super::groups::{EncodedRows, GroupKey};
 use super::keys;
+use seal::{RecordsSum, SEAL};
 
+mod files;
 mod purge;
+mod seal;
+mod snapshot;
+
+pub(super) use snapshot::DiskSnapshot;
 
 const FORMAT: u32 = 1;
 const JOURNAL_BYTES_MAX: u64 = 128 << 20;
@@ -31,6 +38,8 @@ const NEWEST_HOUR: &str = "newest_hour";
 const CHECKPOINT_MARGIN_BYTES: u64 = 4 << 20;
 /// The time that reopening waits for readers.
 const READERS_WAIT: Duration = Duration::from_secs(10);
+/// The interval at which reopening tries again while a snapshot keeps the former database open.
+const LOCKED_RETRY: Duration = Duration::from_millis(20);
 
 /// The memory settings of a store. The defaults are those of the product; tests use smaller values.
 #[derive(Clone, Debug)]
@@ -39,6 +48,8 @@ pub struct StoreOptions {
     pub memtable_bytes: u64,
     /// Memory for cached blocks of files, in bytes.
     pub cache_bytes: u64,
+    /// The store is removed after use: nothing has to survive a power cut.
+    pub is_scratch: bool,
     /// A deliberate bug that a crash test has to detect.
     #[cfg(feature = "fault-injection")]
     pub injected_fault: Option<crate::InjectedFault>,
@@ -49,6 +60,7 @@ impl Default for StoreOptions {
         StoreOptions {
             memtable_bytes: 64 << 20,
             cache_bytes: 32 << 20,
+            is_scratch: false,
             #[cfg(feature = "fault-injection")]
             injected_fault: None,
         }
@@ -64,6 +76,10 @@ pub struct Store {
     /// A write has failed, so that the database accepts no more of them until it is opened again.
     broken: AtomicBool,
     durable_until: AtomicU64,
+    /// How durable a checkpoint is when it is committed.
+    durability: PersistMode,
+    /// Of the records as of the last checkpoint.
+    records_sum: Mutex<RecordsSum>,
     /// No row of a later hour is on disk.
     newest_hour: AtomicU64,
 }
@@ -77,14 +93,37 @@ struct Tables {
 }
 
 impl Tables {
-    fn open(folder: &Path, options: &StoreOptions) -> Result<Tables, fjall::Error> {
-        let database = Database::builder(folder)
+    fn open(folder: &Path, options: &StoreOptions) -> Result<Tables, StoreError> {
+        Tables::try_open(folder, options)?.map_err(failed)
+    }
+
+    /// Opens the database again. A snapshot may keep the former one open for a moment.
+    fn reopen(folder: &Path, options: &StoreOptions) -> Result<Tables, StoreError> {
+        let started = Instant::now();
+        loop {
+            match Tables::try_open(folder, options)? {
+                Err(fjall::Error::Locked) if started.elapsed() < READERS_WAIT => {
+                    std::thread::sleep(LOCKED_RETRY);
+                }
+                opened => return opened.map_err(failed),
+            }
+        }
+    }
+
+    fn try_open(folder: &Path, options: &StoreOptions) -> Result<Result<Tables, fjall::Error>, StoreError> {
+        let builder = Database::builder(folder)
             .max_journaling_size(JOURNAL_BYTES_MAX)
             .cache_size(options.cache_bytes)
             .worker_threads(1)
             // A row is mostly hashes and packed bits, and the journal is read once at most.
-            .journal_compression(CompressionType::None)
-            .open()?;
+            .journal_compression(CompressionType::None);
+        // Some damaged files make it panic.
+        let opened = catch_unwind(AssertUnwindSafe(|| builder.open()));
+        let opened = opened.map_err(|_| StoreError("its files contradict each other".into()))?;
+        Ok(opened.and_then(|database| Tables::of(database, options)))
+    }
+
+    fn of(database: Database, options: &StoreOptions) -> Result<Tables, fjall::Error> {
         let keyspace = || KeyspaceCreateOptions::default().max_memtable_size(options.memtable_bytes);
         let hours = database.keyspace("hours", keyspace)?;
         let records = database.keyspace("records", keyspace)?;
@@ -96,7 +135,9 @@ impl Tables {
 impl Store {
     /// Opens the store, or creates an empty one.
     pub fn open(folder: &Path, options: &StoreOptions) -> Result<Arc<Store>, StoreError> {
-        if !folder.exists() {
+        if folder.exists() {
+            files::check(folder)?;
+        } else {
             Store::create(folder, options).map_err(|failure| StoreError(failure.to_string()))?;
         }
         Ok(Arc::new(Store::open_in(folder, options)?))
@@ -119,12 +160,16 @@ impl Store {
         let store = Store {
             folder: folder.to_path_buf(),
             options: options.clone(),
-            tables: RwLock::new(Some(Tables::open(folder, options).map_err(failed)?)),
+            tables: RwLock::new(Some(Tables::open(folder, options)?)),
             broken: AtomicBool::new(false),
             durable_until: AtomicU64::new(0),
+            durability: if options.is_scratch { PersistMode::Buffer } else { PersistMode::SyncAll },
+            records_sum: Mutex::default(),
             newest_hour: AtomicU64::new(0),
         };
         store.check_format()?;
+        store.check_seals()?;
+        store.write_list_of_keyspaces()?;
         store.durable_until.store(store.number(POSITION)?, Ordering::Release);
         store.newest_hour.store(store.number(NEWEST_HOUR)?, Ordering::Release);
         Ok(store)
@@ -147,7 +192,10 @@ impl Store {
             return Err(StoreError("it cannot be opened again, because a reader does not end".into()));
         };
         drop(tables.take());
-        *tables = Some(Tables::open(&self.folder, &self.options).map_err(failed)?);
+        *tables = Some(Tables::reopen(&self.folder, &self.options)?);
+        drop(tables);
+        // The write that failed may have reached the disk.
+        self.check_seals()?;
         self.broken.store(false, Ordering::Release);
         info!("the store of the views was opened again");
         Ok(())
@@ -158,6 +206,12 @@ impl Store {
         let Ok(found) = rustix::fs::statvfs(&self.folder) else { return Ok(()) };
         let wanted = bytes.saturating_mul(2).saturating_add(CHECKPOINT_MARGIN_BYTES);
         if found.f_bavail * found.f_frsize < wanted { Err(CheckpointError::NoSpace) } else { Ok(()) }
+    }
+
+    fn write_list_of_keyspaces(&self) -> Result<(), StoreError> {
+        let tables = self.tables()?;
+        let written = files::write_list(&self.folder, &[&tables.hours, &tables.records, &tables.meta]);
+        written.map_err(|error| StoreError(format!("{}: {error}", self.folder.display())))
     }
 
     fn check_format(&self) -> Result<(), StoreError> {
@@ -195,7 +249,9 @@ impl Store {
     ) -> Result<(), StoreError> {
         for entry in self.tables()?.records.prefix(prefix) {
             let (key, value) = entry.into_inner().map_err(failed)?;
-            visit(&key, &value);
+            if *key != *SEAL {
+                visit(&key, &value);
+            }
         }
         Ok(())
     }
@@ -278,6 +334,9 @@ impl Store {
         let mut rows = BTreeMap::new();
         for entry in self.tables()?.hours.iter() {
             let (key, block) = entry.into_inner().map_err(failed)?;
+            if *key == *SEAL {
+                continue;
+            }
             let (group, _) = keys::parse(&key).ok_or_else(|| damaged(&key))?;
             if hours.contains(&group.hour) {
                 rows.insert(key.to_vec(), block.to_vec());
@@ -286,21 +345,27 @@ impl Store {
         Ok(rows)
     }
 
-    /// Replaces the rows of the hours by these, atomically.
-    pub(super) fn replace(&self, hours: &Range<u32>, rows: &ExportedRows) -> Result<(), StoreError> {
+    /// Replaces or removes these rows, atomically.
+    pub(super) fn replace(&self, changes: &[RowChange]) -> Result<(), StoreError> {
+        self.reopen_if_broken()?;
         let tables = self.tables()?;
         let mut batch = tables.database.batch().durability(Some(PersistMode::SyncAll));
-        for key in self.blocks(hours)?.into_keys().filter(|key| !rows.contains_key(key)) {
-            batch.remove(&tables.hours, key);
-        }
         let mut newest_hour = self.newest_hour.load(Ordering::Acquire);
-        for (key, row) in rows {
+        for RowChange { key, block } in changes {
             let (group, _) = keys::parse(key).ok_or_else(|| damaged(key))?;
-            newest_hour = newest_hour.max(u64::from(group.hour));
-            batch.insert(&tables.hours, key.as_slice(), row.block.as_slice());
+            match block {
+                Some(block) => {
+                    newest_hour = newest_hour.max(u64::from(group.hour));
+                    batch.insert(&tables.hours, key.as_slice(), block.as_slice());
+                }
+                None => batch.remove(&tables.hours, key.as_slice()),
+            }
         }
         batch.insert(&tables.meta, NEWEST_HOUR, newest_hour.to_le_bytes());
-        batch.commit().map_err(failed)?;
+        batch.commit().map_err(|error| {
+            self.broken.store(true, Ordering::Release);
+            failed(error)
+        })?;
         self.newest_hour.fetch_max(newest_hour, Ordering::AcqRel);
         Ok(())
     }
@@ -325,7 +390,7 @@ impl Store {
 
 /// A checkpoint that was taken and not yet committed.
 pub(super) struct PendingCheckpoint {
-    store: Option<Arc<Store>>,
+    store: Arc<Store>,
     rows: EncodedRows,
     kept: SideState,
     applied_until: u64,
@@ -333,7 +398,7 @@ pub(super) struct PendingCheckpoint {
 
 impl PendingCheckpoint {
     pub(super) fn new(
-        store: Option<Arc<Store>>,
+        store: Arc<Store>,
         rows: EncodedRows,
         kept: SideState,
         applied_until: u64,
@@ -354,7 +419,8 @@ impl PendingCheckpoint {
 
     fn write(&self, store: &Store, newest_hour: u64) -> Result<(), WriteError> {
         let tables = store.tables().map_err(WriteError::Closed)?;
-        let mut batch = tables.database.batch().durability(Some(PersistMode::SyncAll));
+        let records_sum = store.sum_after(&tables, &self.kept.records).map_err(WriteError::Closed)?;
+        let mut batch = tables.database.batch().durability(Some(store.durability));
         for (key, block) in &self.rows {
             batch.insert(&tables.hours, key.as_slice(), block.as_slice());
         }
@@ -368,16 +434,18 @@ impl PendingCheckpoint {
             }
         }
         if store.writes_positions() {
-            batch.insert(&tables.meta, POSITION, self.applied_until.to_le_bytes());
+            seal::write(&tables, &mut batch, self.applied_until, records_sum);
         }
         batch.insert(&tables.meta, NEWEST_HOUR, newest_hour.to_le_bytes());
-        batch.commit().map_err(WriteError::of)
+        batch.commit().map_err(WriteError::of)?;
+        *store.records_sum.lock() = records_sum;
+        Ok(())
     }
 }
 
 impl Checkpoint for PendingCheckpoint {
     fn commit(&mut self) -> Result<(), CheckpointError> {
-        let Some(store) = &self.store else { return Ok(()) };
+        let store = &self.store;
         store.check_space(self.bytes())?;
         store.reopen_if_broken()?;
         let hours = self.rows.iter().filter_map(|(key, _)| Some(u64::from(keys::parse(key)?.0.hour)));
@@ -403,7 +471,7 @@ impl Checkpoint for PendingCheckpoint {
 
 /// The error of a write of the database.
 enum WriteError {
-    /// It could not be opened again.
+    /// It could not be opened again, or not be read.
     Closed(StoreError),
     /// It accepts no writes, because an earlier one failed.
     Poisoned,
@@ -448,8 +516,22 @@ fn side_state_key(name: &str) -> String {
     format!("kept/{name}")
 }
 
+/// Says what the key-value store cannot do, in words for its operator.
 fn failed(error: fjall::Error) -> StoreError {
-    StoreError(error.to_string())
+    StoreError(match error {
+        fjall::Error::Io(error) | fjall::Error::Storage(LsmError::Io(error)) => {
+            format!("the disk returned an error: {error}")
+        }
+        fjall::Error::Poisoned => "an earlier write to it failed".to_owned(),
+        fjall::Error::Locked => "another process has it open".to_owned(),
+        fjall::Error::Storage(LsmError::ChecksumMismatch { .. }) => {
+            "a file differs from what was written to it".to_owned()
+        }
+        fjall::Error::Storage(LsmError::Unrecoverable) | fjall::Error::Unrecoverable => {
+            "files are missing or damaged".to_owned()
+        }
+        other => format!("a file is not valid ({other:?})"),
+    })
 }
 
 pub(super) fn damaged(key: &[u8]) -> StoreError {

@@ -79,13 +79,17 @@ pub trait Counters: Records {
         visit: &mut dyn FnMut(&str, u32, &Aggregate),
     ) -> Result<(), StoreError>;
 
-    /// Returns all rows of these hours (since 1970) and the position that they contain, for comparison and
-    /// replacement. Time and memory grow with the number of rows.
+    /// Returns all rows of these hours (since 1970) as readers see them, and the position that they contain, for tests of
+    /// an engine. Time and memory grow with the number of rows.
     fn export(&self, hours: &Range<u32>) -> Result<(u64, ExportedRows), StoreError>;
 
-    /// Replaces all rows of the hours by these, durably. The position does not change. No range may be applied
-    /// and no checkpoint taken meanwhile.
-    fn replace(&self, hours: &Range<u32>, rows: &ExportedRows) -> Result<(), StoreError>;
+    /// Returns everything that the last checkpoint wrote, as one snapshot. Holds up neither readers nor writers, however
+    /// long it lives; until then the space of what it contains is not used again.
+    fn snapshot(&self) -> Result<Box<dyn StoreSnapshot>, StoreError>;
+
+    /// Replaces or removes these rows, durably, all or none. The position does not change. Everything applied must be
+    /// durable, and no range may be applied and no checkpoint taken meanwhile.
+    fn replace(&self, changes: &[RowChange]) -> Result<(), StoreError>;
 
     /// Returns the metrics that have rows in `minutes`, in order: event names and the server's own metrics.
     fn metrics(&self, game: u32, minutes: Range<u32>) -> Result<Vec<String>, StoreError>;
@@ -103,6 +107,57 @@ pub struct ExportedRow {
     pub since: u64,
     /// The encoded [`crate::rollup::HourBlock`]. Equal content has equal bytes.
     pub block: Vec<u8>,
+}
+
+/// What one checkpoint wrote.
+pub trait StoreSnapshot: Send {
+    /// Returns the end of the log that it contains.
+    fn position(&self) -> u64;
+
+    /// Returns the rows of these hours (since 1970) in the order of their keys. Needs memory for some rows only.
+    fn rows(&self, hours: &Range<u32>) -> SnapshotRows<'_>;
+
+    /// Returns a row's name in readable form, for diagnostics.
+    fn row_name(&self, key: &[u8]) -> String;
+
+    /// Reads all records and compares them with what was written.
+    fn check_records(&self) -> Result<RecordsCheck, StoreError>;
+}
+
+/// The rows of a snapshot.
+pub type SnapshotRows<'a> = Box<dyn Iterator<Item = Result<SnapshotRow, StoreError>> + 'a>;
+
+/// One row of one hour in a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotRow {
+    /// Its stored key.
+    pub key: Vec<u8>,
+    /// The hour since 1970.
+    pub hour: u32,
+    /// The lowest log offset that contributed; 0 if the block is damaged.
+    pub since: u64,
+    /// The encoded [`crate::rollup::HourBlock`]. Equal content has equal bytes.
+    pub block: Vec<u8>,
+}
+
+/// The result of [`StoreSnapshot::check_records`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordsCheck {
+    /// The number of records.
+    pub count: u64,
+    /// The number of records that were written and not removed.
+    pub expected: u64,
+    /// Whether keys and values are those that were written.
+    pub agrees: bool,
+}
+
+/// A change of one row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowChange {
+    /// Its stored key.
+    pub key: Vec<u8>,
+    /// Its new block, or `None` to remove the row.
+    pub block: Option<Vec<u8>>,
 }
 
 /// A snapshot of applied changes on its way to the disk.

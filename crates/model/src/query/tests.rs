@@ -14,7 +14,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::deltas::Deltas;
 use crate::identity::{Identities, Links};
-use crate::ports::counters::{Checkpoint, Counters, ExportedRows, SideState, SlotSelector, StoreError};
+use crate::ports::counters::{
+    Checkpoint, Counters, ExportedRows, RowChange, SideState, SlotSelector, StoreError, StoreSnapshot,
+};
 use crate::ports::records::Records;
 use crate::rollup::{Aggregate, Bucket, LatestValue, hash_player};
 use crate::series::{Cut, EVENTS, Resolution, TUPLE_SEPARATOR};
@@ -132,7 +134,11 @@ impl Counters for Store {
         unimplemented!("this store is only read")
     }
 
-    fn replace(&self, _: &Range<u32>, _: &ExportedRows) -> Result<(), StoreError> {
+    fn snapshot(&self) -> Result<Box<dyn StoreSnapshot>, StoreError> {
+        unimplemented!("this store is only read")
+    }
+
+    fn replace(&self, _: &[RowChange]) -> Result<(), StoreError> {
         unimplemented!("this store is only read")
     }
 

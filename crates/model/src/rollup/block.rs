@@ -354,8 +354,7 @@ impl<'a, const SLOTS: usize> StoredBlock<'a, SLOTS> {
     }
 
     /// See [`Block::since`].
-    #[cfg(test)]
-    pub(crate) fn since(&self) -> u64 {
+    pub fn since(&self) -> u64 {
         self.since
     }
 

@@ -49,31 +49,61 @@ pub(crate) fn run(args: RangeArgs) -> anyhow::Result<()> {
     } else {
         print(&result);
     }
+    if result["agrees"] == true {
+        return Ok(());
+    }
+    bail!("{}", advice(&result).join("; "))
+}
+
+/// Says what is wrong and what to do about it.
+fn advice(result: &Value) -> Vec<String> {
+    let mut advice = Vec::new();
+    let damage = result["log"]["damage"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if !damage.is_empty() {
+        let mut files: Vec<&str> = damage.iter().filter_map(|damage| damage["file"].as_str()).collect();
+        files.dedup();
+        advice.push(format!(
+            "the log is damaged: restore {} from a backup. The stored rollups with these events cannot be derived again; \
+             `playmeter rebuild` keeps them as they are",
+            files.join(", ")
+        ));
+    }
     let quarantined = result["quarantined"].as_array().map_or(0, Vec::len);
-    if quarantined > 0 && result["different"] == 0 {
-        bail!(
+    if quarantined > 0 {
+        advice.push(format!(
             "{quarantined} log entries are skipped because applying them panicked twice; please report this"
-        );
+        ));
     }
-    if result["agrees"] != true {
-        bail!("the rollups differ from the log; run `playmeter rebuild` to recompute them");
+    if result["different"] != 0 {
+        advice.push(format!(
+            "{} rows differ from the log: run `playmeter rebuild` to replace them",
+            result["different"]
+        ));
     }
-    Ok(())
+    if let Some(records) = result["records"]["advice"].as_str() {
+        advice.push(format!("the records of live-ops are not those that were written. {records}"));
+    }
+    advice
 }
 
 fn print(result: &Value) {
     let log = &result["log"];
-    println!("log       {} bytes in {} segments, checksums valid", log["bytes"], log["segments"]);
+    let damage = log["damage"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let state = if damage.is_empty() { "checksums valid" } else { "damaged" };
+    println!("log       {} bytes in {} segments, {state}", log["bytes"], log["segments"]);
     println!(
         "rollups   {} rows at position {}",
         result["rows"],
         result["position"].as_str().unwrap_or_default()
     );
     println!("compared  {} rows, {} differ", result["compared"], result["different"]);
-    if result["before_the_log"] != 0 {
-        println!("          {} rows include events older than the log", result["before_the_log"]);
+    if let Some([from, until]) = result["not_derivable_hours"].as_array().map(Vec::as_slice) {
+        let rows = &result["not_derivable"];
+        println!("          {rows} rows from {from} to {until} include events that the log does not have");
     }
-    for damage in log["damage"].as_array().into_iter().flatten() {
+    let records = &result["records"];
+    println!("records   {} of live-ops, {} expected", records["count"], records["expected"]);
+    for damage in damage {
         println!("damaged   {damage}");
     }
     for entry in result["quarantined"].as_array().into_iter().flatten() {

@@ -265,3 +265,102 @@ fn missing_views_beside_a_trimmed_log_are_refused() {
     send(&world, "hit", 2);
     assert_eq!(count(&world, "hit"), rest + 2);
 }
+
+/// Sets a variable, which becomes a record of live-ops.
+fn put_variable(world: &World) {
+    let request = Request::new("PUT", "/v1/vars/speed").header("Content-Type", "application/json");
+    let put = world.send(&request.key(&world.secret_key).body(r#"{"value":1}"#));
+    assert!(put.status < 300, "{}", put.text());
+}
+
+/// The value of that variable.
+fn variable(world: &World) -> Value {
+    world.send(&Request::get("/v1/vars").key(&world.public_key)).json()["speed"].clone()
+}
+
+#[test]
+fn lost_keyspace_of_the_views_is_named_and_derived_again() {
+    let mut world = World::new();
+    send(&world, "hit", 100);
+    put_variable(&world);
+    let records = world.command(&["verify", "--json"]).json()["records"].clone();
+    assert!(records["agrees"] == true && records["count"].as_u64() > Some(0), "{records}");
+    assert_eq!(variable(&world), 1);
+    let views = world.folder().join("views");
+    for (number, keyspace) in ["0", "1", "2", "3"].into_iter().enumerate() {
+        world.stop();
+        fs::remove_file(views.join("keyspaces").join(keyspace).join("current")).expect("it can be removed");
+        let message = refused(&world);
+        assert!(message.contains(&format!("views/keyspaces/{keyspace}")), "{message}");
+        assert!(message.contains("The log is complete: move"), "{message}");
+        fs::rename(&views, world.root().join(format!("moved-{number}"))).expect("it can be moved");
+        world.start();
+        assert_eq!((count(&world, "hit"), variable(&world)), (100, 1.into()));
+    }
+}
+
+#[test]
+fn damaged_views_beside_a_trimmed_log_can_be_given_up() {
+    let mut world = small_segments();
+    send(&world, "hit", 6_000);
+    world.stop();
+    let segments = segments(&world);
+    segments[..segments.len() - 2].iter().for_each(|path| fs::remove_file(path).expect("it can be removed"));
+    let views = world.folder().join("views");
+    fs::remove_dir_all(views.join("keyspaces/1")).expect("it can be removed");
+    let message = refused(&world);
+    assert!(message.contains("views/keyspaces/1") && message.contains("from a backup"), "{message}");
+    fs::rename(&views, world.root().join("moved")).expect("it can be moved");
+    assert_eq!(follow(&world, &message).code, 0);
+    world.start();
+    let rest = count(&world, "hit");
+    assert!(rest > 0 && rest < 6_000, "{rest} of 6,000");
+}
+
+#[test]
+fn flipped_byte_in_an_old_frame_costs_no_stored_number() {
+    let mut world = small_segments();
+    send(&world, "hit", 3_000);
+    world.stop();
+    let oldest = &segments(&world)[0];
+    let mut bytes = fs::read(oldest).expect("it is readable");
+    bytes[60_000] ^= 1;
+    fs::write(oldest, bytes).expect("it is writable");
+    world.start();
+    for _ in 0..2 {
+        let verified = world.command(&["verify"]);
+        assert_eq!(verified.code, 1, "{verified:?}");
+        assert!(verified.err.contains("restore log/00000000000000000000.log from a backup"), "{verified:?}");
+        assert!(!verified.err.contains("to replace them"), "a rebuild would not help: {verified:?}");
+        let rebuilt = world.command(&["rebuild"]);
+        assert_eq!(rebuilt.code, 1, "{rebuilt:?}");
+        assert!(rebuilt.err.contains("cannot be derived and were kept"), "{rebuilt:?}");
+        assert!(rebuilt.err.contains("does not have offsets [["), "{rebuilt:?}");
+        assert_eq!(count(&world, "hit"), 3_000, "the numbers were right and still are");
+        world.restart();
+    }
+    let verified: Value = serde_json::from_str(&world.command(&["verify", "--json"]).out).expect("JSON");
+    assert_eq!((&verified["different"], &verified["agrees"]), (&json!(0), &json!(false)), "{verified}");
+    assert!(verified["not_derivable"].as_u64() > Some(0), "{verified}");
+}
+
+#[test]
+fn rebuild_of_a_trimmed_log_keeps_what_it_cannot_derive() {
+    let mut world = small_segments();
+    send(&world, "hit", 6_000);
+    world.stop();
+    let segments = segments(&world);
+    segments[..segments.len() - 2].iter().for_each(|path| fs::remove_file(path).expect("it can be removed"));
+    world.start();
+    let verified = world.command(&["verify", "--json"]).json();
+    assert_eq!((&verified["different"], &verified["agrees"]), (&json!(0), &json!(true)), "{verified}");
+    let now = crate::world::now_ms();
+    let hour = (now - now.rem_euclid(3_600_000) - 3_600_000).to_string();
+    for args in [&["rebuild", "--json"][..], &["rebuild", "--json", "--from", &hour]] {
+        let rebuilt = world.command(args);
+        assert_eq!(rebuilt.code, 1, "{rebuilt:?}");
+        assert!(rebuilt.err.contains("were kept"), "{rebuilt:?}");
+        assert_eq!(count(&world, "hit"), 6_000);
+    }
+    assert!(!world.folder().join("recount.unfinished").exists());
+}

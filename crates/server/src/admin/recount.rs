@@ -1,95 +1,197 @@
 //! Recomputes rollups from the log, to compare them with the stored ones or to replace those.
+//!
+//! The log is applied to a store of its own beside the views, and the two are compared row by row in the order of their
+//! keys, so the memory that is needed does not depend on their size. The stored rows are read from a snapshot: the server
+//! keeps running.
+//!
+//! Rows that contain events which the log no longer has, or whose bytes are damaged, cannot be derived; what the log
+//! gives for them is less than what is stored. Such rows are neither called different nor replaced.
 
+mod days;
+mod scratch;
+
+pub(crate) use scratch::remove_leftover;
+
+use std::cmp::Ordering;
 use std::ops::Range;
-use std::sync::Arc;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail};
 use model::batch::EventBatch;
 use model::deltas::Deltas;
-use model::ports::counters::{Counters, ExportedRows};
+use model::ports::counters::{RowChange, SideState, SnapshotRow, StoreSnapshot};
 use model::sessions::Sessions;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
+use wal::Damage;
 
+use self::days::DerivableDays;
+use self::scratch::Scratch;
 use super::Admin;
 use pipeline::accounting::{AccountingMetrics, IngestAccounting};
-use pipeline::applier::{PlayerViews, apply_events};
+use pipeline::applier::{PlayerViews, apply_events, lower_priority};
 use pipeline::ingest::BATCH;
+use pipeline::open_log::advice_for_damaged_views;
+use pipeline::time::rfc3339;
 
 /// The maximum size of one read of the log.
 const READ_BYTES: usize = 8 << 20;
 /// The number of rows after which deltas are applied.
 const ROWS_MAX: usize = 200_000;
+/// The number of applied rows after which they are written to disk and leave the memory.
+const CHECKPOINT_ROWS: usize = 2 * ROWS_MAX;
 /// The maximum number of differing rows in a report.
 const NAMED_MAX: usize = 20;
+/// The number of rows that are replaced at once.
+const CHANGES_MAX: usize = 1_000;
+
+/// Held while a recount runs: each needs disk space for all rollups.
+static RUNNING: Mutex<()> = Mutex::new(());
+
+/// Runs a recount on a thread of low priority. Fails if another one is running.
+pub(super) fn run(recount: impl FnOnce() -> anyhow::Result<Value> + Send) -> anyhow::Result<Value> {
+    let Some(_running) = RUNNING.try_lock() else {
+        bail!("another `verify` or `rebuild` is running; try again later")
+    };
+    std::thread::scope(|scope| {
+        let work = || {
+            lower_priority();
+            recount()
+        };
+        let thread = std::thread::Builder::new().name("recount".into()).spawn_scoped(scope, work);
+        let result = thread.context("starting a thread")?.join();
+        result.map_err(|_| anyhow!("the recount failed inside the server"))?
+    })
+}
 
 /// Compares all rows at one position of the log while the server keeps running.
 pub(super) fn verify(admin: &Admin<'_>, hours: Option<Range<u32>>) -> anyhow::Result<Value> {
     let hours = hours.unwrap_or(0..u32::MAX);
     admin.views.wait_caught_up(admin.log.durable_until())?;
     let checked = admin.log.verify().context("checking the log")?;
-    let (until, stored) = admin.views.counters.export(&hours).context("reading the rollups")?;
-    let derived = derive(admin, until)?;
-    let (_, recomputed) = derived.export(&hours).context("reading the recomputed rollups")?;
-    let first = admin.log.first();
-    let report = compare(&stored, &recomputed, first);
+    let stored = {
+        let _paused = admin.views.pause_at_checkpoint().context("writing a checkpoint")?;
+        admin.views.counters.snapshot().context("reading the rollups")?
+    };
+    let records = stored.check_records().context("reading the records")?;
+    let derived = derive(admin, stored.position())?;
+    let recomputed = derived.counters.snapshot().context("reading the recomputed rollups")?;
+    let days = DerivableDays::find(&*stored, lost_until(&derived.lost)).context("reading the rollups")?;
+    let mut report = Report::default();
+    for_each_row(&*stored, &*recomputed, &hours, |row| {
+        report.add(&row, &days, || stored.row_name(row.key()));
+        Ok(())
+    })?;
     let damage = admin.log.damage();
     let quarantined = admin.views.quarantine.skipped();
-    let agrees = report.different.is_empty() && damage.is_empty() && quarantined.is_empty();
-    let answer = json!({
-        "agrees": agrees,
-        "position": format!("0/{until}"),
-        "log": { "first": first, "segments": checked.segments, "bytes": checked.bytes, "damage": damage.iter().map(|damage| json!({
-            "segment": damage.segment, "bytes": [damage.byte_from, damage.byte_to], "offsets": [damage.offset_from, damage.offset_to],
-        })).collect::<Vec<_>>() },
+    let records_advice = (!records.agrees).then(|| advice_for_damaged_views(admin.folder));
+    Ok(json!({
+        "agrees": report.different == 0 && damage.is_empty() && records.agrees && quarantined.is_empty(),
+        "position": format!("0/{}", stored.position()),
+        "log": {
+            "first": admin.log.first(),
+            "segments": checked.segments,
+            "bytes": checked.bytes,
+            "damage": damage.iter().map(damage_json).collect::<Vec<_>>(),
+        },
         "quarantined": quarantined.iter().map(|entry| json!({
             "offset": entry.from, "panics": entry.panics, "message": entry.message,
         })).collect::<Vec<_>>(),
-        "rows": stored.len(),
+        "rows": report.stored,
         "compared": report.compared,
-        "before_the_log": report.before_the_log,
-        "different": report.different.len(),
-        "examples": report.different.iter().take(NAMED_MAX).collect::<Vec<_>>(),
-    });
-    Ok(answer)
+        "not_derivable": report.not_derivable,
+        "not_derivable_hours": report.not_derivable_hours(),
+        "different": report.different,
+        "examples": report.examples,
+        "records": {
+            "count": records.count, "expected": records.expected, "agrees": records.agrees, "advice": records_advice,
+        },
+    }))
 }
 
-/// Replaces the stored rows. The applier is paused meanwhile; the log keeps accepting events.
+/// Replaces the stored rows that differ and can be derived. The applier is paused meanwhile; the log keeps accepting
+/// events.
 pub(super) fn rebuild(admin: &Admin<'_>, hours: Option<Range<u32>>) -> anyhow::Result<Value> {
     let hours = hours.unwrap_or(0..u32::MAX);
-    let first = admin.log.first();
-    ensure!(
-        first == 0 || hours.start > 0,
-        "the log starts at offset {first}: older rollups cannot be recomputed; select hours that the log covers with --from and --to"
-    );
     admin.views.wait_caught_up(admin.log.durable_until())?;
     let _paused = admin.views.pause_at_checkpoint().context("writing a checkpoint")?;
-    let until = admin.views.counters.applied_until();
-    let derived = derive(admin, until)?;
-    let (_, rows) = derived.export(&hours).context("reading the recomputed rollups")?;
-    if first > 0 && rows.is_empty() {
-        bail!("the log has no events in these hours");
+    let stored = admin.views.counters.snapshot().context("reading the rollups")?;
+    let derived = derive(admin, stored.position())?;
+    let recomputed = derived.counters.snapshot().context("reading the recomputed rollups")?;
+    let days = DerivableDays::find(&*stored, lost_until(&derived.lost)).context("reading the rollups")?;
+    let (mut report, mut changes) = (Report::default(), Vec::new());
+    let replace = |changes: &mut Vec<RowChange>| {
+        let replaced = admin.views.counters.replace(changes).context("replacing the rollups");
+        changes.clear();
+        replaced
+    };
+    for_each_row(&*stored, &*recomputed, &hours, |row| {
+        if report.add(&row, &days, || stored.row_name(row.key())) == RowState::Different {
+            let block = row.derived.as_ref().map(|derived| derived.block.clone());
+            changes.push(RowChange { key: row.key().to_vec(), block });
+        }
+        if changes.len() < CHANGES_MAX { Ok(()) } else { replace(&mut changes) }
+    })?;
+    if !changes.is_empty() {
+        replace(&mut changes)?;
     }
-    admin.views.counters.replace(&hours, &rows).context("replacing the rollups")?;
-    Ok(json!({ "position": format!("0/{until}"), "rows": rows.len() }))
+    Ok(json!({
+        "position": format!("0/{}", stored.position()),
+        "rows": report.compared,
+        "replaced": report.different,
+        "kept": report.not_derivable,
+        "kept_hours": report.not_derivable_hours(),
+        "lost": derived.lost.iter().map(|lost| json!([lost.start, lost.end])).collect::<Vec<_>>(),
+    }))
+}
+
+fn damage_json(damage: &Damage) -> Value {
+    json!({
+        "segment": damage.segment,
+        "file": format!("log/{:020}.log", damage.segment),
+        "bytes": [damage.byte_from, damage.byte_to],
+        "offsets": [damage.offset_from, damage.offset_to],
+    })
+}
+
+/// The rows of the log up to a position.
+struct Derived {
+    counters: Scratch,
+    /// The offsets before the position that could not be read.
+    lost: Vec<Range<u64>>,
+}
+
+fn lost_until(lost: &[Range<u64>]) -> u64 {
+    lost.iter().map(|lost| lost.end).max().unwrap_or(0)
 }
 
 /// Applies the log from its start up to `until` to empty rollups, exactly as the applier does.
-fn derive(admin: &Admin<'_>, until: u64) -> anyhow::Result<Arc<dyn Counters>> {
-    let derived = (admin.scratch)();
+fn derive(admin: &Admin<'_>, until: u64) -> anyhow::Result<Derived> {
+    let counters = Scratch::create(admin)?;
     let (names, meter) = (AccountingMetrics::get(), IngestAccounting::default());
     let (mut sessions, mut deltas) = (Sessions::default(), Deltas::default());
     let mut at = admin.log.first();
+    let mut lost = Vec::new();
+    if at > 0 {
+        lost.push(0..at);
+    }
     let identities = admin.views.identities.before(at);
+    let mut rows = 0;
     while at < until {
         let from = at;
         while at < until && deltas.len() < ROWS_MAX {
             let read = admin.log.read(at, READ_BYTES).context("reading the log")?;
+            for damage in read.skipped.iter().filter(|damage| damage.offset_from < until) {
+                let offsets = damage.offset_from..damage.offset_to.min(until);
+                identities.insert_from(&admin.views.identities, &offsets);
+                lost.push(offsets);
+            }
             for entry in read.chunks.iter().flat_map(|chunk| chunk.entries_from(at)) {
                 let is_skipped = admin.views.quarantine.is_skipped(entry.offset);
                 if entry.offset >= until || entry.kind != BATCH || is_skipped {
                     continue;
                 }
-                let batch = EventBatch::read(entry.bytes)?;
+                // The applier skips an invalid batch, too.
+                let Ok(batch) = EventBatch::read(entry.bytes) else { continue };
                 deltas.set_offset(entry.offset);
                 meter.count(&batch, entry.events, &mut deltas, names);
                 let seed = admin.views.seeds.of(batch.game);
@@ -98,32 +200,114 @@ fn derive(admin: &Admin<'_>, until: u64) -> anyhow::Result<Arc<dyn Counters>> {
             }
             at = read.next.min(until);
         }
-        derived.apply(from..at, &deltas).context("applying the log")?;
+        rows += deltas.len();
+        counters.apply(from..at, &deltas).context("applying the log")?;
         deltas.clear();
-    }
-    Ok(derived)
-}
-
-struct Comparison {
-    compared: usize,
-    /// Rows with events that were trimmed from the log.
-    before_the_log: usize,
-    different: Vec<String>,
-}
-
-fn compare(stored: &ExportedRows, recomputed: &ExportedRows, first: u64) -> Comparison {
-    let mut report = Comparison { compared: 0, before_the_log: 0, different: Vec::new() };
-    for (key, row) in stored {
-        if row.since < first {
-            report.before_the_log += 1;
-            continue;
-        }
-        report.compared += 1;
-        if recomputed.get(key).is_none_or(|other| other.block != row.block) {
-            report.different.push(row.name.clone());
+        if rows >= CHECKPOINT_ROWS || at == until {
+            counters.checkpoint(SideState::default()).commit().context("writing the recomputed rollups")?;
+            rows = 0;
         }
     }
-    let missing = recomputed.iter().filter(|(key, _)| !stored.contains_key(*key));
-    report.different.extend(missing.map(|(_, row)| row.name.clone()));
-    report
+    Ok(Derived { counters, lost })
+}
+
+/// A row as it is stored and as it was derived; at least one of them exists.
+struct RowPair {
+    stored: Option<SnapshotRow>,
+    derived: Option<SnapshotRow>,
+}
+
+impl RowPair {
+    fn any(&self) -> &SnapshotRow {
+        self.stored.as_ref().or(self.derived.as_ref()).expect("one of the two exists")
+    }
+
+    fn key(&self) -> &[u8] {
+        &self.any().key
+    }
+
+    fn is_equal(&self) -> bool {
+        let [stored, derived] = [&self.stored, &self.derived].map(|row| row.as_ref().map(|row| &row.block));
+        stored == derived
+    }
+}
+
+/// Visits the rows of both snapshots in the order of their keys.
+fn for_each_row(
+    stored: &dyn StoreSnapshot,
+    derived: &dyn StoreSnapshot,
+    hours: &Range<u32>,
+    mut visit: impl FnMut(RowPair) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let (mut all_stored, mut all_derived) = (stored.rows(hours), derived.rows(hours));
+    let (mut stored, mut derived) = (all_stored.next().transpose()?, all_derived.next().transpose()?);
+    loop {
+        let order = match (&stored, &derived) {
+            (None, None) => return Ok(()),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(stored), Some(derived)) => stored.key.cmp(&derived.key),
+        };
+        let mut pair = RowPair { stored: None, derived: None };
+        if order.is_le() {
+            pair.stored = std::mem::replace(&mut stored, all_stored.next().transpose()?);
+        }
+        if order.is_ge() {
+            pair.derived = std::mem::replace(&mut derived, all_derived.next().transpose()?);
+        }
+        visit(pair)?;
+    }
+}
+
+/// The result of comparing one row.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RowState {
+    Equal,
+    Different,
+    /// It differs, and what was derived is known to be incomplete.
+    NotDerivable,
+}
+
+#[derive(Default)]
+struct Report {
+    stored: u64,
+    compared: u64,
+    different: u64,
+    /// The names of the first rows that differ.
+    examples: Vec<String>,
+    not_derivable: u64,
+    /// The first and the last hour of rows that cannot be derived.
+    not_derivable_in: Option<(u32, u32)>,
+}
+
+impl Report {
+    fn add(&mut self, row: &RowPair, days: &DerivableDays, name: impl FnOnce() -> String) -> RowState {
+        let hour = row.any().hour;
+        let state = match row.is_equal() {
+            true => RowState::Equal,
+            false if days.contains_hour(hour) => RowState::Different,
+            false => RowState::NotDerivable,
+        };
+        self.stored += u64::from(row.stored.is_some());
+        if state == RowState::NotDerivable {
+            self.not_derivable += 1;
+            let (first, last) = self.not_derivable_in.unwrap_or((hour, hour));
+            self.not_derivable_in = Some((first.min(hour), last.max(hour)));
+            return state;
+        }
+        self.compared += 1;
+        if state == RowState::Different {
+            self.different += 1;
+            if self.examples.len() < NAMED_MAX {
+                self.examples.push(name());
+            }
+        }
+        state
+    }
+
+    /// Returns the time range of the rows that cannot be derived.
+    fn not_derivable_hours(&self) -> Option<[String; 2]> {
+        let time = |hour: u32| rfc3339(i64::from(hour) * 3_600_000);
+        self.not_derivable_in.map(|(first, last)| [time(first), time(last.saturating_add(1))])
+    }
 }

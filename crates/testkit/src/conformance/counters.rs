@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use model::Dimension;
 use model::limits::{METRICS_MAX, TUPLES_MAX, VALUES_PER_DIMENSION};
-use model::ports::counters::{Counters, ExportedRow, ExportedRows, SideState, SlotSelector};
+use model::ports::counters::{
+    Counters, ExportedRow, ExportedRows, RecordsCheck, RowChange, SideState, SlotSelector, SnapshotRow,
+    StoreSnapshot,
+};
 use model::ports::records::RecordWrite;
 use model::rollup::{Aggregate, HourBlock};
 use model::series::{Cut, EVENTS, OTHER, Resolution, TUPLE_SEPARATOR};
@@ -34,6 +37,7 @@ pub fn counters_conform<H: Fn() -> Arc<dyn Counters>>(new_store: impl Fn() -> H)
     readers_see_whole_ranges(Harness::new(new_store()));
     metrics_are_listed_by_hour(Harness::new(new_store()));
     exported_rows_replace_stored_rows(Harness::new(new_store()));
+    snapshot_contains_the_last_checkpoint(Harness::new(new_store()));
     known_values_follow_replaced_hours(Harness::new(new_store()));
     late_events_reach_unloaded_hours(Harness::new(new_store()));
     first_values_of_a_day_have_rows_and_the_rest_share_one(Harness::new(new_store()));
@@ -303,7 +307,7 @@ fn exported_rows_replace_stored_rows<H: Fn() -> Arc<dyn Counters>>(mut harness: 
     assert_eq!(position, 4);
     assert!(hour.values().all(|row| row.name.ends_with("hour 1")), "{hour:?}");
     let doubled: ExportedRows = hour.iter().filter(|(_, row)| !row.name.contains("DE")).map(twice).collect();
-    harness.counters().replace(&(1..2), &doubled).expect("the store does not fail");
+    replace(&harness, 1..2, &doubled);
     for _ in 0..2 {
         assert_eq!(
             harness.counters().export(&(1..2)).expect("the store does not fail"),
@@ -316,12 +320,63 @@ fn exported_rows_replace_stored_rows<H: Fn() -> Arc<dyn Counters>>(mut harness: 
     harness.apply(1);
     harness.check(COUNTRY, "59 FR 1/10 by 1, 60 FR 2/2 by 1, 61 FR 1/1 by 1, 120 DE 1/2 by 1");
     harness.checkpoint();
-    harness.counters().replace(&(1..2), &hour).expect("the store does not fail");
+    replace(&harness, 1..2, &hour);
     harness.restart();
     harness.check(COUNTRY, "59 FR 1/10 by 1, 60 DE 1/2 by 1, 60 FR 1/1 by 1, 120 DE 1/2 by 1");
-    harness.counters().replace(&EVERY_HOUR, &ExportedRows::new()).expect("the store does not fail");
+    replace(&harness, EVERY_HOUR, &ExportedRows::new());
     assert_eq!((harness.counters().applied_until(), harness.rows().len()), (5, 0));
     harness.check(COUNTRY, "");
+}
+
+/// Replaces all rows of these hours.
+fn replace<H: Fn() -> Arc<dyn Counters>>(harness: &Harness<H>, hours: Range<u32>, rows: &ExportedRows) {
+    let (_, old) = harness.counters().export(&hours).expect("the store does not fail");
+    let removed = old.into_keys().filter(|key| !rows.contains_key(key));
+    let removed = removed.map(|key| RowChange { key, block: None });
+    let new = rows.iter().map(|(key, row)| RowChange { key: key.clone(), block: Some(row.block.clone()) });
+    let changes: Vec<RowChange> = removed.chain(new).collect();
+    harness.counters().replace(&changes).expect("the store does not fail");
+}
+
+/// A snapshot contains the last checkpoint, whatever happens after it was taken.
+fn snapshot_contains_the_last_checkpoint<H: Fn() -> Arc<dyn Counters>>(mut harness: Harness<H>) {
+    let snapshot = |harness: &Harness<H>| harness.counters().snapshot().expect("the store does not fail");
+    let rows = |snapshot: &dyn StoreSnapshot, hours: Range<u32>| -> ExportedRows {
+        let rows = snapshot.rows(&hours).map(|row| row.expect("the store does not fail"));
+        let rows: Vec<SnapshotRow> = rows.collect();
+        assert!(rows.is_sorted_by(|one, next| one.key < next.key), "they are in order");
+        let named = rows.into_iter().map(|SnapshotRow { key, since, block, hour }| {
+            let name = snapshot.row_name(&key);
+            assert!(name.ends_with(&format!("hour {hour}")), "{name}");
+            (key, ExportedRow { name, since, block })
+        });
+        named.collect()
+    };
+    assert!(rows(&*snapshot(&harness), EVERY_HOUR).is_empty());
+    harness.append("59 score a FR 1 10\n 60 score b DE 1 2");
+    harness.apply(2);
+    assert_eq!((snapshot(&harness).position(), rows(&*snapshot(&harness), EVERY_HOUR).len()), (0, 0));
+    let key = b"\0\0\0\x01\x01key".to_vec();
+    let write = |value: Option<&[u8]>| RecordWrite { key: key.clone(), value: value.map(<[u8]>::to_vec) };
+    let records = |value| SideState { records: vec![write(value)], ..SideState::default() };
+    harness.counters().checkpoint(records(Some(b"one"))).commit().expect("the store does not fail");
+    let (taken, before) = (snapshot(&harness), harness.rows());
+    harness.append("59 score c FR 1 1\n 180 score a FR 1 1");
+    harness.apply(2);
+    harness.counters().checkpoint(records(Some(b"two"))).commit().expect("the store does not fail");
+    assert_eq!((taken.position(), rows(&*taken, EVERY_HOUR)), (2, before.clone()));
+    let last_hour: ExportedRows =
+        before.into_iter().filter(|(_, row)| row.name.ends_with("hour 1")).collect();
+    assert_eq!(rows(&*taken, 1..2), last_hour);
+    assert_eq!((snapshot(&harness).position(), rows(&*snapshot(&harness), EVERY_HOUR)), (4, harness.rows()));
+    let one = RecordsCheck { count: 1, expected: 1, agrees: true };
+    assert_eq!(taken.check_records().expect("the store does not fail"), one);
+    drop(taken);
+    harness.restart();
+    assert_eq!(snapshot(&harness).check_records().expect("the store does not fail"), one);
+    harness.counters().checkpoint(records(None)).commit().expect("the store does not fail");
+    let none = RecordsCheck { count: 0, expected: 0, agrees: true };
+    assert_eq!(snapshot(&harness).check_records().expect("the store does not fail"), none);
 }
 
 fn twice((key, row): (&Vec<u8>, &ExportedRow)) -> (Vec<u8>, ExportedRow) {
@@ -339,12 +394,12 @@ fn known_values_follow_replaced_hours<H: Fn() -> Arc<dyn Counters>>(mut harness:
     harness.apply(900);
     harness.checkpoint();
     let (_, hour) = harness.counters().export(&(0..1)).expect("the store does not fail");
-    harness.counters().replace(&(0..1), &hour).expect("the store does not fail");
+    replace(&harness, 0..1, &hour);
     harness.log.extend(levels(900..1_100, 130));
     harness.apply(200);
     assert_eq!(harness.own_rows("score", LEVEL, 0), VALUES_MAX);
     harness.checkpoint();
-    harness.counters().replace(&(0..2), &ExportedRows::new()).expect("the store does not fail");
+    replace(&harness, 0..2, &ExportedRows::new());
     assert_eq!(harness.own_rows("score", LEVEL, 0), 100);
 }
 
