@@ -106,7 +106,7 @@ test('a leaderboard is created and edited, and errors are shown at their fields'
     const board = await request('GET', `/v1/boards/${name}`)
     assert.deepEqual([board.order, board.decimals, board.windows.includes('season')], ['asc', 2, false])
     await submit(name, { player: 'ann', name: 'Ann', score: 61.5 })
-    await page.getByText('61.50').waitFor()
+    await page.getByText('61.5').waitFor()
     await page.getByRole('link', { name: 'Settings' }).click()
     await page.getByLabel('Order').selectOption({ label: 'Highest first' })
     await page.getByRole('button', { name: 'Save settings' }).click()

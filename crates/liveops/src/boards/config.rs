@@ -9,6 +9,8 @@ use crate::names::check_text;
 use crate::players::SESSION_MS;
 use crate::{Refusal, is_key};
 
+/// Decimals of a board whose settings name none: enough for times in seconds.
+const DECIMALS_DEFAULT: u8 = 3;
 const TITLE_BYTES_MAX: usize = 200;
 const CODE_BYTES_MAX: usize = 64;
 /// The limit of `min_play_s`: a session does not live longer.
@@ -119,7 +121,7 @@ impl BoardConfig {
             windows: BoardWindow::ALL.to_vec(),
             min: None,
             max: None,
-            decimals: 0,
+            decimals: DECIMALS_DEFAULT,
             mode,
             competitive: false,
             checks: ScoreChecks::default(),
@@ -220,7 +222,7 @@ impl BoardUpdate {
             let old = || old.map(|units| ScoreDecimal { units, decimals: before.decimals }.to_string());
             let Some(text) = new.clone().or_else(old) else { return Ok(None) };
             let parsed = ScoreDecimal::parse(&text, decimals).map(|it| Some(it.units));
-            parsed.ok_or_else(|| Refusal::invalid(field, "must be a number within the range of scores"))
+            parsed.map_err(|invalid| Refusal::invalid(field, invalid.to_string()))
         };
         let (min, max) = (read("min", &self.min, before.min)?, read("max", &self.max, before.max)?);
         if min.zip(max).is_some_and(|(min, max)| min > max) {
@@ -301,7 +303,7 @@ mod tests {
         let mut board = BoardConfig::new(SubmitMode::Session);
         (board.min, board.max) = (Some(1), Some(500));
         check(&board, true, "{}", &serde_json::to_string(&board).expect("JSON"));
-        check(&board, false, r#"{"decimals":2}"#, r#""min":100,"max":50000,"decimals":2"#);
+        check(&board, false, r#"{"decimals":5}"#, r#""min":100,"max":50000,"decimals":5"#);
         check(&board, true, r#"{"max":"7"}"#, r#""min":1,"max":7"#);
         check(&board, true, r#"{"windows":["all","day","all"]}"#, r#""windows":["day","all"]"#);
     }
@@ -322,6 +324,8 @@ mod tests {
             (r#"{"decimals":7}"#, "decimals"),
             (r#"{"min":"2","max":"1"}"#, "min"),
             (r#"{"min":"many"}"#, "min"),
+            (r#"{"min":"0.1234"}"#, "min"),
+            (r#"{"decimals":0,"max":"1.5"}"#, "max"),
             (r#"{"windows":[]}"#, "windows"),
             (r#"{"filters":["a","b","c","d","e"]}"#, "filters"),
             (r#"{"filters":["a b"]}"#, "filters"),

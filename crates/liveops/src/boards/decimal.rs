@@ -9,6 +9,8 @@ pub(super) const UNITS_MAX: i64 = (1 << 53) - 1;
 pub(super) const DECIMALS_MAX: u8 = 6;
 /// Longer numbers are refused.
 const TEXT_BYTES_MAX: usize = 64;
+/// Digits that every 64-bit floating-point number preserves.
+const SIGNIFICANT_DIGITS: usize = 15;
 /// With greater exponents a number is out of range, whatever its digits.
 const EXPONENT_MAX: i32 = 100;
 
@@ -21,13 +23,43 @@ pub struct ScoreDecimal {
     pub decimals: u8,
 }
 
+/// A number that is no score of a board.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidScore {
+    /// It is not a JSON number, or exceeds 2^53 - 1 units.
+    #[error("must be a number between -{max} and {max}", max = largest(*.decimals))]
+    OutOfRange {
+        /// The decimals of the board.
+        decimals: u8,
+    },
+    /// It has more decimals than the board.
+    #[error("must have at most {decimals} decimals, the `decimals` of the board; round it before sending")]
+    TooManyDecimals {
+        /// The decimals of the board.
+        decimals: u8,
+    },
+}
+
+fn largest(decimals: u8) -> ScoreDecimal {
+    ScoreDecimal { units: UNITS_MAX, decimals }
+}
+
 impl ScoreDecimal {
-    /// Parses a JSON number. Digits beyond the decimals are rounded, halves away from zero, so that
-    /// `0.30000000000000004` with one decimal is 0.3. Returns `None` if the text is not a JSON number or exceeds
-    /// 2^53 - 1 units.
-    pub fn parse(text: &str, decimals: u8) -> Option<ScoreDecimal> {
-        let number = ParsedNumber::parse(text)?;
-        let units = number.units(i32::from(decimals))?;
+    /// Parses a JSON number without loss. Only digits after the 15th significant one may be lost: they are the noise of
+    /// 64-bit floating point, so that `0.30000000000000004` with one decimal is 0.3.
+    pub fn parse(text: &str, decimals: u8) -> Result<ScoreDecimal, InvalidScore> {
+        let number = ParsedNumber::parse(text).ok_or(InvalidScore::OutOfRange { decimals })?;
+        if number.decimals() > i32::from(decimals) {
+            return Err(InvalidScore::TooManyDecimals { decimals });
+        }
+        let units = number.units(i32::from(decimals)).ok_or(InvalidScore::OutOfRange { decimals })?;
+        Ok(ScoreDecimal { units, decimals })
+    }
+
+    /// Parses a JSON number and rounds it, halves away from zero. Returns `None` if the text is not a JSON number or
+    /// exceeds 2^53 - 1 units.
+    pub fn rounded(text: &str, decimals: u8) -> Option<ScoreDecimal> {
+        let units = ParsedNumber::parse(text)?.units(i32::from(decimals))?;
         Some(ScoreDecimal { units, decimals })
     }
 
@@ -92,6 +124,25 @@ impl<'a> ParsedNumber<'a> {
         is_json.then_some(ParsedNumber { is_negative, whole, fraction, exponent })
     }
 
+    /// Returns the number of decimals, without trailing zeros, of the first [`SIGNIFICANT_DIGITS`] digits.
+    fn decimals(&self) -> i32 {
+        let all = || self.whole.iter().chain(self.fraction).map(|digit| digit - b'0');
+        let zeros = all().take_while(|digit| *digit == 0).count();
+        let mut digits: Vec<u8> = all().skip(zeros).take(SIGNIFICANT_DIGITS).collect();
+        if all().nth(zeros + SIGNIFICANT_DIGITS).is_some_and(|next| next >= 5) {
+            // A carry turns a trailing 9 into a trailing 0.
+            while digits.last() == Some(&9) {
+                digits.pop();
+            }
+            digits.last_mut().into_iter().for_each(|last| *last += 1);
+        }
+        while digits.last() == Some(&0) {
+            digits.pop();
+        }
+        let point = self.whole.len() as i32 + self.exponent;
+        ((zeros + digits.len()) as i32 - point).max(0) * i32::from(!digits.is_empty())
+    }
+
     fn units(&self, decimals: i32) -> Option<i64> {
         // The digit at index `i` of all digits stands for 10^(point - 1 - i) units.
         let point = self.whole.len() as i32 + self.exponent + decimals;
@@ -136,14 +187,51 @@ mod tests {
     use super::*;
 
     fn check(text: &str, decimals: u8, expected: &str) {
-        let found = ScoreDecimal::parse(text, decimals).map_or("none".to_owned(), |it| it.to_string());
+        let found = ScoreDecimal::rounded(text, decimals).map_or("none".to_owned(), |it| it.to_string());
         assert_eq!(found, expected, "{text} with {decimals}");
+    }
+
+    fn check_exact(text: &str, decimals: u8, expected: &str) {
+        let found = match ScoreDecimal::parse(text, decimals) {
+            Ok(decimal) => decimal.to_string(),
+            Err(InvalidScore::OutOfRange { .. }) => "out of range".to_owned(),
+            Err(InvalidScore::TooManyDecimals { .. }) => "too many decimals".to_owned(),
+        };
+        assert_eq!(found, expected, "{text} with {decimals}");
+    }
+
+    #[test]
+    fn number_with_too_many_decimals_is_not_rounded() {
+        check_exact("1.7", 0, "too many decimals");
+        check_exact("1.005", 2, "too many decimals");
+        check_exact("1.0049999999", 2, "too many decimals");
+        check_exact("5e-1", 0, "too many decimals");
+        check_exact("0.05", 1, "too many decimals");
+        check_exact("1e-99", 6, "too many decimals");
+        check_exact("123456789.5", 0, "too many decimals");
+        check_exact("1.700", 1, "1.7");
+        check_exact("-2.0", 0, "-2");
+        check_exact("17e-1", 1, "1.7");
+        check_exact("0.000", 0, "0");
+        check_exact("0e-9", 0, "0");
+        check_exact("many", 0, "out of range");
+        check_exact("9007199254740992", 0, "out of range");
+        check_exact("9007199254741", 3, "out of range");
+    }
+
+    #[test]
+    fn floating_point_noise_is_rounded() {
+        check_exact("0.30000000000000004", 1, "0.3");
+        check_exact("0.29999999999999998", 1, "0.3");
+        check_exact("99.999999999999999", 0, "100");
+        check_exact("1234.5600000000001", 2, "1234.56");
+        check_exact("0.300000000000004", 1, "too many decimals");
     }
 
     #[test]
     fn decimals_are_exact() {
         check("0.1", 1, "0.1");
-        assert_eq!(ScoreDecimal::parse("0.1", 1).map(|it| it.units), Some(1));
+        assert_eq!(ScoreDecimal::parse("0.1", 1).map(|it| it.units), Ok(1));
         check("0.30000000000000004", 1, "0.3");
         check("-12.50", 2, "-12.5");
         check("1.005", 2, "1.01");
@@ -183,9 +271,16 @@ mod tests {
         #[test]
         fn text_and_units_convert_without_loss(units in -UNITS_MAX..=UNITS_MAX, decimals in 0..=DECIMALS_MAX) {
             let decimal = ScoreDecimal { units, decimals };
-            prop_assert_eq!(ScoreDecimal::parse(&decimal.to_string(), decimals), Some(decimal));
+            prop_assert_eq!(ScoreDecimal::parse(&decimal.to_string(), decimals), Ok(decimal));
             let json = serde_json::to_string(&decimal).expect("a number");
             prop_assert_eq!(json, decimal.to_string());
+        }
+
+        #[test]
+        fn sums_of_floats_keep_their_decimals(a in 0..10_000_000_u32, b in 0..10_000_000_u32) {
+            let sum = f64::from(a) / 1000.0 + f64::from(b) / 1000.0;
+            let expected = ScoreDecimal { units: i64::from(a) + i64::from(b), decimals: 3 };
+            prop_assert_eq!(ScoreDecimal::parse(&sum.to_string(), 3), Ok(expected));
         }
     }
 }

@@ -136,8 +136,7 @@ impl SubmittedScore {
     pub(super) fn parse(&self, config: &BoardConfig, is_verified: bool) -> Result<ParsedScore, Refusal> {
         let read = |field: &str, text: &str| {
             let decimal = ScoreDecimal::parse(text, config.decimals).map(|decimal| decimal.units);
-            decimal
-                .ok_or_else(|| Refusal::invalid(field, "must be a number of at most 9007199254740991 units"))
+            decimal.map_err(|invalid| Refusal::invalid(field, invalid.to_string()))
         };
         let score = read("score", &self.score)?;
         let subscore = self.subscore.as_ref().map(|text| read("subscore", text)).transpose()?;

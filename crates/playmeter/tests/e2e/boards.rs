@@ -178,6 +178,30 @@ fn decimals_are_kept_exactly() {
 }
 
 #[test]
+fn score_with_more_decimals_than_the_board_is_rejected() {
+    let world = World::new();
+    let submit = |table: &str, score: Value| {
+        world
+            .on_board("POST", table, "/scores", json!({"player": format!("p{score}"), "score": score}))
+            .summary()
+    };
+    assert_eq!(submit("new", json!(1.7)), "200");
+    assert_eq!(submit("new", json!(2)), "200");
+    assert_eq!(submit("new", json!(1.2345)), "400 invalid_field (score)");
+    assert_eq!(world.rows("new", ""), "1 p2 2, 2 p1.7 1.7");
+    world.board("whole", json!({"mode": "open", "decimals": 0}));
+    assert_eq!(submit("whole", json!(1.7)), "400 invalid_field (score)");
+    let with_subscore = json!({"player": "bo", "score": 1, "subscore": 0.5});
+    assert_eq!(
+        world.on_board("POST", "whole", "/scores", with_subscore).summary(),
+        "400 invalid_field (subscore)"
+    );
+    let bounded = world.on_board("PUT", "whole", "", json!({"min": 0.5}));
+    assert_eq!(bounded.summary(), "400 invalid_field (min)");
+    assert_eq!(world.rows("whole", ""), "");
+}
+
+#[test]
 fn save_and_list_returns_the_page_of_the_score() {
     let world = world_with_scores(open_settings());
     let request = Request::new("POST", "/v1/boards/points/scores:saveAndList?window=day&per_page=2");

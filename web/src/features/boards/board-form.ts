@@ -35,7 +35,7 @@ export function formValues(board: Board | undefined): BoardFormValues {
     windows: board?.windows ?? (Object.keys(WINDOWS) as BoardWindow[]),
     min: text(board?.min),
     max: text(board?.max),
-    decimals: text(board?.decimals ?? 0),
+    decimals: text(board?.decimals ?? 3),
     mode: board?.mode ?? 'session',
     competitive: board?.competitive ?? false,
     min_play_s: text(board?.checks.min_play_s),

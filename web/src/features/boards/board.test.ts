@@ -35,8 +35,9 @@ test('the longest window is the default', () => {
   expect(selectWindow({ ...BOARD, windows: ['24h', '7d'] }, 'all')).toBe('7d')
 })
 
-test('scores have the decimals of their leaderboard', () => {
-  expect(score(1234.5, 2)).toBe('1,234.50')
+test('scores have no more decimals than they need', () => {
+  expect(score(1234.5, 3)).toBe('1,234.5')
+  expect(score(12.345, 3)).toBe('12.345')
   expect(score(-7, 0)).toBe('-7')
 })
 

@@ -109,11 +109,11 @@ export function checkName(check: string): string {
 
 const formats = new Map<number, Intl.NumberFormat>()
 
-/** Formats a score with the decimals of its leaderboard. */
+/** Formats a score with up to the decimals of its leaderboard. */
 export function score(value: number, decimals: number): string {
   let format = formats.get(decimals)
   if (!format) {
-    format = new Intl.NumberFormat('en', { minimumFractionDigits: decimals, maximumFractionDigits: decimals })
+    format = new Intl.NumberFormat('en', { maximumFractionDigits: decimals })
     formats.set(decimals, format)
   }
   return format.format(value)

@@ -35,7 +35,8 @@ pub(crate) struct PutBoardRequest {
     /// The highest accepted score.
     #[schema(value_type = Option<f64>)]
     max: Option<Box<RawValue>>,
-    /// Decimal places, 0 to 6. Scores are rounded to them.
+    /// Decimal places of scores, 0 to 6. Default: 3. A score with more is rejected, not rounded. The largest score is
+    /// 9007199254740991 divided by 10 for each decimal place.
     decimals: Option<u8>,
     /// Allowed submitters. `open`: any client with the public key. `session`: players with signed requests. `server`:
     /// secret keys.
@@ -84,7 +85,8 @@ pub(crate) struct SubmitScoreRequest {
     /// Display name of the player, up to 64 bytes. Default: the name known so far.
     #[serde(default)]
     name: String,
-    /// The score, stored exactly to the decimal places of the board.
+    /// The score, stored exactly. It may have as many decimal places as the board: 3 unless its settings say otherwise.
+    /// Digits after the 15th significant one count as floating-point noise and are rounded.
     #[schema(value_type = f64)]
     score: Box<RawValue>,
     /// Tie-breaker between equal scores.

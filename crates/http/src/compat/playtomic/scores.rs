@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use liveops::boards::{
-    self, BoardQuery, BoardUpdate, BoardView, BoardViewer, BoardWindow, KeepRule, SOURCE, ScoreOrder,
-    SubmitMode, SubmittedScore,
+    self, BoardQuery, BoardUpdate, BoardView, BoardViewer, BoardWindow, KeepRule, SOURCE, ScoreDecimal,
+    ScoreOrder, SubmitMode, SubmittedScore,
 };
 use liveops::{Caller, Command, Refusal, RefusalKind};
 use pipeline::time::parse_time;
@@ -115,10 +115,18 @@ async fn submit(request: &PlaytomicRequest<'_>, save: SaveScoreParams, with_list
     let player = player_id(save.playerid.as_ref(), &name, Some(&source));
     let list = if with_list { Some(save.page_params(&player)?.query()?) } else { None };
     let board = request.board(&table, &title, &save).await?;
+    // The SDKs send floating-point numbers of any length and expect no error for them.
+    let points = ScoreDecimal::rounded(&points.to_string(), board.decimals)
+        .ok_or_else(|| invalid("`points` is too large"))?
+        .to_string();
+    let points_value: f64 = points.parse().map_err(|_| invalid("`points` must be a number"))?;
     if request.is_banned(&player) {
         return Err(Reply::error(ReplyCode::Banned));
     }
-    if board.keep == KeepRule::All && !save.allowduplicates && request.has_better(&board, &player, points)? {
+    if board.keep == KeepRule::All
+        && !save.allowduplicates
+        && request.has_better(&board, &player, points_value)?
+    {
         let body = match list {
             Some(list) => request.page(&table, &list)?,
             None => Map::new(),
@@ -128,7 +136,7 @@ async fn submit(request: &PlaytomicRequest<'_>, save: SaveScoreParams, with_list
     let score = SubmittedScore {
         player,
         name,
-        score: points.to_string(),
+        score: points,
         fields: parameters::to_strings(save.fields),
         source: Some(source).filter(|source| !source.is_empty()),
         ..SubmittedScore::default()
@@ -137,7 +145,7 @@ async fn submit(request: &PlaytomicRequest<'_>, save: SaveScoreParams, with_list
     let answer = request.submit(Caller::Public, Command::Boards(submit), &[]).await?.map_err(rejection)?;
     let result: Value = serde_json::from_str(&answer.json).map_err(|error| failed(&error))?;
     let body = if with_list { page_body(&result, request.received_ms) } else { Map::new() };
-    let is_best = !is_better(board.order, result["best"].as_f64(), points);
+    let is_best = !is_better(board.order, result["best"].as_f64(), points_value);
     Ok(if is_best || save.allowduplicates {
         Reply::ok(body)
     } else {

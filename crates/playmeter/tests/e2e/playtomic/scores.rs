@@ -74,6 +74,15 @@ fn best_score_of_a_player_is_kept() {
 }
 
 #[test]
+fn points_with_many_decimals_are_rounded() {
+    let world = world();
+    let lap = |points: f64| json!({"table": "laps", "points": points, "highest": false, "lowest": true});
+    assert_eq!(save(&world, lap(12.345_678_9)), (true, 0));
+    assert_eq!(save(&world, lap(12.345_9)), (true, 0), "it is equal after rounding");
+    assert_eq!(list(&world, json!({"table": "laps"})), "1 person1 12.346 of 1");
+}
+
+#[test]
 fn scores_are_listed_in_the_format_of_the_sdks() {
     let world = world();
     save(&world, json!({"playerid": "7", "source": "http://www.Kong.example/x"}));
