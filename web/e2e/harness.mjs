@@ -1,8 +1,8 @@
 /**
  * The test harness: a browser and a server for the page tests.
  *
- * PLAYMETER_URL, PLAYMETER_SIGN_IN_URL, PLAYMETER_PUBLIC_KEY and PLAYMETER_SECRET_KEY select a server (their values are
- * in `bootstrap.json`); by default the mock is started, which needs `npm run build` first. PLAYMETER_SHOTS is a folder
+ * PLAYMETER_URL, PLAYMETER_SESSION, PLAYMETER_PUBLIC_KEY and PLAYMETER_SECRET_KEY select a server (`scripts/with-server`
+ * sets them); by default the mock is started, which needs `npm run build` first. PLAYMETER_SHOTS is a folder
  * for screenshots, CHROMIUM the path of the browser.
  */
 import assert from 'node:assert/strict'
@@ -60,13 +60,23 @@ export async function withPage(path, { theme = 'dark', viewport = DESKTOP, timez
   const isExpected = (text) => expected.some((status) => text.includes(`status of ${status}`))
   page.on('pageerror', (error) => errors.push(error.message))
   page.on('console', (message) => message.type() === 'error' && !isExpected(message.text()) && errors.push(message.text()))
-  await page.goto(env.server.signInUrl)
+  await signIn(context, page)
   await page.getByRole('navigation', { name: 'Pages' }).waitFor()
   if (path !== '/') await page.goto(env.server.url + path)
   await page.getByRole('heading', { level: 1 }).waitFor()
   await check(page)
   await context.close()
   assert.deepEqual(errors, [])
+}
+
+/** Signs in: with the cookie of a real server, whose sign-in link works once, or with the link of the mock. */
+async function signIn(context, page) {
+  const { url, session, signInUrl } = env.server
+  if (session) {
+    const [name, value] = session.split('=')
+    await context.addCookies([{ name, value, url }])
+  }
+  await page.goto(session ? url : signInUrl)
 }
 
 /** Asserts that a page does not scroll horizontally and is accessible, and takes a screenshot. */
@@ -122,11 +132,11 @@ export async function screenshot(page, name) {
 export const isRealServer = Boolean(process.env.PLAYMETER_URL)
 
 async function chooseServer() {
-  const { PLAYMETER_URL, PLAYMETER_SIGN_IN_URL, PLAYMETER_PUBLIC_KEY, PLAYMETER_SECRET_KEY } = process.env
+  const { PLAYMETER_URL, PLAYMETER_SESSION, PLAYMETER_PUBLIC_KEY, PLAYMETER_SECRET_KEY } = process.env
   if (!PLAYMETER_URL) return { publicKey: PUBLIC_KEY, secretKey: SECRET_KEY, ...(await startMock()) }
   return {
     url: PLAYMETER_URL.replace(/\/$/, ''),
-    signInUrl: PLAYMETER_SIGN_IN_URL,
+    session: PLAYMETER_SESSION,
     publicKey: PLAYMETER_PUBLIC_KEY,
     secretKey: PLAYMETER_SECRET_KEY,
     close() {},

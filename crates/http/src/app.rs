@@ -16,6 +16,7 @@ use tower::ServiceExt;
 use wal::Lane;
 
 use crate::api::{self, events};
+use crate::auth::session;
 use crate::compat;
 use crate::cors::{allow_any_origin, is_open, preflight, set_security_headers};
 use crate::ddp::{self, MethodRouter, SocketState};
@@ -117,14 +118,17 @@ impl App {
             let response = preflight("GET, POST, PUT, PATCH, DELETE, OPTIONS");
             return Handled { response, path: None, game: None };
         }
-        request.extensions_mut().insert(RequestContext::new(address));
+        let behind_proxy = self.runtime.shared.settings.behind_proxy;
+        // A response to a signed-in person is for the pages of this server.
+        let is_shared = is_open && session(request.headers(), behind_proxy).is_none();
+        request.extensions_mut().insert(RequestContext::new(address, behind_proxy));
         let routed = self.router.oneshot(request).await;
         let mut response = routed.unwrap_or_else(|never| match never {});
         if response.status() == StatusCode::METHOD_NOT_ALLOWED {
             list_allowed_methods(&mut response);
         }
         set_security_headers(response.headers_mut());
-        if is_open {
+        if is_shared {
             allow_any_origin(response.headers_mut());
         }
         let extensions = response.extensions_mut();

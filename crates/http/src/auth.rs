@@ -98,7 +98,7 @@ impl Credentials {
             );
         }
         let token = self.headers.get(CSRF_HEADER).map(|value| value.as_bytes()).unwrap_or_default();
-        let expected = csrf_token(session(&self.headers).unwrap_or_default());
+        let expected = csrf_token(session(&self.headers, self.context.is_behind_proxy()).unwrap_or_default());
         if !bool::from(token.ct_eq(expected.as_bytes())) {
             return Err(Problem::forbidden("send the `csrf` token from `/v1/me`").field(CSRF_HEADER));
         }
@@ -107,7 +107,7 @@ impl Credentials {
 
     /// Returns the access of a signed-in person to the game that the request names, or to the first game.
     fn authorize_person(&self, catalog: &Catalog, now_s: u64) -> Result<Access, Problem> {
-        if !is_signed_in(catalog, &self.headers, now_s) {
+        if !is_signed_in(catalog, &self.headers, self.context.is_behind_proxy(), now_s) {
             return Err(Problem::unauthorized("send a key as `Authorization: Bearer KEY`, or sign in"));
         }
         same_origin(&self.headers)?;
@@ -193,15 +193,16 @@ pub(crate) fn allow(access: Access, scope: Scope) -> Result<Access, Problem> {
 }
 
 /// Returns true if the request carries the cookie of a valid session.
-pub(crate) fn is_signed_in(catalog: &Catalog, headers: &HeaderMap, now_s: u64) -> bool {
-    session(headers).is_some_and(|session| catalog.is_signed_in(session, now_s))
+pub(crate) fn is_signed_in(catalog: &Catalog, headers: &HeaderMap, behind_proxy: bool, now_s: u64) -> bool {
+    session(headers, behind_proxy).is_some_and(|session| catalog.is_signed_in(session, now_s))
 }
 
-/// Returns the session token in the cookie.
-pub(crate) fn session(headers: &HeaderMap) -> Option<&str> {
+/// Returns the session token in the cookie. Behind a proxy only the name with the prefix counts: a cookie of another name
+/// may come from a sibling domain or from a connection without TLS.
+pub(crate) fn session(headers: &HeaderMap, behind_proxy: bool) -> Option<&str> {
     let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = cookies.flat_map(|value| value.split("; ")).filter_map(|pair| pair.split_once('='));
-    pairs.find(|(name, _)| [true, false].map(cookie_name).contains(name)).map(|(_, value)| value)
+    pairs.find(|(name, _)| *name == cookie_name(behind_proxy)).map(|(_, value)| value)
 }
 
 /// Rejects a browser request from another origin: it must not act for the signed-in person.

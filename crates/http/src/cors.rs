@@ -21,10 +21,13 @@ pub(crate) fn is_open(path: &str) -> bool {
         "/array/",
         "/remote_configs/",
     ];
-    PREFIXES.iter().any(|prefix| match path.strip_prefix(prefix) {
-        Some(rest) => prefix.ends_with('/') || matches!(rest, "" | "/"),
-        None => false,
-    })
+    // These are for the pages of this server only.
+    const CLOSED: [&str; 2] = ["/v1/me", "/v1/sign-out"];
+    !CLOSED.contains(&path)
+        && PREFIXES.iter().any(|prefix| match path.strip_prefix(prefix) {
+            Some(rest) => prefix.ends_with('/') || matches!(rest, "" | "/"),
+            None => false,
+        })
 }
 
 /// Sets the security headers of every response.

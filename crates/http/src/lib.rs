@@ -16,6 +16,7 @@ mod problem;
 pub mod query_string;
 mod rejected_requests;
 mod request_context;
+mod sign_in_attempts;
 mod state;
 pub mod ws;
 
@@ -23,4 +24,5 @@ pub use api::commands::CommandRequest;
 pub use host::PublicUrl;
 pub use problem::Problem;
 pub use rejected_requests::RejectedRequests;
+pub use sign_in_attempts::SignInAttempts;
 pub use state::{AppState, HttpSettings, RuntimeState};

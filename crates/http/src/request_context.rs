@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequestContext {
     client_address: Option<IpAddr>,
+    behind_proxy: bool,
     game: Arc<Mutex<Option<u32>>>,
 }
 
@@ -23,13 +24,18 @@ pub(crate) struct RequestContext {
 pub(crate) struct RequestGame(pub(crate) u32);
 
 impl RequestContext {
-    pub(crate) fn new(client_address: Option<IpAddr>) -> RequestContext {
-        RequestContext { client_address, game: Arc::default() }
+    pub(crate) fn new(client_address: Option<IpAddr>, behind_proxy: bool) -> RequestContext {
+        RequestContext { client_address, behind_proxy, game: Arc::default() }
     }
 
     /// The client's address: the peer's, or the one that the proxy in front reports; `None` if that is unreadable.
     pub(crate) fn client_address(&self) -> Option<IpAddr> {
         self.client_address
+    }
+
+    /// True if a proxy terminates TLS, so that only the cookie of secure connections counts.
+    pub(crate) fn is_behind_proxy(&self) -> bool {
+        self.behind_proxy
     }
 
     /// Counts this request for a game. The last call wins.
@@ -62,7 +68,7 @@ mod tests {
 
     #[test]
     fn last_game_set_through_any_clone_wins() {
-        let context = RequestContext::new(None);
+        let context = RequestContext::new(None, false);
         assert_eq!(context.game(), None);
         context.set_game(1);
         context.clone().set_game(2);

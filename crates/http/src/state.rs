@@ -18,6 +18,7 @@ use wal::{Lane, Wal};
 use crate::host::PublicUrl;
 use crate::monitor::Monitor;
 use crate::rejected_requests::RejectedRequests;
+use crate::sign_in_attempts::SignInAttempts;
 
 /// Settings of the HTTP surface.
 #[derive(Clone, Debug)]
@@ -57,6 +58,8 @@ pub struct AppState {
     pub collectors: Collectors,
     /// Counts of ingest requests that were rejected as a whole.
     pub rejected_requests: RejectedRequests,
+    /// Recent attempts to sign in.
+    pub sign_in_attempts: SignInAttempts,
     /// Requests by route, time by store.
     pub monitor: Monitor,
     /// True once the server is stopping.

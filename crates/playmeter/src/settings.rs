@@ -38,7 +38,7 @@ const NOT_SETTINGS: [&str; 12] = [
     "SUITES",
     "FLOORS",
     "URL",
-    "SIGN_IN_URL",
+    "SESSION",
     "PUBLIC_KEY",
     "SHOTS",
     "INJECTED_FAULT",

@@ -96,8 +96,11 @@ pub enum Command {
         /// The id of a key, or an old public key.
         key: String,
     },
-    /// Creates a new sign-in link; the old one and all browser sessions become invalid.
-    RotateSignIn,
+    /// Creates a new sign-in link, which works once and for 15 minutes; the previous one becomes invalid.
+    CreateSignInLink {
+        /// Ends all browser sessions as well.
+        sign_out: bool,
+    },
     /// Lists the collectors of the running server with their state.
     ListCollectors,
     /// Starts, stops or restarts a collector.
@@ -163,10 +166,9 @@ pub fn run(admin: &Admin<'_>, command: Command) -> anyhow::Result<Value> {
             catalog.revoke_key(&key, now_s())?;
             json!({ "revoked": key })
         }
-        Command::RotateSignIn => {
-            let token = catalog.rotate_sign_in()?;
-            let link = bootstrap::set_sign_in_token(admin.folder, &token)?;
-            json!({ "sign_in_url": link.context("bootstrap.json is missing, so the new sign-in link cannot be stored")? })
+        Command::CreateSignInLink { sign_out } => {
+            let link = bootstrap::create_sign_in_link(admin.folder, catalog, sign_out)?;
+            json!({ "sign_in_url": link })
         }
         Command::ListCollectors | Command::OrderCollector { .. } | Command::Monitor => {
             bail!("no server is running on {}", admin.folder.display())

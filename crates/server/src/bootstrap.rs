@@ -7,7 +7,8 @@ use std::path::Path;
 use anyhow::Context;
 use serde_json::{Value, json};
 
-use pipeline::catalog::{InitialKeys, read_private, replace_private};
+use pipeline::catalog::{Catalog, InitialKeys, read_private, replace_private};
+use pipeline::time::now_s;
 
 const NAME: &str = "bootstrap.json";
 
@@ -45,14 +46,23 @@ pub fn read(folder: &Path) -> anyhow::Result<Option<Value>> {
     })?))
 }
 
-/// Replaces the owner's sign-in link and returns it, or `None` if there is no file.
-pub fn set_sign_in_token(folder: &Path, token: &str) -> anyhow::Result<Option<String>> {
-    let Some(mut content) = read(folder)? else { return Ok(None) };
-    let url = content["url"].as_str().unwrap_or_default().to_owned();
-    let link = sign_in_url(&url, token);
+/// Creates a sign-in link that works once and for 15 minutes, and returns it. Without the file, which has the address of
+/// the server, it is a path.
+pub fn create_sign_in_link(folder: &Path, catalog: &Catalog, sign_out: bool) -> anyhow::Result<String> {
+    let token = catalog.create_sign_in_link(now_s(), sign_out)?;
+    let Some(mut content) = read(folder)? else { return Ok(sign_in_url("", &token)) };
+    let link = sign_in_url(content["url"].as_str().unwrap_or_default(), &token);
     content["sign_in_url"] = link.as_str().into();
     save(folder, &content)?;
-    Ok(Some(link))
+    Ok(link)
+}
+
+/// Creates a sign-in link at a start, if the file is there to receive it.
+pub(crate) fn renew_sign_in_link(folder: &Path, catalog: &Catalog) -> anyhow::Result<()> {
+    if read(folder)?.is_some() {
+        create_sign_in_link(folder, catalog, false)?;
+    }
+    Ok(())
 }
 
 fn save(folder: &Path, content: &Value) -> anyhow::Result<()> {

@@ -19,9 +19,9 @@ use wal::Options;
 
 use collect::net::ConnectionLimits;
 use collect::{CollectContext, CollectorSettings, Collectors};
-use http::RejectedRequests;
 use http::monitor::{self, Monitor};
 use http::{AppState, HttpSettings, PublicUrl};
+use http::{RejectedRequests, SignInAttempts};
 use live::Live;
 use pipeline::catalog::{Catalog, InitialKeys};
 use pipeline::engine::Engine;
@@ -146,6 +146,7 @@ impl Server {
             erasure,
             log,
             rejected_requests,
+            sign_in_attempts: SignInAttempts::default(),
             monitor: Monitor::new(clocks),
             stopping: stopping.clone(),
         };
@@ -157,7 +158,12 @@ impl Server {
                 bootstrap::write(&settings.data, &made, address)?;
                 state.catalog.save().context("saving the catalog")?;
             }
-            None => bootstrap::update_url(&settings.data, address)?,
+            None => {
+                bootstrap::update_url(&settings.data, address)?;
+                if let Err(failure) = bootstrap::renew_sign_in_link(&settings.data, &state.catalog) {
+                    warn!("no new sign-in link: {failure:#}");
+                }
+            }
         }
         state.collectors.declare_tags(&state.catalog)?;
         let mut threads = runtimes::start(&settings, &state, scratch, listeners)?;

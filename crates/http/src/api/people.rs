@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::{Router, routing};
+use hyper::Method;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, SET_COOKIE};
 use pipeline::time::now_s;
 use serde::Deserialize;
@@ -12,6 +13,7 @@ use serde_json::json;
 
 use crate::auth::{self, cookie_name, is_signed_in, same_origin};
 use crate::problem::Problem;
+use crate::request_context::RequestContext;
 use crate::{AppState, RuntimeState};
 
 /// Returns the routes of this module.
@@ -30,14 +32,15 @@ const SESSION_S: u64 = 30 * 24 * 3600;
     responses((status = 200, description = "The role of the signed-in person, the games, and the CSRF token for writes.", body = Object)),
 )]
 pub(crate) async fn me(State(shared): State<Arc<AppState>>, headers: HeaderMap) -> Result<Response, Problem> {
-    if !is_signed_in(&shared.catalog, &headers, now_s()) {
+    let behind_proxy = shared.settings.behind_proxy;
+    if !is_signed_in(&shared.catalog, &headers, behind_proxy, now_s()) {
         return Err(Problem::unauthorized(
-            "you are not signed in; open the link that `playmeter serve` prints",
+            "you are not signed in; open the link that `playmeter serve` or `playmeter keys sign-in` prints",
         ));
     }
     let game = |game: pipeline::catalog::Game| json!({ "id": game.id, "name": game.name, "public_key": game.public_key, "tz": game.tz });
     let games: Vec<_> = shared.catalog.games().into_iter().map(game).collect();
-    let csrf = auth::csrf_token(auth::session(&headers).unwrap_or_default());
+    let csrf = auth::csrf_token(auth::session(&headers, behind_proxy).unwrap_or_default());
     let me = json!({ "signed_in": true, "role": "owner", "games": games, "csrf": csrf });
     Ok(([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], me.to_string()).into_response())
 }
@@ -49,19 +52,34 @@ pub(crate) struct SignInParams {
     token: String,
 }
 
-/// `GET /sign-in?token=`: exchanges the token for a session cookie.
+/// `GET /sign-in?token=`: exchanges the token for a session cookie. A token works once; a signed-in browser that opens its
+/// link again gets the dashboard.
 pub(crate) async fn sign_in(
     State(shared): State<Arc<AppState>>,
+    method: Method,
+    headers: HeaderMap,
+    context: RequestContext,
     params: Result<Query<SignInParams>, axum::extract::rejection::QueryRejection>,
-) -> Response {
+) -> Result<Response, Problem> {
+    const FAILED: &str = "/?sign_in=failed";
+    // A preview of the link must not use it.
+    if method == Method::HEAD {
+        return Ok(Redirect::to("/").into_response());
+    }
     let Ok(Query(SignInParams { token })) = params else {
-        return Redirect::to("/?sign_in=failed").into_response();
+        return Ok(Redirect::to(FAILED).into_response());
     };
+    shared.sign_in_attempts.count(context.client_address()).map_err(|wait_s| {
+        let problem = Problem::quota_exceeded("too many attempts to sign in from this address");
+        problem.field("token").retry_after_s(wait_s)
+    })?;
     let Ok(session) = shared.catalog.sign_in(&token, now_s()) else {
-        return Redirect::to("/?sign_in=failed").into_response();
+        let behind_proxy = shared.settings.behind_proxy;
+        let is_signed_in = is_signed_in(&shared.catalog, &headers, behind_proxy, now_s());
+        return Ok(Redirect::to(if is_signed_in { "/" } else { FAILED }).into_response());
     };
     let cookie = cookie(&shared, &session, SESSION_S);
-    ([(SET_COOKIE, cookie), (CACHE_CONTROL, "no-store".into())], Redirect::to("/")).into_response()
+    Ok(([(SET_COOKIE, cookie), (CACHE_CONTROL, "no-store".into())], Redirect::to("/")).into_response())
 }
 
 /// Signs out and deletes the session cookie.
@@ -74,7 +92,7 @@ pub(crate) async fn sign_out(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     same_origin(&headers)?;
-    if let Some(session) = auth::session(&headers) {
+    if let Some(session) = auth::session(&headers, shared.settings.behind_proxy) {
         shared.catalog.sign_out(session).map_err(|refused| Problem::internal(refused.to_string()))?;
     }
     Ok(([(SET_COOKIE, cookie(&shared, "", 0))], "signed out\n").into_response())

@@ -37,6 +37,7 @@ pub(super) struct Credential {
     host: Option<HeaderValue>,
     agent: Option<HeaderValue>,
     address: Option<IpAddr>,
+    behind_proxy: bool,
 }
 
 impl Credential {
@@ -59,7 +60,8 @@ impl Credential {
         let parameter = |name: &str| auth::parameter(query, name).map(Box::from);
         let authorization = headers.get(AUTHORIZATION);
         let key = authorization.map(|value| auth::bearer(value.to_str().unwrap_or_default())).transpose()?;
-        let person = auth::session(headers).filter(|_| is_same_origin || is_listed);
+        let behind_proxy = shared.settings.behind_proxy;
+        let person = auth::session(headers, behind_proxy).filter(|_| is_same_origin || is_listed);
         let person = person.filter(|session| shared.catalog.is_signed_in(session, now_s()));
         let proof = match (key, parameter("key"), person) {
             (Some(key), ..) => Proof::Key(key.into()),
@@ -77,6 +79,7 @@ impl Credential {
             host: header(HOST),
             agent: header(USER_AGENT),
             address: context.client_address(),
+            behind_proxy,
         };
         if !matches!(credential.proof, Proof::None) {
             context.set_game(credential.access(&shared.catalog)?.game.number);
@@ -93,6 +96,7 @@ impl Credential {
             host: self.host.clone(),
             agent: self.agent.clone(),
             address: self.address,
+            behind_proxy: self.behind_proxy,
         }
     }
 
@@ -110,12 +114,16 @@ impl Credential {
     pub(super) fn request(&self) -> hyper::http::request::Builder {
         let mut request = hyper::Request::builder();
         *request.headers_mut().expect("a new builder has no error") = self.headers();
-        request.extension(RequestContext::new(self.address))
+        request.extension(self.context())
     }
 
     /// Returns the credentials of a request over this connection.
     pub(super) fn credentials(&self) -> Credentials {
-        Credentials::new(self.headers(), self.query(), RequestContext::new(self.address))
+        Credentials::new(self.headers(), self.query(), self.context())
+    }
+
+    fn context(&self) -> RequestContext {
+        RequestContext::new(self.address, self.behind_proxy)
     }
 
     /// Returns the request target for a path, with the credential's part of the query string.
@@ -139,7 +147,8 @@ impl Credential {
                 // The handshake proved that the page may act for the person, so the request passes as same-origin.
                 let host = self.host.as_ref().and_then(|host| host.to_str().ok()).unwrap_or_default();
                 put(ORIGIN, Some(header_value(&format!("http://{host}"))));
-                put(COOKIE, Some(header_value(&format!("{}={session}", auth::cookie_name(false)))));
+                let name = auth::cookie_name(self.behind_proxy);
+                put(COOKIE, Some(header_value(&format!("{name}={session}"))));
                 put(HeaderName::from_static("x-csrf-token"), Some(header_value(&auth::csrf_token(session))));
             }
         }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::no_game;
 use super::key_format::{self, SecretKey};
-use super::sign_ins::SignIn;
+use super::sign_ins::{SIGN_IN_LINK_S, SignIn};
 use super::{CatalogError, Game, InitialKeys, KeyRecord, Scopes};
 
 const NAME: &str = "catalog.json";
@@ -26,8 +26,12 @@ pub(super) struct CatalogFile {
     format: u32,
     /// Makes the stored form of event ids unguessable; hexadecimal.
     pub(super) id_secret: String,
-    /// SHA-256 of the owner's sign-in token.
+    /// SHA-256 of the token in the owner's sign-in link; empty after its use.
     pub(super) sign_in_sha256: String,
+    /// The time from which the link is invalid, in seconds since 1970. Files of older versions have none: their links
+    /// are no longer valid.
+    #[serde(default)]
+    pub(super) sign_in_expires_s: u64,
     pub(super) games: Vec<Game>,
     pub(super) keys: Vec<KeyRecord>,
     pub(super) sign_ins: Vec<SignIn>,
@@ -53,6 +57,7 @@ impl CatalogFile {
             format: FORMAT,
             id_secret: key_format::sha256_hex(&key_format::random_token()),
             sign_in_sha256: key_format::sha256_hex(&sign_in_token),
+            sign_in_expires_s: now_s + SIGN_IN_LINK_S,
             games: vec![game.clone()],
             keys: vec![key],
             sign_ins: Vec::new(),

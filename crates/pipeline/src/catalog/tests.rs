@@ -108,12 +108,49 @@ fn a_key_with_address_ranges_is_rejected_from_other_and_unknown_addresses() {
 #[test]
 fn the_sign_in_token_creates_sessions_that_expire() {
     let (_folder, catalog, initial) = open();
-    assert!(catalog.sign_in("wrong", 100).is_err());
+    assert!(catalog.sign_in("wrong", 100).is_err() && catalog.sign_in("", 100).is_err());
     let session = catalog.sign_in(&initial.sign_in_token, 100).unwrap();
     assert!(catalog.is_signed_in(&session, 100) && !catalog.is_signed_in(&session, 100 + SIGN_IN_S));
     catalog.sign_out(&session).unwrap();
     assert!(!catalog.is_signed_in(&session, 100));
-    catalog.rotate_sign_in().unwrap();
+}
+
+#[test]
+fn a_sign_in_link_works_once_and_for_15_minutes() {
+    let (folder, catalog, initial) = open();
+    assert!(catalog.sign_in(&initial.sign_in_token, 100 + 15 * 60).is_err());
+    let session = catalog.sign_in(&initial.sign_in_token, 99 + 15 * 60).unwrap();
+    assert!(catalog.sign_in(&initial.sign_in_token, 100).is_err() && catalog.sign_in("", 100).is_err());
+    let [old, new] = [false, false].map(|sign_out| catalog.create_sign_in_link(200, sign_out).unwrap());
+    assert!(catalog.sign_in(&old, 200).is_err());
+    let (reopened, _) = Catalog::open(folder.path(), 200).unwrap();
+    assert!(reopened.sign_in(&new, 200 + 15 * 60).is_err());
+    let second = reopened.sign_in(&new, 199 + 15 * 60).unwrap();
+    assert!(reopened.is_signed_in(&session, 300) && reopened.is_signed_in(&second, 300));
+    let last = reopened.create_sign_in_link(300, true).unwrap();
+    assert!(!reopened.is_signed_in(&session, 300) && !reopened.is_signed_in(&second, 300));
+    assert!(reopened.sign_in(&last, 300).is_ok());
+}
+
+#[test]
+fn a_sign_in_link_is_used_by_one_of_many_at_once() {
+    let (_folder, catalog, initial) = open();
+    let signed_in = std::thread::scope(|scope| {
+        let attempt = || scope.spawn(|| catalog.sign_in(&initial.sign_in_token, 100).is_ok());
+        let attempts: Vec<_> = (0..8).map(|_| attempt()).collect();
+        attempts.into_iter().map(|attempt| attempt.join().unwrap()).filter(|it| *it).count()
+    });
+    assert_eq!(signed_in, 1);
+}
+
+#[test]
+fn a_sign_in_link_of_an_older_version_is_no_longer_valid() {
+    let (folder, _, initial) = open();
+    let path = folder.path().join("catalog.json");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let older: Vec<&str> = text.lines().filter(|line| !line.contains("sign_in_expires_s")).collect();
+    std::fs::write(&path, older.join("\n")).unwrap();
+    let (catalog, _) = Catalog::open(folder.path(), 100).unwrap();
     assert!(catalog.sign_in(&initial.sign_in_token, 100).is_err());
 }
 

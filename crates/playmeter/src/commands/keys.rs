@@ -61,8 +61,11 @@ enum KeysCommand {
         #[command(flatten)]
         folder: FolderArgs,
     },
-    /// Create a new sign-in link; the old link and all signed-in browsers stop working
+    /// Create a sign-in link, which works once and for 15 minutes; the previous link stops working
     SignIn {
+        /// Sign out all browsers as well
+        #[arg(long)]
+        sign_out: bool,
         #[command(flatten)]
         folder: FolderArgs,
     },
@@ -84,7 +87,7 @@ fn admin_command(command: KeysCommand) -> anyhow::Result<(FolderArgs, Command)> 
         KeysCommand::Rotate { public: Some(game), folder, .. } => (folder, Command::RotatePublicKey { game }),
         KeysCommand::Rotate { .. } => anyhow::bail!("name a secret key, or a game with --public"),
         KeysCommand::Revoke { key, folder } => (folder, Command::RevokeKey { key }),
-        KeysCommand::SignIn { folder } => (folder, Command::RotateSignIn),
+        KeysCommand::SignIn { sign_out, folder } => (folder, Command::CreateSignInLink { sign_out }),
     })
 }
 

@@ -505,24 +505,136 @@ fn sign_in_link_grants_access_from_the_dashboard_only() {
     assert_eq!(get("/v1/me", None).summary(), "401 key");
 }
 
+/// Returns the target of the current sign-in link.
+fn sign_in_target(world: &World) -> String {
+    let bootstrap = world.bootstrap();
+    let link = text(&bootstrap, "sign_in_url");
+    link.strip_prefix(text(&bootstrap, "url")).expect("a link to the server").to_owned()
+}
+
+fn is_signed_in(world: &World, cookie: &str) -> bool {
+    match world.send(&Request::get("/v1/me").header("Cookie", cookie)).summary().as_str() {
+        "200" => true,
+        "401 key" => false,
+        other => panic!("{other}"),
+    }
+}
+
 #[test]
-fn new_sign_in_link_revokes_the_old_link_and_sign_ins() {
+fn sign_in_link_works_once() {
     let mut world = World::new();
-    let old = cookie(&sign_in(&world));
-    let link = text(&world.bootstrap(), "sign_in_url").to_owned();
-    let created = world.command(&["keys", "sign-in", "--json"]).json();
-    assert_ne!(text(&created, "sign_in_url"), link);
-    assert_eq!(text(&created, "sign_in_url"), text(&world.bootstrap(), "sign_in_url"));
-    let old_target = link.split_once("/sign-in").map(|(_, rest)| format!("/sign-in{rest}")).expect("a link");
-    assert_eq!(world.send(&Request::get(old_target)).header("set-cookie"), None);
-    assert_eq!(world.send(&Request::get("/v1/me").header("Cookie", &old)).summary(), "401 key");
-    let new = cookie(&sign_in(&world));
-    world.restart();
+    let target = sign_in_target(&world);
+    let head = world.send(&Request::new("HEAD", &target));
+    assert_eq!(head.header("set-cookie"), None, "a preview of the link does not use it");
+    let first = cookie(&world.send(&Request::get(&target)));
+    let again = world.send(&Request::get(&target));
+    assert_eq!((again.header("set-cookie"), again.header("location")), (None, Some("/?sign_in=failed")));
+    let same_browser = world.send(&Request::get(&target).header("Cookie", &first));
     assert_eq!(
-        world.send(&Request::get("/v1/me").header("Cookie", &new)).status,
-        200,
-        "a sign-in survives a restart"
+        (same_browser.header("set-cookie"), same_browser.header("location")),
+        (None, Some("/")),
+        "a browser that is signed in may open the link again"
     );
+    let unused = world.command(&["keys", "sign-in", "--json"]).json();
+    let created = world.command(&["keys", "sign-in", "--json"]).json();
+    assert_eq!(text(&created, "sign_in_url"), text(&world.bootstrap(), "sign_in_url"));
+    let unused =
+        text(&unused, "sign_in_url").split_once("/sign-in").map(|(_, rest)| format!("/sign-in{rest}"));
+    assert_eq!(world.send(&Request::get(unused.expect("a link"))).header("set-cookie"), None);
+    let second = cookie(&sign_in(&world));
+    assert!(is_signed_in(&world, &first) && is_signed_in(&world, &second));
+    world.restart();
+    assert!(is_signed_in(&world, &first) && is_signed_in(&world, &second), "a sign-in survives a restart");
+    let third = cookie(&sign_in(&world));
+    assert!(is_signed_in(&world, &third), "every start creates a link");
+    world.command(&["keys", "sign-in", "--sign-out", "--json"]).json();
+    assert!([first, second, third].iter().all(|cookie| !is_signed_in(&world, cookie)));
+    assert!(is_signed_in(&world, &cookie(&sign_in(&world))));
+}
+
+#[test]
+fn sign_in_link_is_created_without_bootstrap_json() {
+    let mut world = World::new();
+    std::fs::remove_file(world.folder().join("bootstrap.json")).expect("it can be deleted");
+    let created = world.command(&["keys", "sign-in", "--json"]).json();
+    let target = text(&created, "sign_in_url");
+    assert!(target.starts_with("/sign-in?token="), "{created}");
+    assert!(is_signed_in(&world, &cookie(&world.send(&Request::get(target)))));
+    world.stop();
+    let created = world.command(&["keys", "sign-in"]);
+    assert!(created.out.contains("sign_in_url: /sign-in?token="), "{created:?}");
+}
+
+#[test]
+fn sign_in_attempts_are_limited_by_address() {
+    let world = World::with(&["--behind-proxy"]);
+    let attempt = |token: &str, address: &str| {
+        let request = Request::get(format!("/sign-in?token={token}"));
+        world.send(&request.header("X-Forwarded-For", address)).summary()
+    };
+    for number in 0..10 {
+        assert_eq!(attempt("wrong", &format!("2001:db8::{number}")), "303");
+    }
+    let target = sign_in_target(&world);
+    let (_, token) = target.split_once('=').expect("a token");
+    assert_eq!(attempt("wrong", "2001:db8::b"), "429 too_many (token)");
+    assert_eq!(attempt(token, "2001:db8::c"), "429 too_many (token)", "a correct guess is not recognizable");
+    assert_eq!(attempt("wrong", "203.0.113.1"), "303", "another address has attempts of its own");
+    let answer = world.send(&Request::get(target).header("X-Forwarded-For", "203.0.113.1"));
+    assert!(answer.header("set-cookie").is_some());
+}
+
+#[test]
+fn only_the_configured_cookie_name_is_accepted() {
+    for (args, accepted, other) in
+        [(&["--behind-proxy"][..], "__Host-playmeter", "playmeter"), (&[], "playmeter", "__Host-playmeter")]
+    {
+        let world = World::with(args);
+        let cookie = cookie(&sign_in(&world));
+        let (name, value) = cookie.split_once('=').expect("name and value");
+        assert_eq!(name, accepted);
+        let renamed = format!("{other}={value}");
+        assert!(is_signed_in(&world, &cookie) && !is_signed_in(&world, &renamed));
+        assert!(!is_signed_in(&world, &format!("x={value}; {renamed}")));
+        assert!(is_signed_in(&world, &format!("{other}=planted; {cookie}")));
+        let load = |cookie: &str| world.send(&Request::get("/v1/load").header("Cookie", cookie)).status;
+        assert_eq!((load(&cookie), load(&renamed)), (200, 401));
+        let mut socket = crate::origins::with_headers(&world, "/ddp", &[("Cookie", &cookie)]);
+        assert_eq!(socket.try_subscribe("a", "load", serde_json::json!([])), "ready");
+        let write = socket.try_call("m", "put_variable", serde_json::json!([{"name": "a", "value": 1}]));
+        assert!(write.is_ok(), "{write:?}");
+        let mut socket = crate::origins::with_headers(&world, "/ddp", &[("Cookie", &renamed)]);
+        assert_eq!(socket.try_subscribe("a", "load", serde_json::json!([])), "401");
+    }
+}
+
+#[test]
+fn response_to_a_cookie_is_not_shared_with_other_origins() {
+    let world = World::new();
+    let cookie = cookie(&sign_in(&world));
+    let allowed = |request: Request| {
+        let answer = world.send(&request);
+        answer.header("access-control-allow-origin").map(str::to_owned)
+    };
+    for target in ["/v1/me", "/v1/load", "/v1/query?metric=hit", "/v1/vars", "/v1/boards", "/v1/sign-out"] {
+        for origin in [None, Some("http://localhost"), Some("https://game.example")] {
+            let request = Request::get(target).header("Cookie", &format!("theme=dark; {cookie}"));
+            let request =
+                origin.into_iter().fold(request, |request, origin| request.header("Origin", origin));
+            assert_eq!(allowed(request), None, "{target} {origin:?}");
+        }
+    }
+    let query = Request::new("POST", "/v1/query").header("Cookie", &cookie).body(r#"{"metric":"hit"}"#);
+    assert_eq!(allowed(query), None);
+    for target in ["/v1/me", "/v1/sign-out"] {
+        assert_eq!(allowed(Request::get(target)), None, "{target}");
+        assert_eq!(allowed(Request::new("OPTIONS", target)), None, "{target}");
+    }
+    for target in ["/v1/load", "/v1/query?metric=hit", "/v1/vars"] {
+        assert_eq!(allowed(Request::get(target).key(&world.public_key)).as_deref(), Some("*"), "{target}");
+        let both = Request::get(target).key(&world.public_key).header("Cookie", "theme=dark");
+        assert_eq!(allowed(both).as_deref(), Some("*"), "{target}");
+    }
 }
 
 #[test]

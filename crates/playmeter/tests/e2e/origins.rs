@@ -23,7 +23,7 @@ pub(crate) fn upgrade(target: &str, headers: &[(&str, &str)]) -> Request {
 }
 
 /// Connects with these headers.
-fn with_headers(world: &World, target: &str, headers: &[(&'static str, &str)]) -> Socket {
+pub(crate) fn with_headers(world: &World, target: &str, headers: &[(&'static str, &str)]) -> Socket {
     let mut request = handshake(world, target);
     for (name, value) in headers {
         request.headers_mut().insert(*name, value.parse().expect("a header"));
