@@ -32,6 +32,8 @@ pub(super) use snapshot::DiskSnapshot;
 
 const FORMAT: u32 = 1;
 const JOURNAL_BYTES_MAX: u64 = 128 << 20;
+/// Bytes of rows that a scratch store writes at once.
+const BATCH_BYTES: usize = 1 << 20;
 const POSITION: &str = "applied_until";
 const NEWEST_HOUR: &str = "newest_hour";
 /// Room for a checkpoint besides its own bytes, which are written to the journal first and to a sorted file later.
@@ -345,6 +347,21 @@ impl Store {
         Ok(rows)
     }
 
+    /// Writes rows in small batches.
+    fn write_rows(&self, rows: EncodedRows) -> Result<(), StoreError> {
+        let tables = self.tables()?;
+        let mut rows = rows.into_iter().peekable();
+        while rows.peek().is_some() {
+            let (mut batch, mut bytes) = (tables.database.batch().durability(Some(self.durability)), 0);
+            while let Some((key, block)) = rows.next_if(|_| bytes < BATCH_BYTES) {
+                bytes += block.len();
+                batch.insert(&tables.hours, key, block);
+            }
+            batch.commit().map_err(failed)?;
+        }
+        Ok(())
+    }
+
     /// Replaces or removes these rows, atomically.
     pub(super) fn replace(&self, changes: &[RowChange]) -> Result<(), StoreError> {
         self.reopen_if_broken()?;
@@ -450,6 +467,10 @@ impl Checkpoint for PendingCheckpoint {
         store.reopen_if_broken()?;
         let hours = self.rows.iter().filter_map(|(key, _)| Some(u64::from(keys::parse(key)?.0.hour)));
         let newest_hour = hours.max().unwrap_or(0).max(store.newest_hour.load(Ordering::Acquire));
+        if store.durability == PersistMode::Buffer {
+            // Nothing reads it before the recount is complete, so it need not be one transaction, which is large.
+            store.write_rows(std::mem::take(&mut self.rows))?;
+        }
         let mut written = self.write(store, newest_hour);
         if let Err(WriteError::Poisoned) = written {
             warn!("the store of the views failed in the background; it is opened again");

@@ -37,8 +37,11 @@ use pipeline::time::rfc3339;
 const READ_BYTES: usize = 8 << 20;
 /// The number of rows after which deltas are applied.
 const ROWS_MAX: usize = 200_000;
-/// The number of applied rows after which they are written to disk and leave the memory.
+/// The bytes of the log after which deltas are applied: few rows can hold many players.
+const APPLY_BYTES: usize = 32 << 20;
+/// The applied rows, or bytes of the log, after which rows are written to disk and those of old hours leave the memory.
 const CHECKPOINT_ROWS: usize = 2 * ROWS_MAX;
+const CHECKPOINT_BYTES: usize = 2 * APPLY_BYTES;
 /// The maximum number of differing rows in a report.
 const NAMED_MAX: usize = 20;
 /// The number of rows that are replaced at once.
@@ -175,11 +178,12 @@ fn derive(admin: &Admin<'_>, until: u64) -> anyhow::Result<Derived> {
         lost.push(0..at);
     }
     let identities = admin.views.identities.before(at);
-    let mut rows = 0;
+    let (mut rows, mut bytes_applied) = (0, 0);
     while at < until {
-        let from = at;
-        while at < until && deltas.len() < ROWS_MAX {
+        let (from, mut bytes) = (at, 0);
+        while at < until && deltas.len() < ROWS_MAX && bytes < APPLY_BYTES {
             let read = admin.log.read(at, READ_BYTES).context("reading the log")?;
+            bytes += read.chunks.iter().map(|chunk| chunk.bytes()).sum::<usize>();
             for damage in read.skipped.iter().filter(|damage| damage.offset_from < until) {
                 let offsets = damage.offset_from..damage.offset_to.min(until);
                 identities.insert_from(&admin.views.identities, &offsets);
@@ -200,12 +204,12 @@ fn derive(admin: &Admin<'_>, until: u64) -> anyhow::Result<Derived> {
             }
             at = read.next.min(until);
         }
-        rows += deltas.len();
+        (rows, bytes_applied) = (rows + deltas.len(), bytes_applied + bytes);
         counters.apply(from..at, &deltas).context("applying the log")?;
         deltas.clear();
-        if rows >= CHECKPOINT_ROWS || at == until {
+        if rows >= CHECKPOINT_ROWS || bytes_applied >= CHECKPOINT_BYTES || at == until {
             counters.checkpoint(SideState::default()).commit().context("writing the recomputed rollups")?;
-            rows = 0;
+            (rows, bytes_applied) = (0, 0);
         }
     }
     Ok(Derived { counters, lost })
