@@ -47,10 +47,13 @@ use self::run::Run;
 const SEALED_MAX: usize = 2;
 
 /// Settings for the use of time, memory and disk.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct IdsOptions {
     /// Time for which an id stays registered, in milliseconds of receipt time.
     pub window_ms: u64,
+    /// The time by which ids are old enough to be removed, in milliseconds since 1970; `None` while it is not known.
+    /// Without this clock it is the time of each claim.
+    pub deletion_clock: Option<fn() -> Option<u64>>,
     /// Number of ids at which a memtable becomes a run.
     pub keys_per_run: usize,
     /// Age at which a memtable becomes a run, in milliseconds: it bounds what is replayed after a crash.
@@ -66,12 +69,20 @@ impl Default for IdsOptions {
     fn default() -> IdsOptions {
         IdsOptions {
             window_ms: ID_WINDOW_MS.unsigned_abs(),
+            deletion_clock: None,
             keys_per_run: 512 << 10,
             run_age_ms: 60_000,
             filter_bytes_max: 64 << 20,
             #[cfg(feature = "fault-injection")]
             injected_fault: None,
         }
+    }
+}
+
+impl IdsOptions {
+    /// Returns the time by which ids are old enough to be removed: 0 while it is not known.
+    fn deletion_now_ms(&self, now_ms: u64) -> u64 {
+        self.deletion_clock.map_or(now_ms, |clock| clock().unwrap_or(0).min(now_ms))
     }
 }
 
@@ -216,10 +227,11 @@ impl EmbeddedIds {
             self.sealed.clear();
             self.sealed.extend(state.sealed.iter().cloned());
         }
-        let expired = background::expired(&self.runs, now_ms, self.options.window_ms);
+        let deletion_now_ms = self.options.deletion_now_ms(now_ms);
+        let expired = background::expired(&self.runs, deletion_now_ms, self.options.window_ms);
         if expired > self.runs_expired {
             self.runs_expired = expired;
-            self.shared.expire(now_ms);
+            self.shared.expire(deletion_now_ms);
         }
     }
 
@@ -269,9 +281,9 @@ impl EmbeddedIds {
 
     /// Returns a mask of the wanted probes that are in a sealed memtable or a run.
     fn find_known(&mut self, batch: &ClaimBatch, now_ms: u64) -> Result<u64, IdsError> {
-        let mut known = 0;
+        let (mut known, deletion_now_ms) = (0, self.options.deletion_now_ms(now_ms));
         for sealed in &self.sealed {
-            if sealed.received_ms.1.saturating_add(self.options.window_ms) >= now_ms {
+            if sealed.received_ms.1.saturating_add(self.options.window_ms) >= deletion_now_ms {
                 known |= batch.known_in(&sealed.table, batch.wanted & !known);
             }
         }

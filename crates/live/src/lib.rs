@@ -47,6 +47,7 @@ use std::time::{Duration, Instant};
 
 use liveops::Touched;
 use model::deltas::Deltas;
+use model::limits::CLOCK_BACK_MS;
 use parking_lot::{Mutex, RwLock};
 use pipeline::catalog::Game;
 use pipeline::flows::Flows;
@@ -285,7 +286,14 @@ impl Live {
     }
 
     fn run(&self) {
+        let mut last_ms = self.now_ms();
         while let Some(due) = self.schedule.wait() {
+            let now_ms = self.now_ms();
+            if now_ms + CLOCK_BACK_MS < std::mem::replace(&mut last_ms, now_ms) {
+                // The clock was ahead: every time for which a channel waits is too late.
+                let channels: Vec<_> = self.channels.lock().open.values().cloned().collect();
+                channels.iter().for_each(|channel| self.mark_dirty(channel));
+            }
             self.run_due(due);
         }
     }

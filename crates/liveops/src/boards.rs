@@ -130,7 +130,7 @@ impl Boards {
     /// Advances the board's rolling windows to this time. Does not affect any decision or record.
     pub fn advance(&mut self, table: &str, now_ms: i64) {
         if let Some(board) = self.boards.get_mut(table) {
-            let now = board.now(now_ms);
+            let now = board.now_of_read(now_ms);
             board.slide(now);
         }
     }

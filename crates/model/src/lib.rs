@@ -16,6 +16,7 @@ pub mod reject;
 pub mod rollup;
 pub mod series;
 pub mod sessions;
+pub mod steady_clock;
 pub mod uuid;
 
 pub use event::{Dimension, RawBatch, RawEvent};

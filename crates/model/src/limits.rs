@@ -52,6 +52,8 @@ pub(crate) const IDENTITIES_MAX: usize = 1_000_000;
 pub const TUPLES_MAX: usize = 10_000;
 /// Event names that a game keeps per day; the rest counts in `(other)`.
 pub const METRICS_MAX: usize = 1_000;
+/// A time of receipt this long before a later one means that the clock was ahead, in milliseconds.
+pub const CLOCK_BACK_MS: i64 = 10 * 60_000;
 /// A player counts as online for this long after the last event.
 pub(crate) const ONLINE_MS: i64 = 180_000;
 /// A session ends after this long without an event.

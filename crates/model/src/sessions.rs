@@ -7,7 +7,7 @@
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
-use crate::limits::{ONLINE_MS, SESSION_TIMEOUT_MS};
+use crate::limits::{CLOCK_BACK_MS, ONLINE_MS, SESSION_TIMEOUT_MS};
 
 /// The metric that counts one event per started session.
 pub const SESSION: &str = "$session";
@@ -15,6 +15,7 @@ pub const SESSION: &str = "$session";
 pub const PLAY_TIME: &str = "$play_time";
 
 const ONLINE_S: u32 = (ONLINE_MS / 1000) as u32;
+const CLOCK_BACK_S: u32 = (CLOCK_BACK_MS / 1000) as u32;
 const IDLE_TIMEOUT_S: u32 = (SESSION_TIMEOUT_MS / 1000) as u32;
 /// Seconds that are counted individually: more than the time a player counts as online after the last event.
 const RING_S: usize = 256;
@@ -70,6 +71,26 @@ pub struct GameSessions {
 }
 
 impl GameSessions {
+    /// Sets the time back if the clock was ahead: the time of receipt of a batch, in seconds since 1970, is long before
+    /// the newest event. Players who were active in between count as active now.
+    pub fn turn_back_if_ahead(&mut self, received_s: u32) {
+        if received_s.saturating_add(CLOCK_BACK_S) >= self.newest_s {
+            return;
+        }
+        let mut turned = GameSessions::default();
+        turned.advance(received_s);
+        for (player, seen) in self.seen.drain() {
+            turned.restore_player(player, PlayerState { last_s: seen.last_s.min(received_s), ..seen });
+        }
+        *self = turned;
+    }
+
+    fn restore_player(&mut self, player: u64, seen: PlayerState) {
+        self.seen.insert(player, seen);
+        self.expiry.entry(seen.last_s / 60).or_default().push(player);
+        self.online.add(seen.last_s);
+    }
+
     /// Applies one event of a player. `at_s` is the event's time in seconds since 1970, not later than its receipt.
     pub fn observe(&mut self, player: u64, signal: SessionSignal, at_s: u32) -> SessionEffect {
         self.advance(at_s);
@@ -293,9 +314,7 @@ impl SnapshotReader<'_> {
             let last_s = u32::from_le_bytes(self.read()?);
             let [flags] = self.read()?;
             let (is_open, is_explicit) = (flags & 1 != 0, flags & 2 != 0);
-            players.seen.insert(player, PlayerState { last_s, is_open, is_explicit });
-            players.expiry.entry(last_s / 60).or_default().push(player);
-            players.online.add(last_s);
+            players.restore_player(player, PlayerState { last_s, is_open, is_explicit });
         }
         Ok(players)
     }
@@ -410,6 +429,24 @@ mod tests {
     #[test]
     fn event_an_hour_late_starts_no_session() {
         check("60:00 ann\n 00:00 ann\n 60:30 ann", expect!["ann started +0s, ann +0s, ann +30s, online 1"]);
+    }
+
+    #[test]
+    fn clock_that_was_ahead_stops_neither_sessions_nor_online_counts() {
+        const DAYS: u32 = 40 * 86_400;
+        let mut players = GameSessions::default();
+        let mut observe = |player, at_s, received_s| {
+            players.turn_back_if_ahead(received_s);
+            let effect = players.observe(player, SessionSignal::Activity, at_s);
+            (effect.started, effect.play_s, players.online(received_s))
+        };
+        assert_eq!(observe(1, 600_000, 600_000), (true, 0, 1));
+        assert_eq!(observe(2, 600_000 + DAYS, 600_000 + DAYS), (true, 0, 1));
+        assert_eq!(observe(2, 600_060, 600_060), (false, 0, 1), "its session goes on");
+        assert_eq!(observe(2, 600_070, 600_070), (false, 10, 1));
+        assert_eq!(observe(1, 600_080, 600_080), (true, 0, 2));
+        assert_eq!(observe(3, 599_000, 600_090), (true, 0, 2), "a late event is not a clock that went back");
+        assert_eq!(observe(1, 600_100, 600_100), (false, 20, 2));
     }
 
     #[test]

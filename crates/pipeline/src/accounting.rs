@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use model::batch::{Endpoint, EventBatch};
 use model::deltas::Deltas;
+use model::limits::CLOCK_BACK_MS;
 use model::ports::counters::{Counters, SlotSelector, StoreError};
 use model::series::{Cut, Resolution};
 use model::{Outcome, Reject};
@@ -151,6 +152,10 @@ impl IngestAccounting {
 
 impl SecondCounts {
     fn add(&mut self, second: u64, accepted: u32, rejected: u32) {
+        if second + (CLOCK_BACK_MS / 1000) as u64 <= self.newest_s {
+            // The clock was ahead.
+            *self = SecondCounts::default();
+        }
         if second > self.newest_s {
             let steps = (second - self.newest_s).min(SECONDS_KEPT as u64);
             for new in second + 1 - steps..=second {
@@ -240,6 +245,9 @@ mod tests {
         assert_eq!([at(1000), at(1001), at(1002), at(1003)], [(5, 1), (2, 0), (7, 0), (0, 0)]);
         seconds.add(1121, 1, 0);
         assert_eq!([seconds.at(1001), seconds.at(1002), seconds.at(1121)], [(0, 0), (7, 0), (1, 0)]);
+        seconds.add(1_000_000, 3, 0);
+        seconds.add(1125, 4, 0);
+        assert_eq!((seconds.at(1125), seconds.at(1_000_000)), ((4, 0), (0, 0)), "the clock was ahead");
     }
 
     #[test]

@@ -344,6 +344,7 @@ pub fn apply_events(
 ) {
     let PlayerViews { sessions, identities, seed } = views;
     let players = sessions.game(batch.game);
+    players.turn_back_if_ahead((batch.received_ms.max(0) / 1000) as u32);
     let mut links = identities.game(batch.game);
     deltas.set_values_max(batch.game, batch.values_max);
     for event in batch.events() {

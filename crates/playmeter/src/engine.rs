@@ -52,7 +52,7 @@ fn store_options() -> StoreOptions {
 
 #[cfg(not(feature = "fault-injection"))]
 fn ids_options() -> IdsOptions {
-    IdsOptions::default()
+    IdsOptions { deletion_clock: Some(pipeline::time::deletion_now_ms), ..IdsOptions::default() }
 }
 
 #[cfg(feature = "fault-injection")]
@@ -65,7 +65,8 @@ fn store_options() -> StoreOptions {
 #[cfg(feature = "fault-injection")]
 fn ids_options() -> IdsOptions {
     let injected_fault = injected_fault::chosen("forget_id_insert", embedded::InjectedFault::DropIdInsert);
-    IdsOptions { injected_fault, ..IdsOptions::default() }
+    let deletion_clock = Some(pipeline::time::deletion_now_ms as fn() -> Option<u64>);
+    IdsOptions { injected_fault, deletion_clock, ..IdsOptions::default() }
 }
 
 /// Faults injected on purpose, to show that the crash tests find them. Not in release builds.

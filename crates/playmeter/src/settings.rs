@@ -30,7 +30,8 @@ const FILE: &str = "playmeter.toml";
 /// The most proxies that a request may pass.
 const PROXY_HOPS_MAX: usize = 16;
 /// Environment variables with the prefix that are not settings: commands, tests and tools use them.
-const NOT_SETTINGS: [&str; 12] = [
+const NOT_SETTINGS: [&str; 13] = [
+    "INJECTED_CLOCK_ERROR",
     "KEY",
     "POSTGRES",
     "REDIS",

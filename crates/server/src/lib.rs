@@ -31,7 +31,7 @@ use pipeline::flows::{self, Flows, ReporterContext};
 use pipeline::ingest::{Ingest, QuotaSettings};
 use pipeline::open::{Pipeline, PipelineOptions, open_pipeline};
 use pipeline::open_log::{check_without_catalog, open_log};
-use pipeline::time::now_ms;
+use pipeline::time::{deletion_now_ms, now_ms};
 use pipeline::timed_stores::StoreTimers;
 use pipeline::views::OnFatal;
 
@@ -100,7 +100,12 @@ impl Server {
         engine: Engine,
         on_fatal: OnFatal,
     ) -> anyhow::Result<Server> {
-        let options = Options { on_fatal: on_log_failure(Arc::clone(&on_fatal)), ..settings.log.clone() };
+        let options = Options {
+            on_fatal: on_log_failure(Arc::clone(&on_fatal)),
+            clock: Arc::new(|| now_ms().max(0) as u64),
+            deletion_clock: Some(Arc::new(deletion_now_ms)),
+            ..settings.log.clone()
+        };
         let views_until = engine.counters.durable_until();
         let opened = open_log(&settings.data, options, views_until)?;
         if made.is_some() {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::error::WalError;
-use crate::folder::{Segment, UNFINISHED};
+use crate::folder::UNFINISHED;
 use crate::options::Retention;
 use crate::shared::{Core, HousekeepingTask};
 
@@ -65,7 +65,7 @@ impl Housekeeper {
     }
 
     fn apply_retention(&mut self) {
-        let now_ms = (self.core.options.clock)();
+        let now_ms = self.core.options.deletion_now_ms();
         let until = self.core.retention_end(now_ms);
         if let Err(error) = self.core.trim(until) {
             tracing::warn!(%error, "cannot remove old segments");
@@ -75,16 +75,28 @@ impl Housekeeper {
 
 impl Core {
     /// Returns the offset up to which retention removes segments.
+    ///
+    /// The next segment was started when the oldest was closed, so its creation time bounds the age of all entries. The
+    /// clock may have been wrong then: a segment is not older than one before it, and one from the future is as old as
+    /// the next.
     fn retention_end(&self, now_ms: u64) -> u64 {
+        let Retention { bytes_max, age_ms_max } = self.options.retention;
         let segments = self.segments.lock();
         let mut bytes: u64 = segments.list.iter().map(|segment| segment.bytes).sum();
-        let mut until = 0;
+        let (mut until, mut created_ms) = (0, 0);
         for (oldest, next) in segments.list.iter().zip(segments.list.iter().skip(1)) {
-            if !exceeds_retention(&self.options.retention, bytes, next, now_ms) {
+            let exceeds_bytes = bytes_max.is_some_and(|max| bytes > max);
+            bytes -= oldest.bytes;
+            let is_ahead = next.created_ms > now_ms;
+            if !is_ahead {
+                created_ms = next.created_ms.max(created_ms);
+            }
+            let exceeds_age = age_ms_max.is_some_and(|max| created_ms.saturating_add(max) < now_ms);
+            if exceeds_bytes || (exceeds_age && !is_ahead) {
+                until = next.first;
+            } else if !is_ahead {
                 break;
             }
-            bytes -= oldest.bytes;
-            until = next.first;
         }
         until.min(self.keep_from.load(Ordering::Acquire))
     }
@@ -109,10 +121,4 @@ impl Core {
             synced.map_err(WalError::io("syncing", &self.folder.path))?;
         }
     }
-}
-
-/// The next segment was started when the oldest was closed, so its creation time bounds the age of all entries.
-fn exceeds_retention(retention: &Retention, bytes: u64, next: &Segment, now_ms: u64) -> bool {
-    retention.bytes_max.is_some_and(|max| bytes > max)
-        || retention.age_ms_max.is_some_and(|max| next.created_ms.saturating_add(max) < now_ms)
 }

@@ -33,6 +33,9 @@ pub struct Options {
     /// The offset at which the reader of the log continues, if it is known. Opening fails, and changes nothing, if the
     /// log ends before it or starts after it.
     pub continues_at: Option<u64>,
+    /// The time by which entries are old enough to be removed, in milliseconds since 1970; `None` while it is not known.
+    /// Without this clock it is the time of `clock`.
+    pub deletion_clock: Option<Arc<dyn Fn() -> Option<u64> + Send + Sync>>,
     /// Called once when the disk has failed, on the thread that noticed it.
     pub on_fatal: Arc<dyn Fn(&WalError) + Send + Sync>,
     /// A deliberate bug that a crash test has to detect.
@@ -55,9 +58,20 @@ impl Default for Options {
             full_retry: Duration::from_millis(100),
             clock: Arc::new(wall_clock_ms),
             continues_at: None,
+            deletion_clock: None,
             on_fatal: Arc::new(|_| ()),
             #[cfg(feature = "fault-injection")]
             injected_fault: None,
+        }
+    }
+}
+
+impl Options {
+    /// Returns the time by which entries are old enough to be removed: 0 while it is not known.
+    pub(crate) fn deletion_now_ms(&self) -> u64 {
+        match &self.deletion_clock {
+            Some(clock) => clock().unwrap_or(0),
+            None => (self.clock)(),
         }
     }
 }

@@ -225,6 +225,43 @@ fn retention_by_age_counts_from_when_the_segment_was_closed() {
     assert_eq!(test_log.log.stats().segments, 1);
 }
 
+/// Appends under each of these clock readings, then applies a retention of 10 s at `now_ms`. Returns how many of the
+/// appends are still in the log, give or take a segment.
+fn kept_appends(readings: &[u64], deletion_now_ms: Option<u64>) -> usize {
+    let clock = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let now = Arc::clone(&clock);
+    let options = Options {
+        retention: Retention { bytes_max: None, age_ms_max: Some(10_000) },
+        clock: Arc::new(move || now.load(std::sync::atomic::Ordering::Relaxed)),
+        deletion_clock: Some(Arc::new(move || deletion_now_ms)),
+        ..small_options()
+    };
+    let mut test_log = open_on(&SimDisk::new(1), options);
+    let mut ends = Vec::new();
+    for reading in readings {
+        clock.store(*reading, std::sync::atomic::Ordering::Relaxed);
+        test_log.append(entries(200));
+        ends.push(test_log.log.durable_until());
+    }
+    test_log.log.keep_from(test_log.log.durable_until());
+    test_log.housekeeper.step();
+    let first = test_log.log.first();
+    ends.iter().filter(|end| **end > first + 150).count()
+}
+
+#[test]
+fn clock_that_was_wrong_for_a_while_removes_no_young_segment() {
+    const DAY: u64 = 86_400_000;
+    let (now, old) = (100 * DAY, 99 * DAY);
+    assert_eq!(kept_appends(&[now, now, now], Some(now)), 3);
+    assert_eq!(kept_appends(&[old, old, now], Some(now)), 1);
+    assert_eq!(kept_appends(&[old, now, now], None), 3, "the time is not known");
+    assert_eq!(kept_appends(&[old, 140 * DAY, now], Some(now)), 2, "the clock was ahead");
+    assert_eq!(kept_appends(&[old, 140 * DAY, old, now], Some(now)), 1, "the clock was ahead long ago");
+    assert_eq!(kept_appends(&[now, 60 * DAY, now], Some(now)), 3, "the clock was behind");
+    assert_eq!(kept_appends(&[old, now, now], Some(140 * DAY)), 0, "everything but the open segment is old");
+}
+
 /// Closes a log of `count` entries and returns its last segment.
 fn closed_log(count: u64) -> (SimDisk, std::path::PathBuf, Vec<u8>) {
     let mut test_log = open();

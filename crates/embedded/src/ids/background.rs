@@ -280,18 +280,18 @@ impl Shared {
 
 /// Returns how many of the oldest runs are beyond the window.
 ///
-/// A run was received before the runs after it, even if a clock that ran ahead for a while gave it a later time.
+/// The clock may have been wrong for a while: a run is not older than one before it, and one from the future is as old
+/// as the next.
 pub(super) fn expired(runs: &[Run], now_ms: u64, window_ms: u64) -> usize {
-    let mut newest_ms = u64::MAX;
-    let mut kept = 0;
-    for run in runs.iter().rev() {
-        newest_ms = newest_ms.min(run.header.newest_ms);
-        if newest_ms.saturating_add(window_ms) < now_ms {
+    let (mut expired, mut newest_ms) = (0, 0);
+    for (at, run) in runs.iter().enumerate().filter(|(_, run)| run.header.newest_ms <= now_ms) {
+        newest_ms = run.header.newest_ms.max(newest_ms);
+        if newest_ms.saturating_add(window_ms) >= now_ms {
             break;
         }
-        kept += 1;
+        expired = at + 1;
     }
-    runs.len() - kept
+    expired
 }
 
 /// Unloads the filters of the oldest runs until the rest is within the budget.

@@ -74,10 +74,9 @@ impl Boards {
         change: BoardUpdate,
     ) -> Result<CommandResponse, Refusal> {
         if let Some(board) = self.boards.get_mut(table) {
-            let now = board.now(context.at.ms);
             let config = change.apply_to(&board.config, false, board.has_rows())?;
             self.wins.watch(config.checks.level.as_deref());
-            board.advance_to(now, context.tz);
+            let now = board.advance(context.at.ms, context.tz);
             board.declare(config, now, context.tz);
             return Ok(CommandResponse::ok(&view(board, BoardViewer::All)));
         }
@@ -107,8 +106,7 @@ impl Boards {
 
     fn reset(&mut self, context: &CommandContext<'_>, table: &str) -> Result<CommandResponse, Refusal> {
         let board = self.boards.get_mut(table).ok_or_else(|| board_not_found(table))?;
-        let now = board.now(context.at.ms);
-        board.advance_to(now, context.tz);
+        let now = board.advance(context.at.ms, context.tz);
         let season = board.reset(now);
         let season = season.ok_or_else(|| Refusal::invalid("table", "the board has no window `season`"))?;
         Ok(CommandResponse::ok(&serde_json::json!({ "table": table, "season": season })))
@@ -155,8 +153,7 @@ impl Boards {
             true => self.boards.get_mut(table).expect("it exists"),
             false => self.create_board(context, table, new)?,
         };
-        let now = board.now(context.at.ms);
-        board.advance_to(now, context.tz);
+        let now = board.advance(context.at.ms, context.tz);
         let (player, submitted) = match evidence {
             Some(evidence) => (None, board.submit_to_quarantine(score, parsed, now, evidence)),
             None => {

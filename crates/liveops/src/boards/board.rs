@@ -4,9 +4,10 @@
 //! ban, a new day, or a run that leaves a rolling window, is applied as the difference between the places before and
 //! after it. It costs a few paths down a tree, whatever the number of players.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use hashbrown::{HashMap, HashSet};
+use model::limits::CLOCK_BACK_MS;
 use rustc_hash::FxBuildHasher;
 
 use super::attributes::AttributeCatalogue;
@@ -127,8 +128,68 @@ impl Board {
         self.clock.max(Arrival::first_of(ms))
     }
 
+    /// Returns the arrival that a read at this time sees. It is before that of the last command if that had a clock which
+    /// was ahead.
+    pub(super) fn now_of_read(&self, ms: i64) -> Arrival {
+        if self.is_ahead_of(ms) { Arrival::first_of(ms) } else { self.now(ms) }
+    }
+
+    /// Returns true if the clock was ahead at the last command.
+    fn is_ahead_of(&self, ms: i64) -> bool {
+        ms.saturating_add(CLOCK_BACK_MS) < self.clock.ms()
+    }
+
+    /// Advances the windows to the time of a command. Returns the command's arrival.
+    pub(super) fn advance(&mut self, ms: i64, tz: &str) -> Arrival {
+        if self.is_ahead_of(ms) {
+            self.turn_back(Arrival::first_of(ms), tz);
+        }
+        let now = self.now(ms);
+        self.advance_to(now, tz);
+        now
+    }
+
+    /// Sets the time back after the clock was ahead. Scores from the future arrive now, in their order, and windows of the
+    /// future close. Costs as much as a restart.
+    fn turn_back(&mut self, now: Arrival, tz: &str) {
+        let from_future = |run: &u32| self.runs.exists(*run) && self.runs.arrival(*run) >= now;
+        let late: Vec<u32> = (0..self.runs.len()).filter(from_future).collect();
+        let arrivals: BTreeSet<Arrival> = late.iter().map(|run| self.runs.arrival(*run)).collect();
+        let arrivals: Vec<Arrival> = arrivals.into_iter().collect();
+        let moved = |arrival: Arrival| match arrival {
+            Arrival::NEVER => arrival,
+            _ if arrival < now => arrival,
+            _ => Arrival(now.0 + arrivals.partition_point(|other| *other < arrival) as u64),
+        };
+        late.into_iter().for_each(|run| self.runs.set_arrival(run, moved(self.runs.arrival(run))));
+        self.clock = Arrival(now.0 + arrivals.len() as u64);
+        let closed = self.calendar.turn_back(now, moved);
+        self.calendar.open_windows(self.clock, tz);
+        self.trees.clear();
+        if self.config.keep == KeepRule::Sum {
+            self.move_sums(&closed);
+        }
+        self.rebuild(self.roster.len());
+        self.stored.mark_meta_changed();
+    }
+
+    /// Adds the sums of closed windows to those of the windows that are open instead.
+    fn move_sums(&mut self, closed: &[(BoardWindow, WindowInstance)]) {
+        for (window, instance) in closed {
+            let Some(open) = self.calendar.current(*window, self.clock) else { continue };
+            let is_moved = |run: &u32| self.runs.exists(*run) && self.runs.tag(*run) as u32 == instance.id;
+            let moved: Vec<u32> = (0..self.runs.len()).filter(is_moved).collect();
+            for sum in moved {
+                let (player, list) = (self.runs.player(sum), (self.runs.tag(sum) >> 32) as u32);
+                let run = self.runs.get(sum);
+                self.add_to_sum(player, list, open.id, &run);
+                self.free(player, sum);
+            }
+        }
+    }
+
     /// Advances the windows to the time of a command.
-    pub(super) fn advance_to(&mut self, now: Arrival, tz: &str) {
+    fn advance_to(&mut self, now: Arrival, tz: &str) {
         if self.clock != now {
             self.clock = now;
             self.stored.mark_meta_changed();
@@ -368,7 +429,7 @@ impl Board {
 
     /// Returns true if the rolling windows show another time than `ms`.
     pub fn needs_advance(&self, ms: i64) -> bool {
-        let now = self.now(ms);
+        let now = self.now_of_read(ms);
         self.rolling.iter().any(|it| {
             let floor = it.floor_at(now);
             floor != it.floor && self.queued(floor) != self.queued(it.floor)

@@ -212,6 +212,30 @@ impl BoardCalendar {
         dropped
     }
 
+    /// Sets the time back after the clock was ahead. `moved` returns the new arrival of what arrived since `now`. Removes
+    /// and returns the calendar windows that begin after `now`.
+    pub(super) fn turn_back(
+        &mut self,
+        now: Arrival,
+        moved: impl Fn(Arrival) -> Arrival,
+    ) -> Vec<(BoardWindow, WindowInstance)> {
+        let mut closed = Vec::new();
+        for kind in &mut self.kinds {
+            kind.since = moved(kind.since);
+            if kind.window == BoardWindow::Season {
+                for season in &mut kind.instances {
+                    (season.begins, season.from) = (moved(season.begins), moved(season.from));
+                    season.until = moved(season.until);
+                }
+                continue;
+            }
+            let future = kind.instances.iter().take_while(|it| it.begins > now).count();
+            closed.extend(kind.instances.drain(..future).map(|instance| (kind.window, instance)));
+            kind.instances.iter_mut().for_each(|instance| instance.from = moved(instance.from));
+        }
+        closed
+    }
+
     /// Closes the season at `now` and opens the next one. Returns its number and the windows that are no longer
     /// retained.
     pub(super) fn reset(&mut self, now: Arrival) -> Option<(u32, Vec<WindowInstance>)> {

@@ -65,8 +65,7 @@ impl Boards {
         if accept {
             board.catalogue.check(&quarantined.attributes, &board.config.filters)?;
         }
-        let now = board.now(context.at.ms);
-        board.advance_to(now, context.tz);
+        board.advance(context.at.ms, context.tz);
         let quarantined = board.remove_quarantined(id).ok_or_else(missing)?;
         let decision = if accept { "accept" } else { "reject" };
         if accept {

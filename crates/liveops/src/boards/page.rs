@@ -212,7 +212,7 @@ impl Board {
             return found.map(|found| (window, Some(found))).ok_or_else(missing);
         }
         let Some(at_ms) = query.at_ms else {
-            return Ok((window, self.calendar.current(window, self.now(now_ms))));
+            return Ok((window, self.calendar.current(window, self.now_of_read(now_ms))));
         };
         if window.rolling_ms().is_some() {
             return Err(Refusal::invalid(

@@ -147,6 +147,13 @@ impl Runs {
         Arrival(self.rows[run].arrival >> FLAG_BITS)
     }
 
+    /// Changes the arrival of a run. The order of the player's runs must stay the same.
+    pub(super) fn set_arrival(&mut self, run: u32, arrival: Arrival) {
+        let row = &mut self.rows[run];
+        row.arrival = arrival.0 << FLAG_BITS | row.arrival & FLAGS;
+        self.mark_changed(run);
+    }
+
     pub fn score(&self, run: u32) -> i64 {
         self.rows[run].score
     }

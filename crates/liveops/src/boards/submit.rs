@@ -352,7 +352,9 @@ impl Board {
 
     /// Adds a quarantined score with its original arrival.
     pub(super) fn accept(&mut self, id: u64, quarantined: QuarantinedScore) {
-        let arrival = Arrival(id);
+        // It is later than now if the clock was ahead when the score arrived.
+        let arrival = Arrival(id).min(self.clock);
+        self.clock = self.clock.max(arrival.next());
         // The player's name may have changed since then.
         let name = if self.roster.find(&quarantined.player).is_some() { "" } else { &quarantined.name };
         let player = self.find_or_add_player(&quarantined.player, name);

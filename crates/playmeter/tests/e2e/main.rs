@@ -13,6 +13,8 @@ mod accounting;
 mod agent;
 mod boards;
 mod bodies;
+#[cfg(feature = "fault-injection")]
+mod clock_jumps;
 mod clocks;
 mod collectors;
 mod connections;

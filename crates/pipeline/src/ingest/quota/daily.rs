@@ -59,8 +59,8 @@ impl DailyQuota {
         let today = now_ms.div_euclid(DAY_MS);
         let mut games = self.games.lock();
         let day = games.entry(game).or_insert_with(|| DayUsage { day: today, spent: spent_before() });
-        // A clock that jumps back over midnight does not start the previous day again.
-        if today > day.day {
+        // A clock that goes back over midnight does not start the previous day again; one that was days ahead does.
+        if today > day.day || today + 1 < day.day {
             *day = DayUsage { day: today, spent: [0, 0] };
         }
         let after = [day.spent[0].saturating_add(amount[0]), day.spent[1].saturating_add(amount[1])];
@@ -86,7 +86,7 @@ impl DailyQuota {
         let mut used = Vec::new();
         for (game, day) in games.iter() {
             for quota in (0..2).filter(|quota| self.limits[*quota] > 0) {
-                let spent = if day.day < today { 0 } else { day.spent[quota] };
+                let spent = if day.day < today || today + 1 < day.day { 0 } else { day.spent[quota] };
                 used.push((*game, NAMES[quota], spent as f64 / self.limits[quota] as f64));
             }
         }
@@ -126,6 +126,8 @@ mod tests {
         assert_eq!(spend(&daily, 1, 5, DAY_MS - 1), "over events_per_day 100");
         assert_eq!(spend(&daily, 1, 5, DAY_MS), "fine");
         assert_eq!(spend(&daily, 100, 5, DAY_MS - 1), "over events_per_day 100", "the clock jumped back");
+        assert_eq!(spend(&daily, 90, 5, 41 * DAY_MS), "events_per_day 90 %", "the clock was ahead");
+        assert_eq!(spend(&daily, 90, 5, DAY_MS + 1), "events_per_day 90 %", "it went back");
     }
 
     #[test]
