@@ -25,6 +25,9 @@
 //! know them, the id is masked as in the set of ids, and session and props are removed. A batch with such an event
 //! has version 3.
 //!
+//! A declared value with number 255 comes first and is empty. It means that the event's name had no place among the names
+//! of the game, so that it counts in `(other)`.
+//!
 //! Settings of the game that affect an event are stored with it: which properties are dimensions, and how many
 //! values of each are kept. Replaying the log therefore gives the same result whatever the settings are by then.
 
@@ -32,6 +35,7 @@ use crate::event::Dimension;
 use crate::limits::{DIMENSION_BYTES_MAX, VALUES_PER_DIMENSION};
 use crate::reject::Reject;
 use crate::rollup::{Aggregate, Corrupt, hash_player};
+use crate::series::OTHER;
 
 const VERSION: u8 = 1;
 /// Adds the number of values after the header.
@@ -164,6 +168,9 @@ pub enum KeyClass {
     Secret = 1,
 }
 
+/// The number in the list of declared values which means that the event's name has no place.
+const WITHOUT_PLACE: u8 = u8::MAX;
+
 /// One event as stored in the log. Strings are UTF-8, checked by admission.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StoredEvent<'a> {
@@ -198,6 +205,12 @@ pub struct StoredEvent<'a> {
 }
 
 impl StoredEvent<'_> {
+    /// Returns the metric in which the event counts: its name, or `(other)` if its name had no place when it arrived.
+    #[inline]
+    pub fn metric(&self) -> &[u8] {
+        if self.declared.0.first() == Some(&WITHOUT_PLACE) { OTHER.as_bytes() } else { self.name }
+    }
+
     /// Returns the number under which rollups know the player, in a game with this seed.
     #[inline]
     pub fn player_number(&self, seed: u64) -> u64 {
@@ -254,6 +267,18 @@ impl<'a> DeclaredValues<'a> {
     /// Wraps bytes written by [`DeclaredValues::push`].
     pub fn from_bytes(bytes: &'a [u8]) -> DeclaredValues<'a> {
         DeclaredValues(bytes)
+    }
+
+    /// Marks the event of an empty list: its name has no place among the names of the game.
+    pub fn push_without_place(list: &mut Vec<u8>) {
+        debug_assert!(list.is_empty(), "the mark comes first");
+        DeclaredValues::push(list, WITHOUT_PLACE, b"");
+    }
+
+    /// Returns the values without the mark of [`DeclaredValues::push_without_place`].
+    #[inline]
+    pub fn dimensions(self) -> DeclaredValues<'a> {
+        DeclaredValues(self.0.strip_prefix(&[WITHOUT_PLACE, 0]).unwrap_or(self.0))
     }
 
     /// Appends a value of at most [`DIMENSION_BYTES_MAX`] bytes to a list. A list is limited to 64 KiB, about 500 of

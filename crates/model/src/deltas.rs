@@ -204,13 +204,13 @@ impl Deltas {
 
     /// Counts an event under its own name and under [`EVENTS`].
     pub fn add_event(&mut self, game: u32, event: &StoredEvent<'_>, player: Option<u64>) {
-        let metric = self.metric_index_of(game, minute_of(event.ts_ms), event.name, MetricKind::Events);
+        let metric = self.metric_index_of(game, minute_of(event.ts_ms), event.metric(), MetricKind::Events);
         self.add_observation(metric, event, player, event.value);
     }
 
     /// Adds aggregated samples under the name and dimensions of their event.
     pub fn add_samples(&mut self, game: u32, event: &StoredEvent<'_>, aggregate: Aggregate) {
-        let metric = self.metric_index_of(game, minute_of(event.ts_ms), event.name, MetricKind::Samples);
+        let metric = self.metric_index_of(game, minute_of(event.ts_ms), event.metric(), MetricKind::Samples);
         let position = self.aggregates.len() as u64;
         self.aggregates.push(aggregate);
         self.add_observation(metric, event, Some(position), None);
@@ -301,7 +301,7 @@ impl Deltas {
         rows[TUPLE] = self.tuple_row(metric, &values);
         let event = self.events.len() as u32;
         rows.iter().for_each(|row| self.count_in_row(*row, event));
-        for (number, value) in stored.declared {
+        for (number, value) in stored.declared.dimensions() {
             self.add_declared_observation(metric, event, number, value);
         }
         let (value, bucket) = value.map_or((f64::NAN, Bucket::default()), |value| (value, Bucket::of(value)));

@@ -50,8 +50,12 @@ pub const DECLARED_NAME_BYTES_MAX: usize = 64;
 pub(crate) const IDENTITIES_MAX: usize = 1_000_000;
 /// Combinations of dimension values that a metric keeps per day; the rest counts in `(other)`.
 pub const TUPLES_MAX: usize = 10_000;
-/// Event names that a game keeps per day; the rest counts in `(other)`.
-pub const METRICS_MAX: usize = 1_000;
+/// Event names of a game with rows of their own, unless the settings say otherwise; the rest counts in `(other)`.
+pub const EVENT_NAMES_PER_GAME: u32 = 1_000;
+/// The limits of the setting for [`EVENT_NAMES_PER_GAME`].
+pub const EVENT_NAMES_PER_GAME_RANGE: std::ops::RangeInclusive<u32> = 100..=5_000;
+/// Event names that have rows on one day at most: ingest decides which names have rows, and may replace each once a day.
+pub const METRICS_MAX: usize = 2 * *EVENT_NAMES_PER_GAME_RANGE.end() as usize;
 /// A time of receipt this long before a later one means that the clock was ahead, in milliseconds.
 pub const CLOCK_BACK_MS: i64 = 10 * 60_000;
 /// A player counts as online for this long after the last event.

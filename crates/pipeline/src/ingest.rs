@@ -8,6 +8,7 @@ mod declared_dimensions;
 mod deduplicator;
 mod encode;
 mod error;
+mod event_names;
 mod id_masks;
 mod identify;
 mod level_measures;
@@ -31,12 +32,14 @@ use crate::enrich::geo::{Country, Geo};
 use crate::pacer::CommitLatency;
 use crate::recent_events::RecentEvents;
 use crate::views::Views;
+use event_names::EventNames;
 use identify::is_identify;
 use quota::Quota;
 
 pub use deduplicator::Claims;
 pub(crate) use deduplicator::{Deduplicator, RegisteredUntil};
 pub use error::IngestError;
+pub use event_names::EventNamesUsage;
 pub(crate) use id_masks::IdMasks;
 pub use level_measures::level_measure_label;
 pub use quota::{QuotaExceeded, QuotaSettings, QuotaUsage};
@@ -60,6 +63,7 @@ pub struct Ingest {
     masks: IdMasks,
     recent_events: Arc<RecentEvents>,
     quota: Quota,
+    names: EventNames,
     views: Arc<Views>,
     log: Wal<Claims>,
     commit_latency: CommitLatency,
@@ -77,7 +81,8 @@ impl Ingest {
         let masks = IdMasks::new(&catalog.id_secret());
         let recent_events = Arc::clone(&views.recent_events);
         let commit_latency = CommitLatency::new(Instant::now());
-        Ingest { geo, masks, recent_events, quota: Quota::new(quotas), views, log, commit_latency }
+        let (quota, names) = (Quota::new(quotas), EventNames::new(quotas.event_names_per_game));
+        Ingest { geo, masks, recent_events, quota, names, views, log, commit_latency }
     }
 
     /// Returns the country of an address, if it is known.
@@ -93,6 +98,11 @@ impl Ingest {
     /// Returns the used share of each daily quota, from 0 to 1, as (game, quota, share).
     pub fn used_today(&self, now_ms: i64) -> Vec<(u32, &'static str, f64)> {
         self.quota.used_today(now_ms)
+    }
+
+    /// Returns the use of a game's places for event names.
+    pub fn event_names(&self, game: u32, now_ms: i64) -> EventNamesUsage {
+        self.names.usage(&*self.views.counters, game, now_ms)
     }
 
     /// Appends a batch of live events. A rejected event is data, not an error: it is counted and listed in the receipt,

@@ -11,7 +11,7 @@ use collect::net::ConnectionLimits;
 use figment::providers::{Env, Format, Serialized, Toml};
 use figment::{Figment, Metadata};
 use http::PublicUrl;
-use model::limits::{FLOWS_MAX, FLOWS_PER_GAME};
+use model::limits::{EVENT_NAMES_PER_GAME, EVENT_NAMES_PER_GAME_RANGE, FLOWS_MAX, FLOWS_PER_GAME};
 use pipeline::ingest::QuotaSettings;
 use serde::{Deserialize, Serialize};
 use server::Settings;
@@ -98,6 +98,8 @@ pub(crate) struct RawQuotas {
     pub(crate) bytes_per_day: u64,
     /// Concurrent flows of each game. With 0, only the limit of the server applies.
     pub(crate) flows_per_game: u32,
+    /// Event names of each game with rows of their own; events with other names count in `(other)`.
+    pub(crate) event_names_per_game: u32,
 }
 
 impl Default for RawQuotas {
@@ -109,6 +111,7 @@ impl Default for RawQuotas {
             events_per_day: 0,
             bytes_per_day: 0,
             flows_per_game: FLOWS_PER_GAME,
+            event_names_per_game: EVENT_NAMES_PER_GAME,
         }
     }
 }
@@ -356,6 +359,7 @@ impl RawSettings {
                 events_per_day: self.quotas.events_per_day,
                 bytes_per_day: self.quotas.bytes_per_day,
                 flows_per_game: flows_per_game(self.quotas.flows_per_game)?,
+                event_names_per_game: event_names_per_game(self.quotas.event_names_per_game)?,
             },
         })
     }
@@ -366,6 +370,12 @@ fn flows_per_game(value: u32) -> anyhow::Result<u32> {
     const MAX: u32 = FLOWS_MAX as u32;
     ensure!(value <= MAX, "quotas.flows_per_game: must be at most {MAX}");
     Ok(if value == 0 { MAX } else { value })
+}
+
+fn event_names_per_game(value: u32) -> anyhow::Result<u32> {
+    let (min, max) = EVENT_NAMES_PER_GAME_RANGE.into_inner();
+    ensure!((min..=max).contains(&value), "quotas.event_names_per_game: must be between {min} and {max}");
+    Ok(value)
 }
 
 impl RawLog {

@@ -9,7 +9,9 @@ use hyper::header;
 use model::Dimension;
 use model::ports::counters::{SlotSelector, StoreError};
 use model::series::{Cut, EVENTS, OTHER, Resolution, SERVER_DIMENSIONS};
+use pipeline::accounting::sum_metric;
 use pipeline::catalog::Game;
+use pipeline::ingest::EventNamesUsage;
 use pipeline::time::{now_ms, rfc3339};
 use pipeline::views::Views;
 use serde_json::{Value, json};
@@ -28,6 +30,8 @@ const DAY_MS: i64 = 24 * 3_600_000;
 /// Lists the dimensions of the game's events, with the limits for admission and counting.
 ///
 /// `overflowed` is true if some values exceeded the cardinality limit today (UTC) and are counted in `(other)`.
+/// `event_names` has the number of event names with rows of their own, their limit, and how many of today's events and
+/// samples have another name and are counted in `(other)`.
 #[utoipa::path(
     get, path = "/v1/dimensions", operation_id = "list_dimensions", tag = "analytics",
     security(("secret_key" = []), ("sign_in" = [])),
@@ -40,12 +44,13 @@ pub(crate) async fn get(
     let now = now_ms();
     let access = credentials.authorize_query(&shared.catalog, now as u64 / 1000)?;
     shared.views.caught_up(shared.log.durable_until()).await?;
-    let answer = answer(&access.game, &shared.views, now);
+    let names = shared.ingest.event_names(access.game.number, now);
+    let answer = answer(&access.game, &shared.views, names, now);
     let answer = answer.map_err(|failure| Problem::internal(failure.to_string()))?;
     Ok(([(header::CONTENT_TYPE, "application/json")], answer.to_string()).into_response())
 }
 
-fn answer(game: &Game, views: &Views, now_ms: i64) -> Result<Value, StoreError> {
+fn answer(game: &Game, views: &Views, names: EventNamesUsage, now_ms: i64) -> Result<Value, StoreError> {
     let built_in = Dimension::ALL.map(|dimension| (dimension.label(), Cut::By(dimension), false));
     let stamped = SERVER_DIMENSIONS.map(|(number, name)| (name, Cut::Declared(number), false));
     let declared = game.settings.dimensions.iter();
@@ -55,17 +60,24 @@ fn answer(game: &Game, views: &Views, now_ms: i64) -> Result<Value, StoreError> 
         let overflowed = is_overflowed(game, views, cut, now_ms)?;
         dimensions.push(json!({ "name": name, "declared": declared, "overflowed": overflowed }));
     }
+    let midnight = midnight_minute(now_ms);
+    let other = sum_metric(&*views.counters, game.number, OTHER, midnight..midnight + 24 * 60)?;
     Ok(json!({
         "dimensions": dimensions,
+        "event_names": { "names": names.names, "names_max": names.names_max, "other_events": other },
         "values_max": game.settings.values_max,
         "late_days": game.settings.late_days,
         "since": rfc3339(now_ms - now_ms.rem_euclid(DAY_MS)),
     }))
 }
 
+fn midnight_minute(now_ms: i64) -> u32 {
+    (now_ms.div_euclid(DAY_MS) * 24 * 60).max(0) as u32
+}
+
 /// Returns true if the dimension overflowed today. The metric of all events has every value, so it overflows first.
 fn is_overflowed(game: &Game, views: &Views, cut: Cut, now_ms: i64) -> Result<bool, StoreError> {
-    let midnight = (now_ms.div_euclid(DAY_MS) * 24 * 60).max(0) as u32;
+    let midnight = midnight_minute(now_ms);
     let select = SlotSelector {
         game: game.number,
         metric: EVENTS,

@@ -12,7 +12,8 @@ use axum::response::{IntoResponse, Response};
 use axum::{Router, routing};
 use collect::Collector;
 use hyper::header::{CONTENT_TYPE, HeaderMap};
-use pipeline::catalog::Scope;
+use pipeline::catalog::{Game, Scope};
+use pipeline::ingest::EventNamesUsage;
 use pipeline::time::{now_ms, now_s};
 
 use crate::auth::{self, Credentials};
@@ -87,6 +88,7 @@ impl Text {
             let _ = writeln!(self.0, "playmeter_requests_refused_total{{status=\"{status}\"}} {count}");
         }
         self.quotas(shared);
+        self.event_names(shared);
         self
     }
 
@@ -123,6 +125,30 @@ impl Text {
             let Some(game) = shared.catalog.game_by_number(game) else { continue };
             let labels = format!("game=\"{}\",quota=\"{quota}\"", game.id);
             let _ = writeln!(self.0, "playmeter_quota_used_ratio{{{labels}}} {ratio}");
+        }
+    }
+
+    fn event_names(&mut self, shared: &AppState) {
+        type Figure = (&'static str, &'static str, &'static str, fn(&EventNamesUsage) -> u64);
+        const FIGURES: [Figure; 3] = [
+            ("playmeter_event_names", "gauge", "Event names with rows of their own.", |usage| {
+                usage.names as u64
+            }),
+            ("playmeter_event_names_max", "gauge", "The limit of event names.", |usage| {
+                usage.names_max as u64
+            }),
+            ("playmeter_events_other_total", "counter", "Events that count in (other).", |usage| {
+                usage.without_place
+            }),
+        ];
+        let usage = |game: &Game| shared.ingest.event_names(game.number, now_ms());
+        let games: Vec<_> =
+            shared.catalog.games().iter().map(|game| (game.id.clone(), usage(game))).collect();
+        for (name, kind, help, figure) in FIGURES {
+            self.family(name, kind, help);
+            for (game, usage) in &games {
+                let _ = writeln!(self.0, "{name}{{game=\"{game}\"}} {}", figure(usage));
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use model::batch::{BatchBuilder, DeclaredValues, Endpoint, StoredEvent};
 use model::{RawEvent, Reject};
 
 use super::declared_dimensions::declared_dimensions;
+use super::event_names::BatchNames;
 use super::identify::{IdentifyValidator, is_identify};
 use super::quota::Quota;
 use super::variants::VariantAnnotator;
@@ -20,6 +21,7 @@ pub(super) struct EventAnnotator<'a> {
     identify: IdentifyValidator<'a>,
     /// The limit per player. `None` for imports: the rate at which past events happened is not known.
     quota: Option<&'a Quota>,
+    names: BatchNames,
     game: u32,
 }
 
@@ -32,6 +34,7 @@ impl<'a> EventAnnotator<'a> {
         let (game, now_ms) = (access.game.number, request.received_ms);
         let identify = IdentifyValidator::new(&ingest.views, game);
         // The variables that were active when the events of a file happened are not known.
+        let names = ingest.names.of_batch(&*ingest.views.counters, access, request.client.address, now_ms);
         let is_live = request.endpoint != Endpoint::Import;
         let variants = is_live.then(|| VariantAnnotator::new(&ingest.views.liveops, game, now_ms)).flatten();
         EventAnnotator {
@@ -40,6 +43,7 @@ impl<'a> EventAnnotator<'a> {
             list: Vec::new(),
             identify,
             quota: is_live.then_some(&ingest.quota),
+            names,
             game,
         }
     }
@@ -57,6 +61,9 @@ impl<'a> EventAnnotator<'a> {
             quota.acquire_for_player(self.game, event.player, context.received_ms)?;
         }
         self.list.clear();
+        if !self.names.has_place(event.name) {
+            DeclaredValues::push_without_place(&mut self.list);
+        }
         raw.declared.for_each(|(number, value)| DeclaredValues::push(&mut self.list, number, value));
         if let Some(variants) = &mut self.variants {
             variants.annotate(&event, &mut self.list);

@@ -14,7 +14,7 @@ use daily::{Amount, DAY_MS, DailyQuota};
 
 pub use daily::QuotaUsage;
 
-/// The limits. 0 means no limit, except for flows.
+/// The limits. 0 means no limit, except for flows and names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuotaSettings {
     /// Events per second of one game.
@@ -31,6 +31,8 @@ pub struct QuotaSettings {
     pub bytes_per_day: u64,
     /// Concurrent flows of one game; always a limit.
     pub flows_per_game: u32,
+    /// Event names of one game with rows of their own; 0 means the default.
+    pub event_names_per_game: u32,
 }
 
 /// The usage of all quotas.

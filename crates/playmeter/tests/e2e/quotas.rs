@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::client::Request;
+use crate::collectors::{packets, wait_until};
 use crate::world::World;
 
 fn world(settings: &str, args: &[&str]) -> World {
@@ -54,6 +55,46 @@ fn address_limit_uses_the_forwarded_address_and_ipv6_prefix() {
     assert_eq!((from("203.0.113.7"), from("::ffff:203.0.113.7")), (rejected.into(), rejected.into()));
     assert_eq!((from("2001:db8::1"), from("2001:db8::2:1")), ("100 accepted".into(), rejected.into()));
     assert_eq!(from("2001:db8:0:1::1"), "100 accepted");
+}
+
+/// The total of a metric today.
+fn total(world: &World, metric: &str) -> Value {
+    let query = json!({"metric": metric, "last": "24h", "step": "all"});
+    world.query(&query).json()["series"][0]["total"].clone()
+}
+
+#[test]
+fn one_client_cannot_use_up_the_places_of_event_names() {
+    let statsd = "[quotas]\nevent_names_per_game = 200\n\
+                  [collectors.one]\ntransport='udp'\ndecoder='statsd'\nlisten='127.0.0.1:0'\n";
+    let mut world = world(statsd, &["--behind-proxy"]);
+    let send = |world: &World, address: &str, names: &[String]| {
+        let events: Vec<Value> = names.iter().map(|name| json!({"event": name})).collect();
+        let request = Request::events(json!(events).to_string()).key(&world.public_key);
+        let summary = world.send(&request.header("X-Forwarded-For", address)).summary();
+        assert_eq!(summary, format!("{} accepted", names.len()));
+    };
+    let names =
+        |of: &str, count: usize| (0..count).map(|number| format!("{of}-{number}")).collect::<Vec<_>>();
+    send(&world, "203.0.113.6", &names("known", 20));
+    for batch in names("junk", 5_000).chunks(1_000) {
+        send(&world, "203.0.113.7", batch);
+    }
+    send(&world, "203.0.113.8", &names("honest", 5));
+    packets(&world, "one").send(b"players.connected:7|g").expect("it listens");
+    wait_until(&world, "one", |now| now["counters"]["accepted"] == 1);
+    for _ in 0..2 {
+        assert_eq!((total(&world, "known-19"), total(&world, "honest-4")), (json!(1), json!(1)));
+        assert_eq!(total(&world, "players.connected"), json!(1));
+        assert_eq!(total(&world, "events"), json!(5_025), "no event is lost");
+        let dimensions = world.send(&Request::get("/v1/dimensions").key(&world.secret_key)).json();
+        assert_eq!(dimensions["event_names"], json!({"names": 116, "names_max": 200, "other_events": 4_910}));
+        world.restart();
+    }
+    send(&world, "203.0.113.7", &names("more", 100));
+    let metrics = world.send(&Request::get("/metrics").key(&world.secret_key)).text();
+    assert!(metrics.contains("playmeter_event_names_max{game=\"demo\"} 200"), "{metrics}");
+    assert!(metrics.contains("playmeter_events_other_total{game=\"demo\"} 90"), "{metrics}");
 }
 
 #[test]

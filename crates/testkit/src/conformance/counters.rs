@@ -533,8 +533,9 @@ fn first_combinations_of_a_day_have_rows<H: Fn() -> Arc<dyn Counters>>(mut harne
 
 fn first_names_of_a_day_have_rows<H: Fn() -> Arc<dyn Counters>>(mut harness: Harness<H>) {
     let name = |number: usize| event(10 + (number % 100) as u32, &format!("name{number}"), number % 3);
+    let late = format!("name{}", METRICS_MAX + 5);
     harness.log.extend((0..METRICS_MAX + 20).map(name));
-    harness.log.extend([event(10, "$play", 1), event(10, "name5", 1), event(1_440, "name1005", 1)]);
+    harness.log.extend([event(10, "$play", 1), event(10, "name5", 1), event(1_440, &late, 1)]);
     harness.apply(METRICS_MAX + 20);
     harness.checkpoint();
     harness.restart();
@@ -548,7 +549,7 @@ fn first_names_of_a_day_have_rows<H: Fn() -> Arc<dyn Counters>>(mut harness: Har
     assert_eq!(harness.counted(total, 0..1_440), 20);
     assert_eq!(harness.counted(SlotSelector { metric: "name5", ..total }, 0..1_440), 2);
     assert_eq!(harness.counted(SlotSelector { metric: "$play", ..total }, 0..1_440), 1);
-    assert_eq!(harness.counted(SlotSelector { metric: "name1005", ..total }, 0..2_880), 1);
+    assert_eq!(harness.counted(SlotSelector { metric: &late, ..total }, 0..2_880), 1);
     assert_eq!(harness.rows(), harness.rows_uncut());
 }
 
