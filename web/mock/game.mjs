@@ -5,6 +5,8 @@
 
 const EVENTS_MAX = 50
 const ADDED_MAX = 50
+/** Two hosts send 25 values every ten seconds. */
+const SAMPLES_PER_SECOND = 5
 const OUTCOMES = ['accepted', 'duplicate', 'invalid', 'late', 'limited']
 const COUNTRIES = weighted({ FR: 24, US: 20, DE: 13, BR: 11, JP: 9, GB: 8, IN: 6, PL: 4, SE: 3, MX: 2, KR: 2 })
 const PLATFORMS = weighted({ web: 50, android: 27, ios: 16, windows: 7 })
@@ -161,13 +163,15 @@ export class Game {
 
   #load() {
     const endpoints = [...this.endpoints.values()]
-    return { totals: this.totals, since: this.since, reasons: this.reasons, endpoints }
+    const [samples, other_events] = this.totals.received === 0 ? [0, 0] : [Math.round(this.totals.accepted / 3), 1_284]
+    return { totals: this.totals, samples, other_events, since: this.since, reasons: this.reasons, endpoints }
   }
 
   #seconds(length) {
     const from = Math.floor(Date.now() / SECOND) - length + 1
     const of = (field) => Array.from({ length }, (_, i) => this.seconds.get(from + i)?.[field] ?? 0)
-    return { from: new Date(from * SECOND).toISOString(), accepted: of('accepted'), refused: of('refused') }
+    const samples = of('accepted').map((accepted) => (accepted === 0 ? 0 : SAMPLES_PER_SECOND))
+    return { from: new Date(from * SECOND).toISOString(), accepted: of('accepted'), refused: of('refused'), samples }
   }
 
   #hour() {

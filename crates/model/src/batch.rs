@@ -435,6 +435,22 @@ pub struct EventBatch<'a> {
     events: &'a [u8],
 }
 
+/// What a batch contains.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AcceptedCounts {
+    /// Number of events.
+    pub events: u32,
+    /// Number of samples before aggregation.
+    pub samples: u32,
+}
+
+impl AcceptedCounts {
+    /// Returns the sum of both.
+    pub fn all(self) -> u32 {
+        self.events.saturating_add(self.samples)
+    }
+}
+
 impl<'a> EventBatch<'a> {
     /// Decodes the header. Events are decoded during iteration.
     pub fn read(bytes: &'a [u8]) -> Result<EventBatch<'a>, InvalidBatch> {
@@ -472,14 +488,20 @@ impl<'a> EventBatch<'a> {
         })
     }
 
-    /// Returns how many events or samples were accepted, given that the batch has `events` events. Samples count as
-    /// received, before aggregation.
-    pub fn accepted(&self, events: u32) -> u32 {
+    /// Returns how many events and how many samples were accepted, given that the batch has `events` entries. Samples
+    /// count as received, before aggregation.
+    pub fn accepted(&self, events: u32) -> AcceptedCounts {
         if !self.endpoint.accepts_samples() {
-            return events;
+            return AcceptedCounts { events, samples: 0 };
         }
-        let received = self.events().map(|event| event.samples.map_or(1, |samples| samples.received));
-        received.fold(0, u32::saturating_add)
+        let mut accepted = AcceptedCounts::default();
+        for event in self.events() {
+            match event.samples {
+                Some(samples) => accepted.samples = accepted.samples.saturating_add(samples.received),
+                None => accepted.events += 1,
+            }
+        }
+        accepted
     }
 
     /// Returns the events in order.

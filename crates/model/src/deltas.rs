@@ -23,7 +23,7 @@ use crate::batch::StoredEvent;
 use crate::event::Dimension;
 use crate::limits::VALUES_PER_DIMENSION;
 use crate::rollup::{Aggregate, Bucket};
-use crate::series::{Cut, EVENTS, TUPLE_SEPARATOR};
+use crate::series::{Cut, EVENTS, SAMPLE_NAMES, SAMPLES, TUPLE_SEPARATOR};
 use dimension_values::{DimensionValues, TextRange, mix};
 
 /// Rows per event of a metric: the total, one for each dimension, the combination.
@@ -211,9 +211,24 @@ impl Deltas {
     /// Adds aggregated samples under the name and dimensions of their event.
     pub fn add_samples(&mut self, game: u32, event: &StoredEvent<'_>, aggregate: Aggregate) {
         let metric = self.metric_index_of(game, minute_of(event.ts_ms), event.metric(), MetricKind::Samples);
-        let position = self.aggregates.len() as u64;
+        let (position, count) = (self.aggregates.len() as u64, aggregate.count);
         self.aggregates.push(aggregate);
         self.add_observation(metric, event, Some(position), None);
+        self.count_samples(game, event, count);
+    }
+
+    /// Counts samples by their name, so that queries can tell names of samples from names of events.
+    fn count_samples(&mut self, game: u32, event: &StoredEvent<'_>, count: i64) {
+        let Cut::Declared(number) = SAMPLE_NAMES else {
+            unreachable!("names of samples are a declared dimension")
+        };
+        let metric =
+            self.metric_index_of(game, minute_of(event.ts_ms), SAMPLES.as_bytes(), MetricKind::Derived);
+        let name = self.declared_value(number, event.metric());
+        let row = self.declared_row(metric, number, name);
+        self.rows[row as usize].plain_count += count;
+        let total = self.metrics[metric as usize].total;
+        self.rows[total as usize].plain_count += count;
     }
 
     /// Counts a fact derived from an event under a metric of its own, with the event's dimensions.
@@ -323,14 +338,18 @@ impl Deltas {
     }
 
     fn add_declared_observation(&mut self, metric: u32, event: u32, number: u8, value: &[u8]) {
+        let value = self.declared_value(number, value);
+        let row = self.declared_row(metric, number, value);
+        self.count_in_row(row, event);
+        self.declared_rows.push((event, row));
+    }
+
+    fn declared_value(&mut self, number: u8, value: &[u8]) -> u32 {
         let position = usize::from(number);
         if self.declared.len() <= position {
             self.declared.resize_with(position + 1, DimensionValues::default);
         }
-        let value = self.declared[position].number_of(value, &self.hasher, &mut self.text);
-        let row = self.declared_row(metric, number, value);
-        self.count_in_row(row, event);
-        self.declared_rows.push((event, row));
+        self.declared[position].number_of(value, &self.hasher, &mut self.text)
     }
 
     fn metric_index_of(&mut self, game: u32, minute: u32, name: &[u8], kind: MetricKind) -> u32 {
@@ -757,7 +776,12 @@ mod tests {
         };
         assert_eq!(
             rows_of(Cut::Total),
-            ["$events '' 1 sum 0 by 1", "hits '' 1 sum 10 by 1", "hits '' 6 sum 63 by 6"]
+            [
+                "$events '' 1 sum 0 by 1",
+                "hits '' 1 sum 10 by 1",
+                "hits '' 6 sum 63 by 6",
+                "$samples '' 6 sum 0 by 0",
+            ]
         );
         let by_country = rows_of(Cut::By(Dimension::Country));
         assert_eq!(by_country[2..], ["hits 'FR' 4 sum 51 by 4", "hits 'DE' 2 sum 12 by 2"]);

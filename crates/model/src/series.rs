@@ -7,6 +7,10 @@ use crate::limits::DECLARED_NUMBER_MAX;
 pub const OTHER: &str = "(other)";
 /// The metric over all events of a game.
 pub const EVENTS: &str = "$events";
+/// The metric that counts samples, with a row for each of their names in [`SAMPLE_NAMES`].
+pub const SAMPLES: &str = "$samples";
+/// The cut of [`SAMPLES`] by name.
+pub const SAMPLE_NAMES: Cut = Cut::Declared(MEASURE);
 /// The number of a dimension added by ingest: the variant of each experiment the event was in, such as
 /// `button=blue`. An event has one value per experiment and counts in the row of each.
 pub const VARIANT: u8 = 0;

@@ -7,7 +7,7 @@ mod totals;
 
 use std::collections::{BTreeMap, HashMap};
 
-use model::batch::{Endpoint, EventBatch};
+use model::batch::{AcceptedCounts, Endpoint, EventBatch};
 use model::deltas::Deltas;
 use model::limits::CLOCK_BACK_MS;
 use model::ports::counters::{Counters, SlotSelector, StoreError};
@@ -15,7 +15,7 @@ use model::series::{Cut, Resolution};
 use model::{Outcome, Reject};
 use parking_lot::Mutex;
 
-use metrics::BYTES;
+use metrics::{BYTES, SAMPLES_ACCEPTED};
 
 pub use metrics::AccountingMetrics;
 pub use totals::AccountingTotals;
@@ -51,13 +51,23 @@ impl AccountingKey {
 /// The events of one game in each of the last seconds.
 struct SecondCounts {
     newest_s: u64,
-    accepted: [u32; SECONDS_KEPT],
-    rejected: [u32; SECONDS_KEPT],
+    counts: [SecondCount; SECONDS_KEPT],
+}
+
+/// What arrived in one second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SecondCount {
+    /// Accepted events.
+    pub accepted: u32,
+    /// Rejected events and samples.
+    pub rejected: u32,
+    /// Accepted samples, which are not events.
+    pub samples: u32,
 }
 
 impl Default for SecondCounts {
     fn default() -> SecondCounts {
-        SecondCounts { newest_s: 0, accepted: [0; SECONDS_KEPT], rejected: [0; SECONDS_KEPT] }
+        SecondCounts { newest_s: 0, counts: [SecondCount::default(); SECONDS_KEPT] }
     }
 }
 
@@ -98,7 +108,8 @@ impl IngestAccounting {
         if !batch.endpoint.is_accounted() {
             return;
         }
-        let accepted = batch.accepted(events);
+        let AcceptedCounts { events, samples } = batch.accepted(events);
+        let accepted = events.saturating_add(samples);
         let minute = (batch.received_ms / 60_000).max(0) as u32;
         let mut rejected = 0;
         let mut since_start = self.since_start.lock();
@@ -116,6 +127,9 @@ impl IngestAccounting {
             );
             deltas.add_count(batch.game, BYTES, minute, batch.bytes);
         }
+        if samples > 0 {
+            deltas.add_count(batch.game, SAMPLES_ACCEPTED, minute, samples);
+        }
         for (reject, count) in batch.tallies() {
             rejected += count;
             add(Some(reject), count);
@@ -126,8 +140,7 @@ impl IngestAccounting {
         let mut games = self.games.lock();
         games.entry(batch.game).or_default().add(
             (batch.received_ms / 1000).max(0) as u64,
-            accepted,
-            rejected,
+            SecondCount { accepted: events, rejected, samples },
         );
     }
 
@@ -142,16 +155,16 @@ impl IngestAccounting {
         self.since_start.lock().clone()
     }
 
-    /// Returns the accepted and the rejected events of each of the last `seconds` up to `now_s`, oldest first.
-    pub fn per_second(&self, game: u32, now_s: u64, seconds: usize) -> (Vec<u32>, Vec<u32>) {
+    /// Returns what arrived in each of the last `seconds` up to `now_s`, oldest first.
+    pub fn per_second(&self, game: u32, now_s: u64, seconds: usize) -> Vec<SecondCount> {
         let games = self.games.lock();
-        let at = |second: u64| games.get(&game).map_or((0, 0), |counts| counts.at(second));
-        (0..seconds as u64).rev().map(|age| at(now_s.saturating_sub(age))).unzip()
+        let at = |second: u64| games.get(&game).map_or_else(SecondCount::default, |counts| counts.at(second));
+        (0..seconds as u64).rev().map(|age| at(now_s.saturating_sub(age))).collect()
     }
 }
 
 impl SecondCounts {
-    fn add(&mut self, second: u64, accepted: u32, rejected: u32) {
+    fn add(&mut self, second: u64, count: SecondCount) {
         if second + (CLOCK_BACK_MS / 1000) as u64 <= self.newest_s {
             // The clock was ahead.
             *self = SecondCounts::default();
@@ -159,21 +172,21 @@ impl SecondCounts {
         if second > self.newest_s {
             let steps = (second - self.newest_s).min(SECONDS_KEPT as u64);
             for new in second + 1 - steps..=second {
-                self.accepted[new as usize % SECONDS_KEPT] = 0;
-                self.rejected[new as usize % SECONDS_KEPT] = 0;
+                self.counts[new as usize % SECONDS_KEPT] = SecondCount::default();
             }
             self.newest_s = second;
         }
         if second + SECONDS_KEPT as u64 > self.newest_s {
-            self.accepted[second as usize % SECONDS_KEPT] += accepted;
-            self.rejected[second as usize % SECONDS_KEPT] += rejected;
+            let sum = &mut self.counts[second as usize % SECONDS_KEPT];
+            sum.accepted += count.accepted;
+            sum.rejected += count.rejected;
+            sum.samples += count.samples;
         }
     }
 
-    fn at(&self, second: u64) -> (u32, u32) {
+    fn at(&self, second: u64) -> SecondCount {
         let kept = second <= self.newest_s && second + SECONDS_KEPT as u64 > self.newest_s;
-        let slot = second as usize % SECONDS_KEPT;
-        if kept { (self.accepted[slot], self.rejected[slot]) } else { (0, 0) }
+        if kept { self.counts[second as usize % SECONDS_KEPT] } else { SecondCount::default() }
     }
 }
 
@@ -238,16 +251,25 @@ mod tests {
     #[test]
     fn events_count_in_their_second_for_two_minutes() {
         let mut seconds = SecondCounts::default();
-        seconds.add(1000, 5, 1);
-        seconds.add(1002, 7, 0);
-        seconds.add(1001, 2, 0);
-        let at = |second| seconds.at(second);
-        assert_eq!([at(1000), at(1001), at(1002), at(1003)], [(5, 1), (2, 0), (7, 0), (0, 0)]);
-        seconds.add(1121, 1, 0);
-        assert_eq!([seconds.at(1001), seconds.at(1002), seconds.at(1121)], [(0, 0), (7, 0), (1, 0)]);
-        seconds.add(1_000_000, 3, 0);
-        seconds.add(1125, 4, 0);
-        assert_eq!((seconds.at(1125), seconds.at(1_000_000)), ((4, 0), (0, 0)), "the clock was ahead");
+        let count = |accepted, rejected, samples| SecondCount { accepted, rejected, samples };
+        seconds.add(1000, count(5, 1, 0));
+        seconds.add(1002, count(7, 0, 9));
+        seconds.add(1001, count(2, 0, 0));
+        let at = |seconds: &SecondCounts, second| {
+            let SecondCount { accepted, rejected, samples } = seconds.at(second);
+            (accepted, rejected, samples)
+        };
+        let found = [1000, 1001, 1002, 1003].map(|second| at(&seconds, second));
+        assert_eq!(found, [(5, 1, 0), (2, 0, 0), (7, 0, 9), (0, 0, 0)]);
+        seconds.add(1121, count(1, 0, 0));
+        assert_eq!([1001, 1002, 1121].map(|second| at(&seconds, second)), [(0, 0, 0), (7, 0, 9), (1, 0, 0)]);
+        seconds.add(1_000_000, count(3, 0, 0));
+        seconds.add(1125, count(4, 0, 0));
+        assert_eq!(
+            [1125, 1_000_000].map(|second| at(&seconds, second)),
+            [(4, 0, 0), (0, 0, 0)],
+            "it was ahead"
+        );
     }
 
     #[test]
@@ -263,5 +285,7 @@ mod tests {
         accounting.count(&batch, events, &mut deltas, AccountingMetrics::get());
         let counts: Vec<u64> = accounting.since_start().into_values().collect();
         assert_eq!(counts, [12]);
+        let SecondCount { accepted, samples, .. } = accounting.per_second(1, 60, 1)[0];
+        assert_eq!((accepted, samples), (0, 12), "samples are not events");
     }
 }

@@ -270,7 +270,9 @@ pub fn apply_entry(views: &Views, metrics: &AccountingMetrics, deltas: &mut Delt
     views.accounting.count(&batch, entry.events, deltas, metrics);
     if entry.events > 0 {
         if batch.endpoint.is_accounted() {
-            views.recent_events.add_accepted(batch.game, batch.endpoint, entry.events, batch.events());
+            let events = batch.events().filter(|event| event.samples.is_none());
+            let count = batch.accepted(entry.events).events;
+            views.recent_events.add_accepted(batch.game, batch.endpoint, count, events);
         }
         let on_event = |event: &StoredEvent<'_>, linked| {
             if LiveOps::is_relevant_event(event.name) {

@@ -1,5 +1,7 @@
 //! The last events of each game with their outcomes.
 //!
+//! Samples are not events and are not shown.
+//!
 //! This is a preview for people, not a record: under load it shows a part of the events and counts the others.
 
 use std::collections::{HashMap, VecDeque};
@@ -28,7 +30,7 @@ pub struct RecentEvent {
     pub country: String,
     /// The platform; empty if not known.
     pub platform: String,
-    /// The measured value; for samples their sum.
+    /// The measured value.
     pub value: Option<f64>,
     /// The reason of a rejected event; `None` if it was accepted.
     pub reject: Option<Reject>,
@@ -164,16 +166,10 @@ fn recent_event(n: u64, endpoint: Endpoint, event: &StoredEvent<'_>) -> RecentEv
         player: text(event.player),
         country: text(event.dimensions[Dimension::Country as usize]),
         platform: text(event.dimensions[Dimension::Platform as usize]),
-        value: event.value.or_else(|| sum(event)),
+        value: event.value,
         reject: None,
         endpoint,
     }
-}
-
-/// Returns the sum of the values of samples.
-fn sum(event: &StoredEvent<'_>) -> Option<f64> {
-    let cell = event.samples?.aggregate().ok()?;
-    cell.values.map(|values| values.sum.value())
 }
 
 #[cfg(test)]

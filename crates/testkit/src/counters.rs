@@ -12,7 +12,7 @@ use model::ports::counters::{
 };
 use model::ports::records::{RecordWrite, Records};
 use model::rollup::{Aggregate, HourBlock};
-use model::series::{Cut, OTHER, Resolution, TUPLE_SEPARATOR};
+use model::series::{Cut, OTHER, Resolution, SAMPLES, TUPLE_SEPARATOR};
 
 /// Rollups of all games; nothing is ever evicted.
 pub struct MemoryCounters {
@@ -82,6 +82,7 @@ impl State {
     fn admitted_value(&mut self, row: &DeltaRow<'_>, metric: &str, day: u32) -> String {
         let values_max = match row.cut {
             Cut::Total => return row.value.to_owned(),
+            Cut::Declared(_) if metric == SAMPLES => METRICS_MAX,
             Cut::By(_) | Cut::Declared(_) => row.values_max as usize,
             Cut::Tuple => TUPLES_MAX,
         };

@@ -8,7 +8,7 @@ use model::deltas::Deltas;
 use model::limits::{DECLARED_NUMBER_MAX, VALUES_PER_DIMENSION};
 use model::ports::counters::{Counters, SlotSelector};
 use model::rollup::{Aggregate, Bucket, ValueStats};
-use model::series::{Cut, EVENTS, Resolution, TUPLE_SEPARATOR, VARIANT};
+use model::series::{Cut, EVENTS, Resolution, SAMPLE_NAMES, SAMPLES, TUPLE_SEPARATOR, VARIANT};
 use proptest::prelude::*;
 
 /// A metric that also counts every event with a player, as sessions do.
@@ -180,6 +180,13 @@ pub(crate) fn assert_matches_recount(counters: &dyn Counters, events: &[TestEven
                 let rows = expected.entry((event.game, metric.to_owned(), cut)).or_default();
                 rows.entry(row).or_default().push(Counted { minute: event.minute, player, value });
             }
+        }
+    }
+    for event in events.iter().filter(|event| event.value.is_some()) {
+        for (cut, row) in [(Cut::Total, ""), (SAMPLE_NAMES, SAMPLED)] {
+            let rows = expected.entry((event.game, SAMPLES.to_owned(), cut)).or_default();
+            let counted = Counted { minute: event.minute, player: None, value: None };
+            rows.entry(row.to_owned()).or_default().push(counted);
         }
     }
     for ((game, metric, cut), rows) in &expected {

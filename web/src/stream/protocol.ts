@@ -38,8 +38,11 @@ export interface LiveEvent {
 export interface Seconds {
   /** RFC 3339. */
   from: string
+  /** Events. */
   accepted: number[]
   refused: number[]
+  /** Samples, which are not events. */
+  samples: number[]
 }
 
 export interface Minute {
@@ -78,7 +81,12 @@ export interface LoadMessage {
   sub: 'load'
   as_of: AsOf
   second: Seconds
+  /** Of events and samples together. */
   totals: Totals
+  /** The accepted samples among `totals`. */
+  samples?: number
+  /** The events and samples of today that count in `(other)` because their names have no rows of their own. */
+  other_events?: number
   /** The start of `totals`, RFC 3339. */
   since?: string
   /** The number of events that were not accepted, by reason. */

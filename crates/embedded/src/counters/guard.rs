@@ -9,7 +9,7 @@ use std::ops::Range;
 use hashbrown::{DefaultHashBuilder, HashSet, HashTable};
 use model::limits::{METRICS_MAX, TUPLES_MAX};
 use model::ports::counters::StoreError;
-use model::series::{Cut, OTHER};
+use model::series::{Cut, OTHER, SAMPLES};
 
 use super::groups::GroupKey;
 use super::store::Store;
@@ -60,6 +60,7 @@ impl CardinalityGuard {
     pub(super) fn admit<'a>(&mut self, group: &GroupKey<'_>, value: &'a str, values_max: u32) -> &'a str {
         let values_max = match group.cut {
             Cut::Total => return value,
+            Cut::Declared(_) if group.metric == SAMPLES => METRICS_MAX,
             Cut::By(_) | Cut::Declared(_) => values_max as usize,
             Cut::Tuple => TUPLES_MAX,
         };

@@ -49,7 +49,7 @@ pub(crate) struct LoadParams {
         ("from" = Option<String>, Query, description = "Start, RFC 3339 or milliseconds since 1970. Default: midnight UTC."),
         ("to" = Option<String>, Query, description = "End, RFC 3339 or milliseconds since 1970. Default: now."),
     ),
-    responses((status = 200, description = "`received = accepted + duplicate + invalid + late + limited`. `requests` counts outcomes by route, in completed minutes.", body = Object)),
+    responses((status = 200, description = "`received = accepted + duplicate + invalid + late + limited`, for events and samples together. `samples` of the accepted ones are samples, `other_events` count in `(other)` because their names have no rows of their own. `requests` counts outcomes by route, in completed minutes.", body = Object)),
 )]
 pub(crate) async fn get(
     State(shared): State<Arc<AppState>>,

@@ -1,9 +1,10 @@
-//! Ingest accounting: the outcomes of today, and the rate of each of the last seconds.
+//! Ingest accounting: the outcomes of today, and the rate of each of the last seconds. Samples are counted apart from
+//! events in the seconds.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use pipeline::accounting::{AccountingTotals, SECONDS_KEPT};
+use pipeline::accounting::{AccountingTotals, SECONDS_KEPT, SecondCount};
 use pipeline::time::rfc3339;
 use serde_json::{Value, json};
 
@@ -25,22 +26,26 @@ pub(crate) struct LoadSource {
     /// The moment of the published state.
     moment: ComputeMoment,
     totals: Option<AccountingTotals>,
-    accepted: Vec<u32>,
-    rejected: Vec<u32>,
+    seconds: Vec<SecondCount>,
 }
 
 impl LoadSource {
     pub(crate) fn new(builder: DocumentBuilder) -> LoadSource {
-        let (accepted, rejected) = (Vec::new(), Vec::new());
         let (computed, moment) = Default::default();
-        LoadSource { builder, computed, moment, totals: None, accepted, rejected }
+        LoadSource { builder, computed, moment, totals: None, seconds: Vec::new() }
     }
 
     /// Returns the rates of the last `count` seconds.
     fn seconds(&self, count: usize) -> Value {
-        let last = |seconds: &[u32]| Value::from(&seconds[seconds.len().saturating_sub(count)..]);
+        let last = &self.seconds[self.seconds.len().saturating_sub(count)..];
+        let field = |count: fn(&SecondCount) -> u32| last.iter().map(count).collect::<Value>();
         let from = rfc3339((self.moment.ms / 1000 - count as i64 + 1) * 1000);
-        json!({ "from": from, "accepted": last(&self.accepted), "refused": last(&self.rejected) })
+        json!({
+            "from": from,
+            "accepted": field(|count| count.accepted),
+            "refused": field(|count| count.rejected),
+            "samples": field(|count| count.samples),
+        })
     }
 
     fn message(&self, totals: &AccountingTotals, seconds: usize) -> Bytes {
@@ -62,8 +67,7 @@ impl TopicSource for LoadSource {
             return Update::Unchanged;
         };
         let now_s = (context.now_ms / 1000).max(0) as u64;
-        (self.accepted, self.rejected) =
-            context.views.accounting.per_second(context.game.number, now_s, SECONDS_KEPT);
+        self.seconds = context.views.accounting.per_second(context.game.number, now_s, SECONDS_KEPT);
         self.moment = context.moment();
         let message = self.message(&totals, (passed_s + SECONDS_RESENT).min(SECONDS_KEPT));
         self.totals = Some(totals);

@@ -9,7 +9,7 @@ use super::series_index::{self, REST};
 use super::time::{self, Buckets};
 use super::{CompareWith, Measure, MetricQuery, Query, QueryDimension, QueryError, Step};
 use crate::limits::{NAME_BYTES_MAX, QUERY_METRICS_MAX, QUERY_POINTS_MAX, QUERY_TOP, QUERY_TOP_MAX};
-use crate::series::{Cut, EVENTS};
+use crate::series::{Cut, EVENTS, SAMPLES};
 use crate::sessions::{PLAY_TIME, SESSION};
 
 /// 2200-01-01T00:00Z: late enough for any window, early enough to stay within the calendar's range.
@@ -18,7 +18,7 @@ const DEFAULT_WINDOW_MINUTES: i64 = 24 * 60;
 /// A player counts as online in the minute of an event and in this many minutes after it.
 pub(super) const ONLINE_MINUTES_BEFORE: u32 = 2;
 /// Metrics that are stored like events but are not events of the game.
-const NON_EVENT_METRICS: [&str; 3] = [EVENTS, SESSION, PLAY_TIME];
+const NON_EVENT_METRICS: [&str; 4] = [EVENTS, SESSION, PLAY_TIME, SAMPLES];
 /// The prefix of the metrics of ingest accounting, which are not events either.
 const LOAD_PREFIX: &str = "$load.";
 

@@ -12,7 +12,7 @@ use super::{BucketTimes, ComparedWindow, QueryResult, Series};
 use crate::identity::Links;
 use crate::ports::counters::{Counters, SlotSelector, StoreError};
 use crate::rollup::{Aggregate, Distinct};
-use crate::series::OTHER;
+use crate::series::{Cut, OTHER, Resolution, SAMPLE_NAMES, SAMPLES};
 
 /// Maximum number of small states in memory. A query that needs more reads everything twice: once for the totals,
 /// which decide which series the result has, and then only for those series.
@@ -255,11 +255,37 @@ impl<'a> PlanReader<'a> {
             MetricSource::One(name) => vec![name.clone()],
             MetricSource::Events(names) => names.clone(),
             MetricSource::EveryEvent => {
-                let mut names = self.counters.metrics(self.game, minutes)?;
-                names.retain(|name| is_event(name));
+                let mut names = self.counters.metrics(self.game, minutes.clone())?;
+                let samples = self.sample_names(&minutes)?;
+                names.retain(|name| is_event(name) && !samples.contains(name));
                 names
             }
         })
+    }
+
+    /// Returns the names under which there are samples and no events.
+    fn sample_names(self, minutes: &Range<u32>) -> Result<FxHashSet<String>, StoreError> {
+        let mut counts: FxHashMap<String, i64> = FxHashMap::default();
+        let samples = self.minute_slots(SAMPLES, SAMPLE_NAMES);
+        self.counters.visit(samples, minutes.clone(), &mut |name, _, aggregate| {
+            *counts.entry(name.to_owned()).or_default() += aggregate.count;
+        })?;
+        let mut names = FxHashSet::default();
+        for (name, samples) in counts {
+            let mut events = -samples;
+            let all = self.minute_slots(&name, Cut::Total);
+            self.counters.visit(all, minutes.clone(), &mut |_, _, aggregate| {
+                events += aggregate.count;
+            })?;
+            if events <= 0 {
+                names.insert(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn minute_slots(self, metric: &str, cut: Cut) -> SlotSelector<'_> {
+        SlotSelector { game: self.game, metric, cut, values: None, resolution: Resolution::Minute }
     }
 }
 

@@ -8,6 +8,9 @@ use model::{Outcome, Reject};
 /// The metric in which the bytes of accepted events are counted.
 pub(super) const BYTES: &str = "$load.bytes";
 
+/// The metric in which accepted samples are counted; they also count among what their endpoint accepted.
+pub(super) const SAMPLES_ACCEPTED: &str = "$load.samples";
+
 /// The names of the accounting metrics, built once per process.
 pub struct AccountingMetrics {
     outcomes: Vec<String>,

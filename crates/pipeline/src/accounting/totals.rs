@@ -3,9 +3,11 @@
 use model::Outcome;
 use model::batch::Endpoint;
 use model::ports::counters::StoreError;
+use model::series::OTHER;
 use serde_json::{Value, json};
 
-use super::{AccountingMetrics, EndpointAccounting, endpoint_accounting};
+use super::metrics::SAMPLES_ACCEPTED;
+use super::{AccountingMetrics, EndpointAccounting, endpoint_accounting, sum_metric};
 use crate::catalog::Game;
 use crate::time::rfc3339;
 use crate::views::Views;
@@ -16,6 +18,8 @@ const DAY_MINUTES: i64 = 24 * 60;
 #[derive(Clone, Debug, PartialEq)]
 pub struct AccountingTotals {
     since_ms: i64,
+    samples: u64,
+    other_events: u64,
     endpoints: Vec<(Endpoint, EndpointAccounting)>,
 }
 
@@ -31,11 +35,13 @@ impl AccountingTotals {
     pub fn read(views: &Views, game: &Game, from: i64, until: i64) -> Result<AccountingTotals, StoreError> {
         let minutes = from.max(0) as u32..until.max(0) as u32;
         let metrics = AccountingMetrics::get();
-        let endpoints = endpoint_accounting(&*views.counters, metrics, game.number, minutes)?;
-        Ok(AccountingTotals { since_ms: from * 60_000, endpoints })
+        let endpoints = endpoint_accounting(&*views.counters, metrics, game.number, minutes.clone())?;
+        let sum = |metric| sum_metric(&*views.counters, game.number, metric, minutes.clone());
+        let (samples, other_events) = (sum(SAMPLES_ACCEPTED)?, sum(OTHER)?);
+        Ok(AccountingTotals { since_ms: from * 60_000, samples, other_events, endpoints })
     }
 
-    /// Returns `{since, totals, reasons, endpoints}`. Endpoints without events are omitted.
+    /// Returns `{since, totals, samples, other_events, reasons, endpoints}`. Endpoints without events are omitted.
     pub fn json(&self) -> Value {
         let mut all = EndpointAccounting::default();
         self.endpoints.iter().for_each(|(_, accounting)| all.add(accounting));
@@ -49,6 +55,8 @@ impl AccountingTotals {
         json!({
             "since": rfc3339(self.since_ms),
             "totals": outcomes(&all),
+            "samples": self.samples,
+            "other_events": self.other_events,
             "reasons": all.reasons,
             "endpoints": used.map(endpoint).collect::<Vec<_>>(),
         })

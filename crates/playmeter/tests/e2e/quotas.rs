@@ -89,6 +89,7 @@ fn one_client_cannot_use_up_the_places_of_event_names() {
         assert_eq!(total(&world, "events"), json!(5_025), "no event is lost");
         let dimensions = world.send(&Request::get("/v1/dimensions").key(&world.secret_key)).json();
         assert_eq!(dimensions["event_names"], json!({"names": 116, "names_max": 200, "other_events": 4_910}));
+        assert_eq!(world.load()["other_events"], 4_910);
         world.restart();
     }
     send(&world, "203.0.113.7", &names("more", 100));

@@ -288,10 +288,11 @@ fn metrics_are_listed_by_hour<H: Fn() -> Arc<dyn Counters>>(mut harness: Harness
     check(&harness, 0..1_440, &[]);
     harness.apply(5);
     for _ in 0..2 {
-        let day = ["$events", "$load", "$play", "$sampled", "$session", "a", "buy", "score", "start"];
+        let day =
+            ["$events", "$load", "$play", "$sampled", "$samples", "$session", "a", "buy", "score", "start"];
         check(&harness, 0..1_440, &day);
-        check(&harness, 0..60, &["$events", "$load", "$sampled", "$session", "score"]);
-        check(&harness, 60..600, &["$events", "$load", "$sampled", "$session", "buy"]);
+        check(&harness, 0..60, &["$events", "$load", "$sampled", "$samples", "$session", "score"]);
+        check(&harness, 60..600, &["$events", "$load", "$sampled", "$samples", "$session", "buy"]);
         check(&harness, 120..600, &[]);
         assert!(harness.counters().metrics(2, 0..1_440).expect("the store does not fail").is_empty());
         harness.checkpoint();

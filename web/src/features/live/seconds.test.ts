@@ -6,7 +6,8 @@ const START = Date.parse('2026-11-20T11:00:00Z')
 /** A window that starts `at` seconds after eleven, without rejected events. */
 function window(at: number, accepted: number[]): SecondsWindow {
   const from = new Date(START + at * 1000).toISOString()
-  return windowOf({ from, accepted, refused: accepted.map(() => 0) })
+  const none = accepted.map(() => 0)
+  return windowOf({ from, accepted, refused: none, samples: none })
 }
 
 /** The accepted counts shown `now` seconds after eleven, if the last message is as of `asOf`. */

@@ -15,6 +15,7 @@ export interface SecondsWindow {
   from: number
   accepted: Counts
   refused: Counts
+  samples: Counts
 }
 
 /** `null`: a second before the first report. */
@@ -29,7 +30,7 @@ export function merge(old: SecondsWindow, next: SecondsWindow, kept = SECONDS_KE
 
 export function windowOf(seconds: Seconds): SecondsWindow {
   const from = Math.floor(Date.parse(seconds.from) / 1000)
-  return { from, accepted: seconds.accepted, refused: seconds.refused }
+  return { from, accepted: seconds.accepted, refused: seconds.refused, samples: seconds.samples }
 }
 
 /**
@@ -56,13 +57,13 @@ export function meanOfLast(values: Counts, slots: number): number {
   return last.length === 0 ? 0 : last.reduce((sum, value) => sum + value, 0) / last.length
 }
 
-type Field = 'accepted' | 'refused'
+type Field = 'accepted' | 'refused' | 'samples'
 
 type ValueAt = (field: Field, at: number) => number | null
 
 function buildWindow(from: number, end: number, value: ValueAt): SecondsWindow {
   const slots = (field: Field) => Array.from({ length: end - from }, (_, i) => value(field, from + i))
-  return { from, accepted: slots('accepted'), refused: slots('refused') }
+  return { from, accepted: slots('accepted'), refused: slots('refused'), samples: slots('samples') }
 }
 
 function valueAt(window: SecondsWindow, field: Field, at: number): number | null | undefined {

@@ -23,7 +23,8 @@ function added(...numbers: number[]): Message {
 
 function load(accepted: number[], totals: Partial<Totals> = {}, from = AS_OF.time): Message {
   const refused = accepted.map(() => 0)
-  return { sub: 'load', as_of: AS_OF, second: { from, accepted, refused }, totals: { ...NONE, ...totals } }
+  const second = { from, accepted, refused, samples: refused }
+  return { sub: 'load', as_of: AS_OF, second, totals: { ...NONE, ...totals } }
 }
 
 test('a change before its snapshot is ignored', () => {
@@ -91,10 +92,11 @@ test('seconds of a change replace those of the snapshot', () => {
 })
 
 test('fields that a load change omits are kept', () => {
-  const first = { ...load([1]), since: '2026-11-20T00:00:00Z', reasons: { unknown_field: 2 } }
+  const first = { ...load([1]), since: '2026-11-20T00:00:00Z', reasons: { unknown_field: 2 }, samples: 4 }
   const state = after(['snapshot', first as Message], ['change', load([2])])
   expect(state.load?.since).toBe('2026-11-20T00:00:00Z')
   expect(state.load?.reasons).toEqual({ unknown_field: 2 })
+  expect([state.load?.samples, state.load?.otherEvents]).toEqual([4, 0])
 })
 
 test('query messages are matched by their number', () => {

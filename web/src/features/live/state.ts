@@ -42,7 +42,12 @@ export interface EventsState {
 export interface LoadState {
   asOf: AsOf
   seconds: SecondsWindow
+  /** Of events and samples together. */
   totals: Totals
+  /** The accepted samples among them. */
+  samples: number
+  /** Today's events whose names have no rows of their own. */
+  otherEvents: number
   since: string | undefined
   reasons: Record<string, number>
   endpoints: EndpointTotals[]
@@ -132,6 +137,8 @@ function withLoad(state: LiveState, kind: MessageKind, message: LoadMessage): Li
     asOf: message.as_of,
     seconds: merge(before?.seconds ?? next, next),
     totals: message.totals,
+    samples: message.samples ?? before?.samples ?? 0,
+    otherEvents: message.other_events ?? before?.otherEvents ?? 0,
     since: message.since ?? before?.since,
     reasons: message.reasons ?? before?.reasons ?? {},
     endpoints: message.endpoints ?? before?.endpoints ?? [],

@@ -7,6 +7,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use super::*;
+use crate::watch::Watch;
 
 const STATSD: &str =
     "hits:3|c\nhits:4|c|@0.5\nload:20|ms\nbad\nusers:ann|s\nusers:bo|s\nusers:ann|s\nlevel:9|g\nlevel:-2|g\n";
@@ -52,6 +53,43 @@ fn udp_packets_are_counted() {
         check(&world, decoder);
         socket.set_nonblocking(true).expect("a socket");
         assert!(socket.recv(&mut [0; 10]).is_err(), "the collector sends no reply");
+    }
+}
+
+#[test]
+fn samples_are_not_counted_or_shown_as_events() {
+    let world = world("[collectors.one]\ntransport='udp'\ndecoder='statsd'\nlisten='127.0.0.1:0'\n");
+    packets(&world, "one").send(b"cpu:0.5|g\nhits:3|c\nhits:4|c|@0.5").expect("it listens");
+    wait_until(&world, "one", |now| now["counters"]["accepted"] == 3);
+    assert_eq!(
+        world.post(r#"[{"event":"round"},{"event":"round"},{"event":"win"}]"#).summary(),
+        "3 accepted"
+    );
+    let query = |by: serde_json::Value| {
+        let query = json!({"metric": "events", "last": "60m", "step": "all", "by": by});
+        let answer = world.query(&query).json();
+        let series = answer["series"].as_array().expect("series").iter();
+        series.map(|one| format!("{} {}", one["key"], one["total"])).collect::<Vec<_>>()
+    };
+    assert_eq!(query(json!([])), ["{} 3"]);
+    assert_eq!(query(json!(["event"])), [r#"{"event":"round"} 2"#, r#"{"event":"win"} 1"#]);
+    assert_eq!(measured(&world, "cpu", "last"), 0.5);
+    let load = world.load();
+    assert_eq!((&load["totals"]["accepted"], &load["samples"]), (&json!(6), &json!(3)), "{load}");
+    let mut watch = Watch::open_as(&world, &world.secret_key, "events=1&load=1", None);
+    for _ in 0..2 {
+        let data = watch.next().data;
+        if data["sub"] == "events" {
+            let names: Vec<_> =
+                data["events"].as_array().expect("a list").iter().map(|one| &one["event"]).collect();
+            assert_eq!(names, ["win", "round", "round"]);
+        } else {
+            let sum = |field: &str| {
+                data["second"][field].as_array().expect("a list").iter().map(|n| n.as_u64()).sum()
+            };
+            let sums: [Option<u64>; 3] = ["accepted", "samples", "refused"].map(sum);
+            assert_eq!(sums, [Some(3), Some(3), Some(0)], "{data}");
+        }
     }
 }
 
