@@ -12,13 +12,14 @@ mod value;
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hashbrown::HashMap;
 use model::Dimension;
 use model::deltas::{DeltaRow, Deltas};
 use model::ports::counters::{
-    Checkpoint, Counters as Port, ExportedRow, ExportedRows, RowChange, SideState, SlotSelector, StoreError,
-    StoreSnapshot,
+    Checkpoint, Counters as Port, ExportedRow, ExportedRows, RollupMemory, RowChange, SideState,
+    SlotSelector, StoreError, StoreSnapshot,
 };
 use model::ports::records::Records;
 use model::rollup::{Aggregate, HourBlock};
@@ -35,7 +36,13 @@ pub use store::{Store, StoreOptions};
 pub struct EmbeddedCounters {
     store: Arc<Store>,
     memory: RwLock<Memory>,
+    bytes_max: usize,
+    /// The number of the last committed checkpoint.
+    committed: Arc<AtomicU64>,
 }
+
+/// The default budget for rollups in memory, in bytes.
+const BYTES_MAX: usize = 512 << 20;
 
 #[derive(Default)]
 struct Memory {
@@ -43,6 +50,10 @@ struct Memory {
     groups: Groups,
     guard: CardinalityGuard,
     group_index: GroupIndex,
+    /// The number of the last checkpoint that was taken.
+    checkpoint: u64,
+    /// At the last eviction: the number of the last committed checkpoint, and the size from which on to evict again.
+    evicted_at: (u64, usize),
 }
 
 /// The groups of a range's rows: there are many rows and few groups.
@@ -97,8 +108,17 @@ impl EmbeddedCounters {
     /// Opens the rollups in `store`.
     pub fn open(store: Arc<Store>) -> Result<EmbeddedCounters, StoreError> {
         let applied_until = store.position()?;
-        let memory = Memory { applied_until, ..Memory::default() };
-        Ok(EmbeddedCounters { store, memory: RwLock::new(memory) })
+        let memory = RwLock::new(Memory { applied_until, ..Memory::default() });
+        Ok(EmbeddedCounters { store, memory, bytes_max: BYTES_MAX, committed: Arc::default() })
+    }
+
+    /// Sets the budget for rollups in memory, in bytes.
+    pub fn with_memory(self, bytes_max: usize) -> EmbeddedCounters {
+        EmbeddedCounters { bytes_max, ..self }
+    }
+
+    fn committed(&self) -> u64 {
+        self.committed.load(Ordering::Acquire)
     }
 
     /// Loads every group that a visit of the hours needs. Groups may be evicted again before the visit begins.
@@ -135,9 +155,26 @@ impl Port for EmbeddedCounters {
         if range.end <= memory.applied_until {
             return Ok(());
         }
+        memory.evict_above(self.bytes_max, self.committed());
         memory.add(deltas, &self.store)?;
         memory.applied_until = range.end;
+        memory.evict_above(self.bytes_max, self.committed());
         Ok(())
+    }
+
+    fn wants_checkpoint(&self) -> bool {
+        let memory = self.memory.read();
+        // What a checkpoint could free is what was not evicted.
+        memory.groups.bytes() > self.bytes_max / 4 * 3 && memory.checkpoint <= self.committed()
+    }
+
+    fn is_over_budget(&self) -> bool {
+        self.memory.read().groups.bytes() > self.bytes_max
+    }
+
+    fn memory(&self) -> RollupMemory {
+        let bytes = self.memory.read().groups.bytes() as u64;
+        RollupMemory { bytes, bytes_max: self.bytes_max as u64 }
     }
 
     fn applied_until(&self) -> u64 {
@@ -151,10 +188,12 @@ impl Port for EmbeddedCounters {
     fn checkpoint(&self, kept: SideState) -> Box<dyn Checkpoint> {
         let mut memory = self.memory.write();
         let applied_until = memory.applied_until;
-        let rows = memory.groups.take_changes();
-        memory.evict();
+        let (number, rows) = memory.groups.take_changes();
+        memory.checkpoint = number;
+        memory.evict(self.committed());
         drop(memory);
-        Box::new(PendingCheckpoint::new(Arc::clone(&self.store), rows, kept, applied_until))
+        let committed = (number, Arc::clone(&self.committed));
+        Box::new(PendingCheckpoint::new(Arc::clone(&self.store), rows, kept, applied_until, committed))
     }
 
     fn side_state(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
@@ -277,9 +316,21 @@ impl Memory {
         Ok(self.groups.insert(key, store.group(key)?))
     }
 
-    fn evict(&mut self) {
-        let newest_hour = self.groups.evict();
+    fn evict(&mut self, committed: u64) {
+        let newest_hour = self.groups.evict(committed);
         self.guard.evict(newest_hour);
+    }
+
+    /// Evicts what is in the store if the rollups exceed three quarters of the budget. Tries again only after a commit, or
+    /// when they have grown further, because it looks at every group.
+    fn evict_above(&mut self, bytes_max: usize, committed: u64) {
+        let is_due = committed != self.evicted_at.0 || self.groups.bytes() > self.evicted_at.1;
+        if self.groups.bytes() <= bytes_max / 4 * 3 || !is_due {
+            return;
+        }
+        self.groups.evict_down_to(bytes_max / 2, committed);
+        self.guard.evict(self.groups.newest_hour());
+        self.evicted_at = (committed, self.groups.bytes() + bytes_max / 16);
     }
 }
 

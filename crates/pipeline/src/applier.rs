@@ -11,6 +11,7 @@ mod tests;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -39,6 +40,8 @@ const CYCLE: Duration = Duration::from_millis(200);
 const ROWS_MAX: usize = 200_000;
 /// Bytes that are read from the log at a time.
 const READ_BYTES: usize = 8 << 20;
+/// The interval at which a checkpoint that frees memory is polled.
+const MEMORY_POLL: Duration = Duration::from_millis(5);
 /// The pause before a failed store or log is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 /// Attempts to read the log or to load rollups before the process ends.
@@ -142,8 +145,18 @@ impl Applier {
             }
             self.checkpoints.start_if_due(self.at);
             self.checkpoints.wait_while_far_behind();
+            self.wait_for_memory();
         }
         Ok(())
+    }
+
+    /// Waits for the running checkpoint if the rollups exceed their budget. What is not applied yet waits in the log.
+    fn wait_for_memory(&self) {
+        let is_committing = || self.views.committing.load(Ordering::Acquire);
+        while self.views.counters.is_over_budget() && is_committing() && !self.views.is_stopping() {
+            self.views.memory_waits.fetch_add(1, Ordering::Relaxed);
+            std::thread::sleep(MEMORY_POLL);
+        }
     }
 
     /// Runs a cycle. If it panics, stores what was being applied. The views are not usable afterwards.
@@ -158,7 +171,7 @@ impl Applier {
         })
     }
 
-    /// Reads the log, up to `until` or until a checkpoint is due, and applies it.
+    /// Reads the log, up to `until` or until a checkpoint is due or would free memory, and applies it.
     fn cycle(&mut self, until: u64) -> Result<(), CycleError> {
         let views = Arc::clone(&self.views);
         // Reading moves the sessions ahead of the rollups. After a crash, a checkpoint taken in between would have the
@@ -169,12 +182,21 @@ impl Applier {
         let mut read = Ok(());
         while self.at < until && read.is_ok() && self.checkpoints.bytes() < bytes_max {
             read = self.read();
-            if self.deltas.len() > ROWS_MAX {
+            if self.deltas.len() > self.rows_max() {
                 self.apply()?;
+                if self.views.counters.wants_checkpoint() {
+                    break;
+                }
             }
         }
         self.apply()?;
         read
+    }
+
+    /// Returns the number of rows to apply at once: fewer if memory is scarce, because each may be new.
+    fn rows_max(&self) -> usize {
+        let memory = self.views.counters.memory();
+        if memory.bytes > memory.bytes_max / 2 { ROWS_MAX / 10 } else { ROWS_MAX }
     }
 
     fn read(&mut self) -> Result<(), CycleError> {

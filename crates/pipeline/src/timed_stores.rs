@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use model::deltas::Deltas;
 use model::ports::counters::{
-    Checkpoint, CheckpointError, Counters, ExportedRows, RowChange, SideState, SlotSelector, StoreError,
-    StoreSnapshot,
+    Checkpoint, CheckpointError, Counters, ExportedRows, RollupMemory, RowChange, SideState, SlotSelector,
+    StoreError, StoreSnapshot,
 };
 use model::ports::ids::{Claim, IdStats, Ids, IdsError};
 use model::ports::records::Records;
@@ -140,6 +140,18 @@ impl Counters for TimedCounters {
     fn checkpoint(&self, kept: SideState) -> Box<dyn Checkpoint> {
         let inner = self.rollups.write(|| self.inner.checkpoint(kept));
         Box::new(TimedCheckpoint { inner, timer: Arc::clone(&self.rollups) })
+    }
+
+    fn wants_checkpoint(&self) -> bool {
+        self.inner.wants_checkpoint()
+    }
+
+    fn is_over_budget(&self) -> bool {
+        self.inner.is_over_budget()
+    }
+
+    fn memory(&self) -> RollupMemory {
+        self.inner.memory()
     }
 
     fn side_state(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {

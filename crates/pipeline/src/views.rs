@@ -1,7 +1,7 @@
 //! The views: everything derived from the log, as readers see it.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -63,6 +63,8 @@ pub struct Views {
     pub(crate) applying: Mutex<()>,
     /// A checkpoint is being committed.
     pub(crate) committing: AtomicBool,
+    /// How often the applier has waited because the rollups exceeded their memory budget.
+    pub memory_waits: AtomicU64,
     pub(crate) throttle: ApplyThrottle,
     /// The entries on which the applier panicked.
     pub quarantine: Quarantine,
@@ -101,6 +103,7 @@ impl Views {
             seeds: PlayerSeeds::new(secret),
             applying: Mutex::default(),
             committing: AtomicBool::new(false),
+            memory_waits: AtomicU64::new(0),
             throttle: ApplyThrottle::default(),
             quarantine: Quarantine::default(),
             space: Arc::default(),

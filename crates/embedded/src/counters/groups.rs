@@ -1,5 +1,6 @@
 //! The hours in memory: rows are found by hash and their blocks changed in index.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher;
 use std::ops::Range;
@@ -41,6 +42,9 @@ struct StoredRow {
     changed: bool,
 }
 
+/// Estimated overhead of the allocator and of the indexes per group, in bytes.
+const GROUP_OVERHEAD: usize = 96;
+
 impl StoredRow {
     fn visit(
         &self,
@@ -72,6 +76,12 @@ struct Group {
     /// Empty while the rows are few.
     index: HashTable<u32>,
     used: AtomicBool,
+    /// Estimated memory, kept up to date with each change and exact after each checkpoint.
+    bytes: usize,
+    /// Number of rows that the next checkpoint writes.
+    changed: u32,
+    /// The last checkpoint that took rows of this group.
+    taken_by: u64,
 }
 
 impl Group {
@@ -87,7 +97,20 @@ impl Group {
         self.index.find(hasher.hash_one(value.as_bytes()), same).map(|row| *row as usize)
     }
 
+    /// Returns the memory of the group and its rows, in bytes.
+    fn measure(&self) -> usize {
+        let rows = self.rows.iter().map(|row| row.value.heap_bytes() + row.block.heap_bytes()).sum::<usize>();
+        let spare = self.rows.capacity() * size_of::<StoredRow>() + self.index.allocation_size();
+        GROUP_OVERHEAD + size_of::<Group>() + self.metric.len() + spare + rows
+    }
+
+    /// Returns true if everything in the group is in the store.
+    fn is_stored(&self, committed: u64) -> bool {
+        self.changed == 0 && self.taken_by <= committed
+    }
+
     fn push(&mut self, hasher: &DefaultHashBuilder, row: StoredRow) -> usize {
+        self.bytes += size_of::<StoredRow>() + row.value.heap_bytes() + row.block.heap_bytes();
         self.rows.push(row);
         let rows = &self.rows;
         let hash = |row: &u32| hasher.hash_one(rows[*row as usize].value.as_bytes());
@@ -114,6 +137,10 @@ pub(super) struct Groups {
     hasher: DefaultHashBuilder,
     changed: Vec<(u32, u32)>,
     newest_hour: u32,
+    /// The memory of all groups.
+    bytes: usize,
+    /// The number of checkpoints so far.
+    checkpoints: u64,
 }
 
 impl Groups {
@@ -136,10 +163,15 @@ impl Groups {
             rows: Vec::with_capacity(rows.len()),
             index: HashTable::new(),
             used: AtomicBool::new(true),
+            bytes: 0,
+            changed: 0,
+            taken_by: 0,
         };
         for (value, block) in rows {
             group.push(&self.hasher, StoredRow { value: value[..].into(), block, changed: false });
         }
+        group.bytes = group.measure();
+        self.bytes += group.bytes;
         self.newest_hour = self.newest_hour.max(key.hour);
         let index = self.free.pop().unwrap_or(self.groups.len() as u32);
         if index as usize == self.groups.len() {
@@ -162,7 +194,11 @@ impl Groups {
         let hasher = &self.hasher;
         let group = self.groups[group].as_mut().expect("group numbers come from the index");
         group.find(hasher, value).unwrap_or_else(|| {
-            group.push(hasher, StoredRow { value: value.into(), block: HourBlock::default(), changed: false })
+            let before = group.bytes;
+            let row = StoredRow { value: value.into(), block: HourBlock::default(), changed: false };
+            let row = group.push(hasher, row);
+            self.bytes += group.bytes - before;
+            row
         })
     }
 
@@ -183,45 +219,93 @@ impl Groups {
         let resident = self.groups[group].as_mut().expect("group numbers come from the index");
         *resident.used.get_mut() = true;
         let found = &mut resident.rows[row];
-        found.block.add((delta.minute % 60) as u8, delta.since, |cell| delta.add_to(cell));
+        let (grown, slots) = (Cell::new(0), found.block.slot_bytes());
+        found.block.add((delta.minute % 60) as u8, delta.since, |cell| {
+            let before = cell.heap_bytes();
+            delta.add_to(cell);
+            grown.set(grown.get() + cell.heap_bytes().saturating_sub(before));
+        });
+        let grown = grown.get() + found.block.slot_bytes() - slots;
+        resident.bytes += grown;
+        self.bytes += grown;
         if !found.changed {
             found.changed = true;
+            resident.changed += 1;
             self.changed.push((group as u32, row as u32));
         }
     }
 
-    /// Returns the rows changed since the last call.
-    pub(super) fn take_changes(&mut self) -> EncodedRows {
-        let changed = std::mem::take(&mut self.changed);
-        changed.into_iter().map(|(group, row)| self.encode(group as usize, row as usize)).collect()
+    fn measure(&mut self, group: usize) {
+        let group = self.groups[group].as_mut().expect("group numbers come from the index");
+        self.bytes = self.bytes + group.measure() - group.bytes;
+        group.bytes = group.measure();
+    }
+
+    pub(super) fn newest_hour(&self) -> u32 {
+        self.newest_hour
+    }
+
+    /// Returns the estimated memory of all groups in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns the rows changed since the last call, and the number of the checkpoint that writes them.
+    pub(super) fn take_changes(&mut self) -> (u64, EncodedRows) {
+        self.checkpoints += 1;
+        let mut changed = std::mem::take(&mut self.changed);
+        let rows = changed.iter().map(|(group, row)| self.encode(*group as usize, *row as usize)).collect();
+        changed.dedup_by_key(|(group, _)| *group);
+        for (group, _) in changed {
+            self.measure(group as usize);
+        }
+        (self.checkpoints, rows)
     }
 
     fn encode(&mut self, group: usize, row: usize) -> (Vec<u8>, Vec<u8>) {
         let group = self.groups[group].as_mut().expect("changed groups stay in memory");
         group.rows[row].changed = false;
+        (group.changed, group.taken_by) = (0, self.checkpoints);
         let row = &group.rows[row];
         let mut block = Vec::new();
         row.block.encode(&mut block);
         (keys::row_key(&group.key(), row.value.as_str()), block)
     }
 
-    /// Evicts unchanged groups of old hours that were not used since the last call. Returns the newest hour.
-    ///
-    /// A change counts as a use: rows that a checkpoint has taken and not yet written stay until the next call.
-    pub(super) fn evict(&mut self) -> u32 {
+    /// Evicts stored groups of old hours that were not used since the last call. Returns the newest hour.
+    pub(super) fn evict(&mut self, committed: u64) -> u32 {
         let oldest_kept = self.newest_hour.saturating_sub(HOT_HOURS - 1);
         for index in 0..self.groups.len() {
             let Some(group) = &self.groups[index] else { continue };
             let used = group.used.swap(false, Ordering::Relaxed);
-            if !used && group.hour < oldest_kept && group.rows.iter().all(|row| !row.changed) {
+            if !used && group.hour < oldest_kept && group.is_stored(committed) {
                 self.remove(index);
             }
         }
         self.newest_hour
     }
 
+    /// Evicts stored groups until all take at most `bytes_max`: first those that were not used since the last call, then
+    /// those of old hours, then any.
+    pub(super) fn evict_down_to(&mut self, bytes_max: usize, committed: u64) {
+        let oldest_kept = self.newest_hour.saturating_sub(HOT_HOURS - 1);
+        for round in 0..3 {
+            for index in 0..self.groups.len() {
+                if self.bytes <= bytes_max {
+                    return;
+                }
+                let Some(group) = &self.groups[index] else { continue };
+                let used = round == 0 && group.used.swap(false, Ordering::Relaxed);
+                if !used && (round == 2 || group.hour < oldest_kept) && group.is_stored(committed) {
+                    self.remove(index);
+                }
+            }
+        }
+    }
+
     fn remove(&mut self, index: usize) {
         let group = self.groups[index].take().expect("the group was just checked");
+        self.bytes -= group.bytes;
         let hash = hash(&self.hasher, &group.key());
         if let Ok(entry) = self.index.find_entry(hash, |other| *other as usize == index) {
             entry.remove();

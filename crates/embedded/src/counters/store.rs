@@ -411,6 +411,8 @@ pub(super) struct PendingCheckpoint {
     rows: EncodedRows,
     kept: SideState,
     applied_until: u64,
+    /// The number of the checkpoint, and where to store it once it is committed.
+    committed: (u64, Arc<AtomicU64>),
 }
 
 impl PendingCheckpoint {
@@ -419,8 +421,9 @@ impl PendingCheckpoint {
         rows: EncodedRows,
         kept: SideState,
         applied_until: u64,
+        committed: (u64, Arc<AtomicU64>),
     ) -> PendingCheckpoint {
-        PendingCheckpoint { store, rows, kept, applied_until }
+        PendingCheckpoint { store, rows, kept, applied_until, committed }
     }
 }
 
@@ -484,6 +487,7 @@ impl Checkpoint for PendingCheckpoint {
         }
         store.newest_hour.fetch_max(newest_hour, Ordering::AcqRel);
         store.durable_until.store(self.applied_until, Ordering::Release);
+        self.committed.1.store(self.committed.0, Ordering::Release);
         self.rows.clear();
         self.kept = SideState::default();
         Ok(())

@@ -23,6 +23,14 @@ impl From<&str> for RowValue {
 }
 
 impl RowValue {
+    /// Returns the heap memory in bytes.
+    pub(super) fn heap_bytes(&self) -> usize {
+        match self {
+            RowValue::Inline { .. } => 0,
+            RowValue::Boxed(text) => text.len(),
+        }
+    }
+
     #[inline]
     pub(super) fn as_bytes(&self) -> &[u8] {
         match self {

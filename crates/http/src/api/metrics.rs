@@ -6,6 +6,7 @@
 use std::fmt::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -225,6 +226,14 @@ impl Text {
             "counter",
             "The views on disk contain all entries before this offset.",
             counters.durable_until(),
+        )
+        .one("playmeter_rollups_memory_bytes", "gauge", "Memory of rollups.", counters.memory().bytes)
+        .one("playmeter_rollups_memory_bytes_max", "gauge", "Its budget.", counters.memory().bytes_max)
+        .one(
+            "playmeter_rollups_memory_waits_total",
+            "counter",
+            "How often applying the log waited because rollups exceeded their budget.",
+            shared.views.memory_waits.load(Ordering::Relaxed),
         )
         .one(
             "playmeter_apply_lag_seconds",

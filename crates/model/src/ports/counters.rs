@@ -42,6 +42,15 @@ pub struct SideState {
     pub records: Vec<RecordWrite>,
 }
 
+/// The memory that a store uses for rollups.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RollupMemory {
+    /// Bytes in use, estimated.
+    pub bytes: u64,
+    /// The budget.
+    pub bytes_max: u64,
+}
+
 /// Rollups of all games, by minute and hour.
 ///
 /// A range of the log applied twice counts once, even after a crash: the store keeps the end of the applied log
@@ -64,6 +73,22 @@ pub trait Counters: Records {
     /// `side_state` is stored in the same transaction: state of other components that belongs to exactly this
     /// position. One checkpoint at a time: the caller takes the next only after the previous one was committed.
     fn checkpoint(&self, side_state: SideState) -> Box<dyn Checkpoint>;
+
+    /// Returns true if memory is scarce and a checkpoint would free some.
+    fn wants_checkpoint(&self) -> bool {
+        false
+    }
+
+    /// Returns true if the memory of the rollups exceeds its budget: nothing more should be applied before a checkpoint
+    /// was committed.
+    fn is_over_budget(&self) -> bool {
+        false
+    }
+
+    /// Returns the memory in use.
+    fn memory(&self) -> RollupMemory {
+        RollupMemory::default()
+    }
 
     /// Returns the last durable side state of this name; it belongs to [`Counters::durable_until`] at the time of
     /// opening.

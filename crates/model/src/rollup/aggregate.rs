@@ -137,7 +137,7 @@ impl Aggregate {
     }
 
     /// Returns the heap memory in use, in bytes.
-    pub(crate) fn heap_bytes(&self) -> usize {
+    pub fn heap_bytes(&self) -> usize {
         self.players.heap_bytes() + self.values.as_deref().map_or(0, ValueStats::bytes)
     }
 }

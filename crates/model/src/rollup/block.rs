@@ -124,6 +124,12 @@ impl<const SLOTS: usize> Block<SLOTS> {
         self.aggregates.capacity() * size_of::<Aggregate>() + aggregates
     }
 
+    /// Returns the memory of the slots themselves, without what their aggregates own, in bytes.
+    #[inline]
+    pub fn slot_bytes(&self) -> usize {
+        self.aggregates.capacity() * size_of::<Aggregate>()
+    }
+
     fn slots_in_use(&self) -> usize {
         (self.present & !SUM_INCLUDES_LAST).count_ones() as usize
     }

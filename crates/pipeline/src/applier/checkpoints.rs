@@ -172,7 +172,9 @@ impl CheckpointScheduler {
 
     /// Starts a checkpoint if one is due and none is running.
     pub(super) fn start_if_due(&mut self, applied_until: u64) {
-        let due = self.bytes >= self.limits.bytes || self.captured_at.elapsed() >= INTERVAL;
+        let due = self.bytes >= self.limits.bytes
+            || self.captured_at.elapsed() >= INTERVAL
+            || self.views.counters.wants_checkpoint();
         let views = Arc::clone(&self.views);
         let _applying = views.applying.lock();
         if !due || self.bytes == 0 || views.committing.swap(true, Ordering::AcqRel) {
