@@ -45,6 +45,28 @@ fn open_ids(folder: &Path, log_end: u64) -> anyhow::Result<Box<dyn Ids>> {
     Ok(Box::new(ids))
 }
 
+/// The memory for the filters of event ids takes two bytes per id of the last seven days. Without it, each new id costs a
+/// read from disk per run, while all commits wait.
+const FILTER_BYTES: std::ops::RangeInclusive<u64> = 64 << 20..=1 << 30;
+/// The share of the machine's memory for filters, as a divisor.
+const FILTER_SHARE: u64 = 32;
+
+fn filter_bytes_max() -> u64 {
+    let read = |file| std::fs::read_to_string(file).unwrap_or_default();
+    memory_bytes(&read("/proc/meminfo"), &read("/sys/fs/cgroup/memory.max"))
+        .map_or(*FILTER_BYTES.start(), |bytes| {
+            (bytes / FILTER_SHARE).clamp(*FILTER_BYTES.start(), *FILTER_BYTES.end())
+        })
+}
+
+/// Returns the memory of the machine or, if that is less, of the container.
+fn memory_bytes(meminfo: &str, cgroup_max: &str) -> Option<u64> {
+    let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB"));
+    let total = total.and_then(|total| total.parse::<u64>().ok()).map(|total| total << 10);
+    let limit = cgroup_max.trim().parse().ok();
+    total.into_iter().chain(limit).min()
+}
+
 #[cfg(not(feature = "fault-injection"))]
 fn store_options() -> StoreOptions {
     StoreOptions::default()
@@ -52,7 +74,11 @@ fn store_options() -> StoreOptions {
 
 #[cfg(not(feature = "fault-injection"))]
 fn ids_options() -> IdsOptions {
-    IdsOptions { deletion_clock: Some(pipeline::time::deletion_now_ms), ..IdsOptions::default() }
+    IdsOptions {
+        deletion_clock: Some(pipeline::time::deletion_now_ms),
+        filter_bytes_max: filter_bytes_max(),
+        ..IdsOptions::default()
+    }
 }
 
 #[cfg(feature = "fault-injection")]
@@ -66,7 +92,12 @@ fn store_options() -> StoreOptions {
 fn ids_options() -> IdsOptions {
     let injected_fault = injected_fault::chosen("forget_id_insert", embedded::InjectedFault::DropIdInsert);
     let deletion_clock = Some(pipeline::time::deletion_now_ms as fn() -> Option<u64>);
-    IdsOptions { injected_fault, deletion_clock, ..IdsOptions::default() }
+    IdsOptions {
+        injected_fault,
+        deletion_clock,
+        filter_bytes_max: filter_bytes_max(),
+        ..IdsOptions::default()
+    }
 }
 
 /// Faults injected on purpose, to show that the crash tests find them. Not in release builds.
@@ -94,4 +125,19 @@ fn scratch(folder: &Path) -> anyhow::Result<Arc<dyn Counters>> {
     };
     let store = Store::open(folder, &options).context("creating a store for the recount")?;
     Ok(Arc::new(embedded::counters::EmbeddedCounters::open(store)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_that_of_the_machine_or_of_its_container() {
+        let meminfo = "MemFree: 1 kB\nMemTotal:       8192 kB\n";
+        assert_eq!(memory_bytes(meminfo, ""), Some(8 << 20));
+        assert_eq!(memory_bytes(meminfo, "max\n"), Some(8 << 20));
+        assert_eq!(memory_bytes(meminfo, "4096\n"), Some(4096));
+        assert_eq!(memory_bytes("", ""), None);
+        assert!(FILTER_BYTES.contains(&filter_bytes_max()));
+    }
 }
