@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
-use tracing::{info, warn};
+use tracing::{debug, warn};
 
 /// The name of the reserve in the data folder.
 const RESERVE: &str = "reserve";
@@ -86,7 +86,7 @@ impl DiskSpace {
             return;
         }
         match create(data, self.reserve_bytes) {
-            Ok(()) => info!(bytes = self.reserve_bytes, "created the reserve of disk space"),
+            Ok(()) => debug!(bytes = self.reserve_bytes, "created the reserve of disk space"),
             Err(error) => {
                 warn!(%error, "cannot create the reserve of disk space");
                 let _ = fs::remove_file(data.join(UNFINISHED));
@@ -110,7 +110,7 @@ fn create(data: &Path, bytes: u64) -> std::io::Result<()> {
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => write_zeros(&file, bytes)?,
         Err(error) => return Err(error.into()),
     }
-    file.sync_all()?;
+    // No sync: a reserve that a power cut removes is created again.
     fs::rename(&unfinished, data.join(RESERVE))
 }
 

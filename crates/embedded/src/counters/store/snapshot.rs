@@ -87,8 +87,11 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let store = Store::open(&folder.path().join("views"), &StoreOptions::default()).expect("it opens");
         let write = |key: u8| RecordWrite { key: vec![key], value: Some(vec![key; 30]) };
+        let committed = (1, Arc::default());
         let kept = SideState { records: (0..9).map(write).collect(), ..SideState::default() };
-        PendingCheckpoint::new(Arc::clone(&store), Vec::new(), kept, 5).commit().expect("the disk works");
+        PendingCheckpoint::new(Arc::clone(&store), Vec::new(), kept, 5, committed)
+            .commit()
+            .expect("the disk works");
         let check = || {
             let found = DiskSnapshot::of(&store).and_then(|snapshot| snapshot.check_records());
             let RecordsCheck { count, expected, agrees } = found.expect("the disk works");
