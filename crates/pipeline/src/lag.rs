@@ -11,7 +11,12 @@ pub(crate) struct Lag(Mutex<Option<Instant>>);
 impl Lag {
     /// Begins a time of lag, which ends when the guard is dropped.
     pub(crate) fn start(&self) -> LagGuard<'_> {
-        *self.0.lock() = Some(Instant::now());
+        self.start_at(Instant::now())
+    }
+
+    /// As [`Lag::start`], at another time.
+    pub(crate) fn start_at(&self, since: Instant) -> LagGuard<'_> {
+        *self.0.lock() = Some(since);
         LagGuard(self)
     }
 

@@ -361,4 +361,33 @@ mod tests {
         assert_eq!(*seen.lock(), Some(false), "no reader could have subscribed by then");
         assert!(views.is_caught_up(1));
     }
+
+    fn empty_views() -> Views {
+        let counters = Arc::new(MemoryCounters::open(&MemoryDisk::default()));
+        Views::open(counters, "secret").expect("an empty store is readable")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waits_for_the_views_end() {
+        let views = empty_views();
+        assert_eq!(views.caught_up(0).await, Ok(()));
+        assert_eq!(views.caught_up(1).await, Err(ViewsBehind));
+        assert_eq!(views.wait_for_outcome(7).await, Err(ViewsBehind));
+        views.publish_applied(1, &Deltas::default());
+        assert_eq!(views.caught_up(1).await, Ok(()));
+    }
+
+    #[test]
+    fn views_that_are_long_behind_the_log_are_not_ready() {
+        let views = empty_views();
+        assert_eq!(views.check_lag(), Ok(()));
+        let lag = views.lag.start();
+        assert_eq!(views.check_lag(), Ok(()), "a cycle has just begun");
+        drop(lag);
+        let lag = views.lag.start_at(Instant::now() - 2 * LAG_MAX);
+        assert!(views.lag() >= LAG_MAX);
+        assert_eq!(views.check_lag(), Err(ViewsBehind));
+        drop(lag);
+        assert_eq!((views.check_lag(), views.lag()), (Ok(()), Duration::ZERO));
+    }
 }
