@@ -42,7 +42,8 @@ pub fn advice_for_damaged_views(data: &Path) -> String {
     let views = data.join("views");
     match oldest_offset(&RealDisk, &data.join(LOG)) {
         Ok(Some(0)) => format!(
-            "The log is complete: move {} to another place and start again, and everything is derived from the log",
+            "The log has its first segment: move {} to another place and start again, and everything that can be read in the \
+             log is derived from it. Keep the moved folder until `playmeter verify` succeeds",
             views.display()
         ),
         Ok(Some(first)) => format!(

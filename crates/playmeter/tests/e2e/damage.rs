@@ -292,7 +292,7 @@ fn lost_keyspace_of_the_views_is_named_and_derived_again() {
         fs::remove_file(views.join("keyspaces").join(keyspace).join("current")).expect("it can be removed");
         let message = refused(&world);
         assert!(message.contains(&format!("views/keyspaces/{keyspace}")), "{message}");
-        assert!(message.contains("The log is complete: move"), "{message}");
+        assert!(message.contains("The log has its first segment: move"), "{message}");
         fs::rename(&views, world.root().join(format!("moved-{number}"))).expect("it can be moved");
         world.start();
         assert_eq!((count(&world, "hit"), variable(&world)), (100, 1.into()));
