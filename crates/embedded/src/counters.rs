@@ -68,6 +68,8 @@ struct GroupIndex {
 const ROWS_PREFETCHED: usize = 64;
 const CUTS: usize = Dimension::COUNT + 2;
 const NOT_LOADED: u32 = u32::MAX;
+/// A visit that reads more than this from the store keeps nothing of it in memory.
+const KEPT_BYTES_PER_VISIT: usize = 4 << 20;
 
 impl GroupIndex {
     fn get(&self, delta: &DeltaRow<'_>) -> Option<usize> {
@@ -121,17 +123,75 @@ impl EmbeddedCounters {
         self.committed.load(Ordering::Acquire)
     }
 
-    /// Loads every group that a visit of the hours needs. Groups may be evicted again before the visit begins.
-    fn load(&self, select: &SlotSelector<'_>, hours: Range<u32>) -> Result<(), StoreError> {
-        let missing: Vec<GroupKey<'_>> = {
-            let memory = self.memory.read();
-            let keys = hours.map(|hour| GroupKey::of(select, hour));
-            keys.filter(|key| !memory.groups.contains(key)).collect()
-        };
-        for key in missing {
-            self.memory.write().load_resident(&key, &self.store)?;
+    /// Visits the rows of adjacent hours that are not in memory, and collects them if they are small enough to be kept.
+    fn visit_stored(
+        &self,
+        select: &SlotSelector<'_>,
+        hours: Range<u32>,
+        minutes: &Range<u32>,
+        kept: &mut KeptRows,
+        visit: &mut dyn FnMut(&str, u32, &Aggregate),
+    ) -> Result<(), StoreError> {
+        self.store.visit(select, hours, &mut |hour, value, stored| {
+            let is_selected = select.values.is_none_or(|values| values.contains(&value));
+            if !is_selected && kept.is_full() {
+                return Ok(());
+            }
+            let block = stored.decode()?;
+            if is_selected {
+                groups::visit_block(value, &block, select.resolution, minutes, hour, visit);
+            }
+            kept.add(hour, value, block);
+            Ok(())
+        })
+    }
+
+    /// Keeps groups that were read, for the next reader, unless their hours may have changed since.
+    fn keep_read(&self, select: &SlotSelector<'_>, kept: KeptRows, evictions: u64) {
+        let Some(hours) = kept.into_hours() else { return };
+        let mut memory = self.memory.write();
+        if memory.groups.evictions() != evictions {
+            return;
         }
-        Ok(())
+        for (hour, rows) in hours {
+            memory.groups.insert_read(&GroupKey::of(select, hour), rows);
+        }
+    }
+}
+
+/// Rows that a visit read from the store, by hour.
+struct KeptRows {
+    bytes: usize,
+    bytes_max: usize,
+    hours: Vec<(u32, Vec<(Box<str>, HourBlock)>)>,
+}
+
+impl KeptRows {
+    fn new(bytes_max: usize) -> KeptRows {
+        KeptRows { bytes: 0, bytes_max, hours: Vec::new() }
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes >= self.bytes_max
+    }
+
+    fn add(&mut self, hour: u32, value: &str, block: HourBlock) {
+        if self.is_full() {
+            return;
+        }
+        self.bytes += groups::row_bytes(value, &block);
+        if self.is_full() {
+            return self.hours.clear();
+        }
+        match self.hours.last_mut() {
+            Some((last, rows)) if *last == hour => rows.push((value.into(), block)),
+            _ => self.hours.push((hour, vec![(value.into(), block)])),
+        }
+    }
+
+    /// Returns the rows of whole groups; `None` if there are none or too many.
+    fn into_hours(self) -> Option<Vec<(u32, Vec<(Box<str>, HourBlock)>)>> {
+        (!self.is_full() && !self.hours.is_empty()).then_some(self.hours)
     }
 }
 
@@ -209,18 +269,26 @@ impl Port for EmbeddedCounters {
         if minutes.is_empty() {
             return Ok(());
         }
-        let hours = minutes.start / 60..minutes.end.div_ceil(60);
-        let keys: Vec<GroupKey<'_>> = hours.clone().map(|hour| GroupKey::of(&select, hour)).collect();
-        let memory = loop {
-            self.load(&select, hours.clone())?;
-            let memory = self.memory.read();
-            if keys.iter().all(|key| memory.groups.contains(key)) {
-                break memory;
+        let memory = self.memory.read();
+        let newest = self.store.newest_hour().max(memory.groups.newest_hour());
+        // Hours without rows are not looked up one by one: a window may reach far into the future.
+        let hours = minutes.start / 60..minutes.end.div_ceil(60).min(newest.saturating_add(1));
+        let mut kept = KeptRows::new(memory.groups.read_bytes_left().min(KEPT_BYTES_PER_VISIT));
+        let mut unread = hours.start;
+        for hour in hours.clone() {
+            let Some(group) = memory.groups.group(&GroupKey::of(&select, hour)) else { continue };
+            if unread < hour {
+                self.visit_stored(&select, unread..hour, &minutes, &mut kept, visit)?;
             }
-        };
-        for key in &keys {
-            memory.groups.visit(key, &select, &minutes, visit);
+            memory.groups.visit(group, &select, &minutes, visit);
+            unread = hour + 1;
         }
+        if unread < hours.end {
+            self.visit_stored(&select, unread..hours.end, &minutes, &mut kept, visit)?;
+        }
+        let evictions = memory.groups.evictions();
+        drop(memory);
+        self.keep_read(&select, kept, evictions);
         Ok(())
     }
 
@@ -349,4 +417,102 @@ fn row_name(key: &[u8]) -> Result<String, StoreError> {
         Cut::Tuple => format!(" {:?}", value.split(TUPLE_SEPARATOR).collect::<Vec<_>>()),
     };
     Ok(format!("game {} {}{cut} hour {}", group.game, group.metric, group.hour))
+}
+
+#[cfg(test)]
+mod tests {
+    use model::ports::counters::Counters;
+    use model::series::Resolution;
+    use tempfile::TempDir;
+    use testkit::events::{TestEvent, deltas_of};
+
+    use super::*;
+
+    const HOUR: Range<u32> = 60..120;
+    /// Up to the year 2199.
+    const FAR: Range<u32> = 0..120_000_000;
+
+    /// The rollups in a folder, and the events that they count.
+    struct World {
+        folder: TempDir,
+        counters: EmbeddedCounters,
+        applied: u64,
+    }
+
+    impl World {
+        fn new() -> World {
+            let folder = TempDir::new().expect("a folder");
+            let counters = World::open(&folder);
+            World { folder, counters, applied: 0 }
+        }
+
+        fn open(folder: &TempDir) -> EmbeddedCounters {
+            let store = Store::open(&folder.path().join("views"), &StoreOptions::default());
+            EmbeddedCounters::open(store.expect("the store opens")).expect("the rollups open")
+        }
+
+        fn apply(&mut self, event: &str) {
+            let deltas = deltas_of(&[TestEvent::read(event)], self.applied);
+            self.counters.apply(self.applied..self.applied + 1, &deltas).expect("the store does not fail");
+            self.applied += 1;
+        }
+
+        fn checkpoint(&self) {
+            let mut checkpoint = self.counters.checkpoint(SideState::default());
+            checkpoint.commit().expect("the store does not fail");
+        }
+
+        /// Makes the hours durable and evicts them from memory.
+        fn restart(self) -> World {
+            self.checkpoint();
+            let World { folder, counters, applied } = self;
+            drop(counters);
+            let counters = World::open(&folder);
+            World { folder, counters, applied }
+        }
+
+        fn count(&self, minutes: Range<u32>, values: Option<&[&str]>) -> i64 {
+            let cut = Cut::By(Dimension::Country);
+            let select = SlotSelector { game: 1, metric: "score", cut, values, resolution: Resolution::Hour };
+            let mut count = 0;
+            let visited = self.counters.visit(select, minutes, &mut |_, _, cell| count += cell.count);
+            visited.expect("the store does not fail");
+            count
+        }
+
+        /// The number of groups in memory and the newest hour that the log changed.
+        fn in_memory(&self) -> (usize, u32) {
+            let memory = self.counters.memory.read();
+            (memory.groups.len(), memory.groups.newest_hour())
+        }
+    }
+
+    #[test]
+    fn window_into_the_far_future_creates_no_groups() {
+        let mut world = World::new();
+        world.apply("70 score a FR 1 1");
+        let before = world.in_memory();
+        assert_eq!(world.count(FAR, None), 1);
+        assert_eq!(world.in_memory(), before);
+        let world = world.restart();
+        assert_eq!((world.count(FAR, None), world.in_memory()), (1, (1, 0)), "the hour with rows is kept");
+        assert_eq!(world.count(FAR, Some(&["DE"])), 0);
+    }
+
+    #[test]
+    fn hours_that_were_read_follow_later_changes() {
+        let mut world = World::new();
+        world.apply("70 score a FR 1 1");
+        let mut world = world.restart();
+        assert_eq!(world.count(HOUR, None), 1);
+        world.apply("71 score a DE 1 1");
+        world.apply("6000 score a DE 1 1");
+        assert_eq!((world.count(HOUR, None), world.count(FAR, None)), (2, 3));
+        let groups = world.in_memory().0;
+        for _ in 0..4 {
+            world.checkpoint();
+        }
+        assert_eq!(world.in_memory().0 * 2, groups, "the older of two hours was evicted");
+        assert_eq!((world.count(HOUR, None), world.count(HOUR, Some(&["DE"]))), (2, 1));
+    }
 }

@@ -5,6 +5,7 @@ pub mod app;
 mod auth;
 mod body;
 mod client_address;
+mod client_stream;
 mod compat;
 mod cors;
 mod ddp;

@@ -26,7 +26,9 @@ use tracing::{debug, warn};
 use collect::net::{Connections, OpenConnection};
 use pipeline::shutdown::wait_for_stop;
 
+use crate::api::query::QUERY;
 use crate::client_address::forwarded_address;
+use crate::client_stream::ClientStream;
 use crate::host::check_host;
 use crate::problem::Problem;
 
@@ -206,8 +208,13 @@ fn spawn_connection(
     let (peer, guard) = (context.peer, context.guard.clone());
     let context = Arc::new(context);
     let (request_seen, mut first_request) = watch::channel(false);
-    let service = service_fn(move |request: Request<Incoming>| {
+    let stream = ClientStream::new(stream);
+    let presence = stream.presence();
+    let service = service_fn(move |mut request: Request<Incoming>| {
         request_seen.send_if_modified(|seen| !std::mem::replace(seen, true));
+        if request.uri().path() == QUERY {
+            request.extensions_mut().insert(presence.clone());
+        }
         let (context, handler) = (Arc::clone(&context), handler.clone());
         async move { Ok::<_, Infallible>(context.answer(handler, request).await) }
     });

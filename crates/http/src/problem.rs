@@ -73,6 +73,8 @@ problems! {
     disk_full = 503, "disk_full", "The disk is full";
     /// A queue of the server is full.
     overloaded = 503, "overloaded", "Server overloaded";
+    /// The query took too long.
+    query_timeout = 503, "query_timeout", "Query timeout";
     /// The server is stopping or has lost its disk.
     stopping = 503, "stopping", "Server stopping";
 }

@@ -11,6 +11,7 @@ use pipeline::catalog::Catalog;
 use pipeline::erasure::Erasure;
 use pipeline::flows::Flows;
 use pipeline::ingest::{Claims, Ingest};
+use pipeline::query::pool::QueryPool;
 use pipeline::views::Views;
 use tokio::sync::watch;
 use wal::{Lane, Wal};
@@ -48,6 +49,8 @@ pub struct AppState {
     pub views: Arc<Views>,
     /// Subscriptions and their channels.
     pub live: Arc<Live>,
+    /// Runs queries, within bounds.
+    pub queries: Arc<QueryPool>,
     /// Running flows.
     pub flows: Arc<Flows>,
     /// Removes the data of erased players from the log.

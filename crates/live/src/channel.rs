@@ -3,7 +3,7 @@
 mod published;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -51,6 +51,8 @@ pub(crate) struct Channel {
     newest: AtomicU64,
     pub(crate) subscribers: Mutex<Subscribers>,
     last_run: Mutex<LastRun>,
+    /// True while another thread than that of `live` computes the channel.
+    is_dispatched: AtomicBool,
     changes: AtomicU64,
     merged: AtomicU64,
     pub(crate) opened_at_ms: i64,
@@ -91,6 +93,7 @@ impl Channel {
             newest: AtomicU64::new(opened_at),
             subscribers: Mutex::default(),
             last_run: Mutex::default(),
+            is_dispatched: AtomicBool::new(false),
             changes: AtomicU64::new(0),
             merged: AtomicU64::new(0),
             opened_at_ms: now_ms,
@@ -136,6 +139,21 @@ impl Channel {
         self.last_run.lock().cost.pause() > EXPENSIVE_PAUSE
     }
 
+    /// Returns true if a computation may take long: a query that has not run yet or is expensive.
+    pub(crate) fn is_slow(&self) -> bool {
+        matches!(self.topic, Topic::Query(_))
+            && (self.last_run.lock().started_at.is_none() || self.is_expensive())
+    }
+
+    /// Reserves the computation for another thread. Returns false if one has it already.
+    pub(crate) fn begin_dispatch(&self) -> bool {
+        !self.is_dispatched.swap(true, Ordering::AcqRel)
+    }
+
+    pub(crate) fn end_dispatch(&self) {
+        self.is_dispatched.store(false, Ordering::Release);
+    }
+
     /// Returns the time of the next computation, as far as it is known now.
     pub(crate) fn next_refresh(&self, now: Instant, now_ms: i64) -> Option<Instant> {
         let earliest = self.earliest_refresh(now);
@@ -150,7 +168,8 @@ impl Channel {
     pub(crate) fn refresh(&self, live: &Live) {
         let mut source = self.source.lock();
         let dirty = std::mem::take(&mut *self.dirty.lock());
-        let context = ComputeContext::new(&live.views, &live.flows, &self.game, live.now_ms());
+        let control = live.query_control();
+        let context = ComputeContext::new(&live.views, &live.flows, &self.game, live.now_ms(), &*control);
         let is_due = source.due_ms().is_some_and(|due_ms| due_ms <= context.now_ms);
         if dirty.is_empty() && !is_due {
             return;
@@ -210,8 +229,8 @@ impl Channel {
     }
 
     /// Appends the messages after number `after` up to number `until` to `into`, or the full state if they are no longer
-    /// kept. Returns the number up to which `into` is complete.
-    pub(crate) fn read_messages(&self, after: u64, until: u64, into: &mut Vec<Message>) -> u64 {
+    /// kept. Returns the number up to which `into` is complete. `None`: the full state is being computed.
+    pub(crate) fn read_messages(&self, after: u64, until: u64, into: &mut Vec<Message>) -> Option<u64> {
         let published = self.published.lock();
         if let Some(newer) = published.messages.since(after) {
             let newer = newer.filter(|(number, _)| *number <= until);
@@ -220,18 +239,19 @@ impl Channel {
                 name: "change",
                 fields: fields.clone(),
             }));
-            return until.max(after);
+            return Some(until.max(after));
         }
         drop(published);
-        let (fields, newest) = self.full_state();
+        let (fields, newest) = self.full_state()?;
         into.push(Message { number: until, name: "reset", fields });
-        newest.max(until)
+        Some(newest.max(until))
     }
 
-    /// Returns the full state and the number of its newest change.
-    pub(crate) fn full_state(&self) -> (Bytes, u64) {
-        let source = self.source.lock();
-        (source.full_state(), self.newest())
+    /// Returns the full state and the number of its newest change. `None` while it is being computed, which can take
+    /// seconds: no connection may wait for it.
+    pub(crate) fn full_state(&self) -> Option<(Bytes, u64)> {
+        let source = self.source.try_lock()?;
+        Some((source.full_state(), self.newest()))
     }
 
     /// Returns the number of the newest change.
@@ -244,23 +264,23 @@ impl Channel {
         self.published.lock().messages.is_complete_since(number)
     }
 
-    /// Returns the newest state as documents.
-    pub(crate) fn documents(&self) -> Arc<DocumentSet> {
+    /// Returns the newest state as documents. `None` while the first of them are being computed.
+    pub(crate) fn documents(&self) -> Option<Arc<DocumentSet>> {
         if let Some(documents) = self.published.lock().documents.clone() {
-            return documents;
+            return Some(documents);
         }
-        let mut source = self.source.lock();
+        let mut source = self.source.try_lock()?;
         let (number, is_ranked, list) = (self.newest(), source.is_ranked(), source.documents());
         let mut published = self.published.lock();
         let documents = Arc::new(DocumentSet::new(number, is_ranked, list));
         (published.documents, published.steps) = (Some(Arc::clone(&documents)), History::new(number));
-        documents
+        Some(documents)
     }
 
     /// Returns the newest documents and the step to them from the state of this number. `None`: the steps since then are
     /// no longer kept.
     pub(crate) fn resume(&self, number: u64) -> Option<(Arc<DocumentSet>, Arc<Step>)> {
-        let documents = self.documents();
+        let documents = self.documents()?;
         let published = self.published.lock();
         let documents = published.documents.clone().unwrap_or(documents);
         let steps = published.steps.since(number)?;

@@ -1,7 +1,7 @@
 //! One subscription that is delivered as documents.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pipeline::catalog::Game;
 use tokio::sync::Notify;
@@ -29,7 +29,12 @@ pub struct DocumentSubscription {
     /// The number of the newest change that was looked at.
     seen: u64,
     delivered_at: Option<Instant>,
+    /// Set while the first state is being computed.
+    retry_at: Option<Instant>,
 }
+
+/// A state that is being computed is looked for again after this time.
+const RETRY: Duration = Duration::from_millis(20);
 
 impl DocumentSubscription {
     /// Subscribes to a topic of a game, and resumes from `resume` if the changes since then are still kept. `notify` is
@@ -61,6 +66,7 @@ impl DocumentSubscription {
             delivered,
             seen,
             delivered_at,
+            retry_at: None,
         })
     }
 
@@ -91,7 +97,11 @@ impl DocumentSubscription {
     /// Recomputes the channel and returns the changes without waiting for the interval. For a caller that made a write
     /// and must see its effect.
     pub fn next_delivery_now(&mut self) -> Option<Delivery> {
-        self.subscriber.channel.refresh(self.subscriber.live());
+        let channel = &self.subscriber.channel;
+        // The writes of clients do not change the results of queries.
+        if !channel.is_slow() {
+            channel.refresh(self.subscriber.live());
+        }
         self.delivered_at = None;
         self.next_delivery()
     }
@@ -107,7 +117,7 @@ impl DocumentSubscription {
     /// Returns when changes may be delivered; `None` if there are none.
     pub fn due(&self) -> Option<Instant> {
         if self.known.is_none() || self.missed.is_some() {
-            return Some(Instant::now());
+            return Some(self.retry_at.unwrap_or_else(Instant::now));
         }
         let is_new = self.subscriber.channel.newest() > self.seen;
         let interval = self.subscriber.interval();
@@ -121,7 +131,12 @@ impl DocumentSubscription {
 
     /// Returns the step from the known state to the newest one, preceded by missed changes. `None`: nothing changed.
     fn step(&mut self) -> Option<Arc<Step>> {
-        let (missed, newest) = (self.missed.take(), self.newest_documents());
+        let Some(newest) = self.newest_documents() else {
+            self.retry_at = Some(Instant::now() + RETRY);
+            return None;
+        };
+        self.retry_at = None;
+        let missed = self.missed.take();
         let Some(known) = self.known.replace(Arc::clone(&newest)) else { return Some(newest.full_step()) };
         let since = self.step_since(&known, &newest);
         match (missed, since) {
@@ -144,13 +159,13 @@ impl DocumentSubscription {
         (!step.changes.is_empty()).then_some(step)
     }
 
-    fn newest_documents(&self) -> Arc<DocumentSet> {
+    fn newest_documents(&self) -> Option<Arc<DocumentSet>> {
         let channel = &self.subscriber.channel;
         match &self.personal {
             Some(personal) => {
                 let live = self.subscriber.live();
                 let (liveops, now_ms) = (&live.views.liveops, live.now_ms());
-                Arc::new(personal.documents(liveops, now_ms, channel.newest()))
+                Some(Arc::new(personal.documents(liveops, now_ms, channel.newest())))
             }
             None => channel.documents(),
         }

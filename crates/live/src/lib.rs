@@ -48,9 +48,11 @@ use std::time::{Duration, Instant};
 use liveops::Touched;
 use model::deltas::Deltas;
 use model::limits::CLOCK_BACK_MS;
+use model::query::{QueryControl, Unbounded};
 use parking_lot::{Mutex, RwLock};
 use pipeline::catalog::Game;
 use pipeline::flows::Flows;
+use pipeline::query::pool::QueryPool;
 use pipeline::time::now_ms;
 use pipeline::views::Views;
 use tokio::sync::Notify;
@@ -64,6 +66,8 @@ use subscription_quota::SubscriptionQuota;
 
 /// Channels of all games together.
 const CHANNELS_MAX: usize = 10_000;
+/// A channel for which no thread is free is computed after this time, if one is free then.
+const DISPATCH_RETRY: Duration = Duration::from_millis(250);
 
 /// Returns the time in milliseconds since 1970.
 type Clock = Box<dyn Fn() -> i64 + Send + Sync>;
@@ -83,6 +87,8 @@ pub struct Live {
     interests: RwLock<Interests>,
     schedule: Schedule,
     quota: Arc<SubscriptionQuota>,
+    /// Runs queries that may take long, and bounds all of them.
+    queries: Option<Arc<QueryPool>>,
 }
 
 #[derive(Default)]
@@ -105,8 +111,10 @@ impl Live {
         flows: Arc<Flows>,
         epoch: String,
         subscriptions_per_credential_max: usize,
+        queries: Arc<QueryPool>,
     ) -> io::Result<Arc<Live>> {
-        let live = Live::new(views, flows, epoch, subscriptions_per_credential_max, Box::new(now_ms));
+        let clock = Box::new(now_ms);
+        let live = Live::new(views, flows, epoch, subscriptions_per_credential_max, clock, Some(queries));
         let running = Arc::clone(&live);
         thread::Builder::new().name("live".into()).spawn(move || running.run())?;
         Ok(live)
@@ -119,6 +127,7 @@ impl Live {
         epoch: String,
         subscriptions_per_credential_max: usize,
         clock: Clock,
+        queries: Option<Arc<QueryPool>>,
     ) -> Arc<Live> {
         let live = Arc::new(Live {
             views,
@@ -131,6 +140,7 @@ impl Live {
             interests: RwLock::default(),
             schedule: Schedule::default(),
             quota: SubscriptionQuota::new(subscriptions_per_credential_max),
+            queries,
         });
         let (for_applied, for_decided) = (Arc::downgrade(&live), Arc::downgrade(&live));
         let with_live =
@@ -160,6 +170,24 @@ impl Live {
     /// Reserves subscriptions for a credential. `holder` identifies the credential.
     pub fn admit(&self, holder: u64, count: usize) -> Result<SubscriptionPermit, SubscriptionQuotaExceeded> {
         self.quota.admit(holder, count)
+    }
+
+    /// Returns true if subscribing to the topic may compute a query for long. A thread that serves requests must then
+    /// leave it to one that runs queries.
+    pub fn is_slow_to_open(&self, game: &Game, topic: &Topic) -> bool {
+        if !matches!(topic, Topic::Query(_)) {
+            return false;
+        }
+        let (topic, _) = topic.clone().into_shared(game);
+        self.channels.lock().open.get(&(game.number, topic)).is_none_or(|channel| channel.is_slow())
+    }
+
+    /// Returns the bounds of a computation that starts now.
+    fn query_control(&self) -> Box<dyn QueryControl> {
+        match &self.queries {
+            Some(queries) => Box::new(queries.control()),
+            None => Box::new(Unbounded),
+        }
     }
 
     /// Adds a subscriber to the channel of a topic, and opens the channel if there is none. `notify` is notified of
@@ -285,7 +313,7 @@ impl Live {
         }
     }
 
-    fn run(&self) {
+    fn run(self: &Arc<Live>) {
         let mut last_ms = self.now_ms();
         while let Some(due) = self.schedule.wait() {
             let now_ms = self.now_ms();
@@ -298,15 +326,40 @@ impl Live {
         }
     }
 
-    fn run_due(&self, due: DueWork) {
+    fn run_due(self: &Arc<Live>, due: DueWork) {
         due.posts.iter().for_each(|post| self.mark_feeds_of_followers(post));
         for channel in &due.channels {
             if channel.idle_since().is_some() {
                 self.close_if_idle(channel);
                 continue;
             }
-            channel.refresh(self);
-            self.schedule_next(channel);
+            match &self.queries {
+                Some(queries) if channel.is_slow() => self.dispatch(queries, channel),
+                _ => {
+                    channel.refresh(self);
+                    self.schedule_next(channel);
+                }
+            }
+        }
+    }
+
+    /// Has the channel computed by a thread that runs queries, so that other channels do not wait for it.
+    fn dispatch(self: &Arc<Live>, queries: &QueryPool, channel: &Arc<Channel>) {
+        let is_dispatched = channel.begin_dispatch() && {
+            let (live, dispatched) = (Arc::clone(self), Arc::clone(channel));
+            let work = move || {
+                dispatched.refresh(&live);
+                dispatched.end_dispatch();
+                live.schedule_next(&dispatched);
+            };
+            let is_started = queries.try_run(channel.game.number, work);
+            if !is_started {
+                channel.end_dispatch();
+            }
+            is_started
+        };
+        if !is_dispatched {
+            self.schedule.insert(channel, Instant::now() + DISPATCH_RETRY);
         }
     }
 

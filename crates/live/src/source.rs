@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use model::query::QueryControl;
 use pipeline::catalog::Game;
 use pipeline::flows::Flows;
 use pipeline::time::rfc3339;
@@ -76,13 +77,21 @@ pub(crate) struct ComputeContext<'a> {
     pub(crate) flows: &'a Flows,
     pub(crate) game: &'a Game,
     pub(crate) now_ms: i64,
+    /// Bounds the queries of the computation.
+    pub(crate) control: &'a dyn QueryControl,
     /// The views contain at least the log up to this position.
     position: u64,
 }
 
 impl<'a> ComputeContext<'a> {
-    pub(crate) fn new(views: &'a Views, flows: &'a Flows, game: &'a Game, now_ms: i64) -> ComputeContext<'a> {
-        ComputeContext { views, flows, game, now_ms, position: views.counters.applied_until() }
+    pub(crate) fn new(
+        views: &'a Views,
+        flows: &'a Flows,
+        game: &'a Game,
+        now_ms: i64,
+        control: &'a dyn QueryControl,
+    ) -> ComputeContext<'a> {
+        ComputeContext { views, flows, game, now_ms, control, position: views.counters.applied_until() }
     }
 
     /// Returns the moment of the computation, to be kept with its result.

@@ -20,7 +20,12 @@ pub struct SseStream {
     subscriptions: Vec<StreamSubscription>,
     interval: Duration,
     delivered_at: Option<Instant>,
+    /// Set while a full state that has to be sent is being computed.
+    retry_at: Option<Instant>,
 }
+
+/// A full state that is being computed is looked for again after this time.
+const RETRY: Duration = Duration::from_millis(20);
 
 struct StreamSubscription {
     name: String,
@@ -63,7 +68,8 @@ impl SseStream {
             let after = resumed.map_or(0, |resume| resume.number);
             subscriptions.push(StreamSubscription { name, subscriber, personal, after, full_state_event });
         }
-        Ok(SseStream { live, notify, subscriptions, interval: options.interval(), delivered_at: None })
+        let interval = options.interval();
+        Ok(SseStream { live, notify, subscriptions, interval, delivered_at: None, retry_at: None })
     }
 
     /// Returns new changes as server-sent events. Empty if nothing changed or the interval has not passed.
@@ -75,9 +81,12 @@ impl SseStream {
         self.subscriptions.iter().for_each(|subscription| subscription.subscriber.rearm());
         let until = self.live.last_published();
         let mut messages: Vec<(usize, Message)> = Vec::new();
+        self.retry_at = None;
         for (index, subscription) in self.subscriptions.iter_mut().enumerate() {
             let mut own = Vec::new();
-            subscription.read(&self.live, until, &mut own);
+            if !subscription.read(&self.live, until, &mut own) {
+                self.retry_at = Some(Instant::now() + RETRY);
+            }
             messages.extend(own.into_iter().map(|message| (index, message)));
         }
         messages.sort_by_key(|(_, message)| message.number);
@@ -100,8 +109,8 @@ impl SseStream {
     /// together, so the number of the newest change is the position in all of them.
     fn due(&self) -> Option<Instant> {
         let is_new = self.subscriptions.iter().any(StreamSubscription::is_new);
-        is_new
-            .then(|| self.delivered_at.map_or_else(Instant::now, |delivered_at| delivered_at + self.interval))
+        let due = || self.delivered_at.map_or_else(Instant::now, |delivered_at| delivered_at + self.interval);
+        is_new.then(|| self.retry_at.unwrap_or_else(due))
     }
 
     fn write(&self, text: &mut Vec<u8>, name: &str, message: &Message) {
@@ -118,24 +127,28 @@ impl StreamSubscription {
         self.full_state_event.is_some() || self.subscriber.channel.newest() > self.after
     }
 
-    fn read(&mut self, live: &Live, until: u64, into: &mut Vec<Message>) {
-        self.read_shared(until, into);
+    /// Reads the messages to send. Returns false if they need a full state that is being computed.
+    fn read(&mut self, live: &Live, until: u64, into: &mut Vec<Message>) -> bool {
+        let Some(after) = self.read_shared(until, into) else { return false };
+        self.after = after;
         if let Some(personal) = &mut self.personal {
             personal.personalize(&live.views.liveops, live.now_ms(), into);
         }
+        true
     }
 
-    fn read_shared(&mut self, until: u64, into: &mut Vec<Message>) {
-        if let Some(name) = self.full_state_event.take() {
-            let (fields, newest) = self.subscriber.channel.full_state();
-            into.push(Message { number: until, name, fields });
-            self.after = newest.max(until);
-            return;
-        }
+    fn read_shared(&mut self, until: u64, into: &mut Vec<Message>) -> Option<u64> {
         let channel = &self.subscriber.channel;
-        self.after = channel.read_messages(self.after, until, into);
+        if let Some(name) = self.full_state_event {
+            let (fields, newest) = channel.full_state()?;
+            self.full_state_event = None;
+            into.push(Message { number: until, name, fields });
+            return Some(newest.max(until));
+        }
+        let after = channel.read_messages(self.after, until, into)?;
         if into.len() > 1 {
             channel.count_merged();
         }
+        Some(after)
     }
 }

@@ -11,7 +11,7 @@ use model::Dimension;
 use model::deltas::Deltas;
 use model::ports::counters::{self, Checkpoint, Counters, SideState, SlotSelector, StoreError};
 use model::ports::records::Records;
-use model::query::{Measure, MetricQuery, Query, QueryDimension, Step, run};
+use model::query::{Measure, MetricQuery, Query, QueryDimension, Step, Unbounded, run};
 use model::rollup::{Aggregate, hash_player};
 use model::series::Resolution;
 
@@ -108,7 +108,7 @@ fn measure(name: &str, rows: usize, players: usize, days: i64, query: Query) {
     let query = Query { from_ms: Some(now_ms - days * 86_400_000), until_ms: Some(now_ms), ..query };
     let plan = query.plan(now_ms, "UTC").expect("a valid query");
     let planning = fastest(|| drop(black_box(query.plan(now_ms, "UTC"))));
-    let running = fastest(|| drop(black_box(run(&plan, 1, &store, None))));
+    let running = fastest(|| drop(black_box(run(&plan, 1, &store, None, &Unbounded))));
     let resolution = if query.step == Some(Step::Minute) { Resolution::Minute } else { Resolution::Hour };
     let select = SlotSelector { game: 1, metric: "a", cut: plan.cut(), values: None, resolution };
     let mut sum = 0;

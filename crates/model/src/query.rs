@@ -5,6 +5,7 @@
 //! on the number of events.
 
 mod aggregation;
+mod control;
 mod formula;
 mod incremental;
 mod plan;
@@ -15,6 +16,7 @@ mod time;
 #[cfg(test)]
 mod tests;
 
+pub use control::{QueryControl, QueryFailure, QueryStopped, Unbounded};
 pub use incremental::{ChangedValues, IncrementalQuery, Refreshed};
 pub use plan::{QueryPlan, is_event};
 pub use run::run;

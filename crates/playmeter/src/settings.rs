@@ -13,6 +13,7 @@ use figment::{Figment, Metadata};
 use http::PublicUrl;
 use model::limits::{EVENT_NAMES_PER_GAME, EVENT_NAMES_PER_GAME_RANGE, FLOWS_MAX, FLOWS_PER_GAME};
 use pipeline::ingest::QuotaSettings;
+use pipeline::query::pool::QueryLimits;
 use serde::{Deserialize, Serialize};
 use server::Settings;
 
@@ -78,6 +79,7 @@ pub(crate) struct RawSettings {
     /// Events per second of each game, with a burst of ten seconds; 0 for no limit.
     pub(crate) events_per_second: u64,
     pub(crate) quotas: RawQuotas,
+    pub(crate) queries: RawQueries,
     /// Collectors by name.
     pub(crate) collectors: RawCollectors,
 }
@@ -112,6 +114,29 @@ impl Default for RawQuotas {
             bytes_per_day: 0,
             flows_per_game: FLOWS_PER_GAME,
             event_names_per_game: EVENT_NAMES_PER_GAME,
+        }
+    }
+}
+
+/// Bounds of queries.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
+pub(crate) struct RawQueries {
+    /// Seconds that a query may run.
+    pub(crate) timeout_s: u64,
+    /// Bytes of memory of one query; all queries together may use four times as much.
+    pub(crate) memory_bytes_max: usize,
+    /// Queries of one game that run at once.
+    pub(crate) per_game_max: usize,
+}
+
+impl Default for RawQueries {
+    fn default() -> RawQueries {
+        let limits = QueryLimits::default();
+        RawQueries {
+            timeout_s: limits.timeout.as_secs(),
+            memory_bytes_max: limits.memory_bytes_max,
+            per_game_max: limits.per_game_max,
         }
     }
 }
@@ -179,6 +204,7 @@ impl Default for RawSettings {
             origins: Vec::new(),
             events_per_second: 0,
             quotas: RawQuotas::default(),
+            queries: RawQueries::default(),
             collectors: RawCollectors::new(),
         }
     }
@@ -351,6 +377,7 @@ impl RawSettings {
             heartbeat: Duration::from_secs(heartbeat_s),
             origins: self.origins,
             collectors: collectors::resolve(&self.collectors)?,
+            queries: self.queries.resolve()?,
             quotas: QuotaSettings {
                 game_events_per_second: self.events_per_second,
                 key_events_per_second: self.quotas.key_events_per_second,
@@ -376,6 +403,22 @@ fn event_names_per_game(value: u32) -> anyhow::Result<u32> {
     let (min, max) = EVENT_NAMES_PER_GAME_RANGE.into_inner();
     ensure!((min..=max).contains(&value), "quotas.event_names_per_game: must be between {min} and {max}");
     Ok(value)
+}
+
+impl RawQueries {
+    fn resolve(self) -> anyhow::Result<QueryLimits> {
+        ensure!((1..=600).contains(&self.timeout_s), "queries.timeout_s: must be between 1 and 600");
+        ensure!(
+            self.memory_bytes_max >= 16 << 20,
+            "queries.memory_bytes_max: must be at least 16777216 (16 MiB)"
+        );
+        ensure!((1..=64).contains(&self.per_game_max), "queries.per_game_max: must be between 1 and 64");
+        Ok(QueryLimits {
+            timeout: Duration::from_secs(self.timeout_s),
+            memory_bytes_max: self.memory_bytes_max,
+            per_game_max: self.per_game_max,
+        })
+    }
 }
 
 impl RawLog {

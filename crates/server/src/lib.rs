@@ -31,6 +31,7 @@ use pipeline::flows::{self, Flows, ReporterContext};
 use pipeline::ingest::{Ingest, QuotaSettings};
 use pipeline::open::{Pipeline, PipelineOptions, open_pipeline};
 use pipeline::open_log::{check_without_catalog, open_log};
+use pipeline::query::pool::{QueryLimits, QueryPool};
 use pipeline::time::{deletion_now_ms, now_ms};
 use pipeline::timed_stores::StoreTimers;
 use pipeline::views::OnFatal;
@@ -69,6 +70,8 @@ pub struct Settings {
     pub origins: Vec<String>,
     /// The quotas of ingest.
     pub quotas: QuotaSettings,
+    /// The bounds of queries.
+    pub queries: QueryLimits,
     /// The collectors to run.
     pub collectors: Vec<CollectorSettings>,
 }
@@ -132,7 +135,8 @@ impl Server {
         let flows = Arc::new(flows);
         let (epoch, each_max) =
             (format!("{:x}", now_ms()), settings.connections.subscriptions_per_credential_max);
-        let live = Live::start(Arc::clone(&views), Arc::clone(&flows), epoch, each_max)
+        let queries = QueryPool::start(settings.queries).context("starting a thread")?;
+        let live = Live::start(Arc::clone(&views), Arc::clone(&flows), epoch, each_max, Arc::clone(&queries))
             .context("starting a thread")?;
         let geo = geo(settings.geo_file.clone());
         let ingest = Arc::new(Ingest::new(geo, &catalog, Arc::clone(&views), log.clone(), settings.quotas));
@@ -147,6 +151,7 @@ impl Server {
             ingest,
             views,
             live,
+            queries,
             flows,
             erasure,
             log,
@@ -185,6 +190,7 @@ impl Server {
         self.stop.send_replace(true);
         self.state.views.stop_waiting();
         self.state.live.stop();
+        self.state.queries.stop();
         self.state.catalog.save_last_used();
         for thread in self.threads {
             if thread.join().is_err() {

@@ -19,6 +19,8 @@ use super::value::RowValue;
 const LINEAR_ROWS: usize = 8;
 /// Number of newest hours whose groups stay in memory even if unused.
 const HOT_HOURS: u32 = 2;
+/// Memory of the groups that are kept only because queries read them.
+const READ_BYTES_MAX: usize = 64 << 20;
 
 /// One cut of one metric in one hour (hours since 1970-01-01 UTC).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,18 +55,35 @@ impl StoredRow {
         hour: u32,
         visit: &mut dyn FnMut(&str, u32, &Aggregate),
     ) {
-        match level {
-            Resolution::Hour => visit(self.value.as_str(), hour * 60, &self.block.total()),
-            Resolution::Minute => {
-                for (slot, cell) in self.block.slots() {
-                    let minute = hour * 60 + u32::from(slot);
-                    if minutes.contains(&minute) {
-                        visit(self.value.as_str(), minute, cell);
-                    }
+        visit_block(self.value.as_str(), &self.block, level, minutes, hour, visit);
+    }
+}
+
+/// Visits the slots of one row in one hour.
+pub(super) fn visit_block(
+    value: &str,
+    block: &HourBlock,
+    level: Resolution,
+    minutes: &Range<u32>,
+    hour: u32,
+    visit: &mut dyn FnMut(&str, u32, &Aggregate),
+) {
+    match level {
+        Resolution::Hour => visit(value, hour * 60, &block.total()),
+        Resolution::Minute => {
+            for (slot, cell) in block.slots() {
+                let minute = hour * 60 + u32::from(slot);
+                if minutes.contains(&minute) {
+                    visit(value, minute, cell);
                 }
             }
         }
     }
+}
+
+/// Returns the memory that a row takes, about.
+pub(super) fn row_bytes(value: &str, block: &HourBlock) -> usize {
+    size_of::<StoredRow>() + value.len() + block.heap_bytes()
 }
 
 struct Group {
@@ -82,6 +101,8 @@ struct Group {
     changed: u32,
     /// The last checkpoint that took rows of this group.
     taken_by: u64,
+    /// Its memory when a query read it from the store; 0 for groups that the log changes.
+    read_bytes: usize,
 }
 
 impl Group {
@@ -136,16 +157,30 @@ pub(super) struct Groups {
     index: HashTable<u32>,
     hasher: DefaultHashBuilder,
     changed: Vec<(u32, u32)>,
+    /// The newest hour that the log changed.
     newest_hour: u32,
     /// The memory of all groups.
     bytes: usize,
     /// The number of checkpoints so far.
     checkpoints: u64,
+    /// The sum of `read_bytes` of all groups.
+    read_bytes: usize,
+    /// The number of times that groups were evicted. What was read from the store before may be older than the store.
+    evictions: u64,
 }
 
 impl Groups {
-    pub(super) fn contains(&self, key: &GroupKey<'_>) -> bool {
-        self.group(key).is_some()
+    pub(super) fn newest_hour(&self) -> u32 {
+        self.newest_hour
+    }
+
+    pub(super) fn evictions(&self) -> u64 {
+        self.evictions
+    }
+
+    /// Returns the memory in which further groups that queries read may be kept.
+    pub(super) fn read_bytes_left(&self) -> usize {
+        READ_BYTES_MAX.saturating_sub(self.read_bytes)
     }
 
     pub(super) fn group(&self, key: &GroupKey<'_>) -> Option<usize> {
@@ -153,8 +188,25 @@ impl Groups {
         self.index.find(hash(&self.hasher, key), same).map(|group| *group as usize)
     }
 
-    /// Inserts a group with its rows from the store.
+    /// Inserts a group that the log changes, with its rows from the store.
     pub(super) fn insert(&mut self, key: &GroupKey<'_>, rows: Vec<(Box<str>, HourBlock)>) -> usize {
+        self.newest_hour = self.newest_hour.max(key.hour);
+        self.insert_rows(key, rows)
+    }
+
+    /// Inserts a group that a query read, if there is memory for it and it is not there yet.
+    pub(super) fn insert_read(&mut self, key: &GroupKey<'_>, rows: Vec<(Box<str>, HourBlock)>) {
+        let bytes: usize = rows.iter().map(|(value, block)| row_bytes(value, block)).sum();
+        let bytes = bytes + size_of::<Group>() + key.metric.len();
+        if bytes > self.read_bytes_left() || self.group(key).is_some() {
+            return;
+        }
+        let index = self.insert_rows(key, rows);
+        self.groups[index].as_mut().expect("it was just inserted").read_bytes = bytes;
+        self.read_bytes += bytes;
+    }
+
+    fn insert_rows(&mut self, key: &GroupKey<'_>, rows: Vec<(Box<str>, HourBlock)>) -> usize {
         let mut group = Group {
             game: key.game,
             cut: key.cut,
@@ -166,13 +218,13 @@ impl Groups {
             bytes: 0,
             changed: 0,
             taken_by: 0,
+            read_bytes: 0,
         };
         for (value, block) in rows {
             group.push(&self.hasher, StoredRow { value: value[..].into(), block, changed: false });
         }
         group.bytes = group.measure();
         self.bytes += group.bytes;
-        self.newest_hour = self.newest_hour.max(key.hour);
         let index = self.free.pop().unwrap_or(self.groups.len() as u32);
         if index as usize == self.groups.len() {
             self.groups.push(None);
@@ -241,10 +293,6 @@ impl Groups {
         group.bytes = group.measure();
     }
 
-    pub(super) fn newest_hour(&self) -> u32 {
-        self.newest_hour
-    }
-
     /// Returns the estimated memory of all groups in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
@@ -274,6 +322,7 @@ impl Groups {
 
     /// Evicts stored groups of old hours that were not used since the last call. Returns the newest hour.
     pub(super) fn evict(&mut self, committed: u64) -> u32 {
+        self.evictions += 1;
         let oldest_kept = self.newest_hour.saturating_sub(HOT_HOURS - 1);
         for index in 0..self.groups.len() {
             let Some(group) = &self.groups[index] else { continue };
@@ -288,6 +337,7 @@ impl Groups {
     /// Evicts stored groups until all take at most `bytes_max`: first those that were not used since the last call, then
     /// those of old hours, then any.
     pub(super) fn evict_down_to(&mut self, bytes_max: usize, committed: u64) {
+        self.evictions += 1;
         let oldest_kept = self.newest_hour.saturating_sub(HOT_HOURS - 1);
         for round in 0..3 {
             for index in 0..self.groups.len() {
@@ -306,6 +356,7 @@ impl Groups {
     fn remove(&mut self, index: usize) {
         let group = self.groups[index].take().expect("the group was just checked");
         self.bytes -= group.bytes;
+        self.read_bytes -= group.read_bytes;
         let hash = hash(&self.hasher, &group.key());
         if let Ok(entry) = self.index.find_entry(hash, |other| *other as usize == index) {
             entry.remove();
@@ -315,19 +366,20 @@ impl Groups {
 
     pub(super) fn visit(
         &self,
-        key: &GroupKey<'_>,
+        group: usize,
         select: &SlotSelector<'_>,
         minutes: &Range<u32>,
         visit: &mut dyn FnMut(&str, u32, &Aggregate),
     ) {
-        let Some(index) = self.group(key) else { return };
-        let group = self.at(index);
+        let group = self.at(group);
         group.used.store(true, Ordering::Relaxed);
         match select.values {
-            None => group.rows.iter().for_each(|row| row.visit(select.resolution, minutes, key.hour, visit)),
+            None => {
+                group.rows.iter().for_each(|row| row.visit(select.resolution, minutes, group.hour, visit))
+            }
             Some(values) => {
                 for row in values.iter().filter_map(|value| group.find(&self.hasher, value)) {
-                    group.rows[row].visit(select.resolution, minutes, key.hour, visit);
+                    group.rows[row].visit(select.resolution, minutes, group.hour, visit);
                 }
             }
         }
@@ -352,8 +404,15 @@ impl Groups {
         }
     }
 
+    /// Returns the number of groups.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.groups.iter().flatten().count()
+    }
+
     /// Evicts the groups of these hours; none of their rows may be waiting for a checkpoint.
     pub(super) fn evict_hours(&mut self, hours: &Range<u32>) {
+        self.evictions += 1;
         for index in 0..self.groups.len() {
             if self.groups[index].as_ref().is_some_and(|group| hours.contains(&group.hour)) {
                 self.remove(index);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, LsmError, PersistMode};
 use hashbrown::HashSet;
-use model::ports::counters::{Checkpoint, CheckpointError, RowChange, SideState, StoreError};
+use model::ports::counters::{Checkpoint, CheckpointError, RowChange, SideState, SlotSelector, StoreError};
 use model::ports::records::RecordWrite;
 use model::rollup::HourBlock;
 use model::series::{Cut, OTHER};
@@ -272,6 +272,31 @@ impl Store {
         Ok(rows)
     }
 
+    /// Visits the rows of one cut of a metric in these hours, in order. Holds one row at a time.
+    pub(super) fn visit(
+        &self,
+        select: &SlotSelector<'_>,
+        hours: Range<u32>,
+        visit: &mut dyn FnMut(u32, &str, StoredRow<'_>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let hours = hours.start..hours.end.min(self.newest_hour().saturating_add(1));
+        if hours.is_empty() {
+            return Ok(());
+        }
+        let range = keys::hour_range(select.game, select.cut, select.metric, &hours);
+        for entry in self.tables()?.hours.range(range) {
+            let (key, block) = entry.into_inner().map_err(failed)?;
+            let (group, value) = keys::parse(&key).ok_or_else(|| damaged(&key))?;
+            visit(group.hour, value, StoredRow { key: &key, block: &block })?;
+        }
+        Ok(())
+    }
+
+    /// Returns the hour after which no row is on disk.
+    pub(super) fn newest_hour(&self) -> u32 {
+        self.newest_hour.load(Ordering::Acquire).min(u64::from(u32::MAX)) as u32
+    }
+
     /// Returns the values that have rows on a UTC day; without a metric, the names of the metrics.
     pub(super) fn values(
         &self,
@@ -402,6 +427,18 @@ impl Store {
         let number =
             |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).map_err(|_| damaged(name.as_bytes()));
         bytes.map_or(Ok(0), |bytes| number(&bytes))
+    }
+}
+
+/// A row as it is on disk.
+pub(super) struct StoredRow<'a> {
+    key: &'a [u8],
+    block: &'a [u8],
+}
+
+impl StoredRow<'_> {
+    pub(super) fn decode(&self) -> Result<HourBlock, StoreError> {
+        HourBlock::decode(self.block).map_err(|_| damaged(self.key))
     }
 }
 

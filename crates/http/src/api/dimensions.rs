@@ -16,6 +16,7 @@ use pipeline::time::{now_ms, rfc3339};
 use pipeline::views::Views;
 use serde_json::{Value, json};
 
+use super::query::run_bounded;
 use crate::auth::Credentials;
 use crate::problem::Problem;
 use crate::{AppState, RuntimeState};
@@ -45,8 +46,11 @@ pub(crate) async fn get(
     let access = credentials.authorize_query(&shared.catalog, now as u64 / 1000)?;
     shared.views.caught_up(shared.log.durable_until()).await?;
     let names = shared.ingest.event_names(access.game.number, now);
-    let answer = answer(&access.game, &shared.views, names, now);
-    let answer = answer.map_err(|failure| Problem::internal(failure.to_string()))?;
+    let (views, game) = (Arc::clone(&shared.views), Arc::clone(&access.game));
+    let answer = run_bounded(&shared, game.number, move |_| {
+        answer(&game, &views, names, now).map_err(|failure| Problem::internal(failure.to_string()))
+    })
+    .await?;
     Ok(([(header::CONTENT_TYPE, "application/json")], answer.to_string()).into_response())
 }
 

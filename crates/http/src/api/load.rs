@@ -10,6 +10,7 @@ use axum::{Router, routing};
 use hyper::header;
 use model::admit::REQUEST_METRIC_PREFIX;
 use model::ports::counters::StoreError;
+use model::query::QueryControl;
 use pipeline::accounting::{self, AccountingTotals};
 use pipeline::catalog::Game;
 use pipeline::time::{now_ms, parse_time, rfc3339};
@@ -17,6 +18,7 @@ use pipeline::views::Views;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::query::{run_bounded, stopped_problem};
 use crate::auth::Credentials;
 use crate::problem::Problem;
 use crate::{AppState, RuntimeState};
@@ -68,23 +70,36 @@ pub(crate) async fn get(
     if minutes.end - minutes.start > DAYS_MAX * DAY_MINUTES {
         return Err(Problem::invalid(format!("the range must not exceed {DAYS_MAX} days")).field("from"));
     }
-    let totals = AccountingTotals::read(&shared.views, &access.game, minutes.start, minutes.end);
-    let internal = |failure: StoreError| Problem::internal(failure.to_string());
-    let mut answer = totals.map_err(internal)?.json();
-    answer["requests"] = requests(&shared.views, &access.game, minutes).map_err(internal)?;
+    let (views, game) = (Arc::clone(&shared.views), Arc::clone(&access.game));
+    let mut answer = run_bounded(&shared, game.number, move |control| {
+        let internal = |failure: StoreError| Problem::internal(failure.to_string());
+        let totals = AccountingTotals::read(&views, &game, minutes.start, minutes.end);
+        let mut answer = totals.map_err(internal)?.json();
+        answer["requests"] = requests(&views, &game, minutes, control)?;
+        Ok(answer)
+    })
+    .await?;
     let position = shared.views.counters.applied_until();
     answer["as_of"] = json!({ "position": format!("0/{position}"), "time": rfc3339(now) });
     Ok(([(header::CONTENT_TYPE, "application/json")], answer.to_string()).into_response())
 }
 
 /// Counts the game's requests of completed minutes by method, route and outcome.
-fn requests(views: &Views, game: &Game, minutes: Range<i64>) -> Result<Value, StoreError> {
+fn requests(
+    views: &Views,
+    game: &Game,
+    minutes: Range<i64>,
+    control: &dyn QueryControl,
+) -> Result<Value, Problem> {
+    let internal = |failure: StoreError| Problem::internal(failure.to_string());
     let minutes = minutes.start.max(0) as u32..minutes.end.max(0) as u32;
     let mut routes: BTreeMap<String, Value> = BTreeMap::new();
-    for metric in views.counters.metrics(game.number, minutes.clone())? {
+    for metric in views.counters.metrics(game.number, minutes.clone()).map_err(internal)? {
+        control.check(0).map_err(stopped_problem)?;
         let named = metric.strip_prefix(REQUEST_METRIC_PREFIX).and_then(|rest| rest.rsplit_once('.'));
         let Some((route, outcome)) = named else { continue };
-        let count = accounting::sum_metric(&*views.counters, game.number, &metric, minutes.clone())?;
+        let count = accounting::sum_metric(&*views.counters, game.number, &metric, minutes.clone());
+        let count = count.map_err(internal)?;
         let (method, path) = route.split_once(' ').unwrap_or((route, ""));
         let row = routes.entry(route.to_owned()).or_insert_with(|| json!({ "method": method, "path": path }));
         row[outcome] = count.into();

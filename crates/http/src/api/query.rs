@@ -3,21 +3,23 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Router, routing};
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
 use hyper::http::request::Parts;
 use hyper::{Request, Uri};
 use model::limits::QUERY_BYTES_MAX;
-use model::query::{Query, run};
+use model::query::{Query, QueryControl, QueryFailure, QueryResult, QueryStopped, run};
 use pipeline::catalog::Access;
+use pipeline::query::pool::QueryRejected;
 use pipeline::query::result;
 use pipeline::time::{now_ms, now_s};
 
 use super::openapi::schemas;
 use crate::auth::Credentials;
 use crate::body;
+use crate::client_stream::ClientPresence;
 use crate::problem::Problem;
 use crate::{AppState, RuntimeState};
 
@@ -25,6 +27,9 @@ use crate::{AppState, RuntimeState};
 pub(crate) fn routes() -> Router<RuntimeState> {
     Router::new().route("/v1/query", routing::get(get).post(post))
 }
+
+/// The path of queries.
+pub(crate) const QUERY: &str = "/v1/query";
 
 /// Runs a query whose fields are query parameters.
 #[utoipa::path(
@@ -46,22 +51,30 @@ pub(crate) fn routes() -> Router<RuntimeState> {
     responses(
         (status = 200, description = "The result; as CSV with `Accept: text/csv`.", body = schemas::QueryResponse),
         (status = 400, description = "The query is invalid; `field` names the field.", body = schemas::ProblemDocument),
+        (status = 422, description = "The query needs more memory than one query may use.", body = schemas::ProblemDocument),
+        (status = 429, description = "The game already runs as many queries as it may; see Retry-After.", body = schemas::ProblemDocument),
+        (status = 503, description = "The query took too long, or the server is busy; see Retry-After.", body = schemas::ProblemDocument),
     ),
 )]
 pub(crate) async fn get(
     State(shared): State<Arc<AppState>>,
     uri: Uri,
     credentials: Credentials,
+    presence: Option<Extension<ClientPresence>>,
 ) -> Result<Response, Problem> {
     let access = credentials.authorize_query(&shared.catalog, now_s())?;
     let pairs = crate::query_string::pairs(uri.query().unwrap_or_default())?;
     let pairs = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let query = pipeline::query::request::from_pairs(pairs, &access.game.settings.declared());
     let query = query.map_err(Problem::from)?;
-    respond(&shared, &access, credentials.headers(), &query).await
+    let presence = presence.as_ref().map(|Extension(presence)| presence);
+    respond(&shared, &access, &RequestHead { headers: credentials.headers(), presence }, query).await
 }
 
 /// Runs a query. The result includes every event acknowledged before the request.
+///
+/// A query may take 10 s and 256 MiB of memory, unless the server has other settings. It is cancelled when the client
+/// closes the connection.
 #[utoipa::path(
     post, path = "/v1/query", operation_id = "query", tag = "analytics", security(("secret_key" = [])),
     request_body(
@@ -74,6 +87,9 @@ pub(crate) async fn get(
     responses(
         (status = 200, description = "The result; as CSV with `Accept: text/csv`.", body = schemas::QueryResponse),
         (status = 400, description = "The query is invalid; `field` names the field.", body = schemas::ProblemDocument),
+        (status = 422, description = "The query needs more memory than one query may use.", body = schemas::ProblemDocument),
+        (status = 429, description = "The game already runs as many queries as it may; see Retry-After.", body = schemas::ProblemDocument),
+        (status = 503, description = "The query took too long, or the server is busy; see Retry-After.", body = schemas::ProblemDocument),
     ),
 )]
 pub(crate) async fn post(
@@ -88,32 +104,94 @@ pub(crate) async fn post(
     result
 }
 
-async fn run_from_body(shared: &AppState, head: &Parts, body: &mut Body) -> Result<Response, Problem> {
+async fn run_from_body(shared: &Arc<AppState>, head: &Parts, body: &mut Body) -> Result<Response, Problem> {
     let access = Credentials::from(head).authorize_query(&shared.catalog, now_s())?;
     let body = body::collect(body, QUERY_BYTES_MAX).await?;
     let query = pipeline::query::request::from_json(&body, &access.game.settings.declared())
         .map_err(Problem::from)?;
-    respond(shared, &access, &head.headers, &query).await
+    let presence = head.extensions.get::<ClientPresence>();
+    respond(shared, &access, &RequestHead { headers: &head.headers, presence }, query).await
 }
 
 /// Runs a query over everything that was acknowledged before it, and responds in the accepted format.
 async fn respond(
-    shared: &AppState,
+    shared: &Arc<AppState>,
     access: &Access,
-    headers: &HeaderMap,
-    query: &Query,
+    head: &RequestHead<'_>,
+    query: Query,
 ) -> Result<Response, Problem> {
-    let acknowledged = shared.log.durable_until();
-    let now_ms = now_ms();
-    let plan = query.plan(now_ms, &access.game.tz).map_err(Problem::from)?;
-    shared.views.caught_up(acknowledged).await?;
-    let links = shared.views.identities.game(access.game.number);
-    let answer = run(&plan, access.game.number, &*shared.views.counters, links.as_deref());
-    let answer = answer.map_err(|failure| Problem::internal(failure.to_string()))?;
-    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    Ok(if accept.contains("text/csv") {
-        ([(CONTENT_TYPE, "text/csv; charset=utf-8")], result::csv(&answer)).into_response()
-    } else {
-        ([(CONTENT_TYPE, "application/json")], result::json(&answer, now_ms)).into_response()
+    let accept = head.headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let is_csv = accept.contains("text/csv");
+    let run = run_query(shared, access, query, now_ms(), move |result, now_ms| match is_csv {
+        true => result::csv(&result),
+        false => result::json(&result, now_ms),
+    });
+    let bytes = match head.presence {
+        None => run.await?,
+        Some(presence) => tokio::select! {
+            bytes = run => bytes?,
+            () = presence.wait_until_left() => return Err(stopped_problem(QueryStopped::Cancelled)),
+        },
+    };
+    let content_type = if is_csv { "text/csv; charset=utf-8" } else { "application/json" };
+    Ok(([(CONTENT_TYPE, content_type)], bytes).into_response())
+}
+
+/// What a query needs of its request.
+struct RequestHead<'a> {
+    headers: &'a HeaderMap,
+    presence: Option<&'a ClientPresence>,
+}
+
+/// Runs a query over everything that was acknowledged before it, on a thread for queries, and encodes its result there.
+pub(crate) async fn run_query<T: Send + 'static>(
+    shared: &Arc<AppState>,
+    access: &Access,
+    query: Query,
+    now_ms: i64,
+    encode: impl FnOnce(QueryResult, i64) -> T + Send + 'static,
+) -> Result<T, Problem> {
+    shared.views.caught_up(shared.log.durable_until()).await?;
+    let (views, game) = (Arc::clone(&shared.views), Arc::clone(&access.game));
+    run_bounded(shared, game.number, move |control| {
+        let plan = query.plan(now_ms, &game.tz).map_err(Problem::from)?;
+        let links = views.identities.game(game.number);
+        let result = run(&plan, game.number, &*views.counters, links.as_deref(), control);
+        let result = result.map_err(|failure| match failure {
+            QueryFailure::Store(failure) => Problem::internal(failure.to_string()),
+            QueryFailure::Stopped(stopped) => stopped_problem(stopped),
+        })?;
+        Ok(encode(result, now_ms))
     })
+    .await
+}
+
+/// Runs `work` on a thread for queries, as soon as the game may run another one.
+pub(crate) async fn run_bounded<T: Send + 'static>(
+    shared: &AppState,
+    game: u32,
+    work: impl FnOnce(&dyn QueryControl) -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    shared.queries.run(game, work).await.map_err(rejected_problem)?
+}
+
+/// Returns the problem for a query that was not run.
+pub(crate) fn rejected_problem(rejected: QueryRejected) -> Problem {
+    match rejected {
+        QueryRejected::GameBusy { .. } => Problem::quota_exceeded(rejected.to_string()).retry_after_s(1),
+        QueryRejected::Busy => Problem::overloaded(rejected.to_string()).retry_after_s(1),
+        QueryRejected::Stopped(stopped) => stopped_problem(stopped),
+        QueryRejected::Failed => Problem::internal(rejected.to_string()),
+    }
+}
+
+/// Returns the problem for a query that was stopped.
+pub(crate) fn stopped_problem(stopped: QueryStopped) -> Problem {
+    match stopped {
+        QueryStopped::Timeout { .. } => Problem::query_timeout(stopped.to_string()),
+        QueryStopped::Memory { .. } => Problem::limit_reached(stopped.to_string()),
+        QueryStopped::Overloaded | QueryStopped::Cancelled => {
+            Problem::overloaded(stopped.to_string()).retry_after_s(1)
+        }
+    }
 }

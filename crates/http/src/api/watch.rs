@@ -29,6 +29,7 @@ use pipeline::catalog::{Access, Game, Scope, address_group};
 use pipeline::time::{now_ms, now_s};
 use tokio::sync::watch;
 
+use super::query::rejected_problem;
 use super::vars::viewer;
 use crate::auth::{self, Credentials};
 use crate::problem::Problem;
@@ -105,8 +106,14 @@ pub(crate) async fn get(
     let permit = shared.live.admit(subscriber, topics.len());
     let permit = permit.map_err(|exceeded| Problem::quota_exceeded(exceeded.to_string()))?;
     shared.views.caught_up(shared.log.durable_until()).await?;
-    let client =
-        SseStream::open(Arc::clone(&shared.live), &access.game, topics, params.options, resume.as_ref());
+    let (live, game, options) = (Arc::clone(&shared.live), Arc::clone(&access.game), params.options);
+    let is_slow = topics.iter().any(|(_, topic)| live.is_slow_to_open(&game, topic));
+    let number = game.number;
+    let open = move || SseStream::open(live, &game, topics, options, resume.as_ref());
+    let client = match is_slow {
+        true => shared.queries.run(number, |_| open()).await.map_err(rejected_problem)?,
+        false => open(),
+    };
     let client = client.map_err(|refused| Problem::overloaded(refused.to_string()).retry_after_s(10))?;
     let headers = [
         (CONTENT_TYPE, "text/event-stream"),

@@ -24,6 +24,7 @@ use super::publications::parse_subscription;
 use super::subscriptions::{SUBSCRIPTIONS_MAX, Subscriptions};
 use crate::AppState;
 use crate::api::json::from_json;
+use crate::api::query::rejected_problem;
 use crate::api::watch::subscriber_key;
 use crate::problem::Problem;
 use crate::ws::{CloseCode, Socket, SocketClosed, SocketMessage};
@@ -295,17 +296,16 @@ impl Session {
         let Some(permit) = permit else { return Ok(()) };
         let shared = &self.shared;
         shared.views.caught_up(shared.log.durable_until()).await.map_err(Problem::from)?;
-        let (topic, resume) = (request.topic.clone(), request.resume.as_ref());
-        let watch = DocumentSubscription::open(
-            &shared.live,
-            &access.game,
-            topic,
-            request.options,
-            resume,
-            &self.wake,
-        );
+        let (live, game, wake) = (Arc::clone(&shared.live), Arc::clone(&access.game), Arc::clone(&self.wake));
+        let (topic, options, resume) = (request.topic.clone(), request.options, request.resume.clone());
+        let (number, is_slow) = (game.number, live.is_slow_to_open(&game, &topic));
+        let open = move || DocumentSubscription::open(&live, &game, topic, options, resume.as_ref(), &wake);
+        let watch = match is_slow {
+            true => shared.queries.run(number, |_| open()).await.map_err(rejected_problem)?,
+            false => open(),
+        };
         let watch = watch.map_err(|refused| Problem::overloaded(refused.to_string()))?;
-        if resume.is_some() && !watch.is_resumed() {
+        if request.resume.is_some() && !watch.is_resumed() {
             return Err(DdpError::resume_expired());
         }
         self.subscriptions.open(id, request, &access, watch, permit);

@@ -5,28 +5,27 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
 use super::framing::FramingCheck;
+use crate::client_stream::ClientStream;
 
 /// A TCP connection that ends, for its reader, at the first line that violates the protocol.
 ///
 /// The end of that line is replaced by a NUL, which is valid nowhere in a head or a chunked body, so hyper responds with
 /// 400 or fails the body, and closes the connection.
-#[derive(Debug)]
 pub(crate) struct CheckedStream {
-    stream: TcpStream,
+    stream: ClientStream,
     check: FramingCheck,
     is_refused: bool,
 }
 
 impl CheckedStream {
-    pub(super) fn new(stream: TcpStream) -> CheckedStream {
+    pub(super) fn new(stream: ClientStream) -> CheckedStream {
         CheckedStream { stream, check: FramingCheck::default(), is_refused: false }
     }
 
     /// Returns the connection, for a protocol other than HTTP.
-    pub(crate) fn into_inner(self) -> TcpStream {
+    pub(crate) fn into_inner(self) -> ClientStream {
         self.stream
     }
 }

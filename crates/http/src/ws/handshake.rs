@@ -72,8 +72,9 @@ async fn serve_guarded(guard: Option<ConnectionGuard>, serving: impl Future<Outp
 fn socket(upgraded: Upgraded) -> Socket {
     let parts =
         upgraded.downcast::<TokioIo<CheckedStream>>().expect("every connection is a checked TCP stream");
+    let stream = parts.io.into_inner().into_inner().into_inner().expect("only queries look at a connection");
     // Copied, because it references the whole buffer in which the handshake was read.
-    Socket::new(parts.io.into_inner().into_inner(), Bytes::copy_from_slice(&parts.read_buf))
+    Socket::new(stream, Bytes::copy_from_slice(&parts.read_buf))
 }
 
 /// Returns the response to an invalid handshake, with the supported value in a header.

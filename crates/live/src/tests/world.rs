@@ -48,6 +48,7 @@ impl World {
             "e".into(),
             1_000,
             Box::new(move || clock_copy.load(Ordering::Relaxed)),
+            None,
         );
         World { views, live, flows, game: game(1), clock, offset: 0 }
     }
@@ -65,7 +66,7 @@ impl World {
         let clock_copy = Arc::clone(&clock);
         let now = Box::new(move || clock_copy.load(Ordering::Relaxed));
         let (views, flows) = (Arc::clone(&self.views), Arc::clone(&self.flows));
-        let live = Live::new(Arc::clone(&views), Arc::clone(&flows), "f".into(), 1_000, now);
+        let live = Live::new(Arc::clone(&views), Arc::clone(&flows), "f".into(), 1_000, now, None);
         World { views, live, flows, game: Arc::clone(&self.game), clock, offset: self.offset }
     }
 

@@ -46,8 +46,8 @@ impl QuerySource {
     fn recompute(&self, context: &ComputeContext<'_>) -> Result<IncrementalQuery, String> {
         let plan = self.query.plan(context.now_ms, &context.game.tz).map_err(|error| error.to_string())?;
         let links = context.views.identities.game(context.game.number);
-        let incremental =
-            IncrementalQuery::run(plan, context.game.number, &*context.views.counters, links.as_deref());
+        let (game, counters) = (context.game.number, &*context.views.counters);
+        let incremental = IncrementalQuery::run(plan, game, counters, links.as_deref(), context.control);
         incremental.map_err(|error| error.to_string())
     }
 
@@ -59,7 +59,7 @@ impl QuerySource {
         {
             let links = context.views.identities.game(context.game.number);
             let (game, counters) = (context.game.number, &*context.views.counters);
-            return match incremental.refresh(minutes, game, counters, links.as_deref()) {
+            return match incremental.refresh(minutes, game, counters, links.as_deref(), context.control) {
                 Ok(Refreshed::Values(changed)) => ResultChange::Values(changed),
                 Ok(Refreshed::Rearranged | Refreshed::Replaced(None)) => ResultChange::Everything,
                 Ok(Refreshed::Replaced(Some(before))) => ResultChange::between(&before, incremental.result()),
@@ -106,7 +106,7 @@ pub(crate) fn query_interests(query: &Query, game: &Game) -> Vec<Interest> {
 pub(crate) fn run_query(query: &Query, context: &ComputeContext<'_>) -> Result<QueryResult, String> {
     let plan = query.plan(context.now_ms, &context.game.tz).map_err(|error| error.to_string())?;
     let links = context.views.identities.game(context.game.number);
-    run(&plan, context.game.number, &*context.views.counters, links.as_deref())
+    run(&plan, context.game.number, &*context.views.counters, links.as_deref(), context.control)
         .map_err(|error| error.to_string())
 }
 

@@ -18,6 +18,20 @@ pub(super) trait Fold: Copy {
     fn value(self, state: &Self::State) -> Option<f64>;
     /// Returns the value of a single aggregate.
     fn value_of(self, aggregate: &Aggregate) -> Option<f64>;
+
+    /// Returns the heap memory of a state, in bytes.
+    #[inline]
+    fn heap_bytes(_: &Self::State) -> usize {
+        0
+    }
+
+    /// Adds an aggregate and returns the memory by which the state grew.
+    #[inline]
+    fn add_measured(self, state: &mut Self::State, aggregate: &Aggregate) -> usize {
+        let before = Self::heap_bytes(state);
+        self.add(state, aggregate);
+        Self::heap_bytes(state).saturating_sub(before)
+    }
 }
 
 /// Number of events.
@@ -60,6 +74,10 @@ impl Fold for Sum {
         }
     }
 
+    fn heap_bytes(state: &ExactSum) -> usize {
+        state.heap_bytes()
+    }
+
     fn join(self, state: &mut ExactSum, other: &ExactSum) {
         state.merge(other);
     }
@@ -93,6 +111,10 @@ impl Fold for Average {
             state.count += values.count();
             state.sum.merge(&values.sum);
         }
+    }
+
+    fn heap_bytes(state: &CountAndSum) -> usize {
+        state.sum.heap_bytes()
     }
 
     fn join(self, state: &mut CountAndSum, other: &CountAndSum) {
@@ -209,6 +231,10 @@ impl Fold for DistinctPlayers<'_> {
         }
     }
 
+    fn heap_bytes(state: &Distinct) -> usize {
+        state.heap_bytes()
+    }
+
     fn join(self, state: &mut Distinct, other: &Distinct) {
         state.merge(other);
     }
@@ -239,6 +265,10 @@ impl Fold for Quantile {
         if let Some(values) = &aggregate.values {
             state.merge(values);
         }
+    }
+
+    fn heap_bytes(state: &ValueStats) -> usize {
+        state.quantiles.heap_bytes() + state.sum.heap_bytes()
     }
 
     fn join(self, state: &mut ValueStats, other: &ValueStats) {

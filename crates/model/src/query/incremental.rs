@@ -8,13 +8,14 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
+use super::control::{Meter, QueryControl, QueryFailure};
 use super::plan::{Computation, QueryPlan};
 use super::run::PlanReader;
 use super::series_index::SeriesKey;
 use super::time::Buckets;
 use super::{QueryDimension, QueryResult, Series};
 use crate::identity::Links;
-use crate::ports::counters::{Counters, StoreError};
+use crate::ports::counters::Counters;
 
 /// A refresh reads everything if more than 1 in this many buckets changed, because that is no more expensive.
 const REREAD_ALL_RATIO: usize = 2;
@@ -25,6 +26,7 @@ struct DataSource<'a> {
     game: u32,
     counters: &'a dyn Counters,
     links: Option<&'a Links>,
+    meter: &'a Meter<'a>,
 }
 
 /// A query result, with the state needed to refresh it.
@@ -66,9 +68,11 @@ impl IncrementalQuery {
         game: u32,
         counters: &dyn Counters,
         links: Option<&Links>,
-    ) -> Result<IncrementalQuery, StoreError> {
+        control: &dyn QueryControl,
+    ) -> Result<IncrementalQuery, QueryFailure> {
         let known = links.map_or(0, Links::len);
-        let reader = PlanReader::new(&plan, game, counters, links);
+        let meter = Meter::new(control);
+        let reader = PlanReader::new(&plan, game, counters, links, &meter);
         let (result, keys) = reader.run(&plan.buckets, plan.compared.as_ref())?;
         Ok(IncrementalQuery { plan, result, keys, links: known })
     }
@@ -92,8 +96,10 @@ impl IncrementalQuery {
         game: u32,
         counters: &dyn Counters,
         links: Option<&Links>,
-    ) -> Result<Refreshed, StoreError> {
-        let source = DataSource { game, counters, links };
+        control: &dyn QueryControl,
+    ) -> Result<Refreshed, QueryFailure> {
+        let meter = Meter::new(control);
+        let source = DataSource { game, counters, links, meter: &meter };
         let mut is_intact = true;
         if links.map_or(0, Links::len) == self.links && self.plan.is_refreshable() {
             match self.patch(minutes, source)? {
@@ -101,13 +107,13 @@ impl IncrementalQuery {
                 Patch::Impossible { is_intact: intact } => is_intact = intact,
             }
         }
-        let new = IncrementalQuery::run(self.plan.clone(), game, counters, links)?;
+        let new = IncrementalQuery::run(self.plan.clone(), game, counters, links, control)?;
         let old = std::mem::replace(self, new);
         Ok(Refreshed::Replaced(is_intact.then_some(old.result)))
     }
 
     /// Reads only what changed, if the series are still the same.
-    fn patch(&mut self, minutes: &[u32], source: DataSource<'_>) -> Result<Patch, StoreError> {
+    fn patch(&mut self, minutes: &[u32], source: DataSource<'_>) -> Result<Patch, QueryFailure> {
         let window = changed_buckets(&self.plan.buckets, minutes);
         let compared =
             self.plan.compared.as_ref().map(|buckets| changed_buckets(buckets, minutes)).unwrap_or_default();
@@ -143,8 +149,8 @@ impl IncrementalQuery {
         &mut self,
         changed: &[Range<usize>],
         source: DataSource<'_>,
-    ) -> Result<Option<SeriesChanges>, StoreError> {
-        let reader = PlanReader::new(&self.plan, source.game, source.counters, source.links);
+    ) -> Result<Option<SeriesChanges>, QueryFailure> {
+        let reader = PlanReader::new(&self.plan, source.game, source.counters, source.links, source.meter);
         let (whole, keys) = reader.run(&self.plan.buckets.whole(), None)?;
         let Some(order) = order_like(&self.result.series, &whole.series) else { return Ok(None) };
         let with_rest = whole.series.len() > keys.len() * series_per_key(&self.plan);
@@ -163,11 +169,11 @@ impl IncrementalQuery {
         &mut self,
         changed: &[Range<usize>],
         source: DataSource<'_>,
-    ) -> Result<Option<SeriesChanges>, StoreError> {
+    ) -> Result<Option<SeriesChanges>, QueryFailure> {
         let (Some(compared), Some(buckets)) = (&mut self.result.compare, &self.plan.compared) else {
             return Ok(Some(SeriesChanges::default()));
         };
-        let reader = PlanReader::new(&self.plan, source.game, source.counters, source.links);
+        let reader = PlanReader::new(&self.plan, source.game, source.counters, source.links, source.meter);
         let whole = reader.partial_series(&buckets.whole(), &self.keys, None)?;
         let Some(order) = order_like(&compared.series, &whole) else { return Ok(None) };
         let with_rest = whole.len() > self.keys.len() * series_per_key(&self.plan);

@@ -5,12 +5,13 @@ use std::ops::Range;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::aggregation::{Average, Count, DistinctPlayers, Fold, Largest, Newest, Quantile, Smallest, Sum};
+use super::control::{Meter, QueryControl, QueryFailure, QueryStopped};
 use super::plan::{Computation, MetricSource, ONLINE_MINUTES_BEFORE, PlannedMetric, QueryPlan, is_event};
 use super::series_index::{REST, SeriesIndex, SeriesKey};
 use super::time::{self, Buckets, SlotRead};
 use super::{BucketTimes, ComparedWindow, QueryResult, Series};
 use crate::identity::Links;
-use crate::ports::counters::{Counters, SlotSelector, StoreError};
+use crate::ports::counters::{Counters, SlotSelector};
 use crate::rollup::{Aggregate, Distinct};
 use crate::series::{Cut, OTHER, Resolution, SAMPLE_NAMES, SAMPLES};
 
@@ -21,15 +22,24 @@ const STATES_MAX: usize = 4 << 20;
 const LARGE_STATES_MAX: usize = 1 << 10;
 /// Minutes of players in memory at a time.
 const ONLINE_MINUTES_AT_ONCE: usize = 60;
+/// Hours that are read from the store at once, between two checks whether to stop. More where there is little data.
+const HOURS_AT_ONCE: Range<u32> = 24..24 * 32;
+/// With fewer visited slots than this, twice as many hours are read next.
+const SLOTS_FEW: usize = 4_096;
+/// With more visited slots than this, half as many hours are read next.
+const SLOTS_MANY: usize = 65_536;
 
-/// Runs a plan over the rollups of a game. `links` merges linked ids in data that was counted before the link.
+/// Runs a plan over the rollups of a game. `links` merges linked ids in data that was counted before the link. The
+/// query goes on while `control` allows it.
 pub fn run(
     plan: &QueryPlan,
     game: u32,
     counters: &dyn Counters,
     links: Option<&Links>,
-) -> Result<QueryResult, StoreError> {
-    let reader = PlanReader::new(plan, game, counters, links);
+    control: &dyn QueryControl,
+) -> Result<QueryResult, QueryFailure> {
+    let meter = Meter::new(control);
+    let reader = PlanReader::new(plan, game, counters, links, &meter);
     Ok(reader.run(&plan.buckets, plan.compared.as_ref())?.0)
 }
 
@@ -59,7 +69,7 @@ trait MetricTable {
         reader: PlanReader<'_>,
         buckets: &Buckets,
         keys: &[SeriesKey],
-    ) -> Result<Vec<SeriesValues>, StoreError>;
+    ) -> Result<Vec<SeriesValues>, QueryFailure>;
 }
 
 /// The values of a series.
@@ -102,6 +112,7 @@ pub(super) struct PlanReader<'a> {
     game: u32,
     counters: &'a dyn Counters,
     links: Option<&'a Links>,
+    meter: &'a Meter<'a>,
 }
 
 impl<'a> PlanReader<'a> {
@@ -110,8 +121,9 @@ impl<'a> PlanReader<'a> {
         game: u32,
         counters: &'a dyn Counters,
         links: Option<&'a Links>,
+        meter: &'a Meter<'a>,
     ) -> PlanReader<'a> {
-        PlanReader { plan, game, counters, links: links.filter(|links| !links.is_empty()) }
+        PlanReader { plan, game, counters, links: links.filter(|links| !links.is_empty()), meter }
     }
 
     /// Returns the result for these buckets, and the keys that have a series.
@@ -119,11 +131,13 @@ impl<'a> PlanReader<'a> {
         self,
         buckets: &Buckets,
         compared: Option<&Buckets>,
-    ) -> Result<(QueryResult, Vec<SeriesKey>), StoreError> {
+    ) -> Result<(QueryResult, Vec<SeriesKey>), QueryFailure> {
         let (plan, as_of) = (self.plan, self.counters.applied_until());
+        let before = self.meter.bytes();
         let tables = self.tables(buckets)?;
         let keys = rank(plan, &tables);
         let series = self.series(tables, buckets, &keys, None)?;
+        self.keep_series(before, &series)?;
         let compare = match compared {
             None => None,
             Some(buckets) => {
@@ -142,11 +156,21 @@ impl<'a> PlanReader<'a> {
         buckets: &Buckets,
         keys: &[SeriesKey],
         with_rest: Option<bool>,
-    ) -> Result<Vec<Series>, StoreError> {
-        self.series(self.tables(buckets)?, buckets, keys, with_rest)
+    ) -> Result<Vec<Series>, QueryFailure> {
+        let before = self.meter.bytes();
+        let series = self.series(self.tables(buckets)?, buckets, keys, with_rest)?;
+        self.keep_series(before, &series)?;
+        Ok(series)
     }
 
-    fn tables(self, buckets: &Buckets) -> Result<Vec<Box<dyn MetricTable + 'a>>, StoreError> {
+    /// Releases the memory that was reserved since `before`, except for that of the result.
+    fn keep_series(self, before: usize, series: &[Series]) -> Result<(), QueryStopped> {
+        self.meter.release(self.meter.bytes() - before);
+        let values = series.iter().map(|series| series.values.len() * size_of::<Option<f64>>());
+        self.meter.reserve(values.sum::<usize>() + size_of_val(series))
+    }
+
+    fn tables(self, buckets: &Buckets) -> Result<Vec<Box<dyn MetricTable + 'a>>, QueryFailure> {
         self.plan.metrics.iter().map(|metric| self.table(metric, buckets)).collect()
     }
 
@@ -154,7 +178,7 @@ impl<'a> PlanReader<'a> {
         self,
         metric: &'a PlannedMetric,
         buckets: &Buckets,
-    ) -> Result<Box<dyn MetricTable + 'a>, StoreError> {
+    ) -> Result<Box<dyn MetricTable + 'a>, QueryFailure> {
         Ok(match metric.computation {
             Computation::Count => Box::new(FoldTable::new(self, metric, buckets, Count)?),
             Computation::Sum => Box::new(FoldTable::new(self, metric, buckets, Sum)?),
@@ -178,10 +202,10 @@ impl<'a> PlanReader<'a> {
         buckets: &Buckets,
         keys: &[SeriesKey],
         with_rest: Option<bool>,
-    ) -> Result<Vec<Series>, StoreError> {
+    ) -> Result<Vec<Series>, QueryFailure> {
         let has_rest_rows = || self.plan.by.is_empty() || tables.iter().any(|table| has_rest(&**table, keys));
         let has_rest = with_rest.unwrap_or_else(has_rest_rows);
-        let lines: Result<Vec<Vec<SeriesValues>>, StoreError> =
+        let lines: Result<Vec<Vec<SeriesValues>>, QueryFailure> =
             tables.into_iter().map(|table| table.series_values(self, buckets, keys)).collect();
         let mut series = Vec::new();
         for (name, mut lines) in self.named(lines?) {
@@ -220,14 +244,15 @@ impl<'a> PlanReader<'a> {
         Series { name, key, values: line.values, total: line.total }
     }
 
-    /// Visits the slots of the reads: the series, the read, the minute and the aggregate.
+    /// Visits the slots of the reads: the series, the read, the minute and the aggregate. `visit` returns the memory by
+    /// which it grew.
     fn visit(
         self,
         metric: &PlannedMetric,
         reads: &[SlotRead],
         rows: &mut SeriesIndex<'_>,
-        mut visit: impl FnMut(usize, &SlotRead, u32, &Aggregate),
-    ) -> Result<(), StoreError> {
+        mut visit: impl FnMut(usize, &SlotRead, u32, &Aggregate) -> usize,
+    ) -> Result<(), QueryFailure> {
         let values: Option<Vec<&str>> = self.plan.row_values();
         let (Some(first), Some(last)) = (reads.first(), reads.last()) else { return Ok(()) };
         for stored in self.stored_metrics(metric, first.minutes.start..last.minutes.end)? {
@@ -240,17 +265,59 @@ impl<'a> PlanReader<'a> {
                     values: values.as_deref(),
                     resolution: read.resolution,
                 };
-                self.counters.visit(select, read.minutes.clone(), &mut |row, minute, aggregate| {
-                    if let Some(series) = rows.series(row) {
-                        visit(series, read, minute, aggregate);
-                    }
+                self.visit_in_parts(select, read.minutes.clone(), &mut |row, minute, aggregate| {
+                    let series = rows.series(row);
+                    let grown = series.map_or(0, |series| visit(series, read, minute, aggregate));
+                    grown + rows.take_grown()
                 })?;
             }
         }
         Ok(())
     }
 
-    fn stored_metrics(self, metric: &PlannedMetric, minutes: Range<u32>) -> Result<Vec<String>, StoreError> {
+    /// Visits minutes a few days at a time, and checks in between whether to stop.
+    fn visit_in_parts(
+        self,
+        select: SlotSelector<'_>,
+        minutes: Range<u32>,
+        visit: &mut dyn FnMut(&str, u32, &Aggregate) -> usize,
+    ) -> Result<(), QueryFailure> {
+        let (mut from, mut hours) = (minutes.start, HOURS_AT_ONCE.start);
+        while from < minutes.end {
+            self.meter.check()?;
+            let until = (from / 60).saturating_add(hours).saturating_mul(60).min(minutes.end);
+            let (mut slots, mut stopped) = (0, None);
+            self.counters.visit(select, from..until, &mut |row, minute, aggregate| {
+                slots += 1;
+                if stopped.is_none() {
+                    let grown = visit(row, minute, aggregate);
+                    stopped = self.meter.add(grown).err();
+                }
+            })?;
+            if let Some(stopped) = stopped {
+                return Err(stopped.into());
+            }
+            hours = match slots {
+                ..SLOTS_FEW => (hours * 2).min(HOURS_AT_ONCE.end),
+                SLOTS_MANY.. => (hours / 2).max(HOURS_AT_ONCE.start),
+                _ => hours,
+            };
+            from = until;
+        }
+        Ok(())
+    }
+
+    /// Reserves the memory of the values of `lines` series.
+    fn reserve_values(self, lines: usize, buckets: &Buckets) -> Result<(), QueryStopped> {
+        // Twice: the values of the metrics, and those of the series that are computed from them.
+        self.meter.reserve(2 * lines * buckets.len() * size_of::<Option<f64>>())
+    }
+
+    fn stored_metrics(
+        self,
+        metric: &PlannedMetric,
+        minutes: Range<u32>,
+    ) -> Result<Vec<String>, QueryFailure> {
         Ok(match &metric.source {
             MetricSource::One(name) => vec![name.clone()],
             MetricSource::Events(names) => names.clone(),
@@ -258,24 +325,28 @@ impl<'a> PlanReader<'a> {
                 let mut names = self.counters.metrics(self.game, minutes.clone())?;
                 let samples = self.sample_names(&minutes)?;
                 names.retain(|name| is_event(name) && !samples.contains(name));
+                self.meter.reserve(names.iter().map(|name| name.len() + size_of::<String>()).sum())?;
                 names
             }
         })
     }
 
     /// Returns the names under which there are samples and no events.
-    fn sample_names(self, minutes: &Range<u32>) -> Result<FxHashSet<String>, StoreError> {
+    fn sample_names(self, minutes: &Range<u32>) -> Result<FxHashSet<String>, QueryFailure> {
         let mut counts: FxHashMap<String, i64> = FxHashMap::default();
         let samples = self.minute_slots(SAMPLES, SAMPLE_NAMES);
-        self.counters.visit(samples, minutes.clone(), &mut |name, _, aggregate| {
+        self.visit_in_parts(samples, minutes.clone(), &mut |name, _, aggregate| {
+            let known = counts.len();
             *counts.entry(name.to_owned()).or_default() += aggregate.count;
+            if counts.len() > known { name.len() + size_of::<(String, i64)>() } else { 0 }
         })?;
         let mut names = FxHashSet::default();
         for (name, samples) in counts {
             let mut events = -samples;
             let all = self.minute_slots(&name, Cut::Total);
-            self.counters.visit(all, minutes.clone(), &mut |_, _, aggregate| {
+            self.visit_in_parts(all, minutes.clone(), &mut |_, _, aggregate| {
                 events += aggregate.count;
+                0
             })?;
             if events <= 0 {
                 names.insert(name);
@@ -303,13 +374,15 @@ impl<'a, F: Fold> FoldTable<'a, F> {
         metric: &'a PlannedMetric,
         buckets: &Buckets,
         fold: F,
-    ) -> Result<Self, StoreError> {
+    ) -> Result<Self, QueryFailure> {
         let whole = F::LARGE.then(|| buckets.whole());
         let buckets = whole.as_ref().unwrap_or(buckets);
         let mut rows = SeriesIndex::open(reader.plan);
         let mut states = FoldStates::new(fold, buckets.len());
+        reader.meter.reserve(size_of::<F::State>() * buckets.len() + reads_bytes(buckets))?;
         reader.visit(metric, &time::reads(buckets), &mut rows, |series, read, minute, aggregate| {
-            fold.add(states.at(series, read.bucket(minute)), aggregate);
+            let grown = fold.add_measured(states.at(series, read.bucket(minute)), aggregate);
+            grown + states.take_grown()
         })?;
         Ok(FoldTable { metric, fold, rows, states })
     }
@@ -343,11 +416,14 @@ impl<'a, F: Fold> FoldTable<'a, F> {
         buckets: &Buckets,
         keys: &[SeriesKey],
         lines: &mut [SeriesValues],
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), QueryFailure> {
         let mut rows = SeriesIndex::with_keys(reader.plan, keys);
         let chunk = (states_max::<F>() / lines.len()).max(1);
         for from in (0..buckets.len()).step_by(chunk) {
             let chunk_buckets = buckets.slice(from..buckets.len().min(from + chunk));
+            let before = reader.meter.bytes();
+            let states_bytes = size_of::<Option<F::State>>() * chunk_buckets.len() * lines.len();
+            reader.meter.reserve(states_bytes + reads_bytes(&chunk_buckets))?;
             let mut states: Vec<Vec<Option<F::State>>> = vec![vec![None; chunk_buckets.len()]; lines.len()];
             reader.visit(
                 metric,
@@ -360,8 +436,9 @@ impl<'a, F: Fold> FoldTable<'a, F> {
                         && chunk_buckets.is_one_slot(bucket, read.resolution)
                     {
                         lines[series].values[from + bucket] = fold.value_of(aggregate);
+                        0
                     } else {
-                        fold.add(states[series][bucket].get_or_insert_default(), aggregate);
+                        fold.add_measured(states[series][bucket].get_or_insert_default(), aggregate)
                     }
                 },
             )?;
@@ -370,6 +447,7 @@ impl<'a, F: Fold> FoldTable<'a, F> {
                     *value = state.as_ref().map_or(*value, |state| fold.value(state));
                 }
             }
+            reader.meter.release(reader.meter.bytes() - before);
         }
         Ok(())
     }
@@ -397,9 +475,10 @@ impl<F: Fold> MetricTable for FoldTable<'_, F> {
         reader: PlanReader<'_>,
         buckets: &Buckets,
         keys: &[SeriesKey],
-    ) -> Result<Vec<SeriesValues>, StoreError> {
+    ) -> Result<Vec<SeriesValues>, QueryFailure> {
         let (metric, fold, nothing) = (self.metric, self.fold, self.nothing());
         let complete = self.states.width == buckets.len();
+        reader.reserve_values(keys.len() + 1, buckets)?;
         let mut lines: Vec<SeriesValues> = Vec::with_capacity(keys.len() + 1);
         for states in self.sorted(keys) {
             let values = match complete {
@@ -430,11 +509,13 @@ struct FoldStates<F: Fold> {
     /// Number of buckets per series; 1 if only totals are kept.
     width: usize,
     series: Vec<Vec<F::State>>,
+    /// Memory of new states that was not reported yet.
+    grown: usize,
 }
 
 impl<F: Fold> FoldStates<F> {
     fn new(fold: F, width: usize) -> FoldStates<F> {
-        FoldStates { fold, width, series: vec![vec![F::State::default(); width]] }
+        FoldStates { fold, width, series: vec![vec![F::State::default(); width]], grown: 0 }
     }
 
     #[inline]
@@ -451,7 +532,15 @@ impl<F: Fold> FoldStates<F> {
         if self.width > 1 && self.width * len > states_max::<F>() {
             self.keep_totals();
         }
+        self.grown +=
+            (len - self.series.len()) * (self.width * size_of::<F::State>() + size_of::<Vec<F::State>>());
         self.series.resize_with(len, || vec![F::State::default(); self.width]);
+    }
+
+    /// Returns the memory by which the number of states grew since the last call.
+    #[inline]
+    fn take_grown(&mut self) -> usize {
+        std::mem::take(&mut self.grown)
     }
 
     fn keep_totals(&mut self) {
@@ -462,6 +551,13 @@ impl<F: Fold> FoldStates<F> {
             *states = vec![total];
         }
     }
+}
+
+/// Returns the memory of the reads of these buckets: at most an index for each slot.
+fn reads_bytes(buckets: &Buckets) -> usize {
+    let window = buckets.window().len();
+    let slots = if buckets.len() * 60 > window { window } else { window / 60 };
+    (buckets.len() + slots) * size_of::<u32>()
 }
 
 fn states_max<F: Fold>() -> usize {
@@ -480,7 +576,7 @@ impl<'a> OnlineTable<'a> {
         reader: PlanReader<'a>,
         metric: &'a PlannedMetric,
         buckets: &Buckets,
-    ) -> Result<OnlineTable<'a>, StoreError> {
+    ) -> Result<OnlineTable<'a>, QueryFailure> {
         let mut rows = SeriesIndex::open(reader.plan);
         let mut totals: Vec<Option<f64>> = Vec::new();
         if !reader.plan.by.is_empty() {
@@ -501,17 +597,19 @@ impl<'a> OnlineTable<'a> {
         rows: &mut SeriesIndex<'_>,
         window: Range<u32>,
         mut visit: impl FnMut(usize, u32, f64),
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), QueryFailure> {
         for from in window.clone().step_by(ONLINE_MINUTES_AT_ONCE) {
             let until = window.end.min(from + ONLINE_MINUTES_AT_ONCE as u32);
             let read = SlotRead::of_minutes(from.saturating_sub(ONLINE_MINUTES_BEFORE)..until);
             let (first, width) = (read.minutes.start, read.minutes.len());
             let mut seen: Vec<Vec<Distinct>> = Vec::new();
+            let before = reader.meter.bytes();
             reader.visit(metric, &[read], rows, |series, read, minute, aggregate| {
-                while seen.len() <= series {
-                    seen.push(vec![Distinct::default(); width]);
-                }
-                DistinctPlayers(reader.links).add(&mut seen[series][read.bucket(minute)], aggregate);
+                let new = (series + 1).saturating_sub(seen.len());
+                seen.extend((0..new).map(|_| vec![Distinct::default(); width]));
+                let players = &mut seen[series][read.bucket(minute)];
+                let grown = DistinctPlayers(reader.links).add_measured(players, aggregate);
+                grown + new * width * size_of::<Distinct>()
             })?;
             for (series, seen) in seen.iter().enumerate() {
                 for minute in from..until {
@@ -522,6 +620,7 @@ impl<'a> OnlineTable<'a> {
                     }
                 }
             }
+            reader.meter.release(reader.meter.bytes() - before);
         }
         Ok(())
     }
@@ -549,7 +648,8 @@ impl MetricTable for OnlineTable<'_> {
         reader: PlanReader<'_>,
         buckets: &Buckets,
         keys: &[SeriesKey],
-    ) -> Result<Vec<SeriesValues>, StoreError> {
+    ) -> Result<Vec<SeriesValues>, QueryFailure> {
+        reader.reserve_values(keys.len() + 1, buckets)?;
         let zero = SeriesValues { values: vec![Some(0.0); buckets.len()], total: Some(0.0) };
         let mut lines = vec![zero; keys.len() + 1];
         let mut rows = SeriesIndex::with_keys(reader.plan, keys);

@@ -42,7 +42,12 @@ pub(super) struct SeriesIndex<'a> {
     /// 0 while the same row repeats, 1 while rows follow in order.
     ahead: usize,
     has_rest_rows: bool,
+    /// Memory of new rows and keys that was not reported yet.
+    grown: usize,
 }
+
+/// Memory of a row or key beside its text: its entries in two tables.
+const ENTRY_BYTES: usize = 128;
 
 impl<'a> SeriesIndex<'a> {
     /// Creates an index in which every new key gets a series.
@@ -59,6 +64,7 @@ impl<'a> SeriesIndex<'a> {
             at: 0,
             ahead: 0,
             has_rest_rows: false,
+            grown: 0,
         }
     }
 
@@ -75,6 +81,12 @@ impl<'a> SeriesIndex<'a> {
     /// Returns true if a row belonged to no key.
     pub(crate) fn has_rest_rows(&self) -> bool {
         self.has_rest_rows
+    }
+
+    /// Returns the memory by which the index grew since the last call.
+    #[inline]
+    pub(crate) fn take_grown(&mut self) -> usize {
+        std::mem::take(&mut self.grown)
     }
 
     /// Announces that the next rows are those of this event.
@@ -119,6 +131,7 @@ impl<'a> SeriesIndex<'a> {
     #[cold]
     fn insert(&mut self, row: &str) -> u32 {
         let series = self.classify(row);
+        self.grown += 2 * row.len() + ENTRY_BYTES;
         self.at = self.seen.len();
         self.seen_at.insert(row.into(), self.at);
         self.seen.push((row.into(), series));
@@ -154,6 +167,8 @@ impl<'a> SeriesIndex<'a> {
             Some(series) => *series,
             None if self.is_closed => REST as u32,
             None => {
+                self.grown += 2 * key.iter().map(|value| value.len() + size_of::<String>()).sum::<usize>()
+                    + ENTRY_BYTES;
                 self.keys.push(key.clone());
                 let series = self.keys.len() as u32;
                 self.series_of.insert(key, series);

@@ -1,5 +1,6 @@
 //! Queries written as text, over a store that is a list of events.
 
+mod control;
 mod incremental;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -276,7 +277,7 @@ fn show_series(series: &Series) -> String {
 fn answer(store: &Store, text: &str) -> Result<QueryResult, QueryError> {
     let now_ms = i64::from(minute("2026-11-20T12:34Z")) * 60_000 + 56_000;
     let plan = query(text).plan(now_ms, "UTC")?;
-    Ok(run(&plan, GAME, store, None).expect("the store does not fail"))
+    Ok(run(&plan, GAME, store, None, &Unbounded).expect("the store does not fail"))
 }
 
 fn check_events(events: &str, text: &str, expected: Expect) {
@@ -865,7 +866,7 @@ fn check_lengths(text: &str, expected: Expect) {
         store.add_row("$play", Cut::Total, "", &event, None);
     }
     let plan = query.plan(0, "UTC").expect("a valid query");
-    expected.assert_eq(&show(&run(&plan, GAME, &store, None).expect("the store does not fail")));
+    expected.assert_eq(&show(&run(&plan, GAME, &store, None, &Unbounded).expect("the store does not fail")));
 }
 
 #[test]
@@ -1158,7 +1159,7 @@ fn query_of(metric: &str, measure: Option<Measure>, window: &Range<u32>, zone: &
 
 fn run_over(store: &Store, query: &Query) -> QueryResult {
     let plan = query.plan(0, "UTC").expect("a valid query");
-    run(&plan, GAME, store, None).expect("the store does not fail")
+    run(&plan, GAME, store, None, &Unbounded).expect("the store does not fail")
 }
 
 proptest! {
@@ -1326,7 +1327,7 @@ fn check_linked(text: &str, expected: Expect) {
     let query = query(&format!("{WINDOW} {text}"));
     let plan = query.plan(0, "UTC").expect("a valid query");
     let store = Store::of(&parse_events(TWO_DAYS));
-    let answer = run(&plan, GAME, &store, Some(&links(&[("bo", "ann"), ("cem", "ann")])));
+    let answer = run(&plan, GAME, &store, Some(&links(&[("bo", "ann"), ("cem", "ann")])), &Unbounded);
     expected.assert_eq(&show(&answer.expect("the store does not fail")));
 }
 
@@ -1388,7 +1389,7 @@ proptest! {
         for metric in ["players", "online"] {
             let query = query_of(metric, None, &window, name, step);
             let plan = query.plan(0, "UTC").expect("a valid query");
-            let linked = run(&plan, GAME, &Store::of(&events), links.as_deref()).expect("the store does not fail");
+            let linked = run(&plan, GAME, &Store::of(&events), links.as_deref(), &Unbounded).expect("the store does not fail");
             prop_assert_eq!(linked, run_over(&Store::of(&renamed), &query));
         }
     }

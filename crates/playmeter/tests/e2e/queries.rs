@@ -136,3 +136,60 @@ fn verify_and_rebuild_derive_every_number_from_the_log() {
     let answer = world.query(&json!({"metric": "events", "last": "24h", "step": "all"})).json();
     assert_eq!(answer["series"][0]["total"], 500);
 }
+
+/// Resident memory of the server in bytes.
+fn resident_bytes(world: &mut World) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", world.pid().as_raw_nonzero()));
+    let status = status.expect("the server runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it has memory");
+    line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") * 1024
+}
+
+#[test]
+fn window_into_the_far_future_takes_no_memory() {
+    let mut world = World::new();
+    world.post(r#"{"event":"hit","country":"FR"}"#);
+    let query = |metric: &str| {
+        let range = json!({"from": "1970-01-02T00:00:00Z", "to": "2199-01-01T00:00:00Z"});
+        let mut query = json!({"metric": metric, "step": "month", "by": ["country"]});
+        query.as_object_mut().expect("an object").extend(range.as_object().expect("an object").clone());
+        query
+    };
+    assert_eq!(world.query(&query("hit")).json()["series"][0]["total"], 1);
+    let before = resident_bytes(&mut world);
+    for number in 0..10 {
+        let answer = world.query(&query(&format!("other{number}")));
+        assert_eq!((answer.status, &answer.json()["series"]), (200, &json!([])));
+    }
+    let grown = resident_bytes(&mut world).saturating_sub(before);
+    assert!(grown < 64 << 20, "the server grew by {grown} bytes");
+    assert_eq!(world.query(&query("hit")).json()["series"][0]["total"], 1);
+}
+
+#[test]
+fn query_that_needs_too_much_memory_is_rejected() {
+    let root = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(root.path().join("playmeter.toml"), "[queries]\nmemory_bytes_max = 16777216\n")
+        .expect("a file");
+    let world = World::on(root, &[]);
+    world.post(r#"{"event":"hit"}"#);
+    let query = |window: &str| json!({"metric": "hit", "step": "minute", "last": window});
+    let answer = world.query(&query("600d"));
+    assert_eq!(answer.status, 422, "{}", answer.text());
+    assert!(answer.text().contains("16 MiB"), "{}", answer.text());
+    assert_eq!(world.query(&query("1d")).json()["series"][0]["total"], 1);
+}
+
+#[test]
+fn more_queries_than_run_at_once_wait_for_their_turn() {
+    let world = World::new();
+    world.post(r#"{"event":"hit"}"#);
+    std::thread::scope(|threads| {
+        for _ in 0..20 {
+            threads.spawn(|| {
+                let answer = world.query(&json!({"metric": "hit", "last": "30d", "step": "hour"}));
+                assert_eq!(answer.json()["series"][0]["total"], 1, "{}", answer.text());
+            });
+        }
+    });
+}

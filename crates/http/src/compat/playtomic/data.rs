@@ -6,13 +6,14 @@ use jiff::tz::TimeZone;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use model::query::{Measure, MetricQuery, Query, QueryDimension, Step, run};
+use model::query::{Measure, MetricQuery, Query, QueryDimension, Step};
 use pipeline::ingest::level_measure_label;
 
 use super::code::ReplyCode;
 use super::format;
 use super::reply::Reply;
 use super::request::{PlaytomicRequest, ReplyResult};
+use crate::api::query::run_query;
 
 /// Start and end in milliseconds since 1970.
 type TimeRange = (i64, i64);
@@ -147,15 +148,12 @@ impl PlaytomicRequest<'_> {
 
     /// Runs a query. The result includes everything that was acknowledged before.
     async fn query(&self, query: Query) -> Result<model::query::QueryResult, Reply> {
-        let shared = &self.runtime.shared;
-        let acknowledged = shared.log.durable_until();
-        let plan = query.plan(self.received_ms, &self.access.game.tz);
-        let plan = plan.map_err(|error| invalid(&error.to_string()))?;
-        let caught_up = shared.views.caught_up(acknowledged).await;
-        caught_up.map_err(|behind| Reply::error_with(ReplyCode::General, &behind.to_string()))?;
-        let links = shared.views.identities.game(self.access.game.number);
-        let result = run(&plan, self.access.game.number, &*shared.views.counters, links.as_deref());
-        result.map_err(|failure| Reply::error_with(ReplyCode::General, &failure.to_string()))
+        let result =
+            run_query(&self.runtime.shared, &self.access, query, self.received_ms, |result, _| result).await;
+        result.map_err(|problem| match problem.status() {
+            400 => invalid(problem.detail()),
+            _ => Reply::error_with(ReplyCode::General, problem.detail()),
+        })
     }
 }
 

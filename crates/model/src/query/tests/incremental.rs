@@ -24,7 +24,7 @@ fn queries(window: &Range<u32>, zone: &str, step: Step) -> Vec<Query> {
 
 fn start(store: &Store, query: &Query) -> Option<IncrementalQuery> {
     let plan = query.plan(0, "UTC").ok()?;
-    Some(IncrementalQuery::run(plan, GAME, store, None).expect("the store does not fail"))
+    Some(IncrementalQuery::run(plan, GAME, store, None, &Unbounded).expect("the store does not fail"))
 }
 
 proptest! {
@@ -47,7 +47,7 @@ proptest! {
             for (query, incremental) in queries.iter().zip(&mut incremental) {
                 let Some(incremental) = incremental else { continue };
                 let before = incremental.result().clone();
-                let refreshed = incremental.refresh(&minutes, GAME, &store, None).expect("the store does not fail");
+                let refreshed = incremental.refresh(&minutes, GAME, &store, None, &Unbounded).expect("the store does not fail");
                 prop_assert_eq!(incremental.result(), &run_over(&store, query), "{:?}", query);
                 match refreshed {
                     Refreshed::Values(changed) => prop_assert_eq!(&patched(before, &changed, incremental.result()), incremental.result()),
@@ -78,7 +78,9 @@ fn check_refresh(events: &str, text: &str, one_more: &str, is_patched: bool, exp
     let mut incremental = start(&store, &query(text)).expect("a valid query");
     let event = parse_event(one_more);
     store.put(&event);
-    let patched = incremental.refresh(&[event.minute], GAME, &store, None).expect("the store does not fail");
+    let patched = incremental
+        .refresh(&[event.minute], GAME, &store, None, &Unbounded)
+        .expect("the store does not fail");
     assert_eq!(!matches!(patched, Refreshed::Replaced(_)), is_patched);
     assert_eq!(incremental.result(), &run_over(&store, &query(text)));
     expected.assert_eq(&show(incremental.result()));
@@ -145,13 +147,15 @@ fn new_links_cause_a_full_read() {
     let event = parse_event("2026-11-18T10:30Z a player=dee");
     store.put(&event);
     let mut touch = || {
-        incremental.refresh(&[event.minute], GAME, &store, Some(&linked)).expect("the store does not fail")
+        incremental
+            .refresh(&[event.minute], GAME, &store, Some(&linked), &Unbounded)
+            .expect("the store does not fail")
     };
     let is_replaced = |refreshed| matches!(refreshed, Refreshed::Replaced(_));
     assert_eq!([touch(), touch()].map(is_replaced), [true, false]);
     let plan = query(&text).plan(0, "UTC").expect("a valid query");
     assert_eq!(
         incremental.result(),
-        &run(&plan, GAME, &store, Some(&linked)).expect("the store does not fail")
+        &run(&plan, GAME, &store, Some(&linked), &Unbounded).expect("the store does not fail")
     );
 }

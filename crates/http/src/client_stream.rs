@@ -1,0 +1,156 @@
+//! The connection of a client, in a form that shows whether the client is still there while a request is handled.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use rustix::net::{RecvFlags, recv};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::TcpStream;
+
+/// The interval at which a connection is looked at.
+const INTERVAL: Duration = Duration::from_millis(250);
+
+/// A TCP connection.
+pub(crate) struct ClientStream(Arc<TcpStream>);
+
+/// Shows whether the client of a connection is still there. Does not keep the connection open.
+#[derive(Clone)]
+pub(crate) struct ClientPresence(Weak<TcpStream>);
+
+impl ClientStream {
+    pub(crate) fn new(stream: TcpStream) -> ClientStream {
+        ClientStream(Arc::new(stream))
+    }
+
+    pub(crate) fn presence(&self) -> ClientPresence {
+        ClientPresence(Arc::downgrade(&self.0))
+    }
+
+    /// Returns the connection. Nothing else may be looking at it.
+    pub(crate) fn into_inner(self) -> Option<TcpStream> {
+        Arc::into_inner(self.0)
+    }
+}
+
+impl ClientPresence {
+    /// Returns when the client has closed the connection or its sending side.
+    pub(crate) async fn wait_until_left(&self) {
+        loop {
+            tokio::time::sleep(INTERVAL).await;
+            if self.0.upgrade().is_none_or(|stream| has_left(&stream)) {
+                return;
+            }
+        }
+    }
+}
+
+/// Looks at the next byte without taking it. A next request that has already arrived counts as being there.
+fn has_left(stream: &TcpStream) -> bool {
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    match recv(stream, &mut [0; 1], flags) {
+        Ok((_, received)) => received == 0,
+        Err(failure) => !matches!(failure.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
+    }
+}
+
+impl AsyncRead for ClientStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            ready!(self.0.poll_read_ready(context))?;
+            let room = buffer.remaining();
+            match self.0.try_read_buf(buffer) {
+                Err(failure) if failure.kind() == io::ErrorKind::WouldBlock => {}
+                Ok(read) => {
+                    if (1..room).contains(&read) {
+                        // All that had arrived was read: the next read waits without a system call that finds nothing.
+                        let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
+                        let _ = self.0.try_io(Interest::READABLE, nothing);
+                    }
+                    return Poll::Ready(Ok(()));
+                }
+                Err(failure) => return Poll::Ready(Err(failure)),
+            }
+        }
+    }
+}
+
+impl ClientStream {
+    fn poll_try_write(
+        &self,
+        context: &mut Context<'_>,
+        mut write: impl FnMut(&TcpStream) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.0.poll_write_ready(context))?;
+            match write(&self.0) {
+                Err(failure) if failure.kind() == io::ErrorKind::WouldBlock => {}
+                written => return Poll::Ready(written),
+            }
+        }
+    }
+}
+
+impl AsyncWrite for ClientStream {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_try_write(context, |stream| stream.try_write(bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_try_write(context, |stream| stream.try_write_vectored(parts))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let shut = rustix::net::shutdown(&*self.0, rustix::net::Shutdown::Write);
+        Poll::Ready(shut.map_err(io::Error::from))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn client_is_there_until_it_closes_the_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let mut client = TcpStream::connect(address).await.expect("the listener accepts");
+        let mut stream = ClientStream::new(listener.accept().await.expect("a client").0);
+        let is_there = |stream: &ClientStream| !has_left(&stream.0);
+        assert!(is_there(&stream));
+        client.write_all(b"next").await.expect("it is connected");
+        let mut bytes = [0; 2];
+        stream.read_exact(&mut bytes).await.expect("it was sent");
+        assert!(is_there(&stream), "a part of the next request waits");
+        stream.read_exact(&mut bytes).await.expect("it was sent");
+        assert!(is_there(&stream));
+        stream.write_all(b"answer").await.expect("it is connected");
+        let mut answer = [0; 6];
+        client.read_exact(&mut answer).await.expect("it was sent");
+        assert_eq!(&answer, b"answer");
+        drop(client);
+        stream.presence().wait_until_left().await;
+        assert!(stream.into_inner().is_some());
+    }
+}
