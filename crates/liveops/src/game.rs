@@ -7,7 +7,7 @@ use model::ports::counters::StoreError;
 use model::ports::records::{RecordWrite, Records};
 use serde_json::{Value, json};
 
-use crate::boards::{self, Boards};
+use crate::boards::{self, Boards, SubmittedPage};
 use crate::command::{Command, Principal};
 use crate::feed::Feed;
 use crate::idempotency::IdempotentResponses;
@@ -34,6 +34,8 @@ pub(crate) struct CommandContext<'a> {
     pub tz: &'a str,
     pub blob: &'a [u8],
     pub touched: &'a mut Vec<Touched>,
+    /// Set by the decision if its response contains a page of a board.
+    pub page: Option<SubmittedPage>,
 }
 
 /// A topic that changed, as subscribers know it.
@@ -140,20 +142,35 @@ impl Game {
         touched: &mut Vec<Touched>,
     ) -> Result<CommandResponse, Refusal> {
         let CommandRef { by, tz, idempotency, command, blob, .. } = entry;
-        let mut context = CommandContext { at, by: &by, tz: &tz, blob, touched };
-        if let Some(response) = idempotency.as_ref().and_then(|request| self.responses.get(request, at.ms)) {
+        let mut context = CommandContext { at, by: &by, tz: &tz, blob, touched, page: None };
+        if let Some(stored) = idempotency.as_ref().and_then(|request| self.responses.get(request, at.ms)) {
+            let (outcome, page) = stored;
             if let (Command::Players(PlayerCommand::Erase { player, links, .. }), Ok(first)) =
-                (&command, &response)
+                (&command, &outcome)
             {
                 self.extend_erasure(&mut context, first, player, links);
             }
-            return response;
+            return self.with_page(at, outcome, page.as_ref());
         }
         let outcome = self.decide(&mut context, command);
+        let page = context.page.take().filter(|_| outcome.is_ok());
         if let Some(request) = idempotency {
-            self.responses.insert(request, &outcome, at.ms);
+            self.responses.insert(request, &outcome, page.as_ref(), at.ms);
         }
-        outcome
+        self.with_page(at, outcome, page.as_ref())
+    }
+
+    /// Appends the fields of a page to those of a decision.
+    fn with_page(
+        &self,
+        at: LogPoint,
+        outcome: Result<CommandResponse, Refusal>,
+        page: Option<&SubmittedPage>,
+    ) -> Result<CommandResponse, Refusal> {
+        match page.and_then(|page| page.render(&self.boards, at.ms)) {
+            Some(page) => outcome.map(|decision| decision.with_fields(&page)),
+            None => outcome,
+        }
     }
 
     fn decide(

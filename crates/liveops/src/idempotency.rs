@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
+use crate::boards::SubmittedPage;
 use crate::players::contains_text;
 use crate::subject::{RecordError, RecordWriter, Subject};
 use crate::{CommandResponse, Idempotency, Refusal};
@@ -13,8 +14,11 @@ use crate::{CommandResponse, Idempotency, Refusal};
 const WINDOW_MS: i64 = 24 * 3600 * 1000;
 /// Shorter player ids often occur in unrelated keys by chance.
 const WORD_BYTES_MIN: usize = 6;
-/// Responses kept per game; beyond it the oldest is evicted early.
+/// Responses kept per game, and their memory; beyond either, the oldest is evicted early.
 const KEYS_MAX: usize = 100_000;
+const BYTES_MAX: usize = 64 << 20;
+/// The memory of a response beside its texts: the entries in two tables.
+const ENTRY_BYTES: usize = 256;
 
 /// Responses by `Idempotency-Key`.
 #[derive(Default)]
@@ -22,6 +26,8 @@ pub(crate) struct IdempotentResponses {
     by_key: HashMap<String, StoredResponse>,
     /// Keys by time of receipt, oldest first.
     order: VecDeque<(i64, String)>,
+    /// The memory of all responses, about.
+    bytes: usize,
     changed: Vec<String>,
 }
 
@@ -29,30 +35,65 @@ pub(crate) struct IdempotentResponses {
 struct StoredResponse {
     at_ms: i64,
     request: String,
+    /// The decision. Records of earlier versions contain the page, too, and have no `page`.
     outcome: Result<CommandResponse, Refusal>,
+    /// The page that the response contains beside the decision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    page: Option<SubmittedPage>,
+}
+
+/// The outcome of an earlier request, and the page to render with it.
+pub(crate) type StoredOutcome = (Result<CommandResponse, Refusal>, Option<SubmittedPage>);
+
+impl StoredResponse {
+    fn bytes(&self, key: &str) -> usize {
+        let outcome = match &self.outcome {
+            Ok(response) => response.json.len(),
+            Err(refusal) => refusal.detail.len() + refusal.field.as_ref().map_or(0, String::len),
+        };
+        let page = self.page.as_ref().map_or(0, SubmittedPage::bytes);
+        ENTRY_BYTES + 2 * key.len() + self.request.len() + outcome + page
+    }
 }
 
 impl IdempotentResponses {
-    /// Returns the response to an earlier request with this key, or a refusal if that request was a different one.
-    pub(crate) fn get(&self, request: &Idempotency, now_ms: i64) -> Option<Result<CommandResponse, Refusal>> {
+    /// Returns the outcome of an earlier request with this key, or a refusal if that request was a different one.
+    pub(crate) fn get(&self, request: &Idempotency, now_ms: i64) -> Option<StoredOutcome> {
         let stored = self.by_key.get(&request.key).filter(|it| it.at_ms + WINDOW_MS > now_ms)?;
         if stored.request != request.request {
-            return Some(Err(Refusal::conflict("this Idempotency-Key was already used for another request")));
+            let refusal = Refusal::conflict("this Idempotency-Key was already used for another request");
+            return Some((Err(refusal), None));
         }
-        Some(stored.outcome.clone())
+        Some((stored.outcome.clone(), stored.page.clone()))
     }
 
     pub(crate) fn insert(
         &mut self,
         request: Idempotency,
         outcome: &Result<CommandResponse, Refusal>,
+        page: Option<&SubmittedPage>,
         now_ms: i64,
     ) {
-        self.evict(now_ms);
-        let stored = StoredResponse { at_ms: now_ms, request: request.request, outcome: outcome.clone() };
+        let (outcome, page) = (outcome.clone(), page.cloned());
+        let stored = StoredResponse { at_ms: now_ms, request: request.request, outcome, page };
+        self.evict(now_ms, stored.bytes(&request.key));
         self.order.push_back((now_ms, request.key.clone()));
         self.changed.push(request.key.clone());
-        self.by_key.insert(request.key, stored);
+        self.put(request.key, stored);
+    }
+
+    fn put(&mut self, key: String, stored: StoredResponse) {
+        self.bytes += stored.bytes(&key);
+        if let Some(before) = self.by_key.get(&key) {
+            self.bytes -= before.bytes(&key);
+        }
+        self.by_key.insert(key, stored);
+    }
+
+    fn remove(&mut self, key: &str) {
+        if let Some(removed) = self.by_key.remove(key) {
+            self.bytes -= removed.bytes(key);
+        }
     }
 
     /// Removes all responses that contain the player's id, and those whose key does: clients choose the keys.
@@ -67,26 +108,30 @@ impl IdempotentResponses {
         // The substring search is cheap and excludes most responses.
         let is_in_response =
             |answer: &CommandResponse| answer.json.contains(&quoted) && contains_text(&answer.json, &names);
-        let is_about =
-            |key: &str, it: &StoredResponse| is_named(key) || it.outcome.as_ref().is_ok_and(is_in_response);
+        let is_in_page = |it: &StoredResponse| it.page.as_ref().is_some_and(|page| page.names(player));
+        let is_about = |key: &str, it: &StoredResponse| {
+            is_named(key) || it.outcome.as_ref().is_ok_and(is_in_response) || is_in_page(it)
+        };
         let removed: Vec<String> =
             self.by_key.iter().filter(|(key, it)| is_about(key, it)).map(|(key, _)| key.clone()).collect();
         for key in removed {
-            self.by_key.remove(&key);
+            self.remove(&key);
             self.changed.push(key);
         }
         let by_key = &self.by_key;
         self.order.retain(|(at_ms, key)| by_key.get(key).is_some_and(|it| it.at_ms == *at_ms));
     }
 
-    fn evict(&mut self, now_ms: i64) {
-        while let Some((at_ms, key)) = self.order.front() {
-            if at_ms + WINDOW_MS > now_ms && self.order.len() < KEYS_MAX {
+    /// Evicts old responses, and as many others as are needed for a new one of `bytes`.
+    fn evict(&mut self, now_ms: i64, bytes: usize) {
+        while let Some((at_ms, key)) = self.order.front().cloned() {
+            let has_room = self.order.len() < KEYS_MAX && self.bytes + bytes <= BYTES_MAX;
+            if at_ms + WINDOW_MS > now_ms && has_room {
                 return;
             }
-            if self.by_key.get(key).is_some_and(|it| it.at_ms == *at_ms) {
-                self.by_key.remove(key);
-                self.changed.push(key.clone());
+            if self.by_key.get(&key).is_some_and(|it| it.at_ms == at_ms) {
+                self.remove(&key);
+                self.changed.push(key);
             }
             self.order.pop_front();
         }
@@ -98,7 +143,7 @@ impl Subject for IdempotentResponses {
         let key = String::from_utf8_lossy(key).into_owned();
         let stored: StoredResponse = serde_json::from_slice(value)?;
         self.order.push_back((stored.at_ms, key.clone()));
-        self.by_key.insert(key, stored);
+        self.put(key, stored);
         Ok(())
     }
 
@@ -114,5 +159,50 @@ impl Subject for IdempotentResponses {
                 None => writer.remove(key.as_bytes()),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(key: usize) -> Idempotency {
+        Idempotency { key: format!("public:{key}"), request: "digest".to_owned() }
+    }
+
+    #[test]
+    fn responses_are_bounded_by_their_memory() {
+        let mut responses = IdempotentResponses::default();
+        let large = CommandResponse { status: 200, json: "x".repeat(1 << 20) };
+        for key in 0..200 {
+            responses.insert(request(key), &Ok(large.clone()), None, key as i64);
+            assert!(responses.bytes <= BYTES_MAX, "{} bytes", responses.bytes);
+        }
+        let kept = (0..200).filter(|key| responses.get(&request(*key), 200).is_some());
+        assert_eq!(kept.collect::<Vec<_>>(), (137..200).collect::<Vec<_>>(), "the newest are kept");
+        let mut writes = Vec::new();
+        responses.write_changes(&mut RecordWriter::new(1, 0, &mut writes));
+        let mut restored = IdempotentResponses::default();
+        for write in writes {
+            if let Some(value) = write.value {
+                restored.restore(&write.key[5..], &value).expect("it was written");
+            }
+        }
+        restored.finish_restore();
+        assert_eq!(restored.bytes, responses.bytes);
+        restored.insert(request(137), &Ok(CommandResponse::no_content()), None, 300);
+        (138..200).for_each(|key| restored.remove(&format!("public:{key}")));
+        restored.remove("public:137");
+        assert_eq!(restored.bytes, 0);
+    }
+
+    #[test]
+    fn record_of_an_earlier_version_is_read() {
+        let mut responses = IdempotentResponses::default();
+        let record =
+            br#"{"at_ms":5,"request":"digest","outcome":{"Ok":{"status":200,"json":"{\"rows\":[]}"}}}"#;
+        responses.restore(b"public:1", record).expect("it can be read");
+        let expected = Ok(CommandResponse { status: 200, json: r#"{"rows":[]}"#.to_owned() });
+        assert_eq!(responses.get(&request(1), 6).map(|(outcome, _)| outcome), Some(expected));
     }
 }

@@ -27,6 +27,16 @@ impl CommandResponse {
         CommandResponse { status: 204, json: String::new() }
     }
 
+    /// Appends the fields of `more`, which must be an object with fields. The body must be one, too.
+    pub(crate) fn with_fields(mut self, more: &impl Serialize) -> CommandResponse {
+        let more = serde_json::to_string(more).expect("responses have text keys and finite numbers");
+        if self.json.pop() == Some('}') && more.starts_with('{') {
+            self.json.push(',');
+            self.json.push_str(&more[1..]);
+        }
+        self
+    }
+
     fn with(status: u16, body: &impl Serialize) -> CommandResponse {
         let json = serde_json::to_string(body).expect("responses have text keys and finite numbers");
         CommandResponse { status, json }

@@ -3,7 +3,7 @@
 use super::config::{BoardConfig, BoardUpdate, SubmitMode};
 use super::page::BoardQuery;
 use super::runs::Arrival;
-use super::submit::{ScoreContext, SubmitResponse, SubmittedScore};
+use super::submit::{ScoreContext, SubmitResponse, SubmittedPage, SubmittedScore};
 use super::view::{BoardViewer, board_not_found, is_visible, view};
 use super::{Board, BoardCommand, Boards};
 use crate::game::{CommandContext, Game, Touched};
@@ -119,7 +119,7 @@ type Sessions<'a> = (Option<(&'a str, &'a PlayerSession)>, Option<&'a PlayerSess
 impl Boards {
     fn submit(
         &mut self,
-        context: &CommandContext<'_>,
+        context: &mut CommandContext<'_>,
         table: &str,
         score: &SubmittedScore,
         list: Option<&BoardQuery>,
@@ -161,9 +161,8 @@ impl Boards {
                 (Some(player), submitted)
             }
         };
-        Ok(match list {
-            Some(query) => board.with_page(submitted, player, query, now),
-            None => submitted,
-        })
+        let submitter = player.map(|_| score.player.as_str());
+        context.page = list.map(|query| SubmittedPage::new(table, query, submitter, now));
+        Ok(submitted)
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::Boards;
 use super::attributes::RunAttributes;
 use super::board::Board;
 use super::calendar::BoardWindow;
@@ -71,11 +72,58 @@ pub(super) struct SubmitResponse {
     /// True if the score waits for a moderator.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     quarantined: bool,
-    #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    page: Option<BoardPage>,
     /// The player's score in the longest window if it is a new best.
     #[serde(skip)]
     pub(super) improved: Option<ScoreDecimal>,
+}
+
+/// The page of a submitted score. Rendered when a response is sent, because it can be a thousand times larger than the
+/// decision about the score.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct SubmittedPage {
+    table: String,
+    query: BoardQuery,
+    /// The player's id; `None` if the score was quarantined.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    player: Option<String>,
+    arrival: Arrival,
+}
+
+impl SubmittedPage {
+    pub(super) fn new(
+        table: &str,
+        query: &BoardQuery,
+        player: Option<&str>,
+        arrival: Arrival,
+    ) -> SubmittedPage {
+        let (table, player) = (table.to_owned(), player.map(str::to_owned));
+        SubmittedPage { table, query: query.clone(), player, arrival }
+    }
+
+    /// Returns true if the request names this player.
+    pub(crate) fn names(&self, player: &str) -> bool {
+        let BoardQuery { around, friends, player: of_player, .. } = &self.query;
+        let named = [&self.player, around, of_player].into_iter().flatten();
+        named.chain(friends.iter().flatten()).any(|named| named == player)
+    }
+
+    /// Returns the memory that it takes, about.
+    pub(crate) fn bytes(&self) -> usize {
+        let friends = self.query.friends.iter().flatten().map(|friend| friend.len() + size_of::<String>());
+        let filter = self.query.filter.iter().map(|(name, value)| name.len() + value.len() + 64);
+        size_of::<SubmittedPage>() + self.table.len() + friends.sum::<usize>() + filter.sum::<usize>()
+    }
+
+    /// Returns the page as it is at this time, or `None` if the board no longer has it.
+    pub(crate) fn render(&self, boards: &Boards, now_ms: i64) -> Option<BoardPage> {
+        let board = boards.boards.get(&self.table)?;
+        let now_ms = board.now(now_ms).ms();
+        let page = match self.player.as_ref().map(|player| board.roster.find(player)) {
+            Some(player) => board.page_of(&self.query, player?, self.arrival, now_ms),
+            None => board.page(&self.query, now_ms),
+        };
+        page.ok()
+    }
 }
 
 /// A score in the board's units.
@@ -300,7 +348,6 @@ impl Board {
             ranks,
             improved_by: improved_by.map(decimal),
             quarantined: false,
-            page: None,
             improved: best.filter(|_| before.is_none() || improved_by.is_some()).map(decimal),
         }
     }
@@ -339,7 +386,6 @@ impl Board {
             ranks: BTreeMap::new(),
             improved_by: None,
             quarantined: true,
-            page: None,
             improved: None,
         };
         submitted.map_or(nothing, |it| SubmitResponse {
@@ -361,20 +407,5 @@ impl Board {
         let parsed =
             ParsedScore { run: quarantined.run(arrival, VERIFIED), attributes: quarantined.attributes };
         self.add_score(player, parsed, arrival);
-    }
-
-    /// Adds the page with the score; `query` must have been checked.
-    pub(super) fn with_page(
-        &self,
-        submitted: SubmitResponse,
-        player: Option<u32>,
-        query: &BoardQuery,
-        now: Arrival,
-    ) -> SubmitResponse {
-        let page = match player {
-            Some(player) => self.page_of(query, player, now, now.ms()),
-            None => self.page(query, now.ms()),
-        };
-        SubmitResponse { page: page.ok(), ..submitted }
     }
 }

@@ -70,7 +70,8 @@ impl World {
     fn apply(&mut self, command: FeedCommand) -> (Result<CommandResponse, Refusal>, Vec<Touched>) {
         let (mut touched, by) = (Vec::new(), Principal { caller: Caller::Server, signed: None });
         let at = LogPoint { offset: 1, ms: self.now };
-        let mut context = CommandContext { at, by: &by, tz: "UTC", blob: &[], touched: &mut touched };
+        let mut context =
+            CommandContext { at, by: &by, tz: "UTC", blob: &[], touched: &mut touched, page: None };
         (self.game.apply_feed(&mut context, command), touched)
     }
 
