@@ -17,6 +17,7 @@ use wal::Lane;
 
 use crate::api::{self, events};
 use crate::auth::session;
+use crate::body_memory::BodyMemory;
 use crate::compat;
 use crate::cors::{allow_any_origin, is_open, preflight, set_security_headers};
 use crate::ddp::{self, MethodRouter, SocketState};
@@ -121,7 +122,9 @@ impl App {
         let behind_proxy = self.runtime.shared.settings.behind_proxy;
         // A response to a signed-in person is for the pages of this server.
         let is_shared = is_open && session(request.headers(), behind_proxy).is_none();
-        request.extensions_mut().insert(RequestContext::new(address, behind_proxy));
+        let memory = BodyMemory::new(&self.runtime.shared.bodies, address);
+        let context = RequestContext::new(address, behind_proxy).with_body_memory(memory);
+        request.extensions_mut().insert(context);
         let routed = self.router.oneshot(request).await;
         let mut response = routed.unwrap_or_else(|never| match never {});
         if response.status() == StatusCode::METHOD_NOT_ALLOWED {

@@ -1,21 +1,30 @@
-//! Reads request bodies of bounded size at a minimum speed and decompresses them to a bounded size.
+//! Reads request bodies of bounded size at a minimum speed and decompresses them to a bounded size, within the memory of
+//! all bodies together.
 
 use std::io::Read;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Body;
 use hyper::header::{CONTENT_ENCODING, EXPECT, HeaderMap};
+use hyper::http::request::Parts;
+use tokio::time::Instant;
 
 use model::limits::{BODY_BYTES_MAX, INFLATED_BYTES_MAX};
 
+use crate::body_memory::{BodyMemory, HeldBody};
 use crate::problem::Problem;
+use crate::request_context::RequestContext;
 
 /// The time during which a body may arrive at any speed.
 const GRACE: Duration = Duration::from_secs(5);
-/// The minimum average speed after the grace period.
+/// The minimum speed after the grace period.
 const BYTES_PER_SECOND_MIN: u64 = 1024;
+/// The longest silence within a body, however much of it arrived before.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// Bytes that are decompressed before other requests of the runtime get their turn.
+const PIECE: usize = 256 << 10;
 /// The bytes of a rejected body that are read so that the client sees the response; then the connection is closed.
 const DISCARDED_BYTES_MAX: usize = 64 << 20;
 
@@ -36,6 +45,16 @@ impl BodyLimits {
 
 /// Reads a whole body and decompresses it according to `Content-Encoding`.
 pub(crate) async fn read(
+    head: &Parts,
+    body: &mut (impl Body<Data = Bytes> + Unpin),
+    limits: BodyLimits,
+) -> Result<Bytes, Problem> {
+    read_within(&memory_of(head), &head.headers, body, limits).await
+}
+
+/// As [`read`], for a request without a context.
+pub(crate) async fn read_within(
+    memory: &BodyMemory,
     headers: &HeaderMap,
     body: &mut (impl Body<Data = Bytes> + Unpin),
     limits: BodyLimits,
@@ -43,25 +62,32 @@ pub(crate) async fn read(
     if body.size_hint().lower() > limits.bytes as u64 {
         return Err(too_large(limits.bytes));
     }
-    Encoding::of(headers)?;
-    let bytes = collect(body, limits.bytes).await?;
-    inflate(headers, bytes, limits.inflated_bytes)
+    let encoding = Encoding::of(headers)?;
+    let bytes = collect_within(memory, body, limits.bytes).await?;
+    match encoding {
+        None => Ok(bytes),
+        Some(encoding) => encoding.inflate(memory, &bytes, limits.inflated_bytes).await,
+    }
 }
 
 /// Decompresses a body according to `Content-Encoding`.
-pub(crate) fn inflate(headers: &HeaderMap, bytes: Bytes, bytes_max: usize) -> Result<Bytes, Problem> {
-    match Encoding::of(headers)? {
+pub(crate) async fn inflate(head: &Parts, bytes: Bytes, bytes_max: usize) -> Result<Bytes, Problem> {
+    match Encoding::of(&head.headers)? {
         None => Ok(bytes),
-        Some(encoding) => encoding.inflate(&bytes, bytes_max).map(Bytes::from),
+        Some(encoding) => encoding.inflate(&memory_of(head), &bytes, bytes_max).await,
     }
 }
 
 /// Decompresses a body that starts with the gzip magic number, even without a `Content-Encoding` header; returns others unchanged.
-pub(crate) fn gunzip(bytes: Bytes, bytes_max: usize) -> Result<Bytes, Problem> {
+pub(crate) async fn gunzip(head: &Parts, bytes: Bytes, bytes_max: usize) -> Result<Bytes, Problem> {
     match bytes[..] {
-        [0x1f, 0x8b, ..] => Encoding::Gzip.inflate(&bytes, bytes_max).map(Bytes::from),
+        [0x1f, 0x8b, ..] => Encoding::Gzip.inflate(&memory_of(head), &bytes, bytes_max).await,
         _ => Ok(bytes),
     }
+}
+
+fn memory_of(head: &Parts) -> BodyMemory {
+    RequestContext::from(head).body_memory().clone()
 }
 
 /// Reads the rest of a rejected body in the background and discards it. A client that is still sending would otherwise
@@ -76,10 +102,10 @@ where
         return;
     }
     tokio::spawn(async move {
-        let started = tokio::time::Instant::now();
+        let mut pace = Pace::start();
         let mut discarded = 0;
         while discarded < DISCARDED_BYTES_MAX {
-            match next_chunk(&mut body, discarded, Some(started)).await {
+            match next_chunk(&mut body, &mut pace).await {
                 Ok(Some(bytes)) => discarded += bytes.len(),
                 Ok(None) | Err(_) => return,
             }
@@ -89,37 +115,61 @@ where
 
 /// Reads a whole body of at most `bytes_max` bytes without decompressing it.
 pub(crate) async fn collect(
+    head: &Parts,
     body: &mut (impl Body<Data = Bytes> + Unpin),
     bytes_max: usize,
 ) -> Result<Bytes, Problem> {
-    let Some(first) = next_chunk(body, 0, None).await? else { return Ok(Bytes::new()) };
+    collect_within(&memory_of(head), body, bytes_max).await
+}
+
+async fn collect_within(
+    memory: &BodyMemory,
+    body: &mut (impl Body<Data = Bytes> + Unpin),
+    bytes_max: usize,
+) -> Result<Bytes, Problem> {
+    let mut pace = Pace::start();
+    let Some(first) = next_chunk(body, &mut pace).await? else { return Ok(Bytes::new()) };
     if first.len() > bytes_max {
         return Err(too_large(bytes_max));
     }
     if body.is_end_stream() {
         return Ok(first);
     }
-    let started = tokio::time::Instant::now();
-    let mut all = BytesMut::from(first);
-    while let Some(more) = next_chunk(body, all.len(), Some(started)).await? {
-        all.extend_from_slice(&more);
-        if all.len() > bytes_max {
+    let mut all = HeldBody::new(memory);
+    all.extend(&first)?;
+    drop(first);
+    while let Some(more) = next_chunk(body, &mut pace).await? {
+        if all.len() + more.len() > bytes_max {
             return Err(too_large(bytes_max));
         }
+        all.extend(&more)?;
     }
-    Ok(all.freeze())
+    Ok(all.into_bytes())
 }
 
-/// Reads the next chunk of a body of which `read_bytes` were already read. Fails if the chunk does not arrive in time.
+/// How long a body may be silent: each kilobyte earns a second, up to [`SILENCE_MAX`].
+struct Pace {
+    deadline: Instant,
+}
+
+impl Pace {
+    fn start() -> Pace {
+        Pace { deadline: Instant::now() + GRACE }
+    }
+
+    fn add(&mut self, bytes: usize) {
+        let earned = Duration::from_millis(bytes as u64 * 1000 / BYTES_PER_SECOND_MIN);
+        self.deadline = (self.deadline + earned).min(Instant::now() + SILENCE_MAX);
+    }
+}
+
+/// Reads the next chunk of a body. Fails if it does not arrive in time.
 async fn next_chunk(
     body: &mut (impl Body<Data = Bytes> + Unpin),
-    read_bytes: usize,
-    started: Option<tokio::time::Instant>,
+    pace: &mut Pace,
 ) -> Result<Option<Bytes>, Problem> {
-    let earned = Duration::from_millis(read_bytes as u64 * 1000 / BYTES_PER_SECOND_MIN);
-    let deadline = started.unwrap_or_else(tokio::time::Instant::now) + GRACE + earned;
     loop {
-        let frame = tokio::time::timeout_at(deadline, body.frame());
+        let frame = tokio::time::timeout_at(pace.deadline, body.frame());
         let stalled = || Problem::body_stalled("the body must arrive at 1 KiB per second or faster");
         match frame.await.map_err(|_| stalled())? {
             None => return Ok(None),
@@ -127,7 +177,10 @@ async fn next_chunk(
                 return Err(Problem::malformed("the connection closed before the end of the body"));
             }
             Some(Ok(frame)) => match frame.into_data() {
-                Ok(data) => return Ok(Some(data)),
+                Ok(data) => {
+                    pace.add(data.len());
+                    return Ok(Some(data));
+                }
                 Err(_trailers) => continue,
             },
         }
@@ -164,38 +217,45 @@ impl Encoding {
         }
     }
 
-    fn inflate(self, bytes: &[u8], bytes_max: usize) -> Result<Vec<u8>, Problem> {
-        let bounded = |decoder: &mut dyn Read| bounded(decoder, bytes_max);
-        match self {
-            Encoding::Gzip => bounded(&mut flate2::read::MultiGzDecoder::new(bytes)),
-            // The registered name means the zlib format (RFC 9110, 8.4.1.2); some clients send raw deflate.
-            Encoding::Deflate if is_zlib(bytes) => bounded(&mut flate2::read::ZlibDecoder::new(bytes)),
-            Encoding::Deflate => bounded(&mut flate2::read::DeflateDecoder::new(bytes)),
-            Encoding::Brotli => bounded(&mut brotli_decompressor::Decompressor::new(bytes, 4096)),
-            Encoding::Zstd => {
-                let decoder = zstd::stream::read::Decoder::new(bytes);
-                let mut decoder = decoder.map_err(|failure| inflate_error(&failure))?;
-                decoder.window_log_max(26).map_err(|failure| inflate_error(&failure))?;
-                bounded(&mut decoder)
+    /// Decompresses a body piece by piece. Other requests get their turn in between.
+    async fn inflate(self, memory: &BodyMemory, bytes: &[u8], bytes_max: usize) -> Result<Bytes, Problem> {
+        let mut decoder = self.decoder(bytes).map_err(|failure| inflate_error(&failure))?;
+        let mut inflated = HeldBody::new(memory);
+        loop {
+            // One byte more than allowed shows that there is more.
+            let piece = PIECE.min(bytes_max + 1 - inflated.len());
+            let read = inflated.read_from(&mut *decoder, piece)?;
+            let read = read.map_err(|failure| inflate_error(&failure))?;
+            if inflated.len() > bytes_max {
+                let detail = format!("the decompressed body must be {bytes_max} bytes or smaller");
+                return Err(Problem::too_large(detail));
             }
+            if read < piece {
+                return Ok(inflated.into_bytes());
+            }
+            tokio::task::yield_now().await;
         }
+    }
+
+    fn decoder(self, bytes: &[u8]) -> std::io::Result<Box<dyn Read + Send + '_>> {
+        Ok(match self {
+            Encoding::Gzip => Box::new(flate2::read::MultiGzDecoder::new(bytes)),
+            // The registered name means the zlib format (RFC 9110, 8.4.1.2); some clients send raw deflate.
+            Encoding::Deflate if is_zlib(bytes) => Box::new(flate2::read::ZlibDecoder::new(bytes)),
+            Encoding::Deflate => Box::new(flate2::read::DeflateDecoder::new(bytes)),
+            Encoding::Brotli => Box::new(brotli_decompressor::Decompressor::new(bytes, 4096)),
+            Encoding::Zstd => {
+                let mut decoder = zstd::stream::read::Decoder::new(bytes)?;
+                decoder.window_log_max(26)?;
+                Box::new(decoder)
+            }
+        })
     }
 }
 
 fn is_zlib(bytes: &[u8]) -> bool {
     matches!(bytes, [first, second, ..]
         if first & 0x0f == 8 && (u16::from(*first) << 8 | u16::from(*second)).is_multiple_of(31))
-}
-
-fn bounded(decoder: &mut dyn Read, bytes_max: usize) -> Result<Vec<u8>, Problem> {
-    let mut inflated = Vec::new();
-    let read = decoder.take(bytes_max as u64 + 1).read_to_end(&mut inflated);
-    read.map_err(|failure| inflate_error(&failure))?;
-    if inflated.len() > bytes_max {
-        let detail = format!("the decompressed body must be {bytes_max} bytes or smaller");
-        return Err(Problem::too_large(detail));
-    }
-    Ok(inflated)
 }
 
 fn inflate_error(failure: &std::io::Error) -> Problem {

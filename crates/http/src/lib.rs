@@ -4,6 +4,7 @@ mod api;
 pub mod app;
 mod auth;
 mod body;
+mod body_memory;
 mod client_address;
 mod client_stream;
 mod compat;
@@ -22,6 +23,7 @@ mod state;
 pub mod ws;
 
 pub use api::commands::CommandRequest;
+pub use body_memory::{BodyBudget, BodyMemoryLimits};
 pub use host::PublicUrl;
 pub use problem::Problem;
 pub use rejected_requests::RejectedRequests;

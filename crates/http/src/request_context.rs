@@ -8,6 +8,8 @@ use axum::extract::FromRequestParts;
 use hyper::http::request::Parts;
 use parking_lot::Mutex;
 
+use crate::body_memory::BodyMemory;
+
 /// Travels in the extensions of a request. Clones share the game.
 ///
 /// A handler that is called without a context gets an empty one: keys limited to addresses are then rejected, and the
@@ -16,6 +18,7 @@ use parking_lot::Mutex;
 pub(crate) struct RequestContext {
     client_address: Option<IpAddr>,
     behind_proxy: bool,
+    body_memory: BodyMemory,
     game: Arc<Mutex<Option<u32>>>,
 }
 
@@ -25,7 +28,17 @@ pub(crate) struct RequestGame(pub(crate) u32);
 
 impl RequestContext {
     pub(crate) fn new(client_address: Option<IpAddr>, behind_proxy: bool) -> RequestContext {
-        RequestContext { client_address, behind_proxy, game: Arc::default() }
+        RequestContext { client_address, behind_proxy, ..RequestContext::default() }
+    }
+
+    /// Bounds the memory of the request's body.
+    pub(crate) fn with_body_memory(self, body_memory: BodyMemory) -> RequestContext {
+        RequestContext { body_memory, ..self }
+    }
+
+    /// The memory that the request's body may use.
+    pub(crate) fn body_memory(&self) -> &BodyMemory {
+        &self.body_memory
     }
 
     /// The client's address: the peer's, or the one that the proxy in front reports; `None` if that is unreadable.

@@ -16,6 +16,7 @@ use pipeline::views::Views;
 use tokio::sync::watch;
 use wal::{Lane, Wal};
 
+use crate::body_memory::BodyBudget;
 use crate::host::PublicUrl;
 use crate::monitor::Monitor;
 use crate::rejected_requests::RejectedRequests;
@@ -55,6 +56,8 @@ pub struct AppState {
     pub flows: Arc<Flows>,
     /// Removes the data of erased players from the log.
     pub erasure: Arc<Erasure>,
+    /// The memory of request bodies.
+    pub bodies: Arc<BodyBudget>,
     /// The log.
     pub log: Wal<Claims>,
     /// Receivers of events and samples outside of HTTP requests.

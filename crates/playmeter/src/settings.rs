@@ -10,8 +10,10 @@ use anyhow::{Context, bail, ensure};
 use collect::net::ConnectionLimits;
 use figment::providers::{Env, Format, Serialized, Toml};
 use figment::{Figment, Metadata};
-use http::PublicUrl;
-use model::limits::{EVENT_NAMES_PER_GAME, EVENT_NAMES_PER_GAME_RANGE, FLOWS_MAX, FLOWS_PER_GAME};
+use http::{BodyMemoryLimits, PublicUrl};
+use model::limits::{
+    BODY_BYTES_MAX, EVENT_NAMES_PER_GAME, EVENT_NAMES_PER_GAME_RANGE, FLOWS_MAX, FLOWS_PER_GAME, INFLATED_BYTES_MAX,
+};
 use pipeline::ingest::QuotaSettings;
 use pipeline::query::pool::QueryLimits;
 use serde::{Deserialize, Serialize};
@@ -80,6 +82,7 @@ pub(crate) struct RawSettings {
     pub(crate) events_per_second: u64,
     pub(crate) quotas: RawQuotas,
     pub(crate) queries: RawQueries,
+    pub(crate) bodies: RawBodies,
     /// Collectors by name.
     pub(crate) collectors: RawCollectors,
 }
@@ -138,6 +141,23 @@ impl Default for RawQueries {
             memory_bytes_max: limits.memory_bytes_max,
             per_game_max: limits.per_game_max,
         }
+    }
+}
+
+/// The memory of request bodies that are being received, decompressed and handled.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
+pub(crate) struct RawBodies {
+    /// Bytes of all bodies together; beyond that, requests are rejected with 503.
+    pub(crate) bytes_max: usize,
+    /// Bytes of the bodies from one address (IPv6: one /64).
+    pub(crate) address_bytes_max: usize,
+}
+
+impl Default for RawBodies {
+    fn default() -> RawBodies {
+        let BodyMemoryLimits { bytes_max, address_bytes_max } = BodyMemoryLimits::default();
+        RawBodies { bytes_max, address_bytes_max }
     }
 }
 
@@ -205,6 +225,7 @@ impl Default for RawSettings {
             events_per_second: 0,
             quotas: RawQuotas::default(),
             queries: RawQueries::default(),
+            bodies: RawBodies::default(),
             collectors: RawCollectors::new(),
         }
     }
@@ -378,6 +399,7 @@ impl RawSettings {
             origins: self.origins,
             collectors: collectors::resolve(&self.collectors)?,
             queries: self.queries.resolve()?,
+            bodies: self.bodies.resolve()?,
             quotas: QuotaSettings {
                 game_events_per_second: self.events_per_second,
                 key_events_per_second: self.quotas.key_events_per_second,
@@ -418,6 +440,21 @@ impl RawQueries {
             memory_bytes_max: self.memory_bytes_max,
             per_game_max: self.per_game_max,
         })
+    }
+}
+
+impl RawBodies {
+    fn resolve(self) -> anyhow::Result<BodyMemoryLimits> {
+        const LEAST: usize = BODY_BYTES_MAX + INFLATED_BYTES_MAX;
+        ensure!(
+            self.address_bytes_max >= LEAST,
+            "bodies.address_bytes_max: must be at least {LEAST}, the largest body before and after decompression"
+        );
+        ensure!(
+            self.bytes_max >= self.address_bytes_max,
+            "bodies.bytes_max: must be at least bodies.address_bytes_max"
+        );
+        Ok(BodyMemoryLimits { bytes_max: self.bytes_max, address_bytes_max: self.address_bytes_max })
     }
 }
 

@@ -20,7 +20,7 @@ use wal::Options;
 use collect::net::ConnectionLimits;
 use collect::{CollectContext, CollectorSettings, Collectors};
 use http::monitor::{self, Monitor};
-use http::{AppState, HttpSettings, PublicUrl};
+use http::{AppState, BodyBudget, BodyMemoryLimits, HttpSettings, PublicUrl};
 use http::{RejectedRequests, SignInAttempts};
 use live::Live;
 use pipeline::catalog::{Catalog, InitialKeys};
@@ -70,6 +70,8 @@ pub struct Settings {
     pub origins: Vec<String>,
     /// The quotas of ingest.
     pub quotas: QuotaSettings,
+    /// The memory of request bodies.
+    pub bodies: BodyMemoryLimits,
     /// The bounds of queries.
     pub queries: QueryLimits,
     /// The collectors to run.
@@ -154,6 +156,7 @@ impl Server {
             queries,
             flows,
             erasure,
+            bodies: BodyBudget::new(settings.bodies),
             log,
             rejected_requests,
             sign_in_attempts: SignInAttempts::default(),

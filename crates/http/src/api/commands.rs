@@ -101,7 +101,7 @@ impl RuntimeState {
         let (head, mut incoming) = request.into_parts();
         let received_ms = now_ms();
         let access = self.authorize(&head, rights, received_ms)?;
-        let bytes = body::collect(&mut incoming, 0).await?;
+        let bytes = body::collect(&head, &mut incoming, 0).await?;
         self.command_request(&head, rights, received_ms, access, &bytes, ())
     }
 
@@ -115,9 +115,8 @@ impl RuntimeState {
         let received_ms = now_ms();
         let access = self.authorize(head, rights, received_ms)?;
         is_json(&head.headers)?;
-        let bytes =
-            body::read(&head.headers, incoming, BodyLimits { bytes: bytes_max, inflated_bytes: bytes_max })
-                .await?;
+        let limits = BodyLimits { bytes: bytes_max, inflated_bytes: bytes_max };
+        let bytes = body::read(head, incoming, limits).await?;
         let body = from_json(&bytes)?;
         self.command_request(head, rights, received_ms, access, &bytes, body)
     }

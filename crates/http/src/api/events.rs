@@ -22,6 +22,7 @@ use super::openapi::schemas;
 use crate::AppState;
 use crate::auth;
 use crate::body;
+use crate::body_memory::BodyMemory;
 use crate::cors::{allow_any_origin, reject_unless_post};
 use crate::problem::Problem;
 
@@ -96,7 +97,8 @@ async fn receive(
     *game = Some(access.game.number);
     let access = auth::allow(access, Scope::EventsWrite)?;
     let (form, ack) = (body_form(&head.headers)?, ack(query)?);
-    let bytes = body::read(&head.headers, incoming, body::BodyLimits::EVENTS).await?;
+    let memory = BodyMemory::new(&shared.bodies, address);
+    let bytes = body::read_within(&memory, &head.headers, incoming, body::BodyLimits::EVENTS).await?;
     let mut decoded = RawBatch::default();
     decode(&bytes, form, &mut decoded).map_err(decode_problem)?;
     let request = ingest::IngestRequest {

@@ -184,7 +184,7 @@ async fn read_packets(
         return Err(Problem::forbidden("packets of flows need a secret key"));
     }
     let limits = BodyLimits { bytes: BODY_BYTES_MAX, inflated_bytes: BODY_BYTES_MAX };
-    Ok((access, body::read(&head.headers, incoming, limits).await?))
+    Ok((access, body::read(head, incoming, limits).await?))
 }
 
 /// Counts the packets, and the rejected ones in the accounting of the game. From here on the response reports the

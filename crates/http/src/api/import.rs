@@ -123,7 +123,7 @@ async fn receive(runtime: &RuntimeState, head: &Parts, incoming: &mut Body) -> R
     let access = authorize(runtime, &Credentials::from(head))?;
     let (form, params) =
         (events::body_form(&head.headers)?, ImportParams::parse(head.uri.query().unwrap_or_default())?);
-    let bytes = body::read(&head.headers, incoming, body::BodyLimits::EVENTS).await?;
+    let bytes = body::read(head, incoming, body::BodyLimits::EVENTS).await?;
     let mut decoded = RawBatch::default();
     if params.rejected.is_empty() || !bytes.trim_ascii().is_empty() {
         decode(&bytes, form, &mut decoded).map_err(events::decode_problem)?;

@@ -110,7 +110,7 @@ async fn receive(
     access: Access,
     encoding: Encoding,
 ) -> Result<SampleReceipt, Problem> {
-    let bytes = body::read(&head.headers, incoming, BodyLimits::EVENTS).await?;
+    let bytes = body::read(head, incoming, BodyLimits::EVENTS).await?;
     let totals = runtime.shared.collectors.metric_state(access.game.number);
     let Some(turn) = totals.try_write_permit() else {
         return Err(Problem::overloaded("too many exports are waiting for the log").retry_after_s(5));

@@ -106,7 +106,7 @@ pub(crate) async fn post(
 
 async fn run_from_body(shared: &Arc<AppState>, head: &Parts, body: &mut Body) -> Result<Response, Problem> {
     let access = Credentials::from(head).authorize_query(&shared.catalog, now_s())?;
-    let body = body::collect(body, QUERY_BYTES_MAX).await?;
+    let body = body::collect(head, body, QUERY_BYTES_MAX).await?;
     let query = pipeline::query::request::from_json(&body, &access.game.settings.declared())
         .map_err(Problem::from)?;
     let presence = head.extensions.get::<ClientPresence>();

@@ -46,7 +46,7 @@ async fn events(State(runtime): State<RuntimeState>, request: Request<Body>) -> 
 
 async fn capture(runtime: &RuntimeState, head: &Parts, incoming: &mut Body) -> Result<(), Problem> {
     let (game, bytes) = authorize(runtime, head, incoming).await?;
-    let bytes = body::inflate(&head.headers, bytes, body::BodyLimits::EVENTS.inflated_bytes)?;
+    let bytes = body::inflate(head, bytes, body::BodyLimits::EVENTS.inflated_bytes).await?;
     let translated = translate(&bytes).map_err(translate_problem)?;
     submit(runtime, head, Access::public(game), Endpoint::Gameanalytics, &translated).await
 }
@@ -82,7 +82,7 @@ async fn authorize(
             .field("key")
     };
     let game = catalog.gameanalytics_game(key).ok_or_else(unknown)?;
-    let bytes = body::collect(incoming, body::BodyLimits::EVENTS.bytes).await?;
+    let bytes = body::collect(head, incoming, body::BodyLimits::EVENTS.bytes).await?;
     let secret = catalog.gameanalytics_keys(&game).secret_key;
     if !is_signed(api_events::header_text(&head.headers, AUTHORIZATION), &secret, &bytes) {
         return Err(Problem::unauthorized(

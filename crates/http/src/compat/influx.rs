@@ -88,7 +88,7 @@ pub(crate) async fn write_points(
 ) -> Result<(), Problem> {
     let received_ms = now_ms();
     let precision = precision(head.uri.query().unwrap_or_default())?;
-    let bytes = body::read(&head.headers, incoming, BodyLimits::EVENTS).await?;
+    let bytes = body::read(head, incoming, BodyLimits::EVENTS).await?;
     let shared = &runtime.shared;
     let mut samples = SampleBatch::new(
         shared,

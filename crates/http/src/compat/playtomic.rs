@@ -78,7 +78,7 @@ fn json(reply: Reply) -> Response {
 
 async fn handle_form(runtime: &RuntimeState, head: &Parts, incoming: &mut Body) -> Result<Reply, Problem> {
     let limits = BodyLimits { bytes: FORM_BYTES_MAX, inflated_bytes: FORM_BYTES_MAX };
-    let bytes = body::read(&head.headers, incoming, limits).await?;
+    let bytes = body::read(head, incoming, limits).await?;
     let key = query_parameter(head.uri.query().unwrap_or_default(), "publickey").unwrap_or_default();
     let Some(game) = runtime.shared.catalog.playtomic_game(&key) else {
         return Ok(Reply::error(ReplyCode::InvalidGame));

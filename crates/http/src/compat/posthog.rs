@@ -45,10 +45,12 @@ async fn capture(State(runtime): State<RuntimeState>, request: Request<Body>) ->
 
 async fn capture_body(runtime: &RuntimeState, head: &Parts, incoming: &mut Body) -> Result<(), Problem> {
     let limits = body::BodyLimits::EVENTS;
-    let bytes = body::read(&head.headers, incoming, limits).await?;
-    let bytes = body::gunzip(bytes, limits.inflated_bytes)?;
+    let bytes = body::read(head, incoming, limits).await?;
+    let bytes = body::gunzip(head, bytes, limits.inflated_bytes).await?;
     let bytes = match beacon(&bytes) {
-        Some(data) => body::gunzip(data.map_err(translate_problem)?.into(), limits.inflated_bytes)?,
+        Some(data) => {
+            body::gunzip(head, data.map_err(translate_problem)?.into(), limits.inflated_bytes).await?
+        }
         None => bytes,
     };
     let translated = translate(&bytes).map_err(translate_problem)?;

@@ -72,7 +72,7 @@ async fn capture(
     incoming: &mut Body,
     kind: Option<&str>,
 ) -> Result<(), Problem> {
-    let bytes = body::read(&head.headers, incoming, body::BodyLimits::EVENTS).await?;
+    let bytes = body::read(head, incoming, body::BodyLimits::EVENTS).await?;
     let translated = translate_as(&bytes, kind).map_err(translate_problem)?;
     let key = basic_user(&head.headers).or_else(|| translated.key.clone());
     let access = authorize(runtime, head, key.as_deref())?;

@@ -241,7 +241,10 @@ fn first_submission_decides_who_may_submit() {
 
 #[test]
 fn forged_replayed_and_altered_scores_never_reach_a_board() {
-    let world = World::new();
+    let root = tempfile::tempdir().expect("a temporary folder");
+    let unlimited = "[quotas]\naddress_writes_per_second = 0\nplayer_writes_per_second = 0\n";
+    std::fs::write(root.path().join("playmeter.toml"), unlimited).expect("a file");
+    let world = World::on(root, &[]);
     let (path, honest) = ("/v1/boards/high/scores", r#"{"player":"bo","score":7}"#);
     let session = Session::open(&world, "bo");
     let other = Session::open(&world, "eve");

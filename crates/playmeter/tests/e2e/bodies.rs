@@ -215,3 +215,41 @@ fn any_origin_may_send_events_with_the_public_key() {
         assert_eq!((answer.status, answer.header("access-control-allow-origin")), (status, Some("*")));
     }
 }
+
+/// Resident memory of the server in bytes, at its highest.
+fn peak_bytes(world: &mut World) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", world.pid().as_raw_nonzero()));
+    let status = status.expect("the server runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("it has memory");
+    line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") * 1024
+}
+
+#[test]
+fn bodies_that_decompress_to_white_space_share_a_bounded_memory() {
+    const CLIENTS: usize = 24;
+    let mut world = World::new();
+    let mut body = br#"[{"event":"win"}"#.to_vec();
+    body.resize(63 << 20, b' ');
+    body.push(b']');
+    let request = Request::events(gzip(&body)).header("Content-Encoding", "gzip").key(&world.public_key);
+    drop(body);
+    let summaries: Vec<String> = std::thread::scope(|threads| {
+        let send = || world.send(&request);
+        let clients: Vec<_> = (0..CLIENTS).map(|_| threads.spawn(send)).collect();
+        let answers = clients.into_iter().map(|client| client.join().expect("it is answered"));
+        answers
+            .map(|answer| {
+                assert!(answer.status == 202 || answer.header("retry-after").is_some(), "{}", answer.text());
+                answer.summary()
+            })
+            .collect()
+    });
+    let accepted = summaries.iter().filter(|summary| *summary == "1 accepted").count();
+    let rejected = summaries.iter().filter(|summary| *summary == "503 overloaded").count();
+    assert!(accepted > 0 && accepted + rejected == CLIENTS, "{summaries:?}");
+    let peak = peak_bytes(&mut world);
+    assert!(peak < 512 << 20, "{peak} bytes");
+    assert_eq!(world.send(&request).summary(), "1 accepted", "the memory was returned");
+    let small = Request::events(r#"{"event":"win"}"#).key(&world.public_key);
+    assert_eq!(world.send(&small).summary(), "1 accepted");
+}

@@ -126,6 +126,19 @@ fn slow_body_times_out() {
 }
 
 #[test]
+fn body_that_arrives_fast_and_then_stalls_times_out() {
+    let world = World::new();
+    let mut body = event().to_vec();
+    body.resize(9 << 20, b' ');
+    let mut connection = world.connect();
+    connection
+        .write(&Request::events("").key(&world.public_key).head(body.len() + 1))
+        .expect("it can be sent");
+    connection.write(&body).expect("it can be sent");
+    assert_eq!(connection.answer().expect("an answer").summary(), "408 body_stalled");
+}
+
+#[test]
 fn address_may_open_256_connections() {
     let world = World::new();
     let request = Request::get("/healthz");

@@ -143,6 +143,8 @@ fn unknown_or_invalid_setting_is_named() {
         ("[queries]\ntimeout_s = 0\n", &["queries.timeout_s"]),
         ("[queries]\nmemory_bytes_max = 1000\n", &["queries.memory_bytes_max"]),
         ("[queries]\nper_game_max = 0\n", &["queries.per_game_max"]),
+        ("[bodies]\naddress_bytes_max = 1000\n", &["bodies.address_bytes_max"]),
+        ("[bodies]\nbytes_max = 1000\n", &["bodies.bytes_max"]),
         ("origins = [\"https://a.example/path\"]\n", &["origins", "https://a.example/path"]),
         ("origins = \"a.example\"\n", &["origins", "a.example"]),
         ("origins = 7\n", &["origins", "own.toml"]),
