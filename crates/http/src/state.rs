@@ -8,6 +8,7 @@ use axum::extract::FromRef;
 use collect::Collectors;
 use live::Live;
 use pipeline::catalog::Catalog;
+use pipeline::command_quota::CommandQuota;
 use pipeline::erasure::Erasure;
 use pipeline::flows::Flows;
 use pipeline::ingest::{Claims, Ingest};
@@ -56,6 +57,8 @@ pub struct AppState {
     pub flows: Arc<Flows>,
     /// Removes the data of erased players from the log.
     pub erasure: Arc<Erasure>,
+    /// The limits of live-ops writes with public keys.
+    pub command_quota: CommandQuota,
     /// The memory of request bodies.
     pub bodies: Arc<BodyBudget>,
     /// The log.

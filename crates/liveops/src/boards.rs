@@ -112,6 +112,11 @@ pub struct Boards {
 }
 
 impl Boards {
+    /// Returns true if there is a board of this name, visible or not.
+    pub(crate) fn has(&self, table: &str) -> bool {
+        self.boards.contains_key(table)
+    }
+
     /// Returns a page of a board. Call [`Boards::advance`] first if [`Boards::needs_advance`] returns true.
     pub fn page(
         &self,

@@ -10,6 +10,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+use crate::game::Game;
 use crate::{boards, feed, levels, players, surveys, vars};
 
 const VERSION: u8 = 1;
@@ -31,6 +32,41 @@ pub enum Command {
     Surveys(surveys::SurveyCommand),
     /// Changes player sessions or erases a player.
     Players(players::PlayerCommand),
+}
+
+impl Command {
+    /// Returns the player who writes, if the command names one.
+    pub fn player(&self) -> Option<&str> {
+        match self {
+            Command::Boards(boards::BoardCommand::Submit { score, .. }) => Some(&score.player),
+            Command::Levels(levels::LevelCommand::Save(save)) => Some(&save.player),
+            Command::Levels(
+                levels::LevelCommand::Rate { player, .. } | levels::LevelCommand::Flag { player, .. },
+            )
+            | Command::Feed(
+                feed::FeedCommand::Grant { player, .. }
+                | feed::FeedCommand::Follow { player, .. }
+                | feed::FeedCommand::Unfollow { player, .. },
+            )
+            | Command::Surveys(surveys::SurveyCommand::Answer { player, .. })
+            | Command::Players(players::PlayerCommand::OpenSession { player, .. }) => Some(player),
+            Command::Feed(feed::FeedCommand::Post(post)) => Some(&post.player),
+            _ => None,
+        }
+    }
+
+    /// Returns true if the command creates something of which a game can have a limited number: a player session, a board
+    /// or a level.
+    pub fn is_creation(&self, game: &Game) -> bool {
+        match self {
+            Command::Boards(
+                boards::BoardCommand::Submit { table, .. } | boards::BoardCommand::Define { table, .. },
+            ) => !game.boards.has(table),
+            Command::Levels(levels::LevelCommand::Save(_))
+            | Command::Players(players::PlayerCommand::OpenSession { .. }) => true,
+            _ => false,
+        }
+    }
 }
 
 /// The sender of a command. The server has checked the credential and its scopes.

@@ -9,6 +9,7 @@ pub mod views;
 
 pub mod accounting;
 pub mod catalog;
+pub mod command_quota;
 pub mod disk_space;
 pub mod distribute;
 pub mod engine;
@@ -29,4 +30,5 @@ pub mod reject_tally;
 pub mod shutdown;
 pub mod time;
 pub mod timed_stores;
+mod token_buckets;
 pub mod urgent_watchers;

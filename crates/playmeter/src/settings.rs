@@ -14,6 +14,7 @@ use http::{BodyMemoryLimits, PublicUrl};
 use model::limits::{
     BODY_BYTES_MAX, EVENT_NAMES_PER_GAME, EVENT_NAMES_PER_GAME_RANGE, FLOWS_MAX, FLOWS_PER_GAME, INFLATED_BYTES_MAX,
 };
+use pipeline::command_quota::CommandQuotaSettings;
 use pipeline::ingest::QuotaSettings;
 use pipeline::query::pool::QueryLimits;
 use serde::{Deserialize, Serialize};
@@ -101,6 +102,15 @@ pub(crate) struct RawQuotas {
     pub(crate) events_per_day: u64,
     /// Bytes of each game per UTC day, as stored in the log.
     pub(crate) bytes_per_day: u64,
+    /// Live-ops writes per second with one public key, with a burst of ten seconds.
+    pub(crate) key_writes_per_second: u64,
+    /// Live-ops writes per second with public keys from one address, with a burst of ten seconds.
+    pub(crate) address_writes_per_second: u64,
+    /// Live-ops writes per second of one player with public keys, with a burst of ten seconds.
+    pub(crate) player_writes_per_second: u64,
+    /// Player sessions, boards and levels that one address may create per minute with public keys, with a burst of five
+    /// minutes.
+    pub(crate) address_creations_per_minute: u64,
     /// Concurrent flows of each game. With 0, only the limit of the server applies.
     pub(crate) flows_per_game: u32,
     /// Event names of each game with rows of their own; events with other names count in `(other)`.
@@ -109,7 +119,12 @@ pub(crate) struct RawQuotas {
 
 impl Default for RawQuotas {
     fn default() -> RawQuotas {
+        let writes = CommandQuotaSettings::default();
         RawQuotas {
+            key_writes_per_second: writes.key_writes_per_second,
+            address_writes_per_second: writes.address_writes_per_second,
+            player_writes_per_second: writes.player_writes_per_second,
+            address_creations_per_minute: writes.address_creations_per_minute,
             key_events_per_second: 0,
             address_events_per_second: 0,
             player_events_per_second: 0,
@@ -400,6 +415,12 @@ impl RawSettings {
             collectors: collectors::resolve(&self.collectors)?,
             queries: self.queries.resolve()?,
             bodies: self.bodies.resolve()?,
+            command_quotas: CommandQuotaSettings {
+                key_writes_per_second: self.quotas.key_writes_per_second,
+                address_writes_per_second: self.quotas.address_writes_per_second,
+                player_writes_per_second: self.quotas.player_writes_per_second,
+                address_creations_per_minute: self.quotas.address_creations_per_minute,
+            },
             quotas: QuotaSettings {
                 game_events_per_second: self.events_per_second,
                 key_events_per_second: self.quotas.key_events_per_second,

@@ -24,6 +24,7 @@ use http::{AppState, BodyBudget, BodyMemoryLimits, HttpSettings, PublicUrl};
 use http::{RejectedRequests, SignInAttempts};
 use live::Live;
 use pipeline::catalog::{Catalog, InitialKeys};
+use pipeline::command_quota::{CommandQuota, CommandQuotaSettings};
 use pipeline::engine::Engine;
 use pipeline::enrich::geo::Geo;
 use pipeline::erasure::Erasure;
@@ -70,6 +71,8 @@ pub struct Settings {
     pub origins: Vec<String>,
     /// The quotas of ingest.
     pub quotas: QuotaSettings,
+    /// The limits of live-ops writes with public keys.
+    pub command_quotas: CommandQuotaSettings,
     /// The memory of request bodies.
     pub bodies: BodyMemoryLimits,
     /// The bounds of queries.
@@ -156,6 +159,7 @@ impl Server {
             queries,
             flows,
             erasure,
+            command_quota: CommandQuota::new(settings.command_quotas),
             bodies: BodyBudget::new(settings.bodies),
             log,
             rejected_requests,

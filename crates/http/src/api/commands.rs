@@ -3,6 +3,7 @@
 //! The body is read into a type that lists its fields, the credential is checked, and the write becomes a command. The
 //! response is sent once the command is durable and decided.
 
+use std::net::IpAddr;
 use std::time::Instant;
 
 use axum::body::Body;
@@ -14,6 +15,7 @@ use hyper::{Request, StatusCode};
 use liveops::{Caller, Command, CommandRef, CommandResponse, Idempotency, Principal, Refusal, RefusalKind};
 use model::batch::KeyClass;
 use pipeline::catalog::{Access, Scope};
+use pipeline::command_quota::PublicWrite;
 use pipeline::ingest::{COMMAND, Claims, IngestError};
 use pipeline::time::now_ms;
 use serde::de::DeserializeOwned;
@@ -28,6 +30,7 @@ use crate::auth::{self, Credentials};
 use crate::body::{self, BodyLimits};
 use crate::hex::to_hex;
 use crate::problem::Problem;
+use crate::request_context::RequestContext;
 
 /// Limit for a body without level data.
 pub(crate) const BODY_BYTES_MAX: usize = 256 << 10;
@@ -53,6 +56,8 @@ pub struct CommandRequest<T> {
     pub by: Principal,
     /// Time of receipt, milliseconds since 1970.
     pub received_ms: i64,
+    /// The client's address, which limits the rate of writes with a public key.
+    pub address: Option<IpAddr>,
     /// Its body.
     pub body: T,
     idempotency: Option<Idempotency>,
@@ -61,15 +66,20 @@ pub struct CommandRequest<T> {
 impl<T> CommandRequest<T> {
     /// Separates the body from the request, which is still needed to submit the command.
     pub fn split(self) -> (CommandRequest<()>, T) {
-        let CommandRequest { access, by, received_ms, body, idempotency } = self;
-        (CommandRequest { access, by, received_ms, body: (), idempotency }, body)
+        let CommandRequest { access, by, received_ms, address, body, idempotency } = self;
+        (CommandRequest { access, by, received_ms, address, body: (), idempotency }, body)
     }
 }
 
 impl CommandRequest<()> {
     /// A write that was read elsewhere, without an idempotency key.
-    pub fn new(access: Access, by: Principal, received_ms: i64) -> CommandRequest<()> {
-        CommandRequest { access, by, received_ms, body: (), idempotency: None }
+    pub fn new(
+        access: Access,
+        by: Principal,
+        received_ms: i64,
+        address: Option<IpAddr>,
+    ) -> CommandRequest<()> {
+        CommandRequest { access, by, received_ms, address, body: (), idempotency: None }
     }
 }
 
@@ -115,8 +125,8 @@ impl RuntimeState {
         let received_ms = now_ms();
         let access = self.authorize(head, rights, received_ms)?;
         is_json(&head.headers)?;
-        let limits = BodyLimits { bytes: bytes_max, inflated_bytes: bytes_max };
-        let bytes = body::read(head, incoming, limits).await?;
+        let bytes =
+            body::read(head, incoming, BodyLimits { bytes: bytes_max, inflated_bytes: bytes_max }).await?;
         let body = from_json(&bytes)?;
         self.command_request(head, rights, received_ms, access, &bytes, body)
     }
@@ -151,7 +161,15 @@ impl RuntimeState {
             (KeyClass::Secret, false) => Caller::Server,
         };
         let idempotency = idempotency(head, caller, bytes)?;
-        Ok(CommandRequest { access, by: Principal { caller, signed }, received_ms, body, idempotency })
+        let address = RequestContext::from(head).client_address();
+        Ok(CommandRequest {
+            access,
+            by: Principal { caller, signed },
+            received_ms,
+            address,
+            body,
+            idempotency,
+        })
     }
 
     /// Submits a command, waits until it is durable and decided, and responds.
@@ -169,6 +187,30 @@ impl RuntimeState {
         self.execute(request, command, blob).await?.map(command_response).map_err(refusal_problem)
     }
 
+    /// Checks the limits of writes with a public key.
+    fn check_rate(
+        &self,
+        access: &Access,
+        address: Option<IpAddr>,
+        command: &Command,
+        now_ms: i64,
+    ) -> Result<(), Problem> {
+        let game = self.shared.views.liveops.game(access.game.number);
+        let is_creation = command.is_creation(&game.read());
+        let write = PublicWrite {
+            game: access.game.number,
+            key: access.key,
+            address,
+            player: command.player(),
+            is_creation,
+        };
+        self.shared.command_quota.acquire(&write, now_ms).map_err(|exceeded| {
+            Problem::quota_exceeded(exceeded.to_string())
+                .field(exceeded.quota)
+                .retry_after_s(exceeded.retry_s)
+        })
+    }
+
     /// Submits a command, waits until it is durable and decided, and returns the decision.
     pub async fn execute<T>(
         &self,
@@ -176,7 +218,10 @@ impl RuntimeState {
         command: Command,
         blob: &[u8],
     ) -> Result<Result<CommandResponse, Refusal>, Problem> {
-        let CommandRequest { access, by, received_ms, idempotency, .. } = request;
+        let CommandRequest { access, by, received_ms, address, idempotency, .. } = request;
+        if access.class == KeyClass::Public {
+            self.check_rate(&access, address, &command, received_ms)?;
+        }
         let (game, tz) = (access.game.number, access.game.tz.clone());
         let bytes = liveops::encode(&CommandRef { game, received_ms, by, tz, idempotency, command, blob });
         let entry = Entry { kind: COMMAND, events: 0, bytes, ack: Ack::Disk, extra: Claims::default() };

@@ -26,7 +26,9 @@ pub(crate) fn routes() -> Router<RuntimeState> {
     info(
         title = "Playmeter",
         description = "Realtime analytics and live-ops for games. The credential determines the game. \
-                       Errors are problem documents (RFC 9457) that name the invalid field.",
+                       Errors are problem documents (RFC 9457) that name the invalid field. \
+                       A request above a limit gets 429 with `Retry-After`, and the name of the limit in `field`; \
+                       503 with `Retry-After` means that the server is busy.",
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
     ),
     modifiers(&SecuritySchemes),

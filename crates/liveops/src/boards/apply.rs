@@ -12,6 +12,8 @@ use crate::{Caller, CommandResponse, Refusal, is_key};
 
 /// Boards of a game.
 const BOARDS_MAX: usize = 10_000;
+/// Boards up to which scores sent with a public key create new ones. The rest is left to servers and moderators.
+const PUBLIC_BOARDS_MAX: usize = BOARDS_MAX / 2;
 
 impl Game {
     pub(crate) fn apply_boards(
@@ -96,6 +98,11 @@ impl Boards {
         }
         if self.boards.len() >= BOARDS_MAX {
             return Err(Refusal::too_many(format!("a game can have at most {BOARDS_MAX} boards")));
+        }
+        if context.by.caller == Caller::Public && self.boards.len() >= PUBLIC_BOARDS_MAX {
+            return Err(Refusal::too_many(format!(
+                "the game has {PUBLIC_BOARDS_MAX} boards: create further ones with a secret key"
+            )));
         }
         self.wins.watch(config.checks.level.as_deref());
         self.last_number += 1;

@@ -1,6 +1,5 @@
 //! Quotas: events per second for each address, player, key and game; events and bytes per day for each game.
 
-mod buckets;
 mod daily;
 
 use std::net::IpAddr;
@@ -9,10 +8,13 @@ use model::Reject;
 use model::batch::Endpoint;
 
 use crate::catalog::{Access, address_group};
-use buckets::TokenBuckets;
+use crate::token_buckets::TokenBuckets;
 use daily::{Amount, DAY_MS, DailyQuota};
 
 pub use daily::QuotaUsage;
+
+/// Seconds of the rate that an idle sender may send at once.
+const BURST_S: f64 = 10.0;
 
 /// The limits. 0 means no limit, except for flows and names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,10 +64,10 @@ pub struct QuotaExceeded {
 impl Quota {
     pub(super) fn new(settings: QuotaSettings) -> Quota {
         Quota {
-            address: TokenBuckets::new(settings.address_events_per_second),
-            player: TokenBuckets::new(settings.player_events_per_second),
-            key: TokenBuckets::new(settings.key_events_per_second),
-            game: TokenBuckets::new(settings.game_events_per_second),
+            address: buckets(settings.address_events_per_second),
+            player: buckets(settings.player_events_per_second),
+            key: buckets(settings.key_events_per_second),
+            game: buckets(settings.game_events_per_second),
             daily: DailyQuota::new(settings.events_per_day, settings.bytes_per_day),
         }
     }
@@ -133,6 +135,10 @@ impl Quota {
     pub(super) fn used_today(&self, now_ms: i64) -> Vec<(u32, &'static str, f64)> {
         self.daily.used(now_ms)
     }
+}
+
+fn buckets(per_second: u64) -> TokenBuckets {
+    TokenBuckets::new(per_second as f64, BURST_S)
 }
 
 /// Returns the number of charged events that were not written: duplicates, or all admitted ones if the append failed

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::client::Request;
+use crate::client::{Answer, Request};
 use crate::collectors::{packets, wait_until};
 use crate::world::World;
 
@@ -231,4 +231,40 @@ fn last_use_of_a_key_survives_a_restart() {
     assert_eq!(last(&world), used);
     world.stop();
     assert_eq!(last(&world), used);
+}
+
+/// Sends a write again and again until it is rejected, and returns the rejection.
+fn rejection(send: impl Fn(usize) -> Answer) -> Answer {
+    let rejected = (0..200).map(send).find(|answer| answer.status == 429);
+    rejected.expect("it is rejected in the end")
+}
+
+#[test]
+fn writes_with_a_public_key_are_limited_by_player_and_address() {
+    let world = world("[quotas]\nplayer_writes_per_second = 1\naddress_creations_per_minute = 2\n", &[]);
+    let open = |key: &str, number: usize| {
+        let request = Request::new("POST", "/v1/session").key(key);
+        world.send(&request.body(format!(r#"{{"player":"p{number}"}}"#)))
+    };
+    let rejected = rejection(|number| open(&world.public_key, number));
+    assert_eq!(rejected.summary(), "429 too_many (address_creations_per_minute)");
+    let retry = rejected.header("retry-after").and_then(|seconds| seconds.parse::<u32>().ok());
+    assert!(retry.is_some_and(|seconds| (1..=30).contains(&seconds)), "{retry:?}");
+    let new_board = |table: &str| {
+        let request = Request::new("POST", format!("/v1/boards/{table}/scores")).key(&world.public_key);
+        world.send(&request.body(r#"{"player":"bo","score":1}"#))
+    };
+    assert_eq!(new_board("new").summary(), "429 too_many (address_creations_per_minute)");
+    let define = Request::new("PUT", "/v1/boards/open").key(&world.secret_key).body(r#"{"mode":"open"}"#);
+    assert_eq!(world.send(&define).status, 201);
+    let submit = |player: &str| {
+        let request = Request::new("POST", "/v1/boards/open/scores").key(&world.public_key);
+        world.send(&request.body(format!(r#"{{"player":"{player}","score":1}}"#)))
+    };
+    let rejected = rejection(|_| submit("ann"));
+    assert_eq!(rejected.summary(), "429 too_many (player_writes_per_second)");
+    assert_eq!(submit("cy").status, 200, "another player");
+    for number in 0..40 {
+        assert_eq!(open(&world.secret_key, number).status, 201, "a secret key is not limited");
+    }
 }

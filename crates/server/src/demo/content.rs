@@ -27,7 +27,7 @@ pub(crate) async fn create(runtime: &RuntimeState, access: &Access) {
     let commands = std::iter::once(variables()).chain(ACHIEVEMENTS.map(achievement));
     for command in commands {
         let by = Principal { caller: Caller::Server, signed: None };
-        let asked = CommandRequest::new(access.clone(), by, now_ms());
+        let asked = CommandRequest::new(access.clone(), by, now_ms(), None);
         match runtime.execute(asked, command, &[]).await {
             Ok(Ok(_)) => {}
             Ok(Err(refusal)) => warn!(%refusal, "a part of the demo game was not created"),

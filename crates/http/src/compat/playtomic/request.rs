@@ -71,7 +71,7 @@ impl PlaytomicRequest<'_> {
         blob: &[u8],
     ) -> Result<Result<CommandResponse, Refusal>, Reply> {
         let by = Principal { caller, signed: None };
-        let request = commands::CommandRequest::new(self.access.clone(), by, self.received_ms);
+        let request = commands::CommandRequest::new(self.access.clone(), by, self.received_ms, self.address);
         self.runtime.execute(request, command, blob).await.map_err(|problem| Reply::from_problem(&problem))
     }
 }

@@ -1,0 +1,200 @@
+//! Rate limits of live-ops writes that are made with a public key, which every client has.
+//!
+//! Secret keys and signed-in people are not limited: they are trusted to write in bulk.
+
+use std::net::IpAddr;
+
+use crate::catalog::address_group;
+use crate::token_buckets::TokenBuckets;
+
+/// Seconds of the rate of writes that an idle sender may make at once.
+const WRITES_BURST_S: f64 = 10.0;
+/// The same for creations. Many players behind one address may start at the same time.
+const CREATIONS_BURST_S: f64 = 300.0;
+
+/// The limits of writes with a public key. 0 means no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommandQuotaSettings {
+    /// Writes per second with one public key.
+    pub key_writes_per_second: u64,
+    /// Writes per second from one address (IPv6: one /64).
+    pub address_writes_per_second: u64,
+    /// Writes per second of one player.
+    pub player_writes_per_second: u64,
+    /// Player sessions, boards and levels that one address may create per minute.
+    pub address_creations_per_minute: u64,
+}
+
+impl Default for CommandQuotaSettings {
+    fn default() -> CommandQuotaSettings {
+        CommandQuotaSettings {
+            key_writes_per_second: 1_000,
+            address_writes_per_second: 50,
+            player_writes_per_second: 10,
+            address_creations_per_minute: 60,
+        }
+    }
+}
+
+/// A write with a public key.
+#[derive(Clone, Copy, Debug)]
+pub struct PublicWrite<'a> {
+    /// The game's number.
+    pub game: u32,
+    /// The number of the key.
+    pub key: u64,
+    /// The client's address, if it is known.
+    pub address: Option<IpAddr>,
+    /// The player who writes, if the write names one.
+    pub player: Option<&'a str>,
+    /// True if the write creates a player session, a board or a level.
+    pub is_creation: bool,
+}
+
+/// A write exceeds a limit.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{sender} exceeds the limit of {max} {unit}; send the request again in {retry_s} s")]
+pub struct CommandQuotaExceeded {
+    /// The name of the setting.
+    pub quota: &'static str,
+    sender: &'static str,
+    unit: &'static str,
+    max: u64,
+    /// Seconds until the write is within the limit.
+    pub retry_s: u32,
+}
+
+/// The usage of all limits.
+pub struct CommandQuota {
+    settings: CommandQuotaSettings,
+    key: TokenBuckets,
+    address: TokenBuckets,
+    player: TokenBuckets,
+    creations: TokenBuckets,
+}
+
+impl CommandQuota {
+    /// Creates limits of which nothing is used.
+    pub fn new(settings: CommandQuotaSettings) -> CommandQuota {
+        let writes = |per_second: u64| TokenBuckets::new(per_second as f64, WRITES_BURST_S);
+        CommandQuota {
+            settings,
+            key: writes(settings.key_writes_per_second),
+            address: writes(settings.address_writes_per_second),
+            player: writes(settings.player_writes_per_second),
+            creations: TokenBuckets::new(
+                settings.address_creations_per_minute as f64 / 60.0,
+                CREATIONS_BURST_S,
+            ),
+        }
+    }
+
+    /// Acquires one write. The narrowest limit is checked first, so that a sender above its own limit does not use up
+    /// what others share.
+    pub fn acquire(&self, write: &PublicWrite<'_>, now_ms: i64) -> Result<(), CommandQuotaExceeded> {
+        let settings = &self.settings;
+        let exceeded = |quota, sender, unit, max| {
+            move |retry_s| CommandQuotaExceeded { quota, sender, unit, max, retry_s }
+        };
+        if let Some(player) = write.player {
+            let max = settings.player_writes_per_second;
+            let acquired = self.player.acquire((write.game, player), 1, now_ms);
+            let quota = "player_writes_per_second";
+            acquired.map_err(exceeded(quota, "this player", "writes per second", max))?;
+        }
+        if let Some(address) = write.address.map(address_group) {
+            let max = settings.address_writes_per_second;
+            let acquired = self.address.acquire(address, 1, now_ms);
+            let quota = "address_writes_per_second";
+            acquired.map_err(exceeded(quota, "this address", "writes per second", max))?;
+            if write.is_creation {
+                let max = settings.address_creations_per_minute;
+                let acquired = self.creations.acquire(address, 1, now_ms);
+                let (quota, unit) = ("address_creations_per_minute", "new objects per minute");
+                acquired.map_err(exceeded(quota, "this address", unit, max))?;
+            }
+        }
+        let max = settings.key_writes_per_second;
+        let acquired = self.key.acquire((write.game, write.key), 1, now_ms);
+        acquired.map_err(exceeded("key_writes_per_second", "this key", "writes per second", max))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OFF: CommandQuotaSettings = CommandQuotaSettings {
+        key_writes_per_second: 0,
+        address_writes_per_second: 0,
+        player_writes_per_second: 0,
+        address_creations_per_minute: 0,
+    };
+
+    fn write<'a>(address: &str, player: &'a str, is_creation: bool) -> PublicWrite<'a> {
+        PublicWrite { game: 1, key: 5, address: address.parse().ok(), player: Some(player), is_creation }
+    }
+
+    /// Makes a write until it is rejected; returns how many were accepted, and the rejection.
+    fn use_up(quota: &CommandQuota, write: PublicWrite<'_>) -> (usize, String) {
+        for accepted in 0..100_000 {
+            if let Err(exceeded) = quota.acquire(&write, 0) {
+                return (accepted, format!("{}: {exceeded}", exceeded.quota));
+            }
+        }
+        (usize::MAX, String::new())
+    }
+
+    #[test]
+    fn each_sender_has_limits_of_its_own() {
+        let check = |settings: CommandQuotaSettings, accepted: usize, message: &str| {
+            let quota = CommandQuota::new(settings);
+            let found = use_up(&quota, write("2001:db8::1", "ann", true));
+            assert_eq!(found, (accepted, message.to_owned()));
+            quota
+        };
+        let again = "send the request again in";
+        let settings = CommandQuotaSettings { player_writes_per_second: 2, ..OFF };
+        let message = format!(
+            "player_writes_per_second: this player exceeds the limit of 2 writes per second; {again} 1 s"
+        );
+        let quota = check(settings, 20, &message);
+        assert_eq!(quota.acquire(&write("2001:db8::1", "bo", true), 0), Ok(()));
+        let settings = CommandQuotaSettings { address_writes_per_second: 3, ..OFF };
+        let message = format!(
+            "address_writes_per_second: this address exceeds the limit of 3 writes per second; {again} 1 s"
+        );
+        let quota = check(settings, 30, &message);
+        assert!(quota.acquire(&write("2001:db8::2", "bo", false), 0).is_err(), "the same /64");
+        assert_eq!(quota.acquire(&write("203.0.113.7", "ann", true), 0), Ok(()));
+        let settings = CommandQuotaSettings { address_creations_per_minute: 6, ..OFF };
+        let message = format!(
+            "address_creations_per_minute: this address exceeds the limit of 6 new objects per minute; {again} 10 s"
+        );
+        let quota = check(settings, 30, &message);
+        assert_eq!(quota.acquire(&write("2001:db8::1", "ann", false), 0), Ok(()));
+        assert_eq!(quota.acquire(&write("2001:db8::1", "ann", true), 10_000), Ok(()));
+        let settings = CommandQuotaSettings { key_writes_per_second: 4, ..OFF };
+        let message =
+            format!("key_writes_per_second: this key exceeds the limit of 4 writes per second; {again} 1 s");
+        let quota = check(settings, 40, &message);
+        assert!(quota.acquire(&write("203.0.113.7", "bo", false), 0).is_err());
+    }
+
+    #[test]
+    fn without_limits_every_write_passes() {
+        assert_eq!(use_up(&CommandQuota::new(OFF), write("203.0.113.7", "ann", true)).0, usize::MAX);
+    }
+
+    #[test]
+    fn player_above_its_limit_does_not_use_up_that_of_its_address() {
+        let settings = CommandQuotaSettings::default();
+        let quota = CommandQuota::new(settings);
+        let (accepted, message) = use_up(&quota, write("203.0.113.7", "ann", false));
+        assert_eq!((accepted, message.starts_with("player_writes_per_second")), (100, true));
+        let players: Vec<String> = (0..1_000).map(|number| number.to_string()).collect();
+        let passes = |player: &&String| quota.acquire(&write("203.0.113.7", player, false), 0).is_ok();
+        assert_eq!(players.iter().filter(passes).count(), 400);
+        assert_eq!(quota.acquire(&write("203.0.113.8", "ann", false), 20_000), Ok(()));
+    }
+}
