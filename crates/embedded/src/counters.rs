@@ -163,8 +163,11 @@ impl EmbeddedCounters {
 struct KeptRows {
     bytes: usize,
     bytes_max: usize,
-    hours: Vec<(u32, Vec<(Box<str>, HourBlock)>)>,
+    hours: Vec<HourRows>,
 }
+
+/// The rows of one group, and its hour.
+type HourRows = (u32, Vec<(Box<str>, HourBlock)>);
 
 impl KeptRows {
     fn new(bytes_max: usize) -> KeptRows {
@@ -190,7 +193,7 @@ impl KeptRows {
     }
 
     /// Returns the rows of whole groups; `None` if there are none or too many.
-    fn into_hours(self) -> Option<Vec<(u32, Vec<(Box<str>, HourBlock)>)>> {
+    fn into_hours(self) -> Option<Vec<HourRows>> {
         (!self.is_full() && !self.hours.is_empty()).then_some(self.hours)
     }
 }
