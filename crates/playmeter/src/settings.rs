@@ -12,7 +12,8 @@ use figment::providers::{Env, Format, Serialized, Toml};
 use figment::{Figment, Metadata};
 use http::{BodyMemoryLimits, PublicUrl};
 use model::limits::{
-    BODY_BYTES_MAX, EVENT_NAMES_PER_GAME, EVENT_NAMES_PER_GAME_RANGE, FLOWS_MAX, FLOWS_PER_GAME, INFLATED_BYTES_MAX,
+    BODY_BYTES_MAX, EVENT_NAMES_PER_GAME, EVENT_NAMES_PER_GAME_RANGE, FLOWS_MAX, FLOWS_PER_GAME,
+    INFLATED_BYTES_MAX,
 };
 use pipeline::command_quota::CommandQuotaSettings;
 use pipeline::ingest::QuotaSettings;
