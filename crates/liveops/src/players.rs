@@ -64,7 +64,7 @@ pub enum PlayerCommand {
         /// The number of events and commands that were rewritten.
         found: ErasedCounts,
         /// The offset of the request that was erased: a later one is still to be erased. 0 in old logs.
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "is_zero")]
         until: u64,
     },
     /// No file contains the player any more.
@@ -77,6 +77,10 @@ pub enum PlayerCommand {
         /// The receipt's random id.
         receipt: String,
     },
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A player session.

@@ -89,6 +89,7 @@ fn commands() -> Vec<Value> {
         json!({ "players": { "erased": { "receipt": "r", "found": { "events": 1, "commands": 2 } } } }),
         json!({ "players": { "purged": { "receipt": "r" } } }),
         json!({ "players": { "exported": { "receipt": "r" } } }),
+        json!({ "players": { "erased": { "receipt": "r", "found": { "events": 1, "commands": 2 }, "until": 9 } } }),
     ]
 }
 

@@ -17,7 +17,8 @@ const STICKY: u32 = 0o1000;
 const FOLDERS: [&str; 3] = ["log", "ids", "views"];
 /// Files beside them. `catalog.json` and `bootstrap.json` are not among them: if others could read their keys, the start
 /// fails, so that the keys are rotated.
-const FILES: [&str; 5] = ["flows", "flows.damaged", "keys_used.json", "lock", "server.pid"];
+const FILES: [&str; 7] =
+    ["flows", "flows.damaged", "keys_used.json", "lock", "panics.json", "reserve", "server.pid"];
 
 /// Restricts every file and folder that this process creates from now on to its owner.
 pub(crate) fn restrict_new_files() {
