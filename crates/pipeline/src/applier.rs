@@ -31,7 +31,7 @@ use crate::views::Views;
 
 use checkpoints::CheckpointScheduler;
 
-pub(crate) use checkpoints::checkpoint_now;
+pub(crate) use checkpoints::{checkpoint_now, commit_later};
 pub use quarantine::{PanickedRange, Quarantine};
 
 /// The length of a cycle if no reader waits.

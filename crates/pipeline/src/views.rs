@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
 use crate::accounting::IngestAccounting;
-use crate::applier::{Quarantine, SESSIONS};
+use crate::applier::{Quarantine, SESSIONS, commit_later};
 use crate::disk_space::DiskSpace;
 use crate::lag::Lag;
 use crate::pending_answers::{CommandOutcome, PendingAnswers};
@@ -181,11 +181,15 @@ impl Views {
 
     /// Pauses the applier at a position where everything applied is durable, until the returned guard is dropped.
     /// Rollups may only be replaced in this state: after a crash, pending changes would be applied twice. Blocks.
-    pub fn pause_at_checkpoint(&self) -> Result<PausedApplier<'_>, StoreError> {
+    ///
+    /// # Errors
+    /// If the checkpoint cannot be written now. It is then tried again in the background, because the changes that it has
+    /// captured exist nowhere else.
+    pub fn pause_at_checkpoint(self: &Arc<Views>) -> Result<PausedApplier<'_>, StoreError> {
         let deadline = Instant::now() + COMMIT_WAIT;
         let applying = loop {
             let applying = self.applying.lock();
-            if !self.committing.load(Ordering::Acquire) {
+            if !self.committing.swap(true, Ordering::AcqRel) {
                 break applying;
             }
             drop(applying);
@@ -196,7 +200,12 @@ impl Views {
             }
             std::thread::sleep(COMMIT_POLL);
         };
-        self.capture_checkpoint().commit()?;
+        let mut checkpoint = self.capture_checkpoint();
+        if let Err(failure) = checkpoint.commit() {
+            commit_later(Arc::clone(self), checkpoint);
+            return Err(failure.into());
+        }
+        self.committing.store(false, Ordering::Release);
         Ok(PausedApplier { _applying: applying })
     }
 

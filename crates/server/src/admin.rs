@@ -6,6 +6,7 @@ pub(crate) use recount::remove_leftover;
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use pipeline::engine::ScratchCounters;
@@ -131,7 +132,7 @@ pub struct Admin<'a> {
     /// The catalog of games and keys.
     pub catalog: &'a Catalog,
     /// The views.
-    pub views: &'a Views,
+    pub views: &'a Arc<Views>,
     /// The log.
     pub log: &'a Wal<Claims>,
     /// Creates empty rollups.

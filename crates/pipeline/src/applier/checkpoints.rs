@@ -67,14 +67,36 @@ pub(crate) fn checkpoint_now(
 #[error("the server stops before the checkpoint is written")]
 pub(crate) struct Abandoned;
 
-/// Commits a checkpoint. While there is no room for it, it is tried again, because the captured changes exist nowhere
-/// else; writes are rejected meanwhile. Any other failure ends the process.
+/// Commits a checkpoint, and lets the log remove what it contains.
 fn commit(
     views: &Views,
     log: &Wal<Claims>,
     registered_until: &AtomicU64,
-    mut checkpoint: Box<dyn Checkpoint>,
+    checkpoint: Box<dyn Checkpoint>,
 ) -> Result<(), Abandoned> {
+    commit_durably(views, checkpoint)?;
+    log.keep_from(views.counters.durable_until().min(registered_until.load(Ordering::Acquire)));
+    views.committing.store(false, Ordering::Release);
+    Ok(())
+}
+
+/// Commits a checkpoint on a thread of its own, after an attempt has failed.
+pub(crate) fn commit_later(views: Arc<Views>, checkpoint: Box<dyn Checkpoint>) {
+    let work = move || {
+        lower_priority();
+        // Abandoned only if the server stops, which then knows it.
+        if commit_durably(&views, checkpoint).is_ok() {
+            views.committing.store(false, Ordering::Release);
+        }
+    };
+    if let Err(failure) = std::thread::Builder::new().name("checkpoint".into()).spawn(work) {
+        panic!("cannot start the checkpoint thread: {failure}");
+    }
+}
+
+/// Makes a checkpoint durable. While there is no room for it, it is tried again, because the captured changes exist
+/// nowhere else; writes are rejected meanwhile. Any other failure ends the process.
+fn commit_durably(views: &Views, mut checkpoint: Box<dyn Checkpoint>) -> Result<(), Abandoned> {
     let (mut waits, mut final_attempts) = (false, 0);
     loop {
         match checkpoint.commit() {
@@ -106,8 +128,6 @@ fn commit(
     }
     views.space.set_checkpoint_waits(false);
     views.space.restore_reserve();
-    log.keep_from(views.counters.durable_until().min(registered_until.load(Ordering::Acquire)));
-    views.committing.store(false, Ordering::Release);
     Ok(())
 }
 
@@ -198,6 +218,10 @@ impl CheckpointScheduler {
     pub(super) fn write_final(&mut self) {
         if let Some(running) = self.running.take() {
             let _ = running.join();
+        }
+        // Ends, because a checkpoint is given up after some attempts while the server stops.
+        while self.views.committing.load(Ordering::Acquire) && !self.views.are_checkpoints_abandoned() {
+            std::thread::sleep(BUSY_POLL);
         }
         let applied_until = self.views.counters.applied_until();
         if applied_until == self.captured_until || self.views.are_checkpoints_abandoned() {
