@@ -131,7 +131,7 @@ describe('empty states', () => {
   for (const [path, text] of Object.entries(TEXTS)) {
     test(`${path} explains what to do`, async () => {
       const original = env.server
-      env.server = { ...original, ...empty }
+      env.server = { ...original, session: undefined, ...empty }
       try {
         await withPage(path, {}, async (page) => {
           await page.getByText(text).waitFor()

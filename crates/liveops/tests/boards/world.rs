@@ -142,7 +142,7 @@ impl Random {
             60..95 => self.below(3_600_000),
             95..98 => self.below(86_400_000),
             98 => self.below(20 * 86_400_000),
-            _ => return -(self.below(10_000) as i64),
+            _ => return -(self.below(120_000) as i64),
         };
         pause as i64
     }
