@@ -71,13 +71,18 @@ class Writer:
         """Returns the request without an answer, or else a new one: (method, path, body, what to do with the answer)."""
         if self.pending is None:
             self.steps += 1
-            if self.steps % ERASE_EVERY == 0:
+            if self.steps == 1:
+                self.pending = self._declare_board()
+            elif self.steps % ERASE_EVERY == 0:
                 self.pending = self._private_event()
             elif self.steps % IDENTIFY_EVERY == 0:
                 self.pending = self._identify()
             else:
                 self.pending = self._score(rng.randrange(1, 1000))
         return self.pending
+
+    def _declare_board(self):
+        return "PUT", f"/v1/boards/{BOARD}", {"mode": "open", "keep": "sum"}, None, lambda _: None
 
     def _score(self, score):
         body = {"player": self.player, "score": score}

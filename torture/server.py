@@ -113,10 +113,6 @@ class Client:
         """Returns the JSON of the response."""
         return self._request("POST", path, json.dumps(body))
 
-    def put(self, path, body):
-        """Returns the JSON of the response."""
-        return self._request("PUT", path, json.dumps(body))
-
     def close(self):
         self.connection.close()
 
@@ -124,6 +120,6 @@ class Client:
         self.connection.request(method, path, body, self.headers)
         response = self.connection.getresponse()
         content = response.read()
-        if response.status not in (200, 201):
+        if response.status != 200:
             raise ServerFailure(f"{method} {path} {body or ''}: {response.status} {content[:400].decode()}")
         return json.loads(content)

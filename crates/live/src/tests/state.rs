@@ -174,6 +174,16 @@ fn run(world: &mut World, clients: &mut [TestClient], operation: Operation) {
     }
 }
 
+/// Removes the version of the variables: a change that leaves a subscriber's values as they are is not sent, so the
+/// version it has is that of the last message.
+fn comparable((documents, state): (Vec<String>, String)) -> (Vec<String>, serde_json::Value) {
+    let mut state: serde_json::Value = serde_json::from_str(&state).expect("a state is JSON");
+    if state["topic"] == "vars" {
+        state.as_object_mut().expect("an object").remove("version");
+    }
+    (documents, state)
+}
+
 proptest! {
     #[test]
     fn subscriber_has_the_same_state_as_a_new_subscriber(
@@ -191,7 +201,7 @@ proptest! {
             client.receive();
             let mut new_client = TestClient::new(&new_world, client.topic.clone());
             new_client.receive();
-            prop_assert_eq!(client.read(), new_client.read(), "{:?}", client.topic);
+            prop_assert_eq!(comparable(client.read()), comparable(new_client.read()), "{:?}", client.topic);
         }
     }
 }
