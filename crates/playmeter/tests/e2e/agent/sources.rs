@@ -140,7 +140,11 @@ fn postgresql_is_read() {
     let mut command = postgres(server, folder.path());
     command.args(["-c", "fsync=off", "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="]);
     let _postgres = start(command.args(["-p", &port, "-D"]).arg(&data), address);
-    let reading = read(folder.path(), "--postgres", &format!("postgres://playmeter@{address}/postgres"));
+    // PostgreSQL publishes its statistics some time after a transaction, so the first reading may have no rate yet.
+    let reading = (0..10)
+        .map(|_| read(folder.path(), "--postgres", &format!("postgres://playmeter@{address}/postgres")))
+        .find(|reading| value(reading, "postgres.commits").is_some())
+        .expect("a reading has the rate of commits");
     assert_eq!(value(&reading, "agent.source_up"), Some(1.0), "{reading}");
     assert_eq!(value(&reading, "postgres.connections_max"), Some(100.0));
     assert_eq!(
