@@ -239,7 +239,14 @@ impl<X: Default + Send + 'static> Committer<X> {
     /// Returns true if the disk is full.
     fn commit(&mut self, group: &mut [PendingEntry<X>], now_ms: u64) -> bool {
         self.sequencer.decide(group, self.next, now_ms);
+        let is_full = group.iter().all(|pending| matches!(pending.rejected, Some(WalError::Full)));
         self.report_rejected(group);
+        if is_full {
+            // Not the log's own disk is full, but that of what is written with it.
+            self.core.disk_full.set(&self.core.options);
+            self.queue.release(group.iter().map(|pending| pending.cost).sum());
+            return true;
+        }
         match self.write(group, now_ms) {
             Ok(()) => self.core.disk_full.clear(),
             Err(CommitError::Full) => {

@@ -77,8 +77,8 @@ impl Core {
     /// Returns the offset up to which retention removes segments.
     ///
     /// The next segment was started when the oldest was closed, so its creation time bounds the age of all entries. The
-    /// clock may have been wrong then: a segment is not older than one before it, and one from the future is as old as
-    /// the next.
+    /// clock may have been wrong then: a segment is not older than one before it, and one from the future, or whose header
+    /// is damaged, is as old as the next.
     fn retention_end(&self, now_ms: u64) -> u64 {
         let Retention { bytes_max, age_ms_max } = self.options.retention;
         let segments = self.segments.lock();
@@ -87,7 +87,7 @@ impl Core {
         for (oldest, next) in segments.list.iter().zip(segments.list.iter().skip(1)) {
             let exceeds_bytes = bytes_max.is_some_and(|max| bytes > max);
             bytes -= oldest.bytes;
-            let is_ahead = next.created_ms > now_ms;
+            let is_ahead = next.created_ms > now_ms || next.salt.is_none();
             if !is_ahead {
                 created_ms = next.created_ms.max(created_ms);
             }

@@ -242,14 +242,21 @@ struct LastSegment {
 
 impl LastSegment {
     fn find(folder: &Folder, first: u64) -> Result<LastSegment, WalError> {
-        let (file, bytes) = open(folder, first)?;
         let path = folder.segment_path(first);
-        let Some(header) = folder.header(&*file, first)? else {
+        let unreadable = |error| match error {
+            WalError::Io { source, .. } if is_unreadable(&source) => {
+                WalError::Unreadable { path: path.clone(), reason: "the disk cannot read it" }
+            }
+            error => error,
+        };
+        let (file, bytes) = open(folder, first).map_err(unreadable)?;
+        let Some(header) = folder.header(&*file, first).map_err(unreadable)? else {
             return Err(WalError::Unreadable { path, reason: "both copies of its header are damaged" });
         };
         let mut segment = Segment::new(first, Some(header), bytes);
         let scan = scan_last_segment(&*file, &mut segment, header.salt, bytes)
-            .map_err(WalError::io("reading", &path))?;
+            .map_err(WalError::io("reading", &path))
+            .map_err(unreadable)?;
         let active = Active { file, first, salt: header.salt, at: scan.torn.start, prepared: bytes };
         Ok(LastSegment { active, segment, scan })
     }

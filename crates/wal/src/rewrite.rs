@@ -48,6 +48,13 @@ pub struct RewriteStats {
     pub bytes_after: u64,
 }
 
+/// Returns a scanner of the segment's frames, to which bytes that the disk cannot read are damage; `None` if the header
+/// is damaged, so that nothing can be read.
+fn scanner_of(old: &ReadableSegment) -> Option<Scanner<'_>> {
+    let scanner = |salt| Scanner::new(&*old.file, salt, FRAMES_FROM, old.bytes, old.first);
+    Some(scanner(old.salt?).skipping_unreadable())
+}
+
 impl Core {
     /// Returns the closed segments, oldest first, each as its range of offsets.
     pub(crate) fn closed_segments(&self) -> Vec<Range<u64>> {
@@ -71,16 +78,16 @@ impl Core {
         }
         let old = match self.readable(first) {
             Err(WalError::Trimmed { .. }) => return Ok(None),
+            // A file that is gone contains nothing to remove.
+            Err(WalError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(None);
+            }
             segment => segment?,
         };
-        let Some(salt) = old.salt else {
-            let path = self.folder.segment_path(first);
-            return Err(WalError::Unreadable { path, reason: "both copies of its header are damaged" });
-        };
-        if !self.is_affected(&old, salt, rewriter)? {
+        if !self.is_affected(&old, rewriter)? {
             return Ok(None);
         }
-        let result = self.write_copy(&old, salt, rewriter, &mut rewriting);
+        let result = self.write_copy(&old, rewriter, &mut rewriting);
         if !matches!(result, Ok(Some(_))) {
             // If this fails, the next attempt or the next start removes it.
             let _ = self.folder.disk.remove(&self.folder.path.join(REWRITTEN));
@@ -89,13 +96,8 @@ impl Core {
     }
 
     /// Returns true if the segment has an entry to replace, or bytes that cannot be read.
-    fn is_affected(
-        &self,
-        old: &ReadableSegment,
-        salt: u64,
-        rewriter: &mut dyn Rewriter,
-    ) -> Result<bool, WalError> {
-        let mut scanner = Scanner::new(&*old.file, salt, FRAMES_FROM, old.bytes, old.first);
+    fn is_affected(&self, old: &ReadableSegment, rewriter: &mut dyn Rewriter) -> Result<bool, WalError> {
+        let Some(mut scanner) = scanner_of(old) else { return Ok(true) };
         loop {
             match self.step(&mut scanner, old)? {
                 ScanStep::Frame { header, payload, .. } => {
@@ -118,7 +120,6 @@ impl Core {
     fn write_copy(
         &self,
         old: &ReadableSegment,
-        salt: u64,
         rewriter: &mut dyn Rewriter,
         rewriting: &mut Rewriting,
     ) -> Result<Option<RewriteStats>, WalError> {
@@ -136,9 +137,9 @@ impl Core {
         let created_ms = self.segments.lock().find(old.first).map_or(0, |known| known.created_ms);
         let header = SegmentHeader { first: old.first, salt: self.folder.disk.random(), created_ms };
         let mut copy = SegmentCopy::new(&*file, header);
-        let mut scanner = Scanner::new(&*old.file, salt, FRAMES_FROM, old.bytes, old.first);
-        loop {
-            match self.step(&mut scanner, old)? {
+        let mut scanner = scanner_of(old);
+        while let Some(scanner) = &mut scanner {
+            match self.step(scanner, old)? {
                 ScanStep::Frame { header, payload, .. } => {
                     copy.add_frame(&header, payload, rewriter).map_err(io("writing"))?;
                 }
@@ -149,7 +150,7 @@ impl Core {
         let (segment, entries) = copy.finish().map_err(io("writing"))?;
         self.sync_copy(&*file).map_err(io("syncing"))?;
         let bytes_after = segment.bytes;
-        if !self.swap_file(segment, salt, rewriting)? {
+        if !self.swap_file(segment, old.salt, rewriting)? {
             return Ok(None);
         }
         self.tail.evict_until(old.until);
@@ -179,14 +180,19 @@ impl Core {
     }
 
     /// Replaces the old file with the new one, durably. Returns false if the old one was trimmed meanwhile.
-    fn swap_file(&self, segment: Segment, salt: u64, rewriting: &mut Rewriting) -> Result<bool, WalError> {
+    fn swap_file(
+        &self,
+        segment: Segment,
+        salt: Option<u64>,
+        rewriting: &mut Rewriting,
+    ) -> Result<bool, WalError> {
         let (folder, first) = (&self.folder, segment.first);
         let (from, to) = (folder.path.join(REWRITTEN), folder.segment_path(first));
         let _trimming = self.trimming.lock();
         {
             // Readers hold this lock, too, when they open the file by its name.
             let mut segments = self.segments.lock();
-            let Some(known) = segments.find(first).filter(|known| known.salt == Some(salt)) else {
+            let Some(known) = segments.find(first).filter(|known| known.salt == salt) else {
                 return Ok(false);
             };
             folder.disk.rename(&from, &to).map_err(WalError::io("renaming", &from))?;

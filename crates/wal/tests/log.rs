@@ -391,7 +391,7 @@ fn bytes_that_the_disk_cannot_read_are_damage_like_any_other() {
         let opened = Wal::<Vec<u32>>::open(Arc::new(image.clone()), Path::new(FOLDER), small_options());
         if is_early && path == &last {
             let failure = opened.err().expect("the end of the log must be known");
-            assert!(matches!(failure, WalError::Io { .. }), "seed {seed}: {failure}");
+            assert!(matches!(failure, WalError::Unreadable { .. }), "seed {seed}: {failure}");
             let verified = verify_folder(Arc::new(image), Path::new(FOLDER));
             assert!(verified.is_err(), "seed {seed}");
             continue;
@@ -773,6 +773,25 @@ fn skipped_end_is_damage_and_offsets_are_not_assigned_again() {
         let damaged = damage.iter().map(|damage| damage.offset_from..damage.offset_to);
         assert_eq!(damaged.collect::<Vec<_>>(), [lost]);
     }
+}
+
+#[test]
+fn newest_segment_that_the_disk_cannot_read_can_be_given_up() {
+    let mut test_log = open();
+    test_log.append(entries(100));
+    let (next, newest) = (test_log.log.durable_until(), test_log.log.stats().segments as usize - 1);
+    let newest = test_log.segment(newest);
+    test_log.committer.close();
+    let disk = test_log.disk.clone();
+    disk.fail_reads(&newest, 0..u64::MAX);
+    let refused = Wal::<()>::open(Arc::new(disk.clone()), Path::new(FOLDER), small_options()).err();
+    assert!(matches!(&refused, Some(WalError::Unreadable { path, .. }) if *path == newest), "{refused:?}");
+    let lost = skip_lost_end(Arc::new(disk.clone()), Path::new(FOLDER), &small_options(), next);
+    let lost = lost.expect("the rest can be read");
+    assert!(lost.start < next && lost.end > next);
+    let mut again = open_on(&disk, small_options());
+    again.append([(3, b"new".to_vec())]);
+    assert_eq!(again.all().0.last(), Some(&(lost.end, 3, b"new".to_vec())));
 }
 
 #[test]

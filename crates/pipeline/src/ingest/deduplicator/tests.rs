@@ -142,6 +142,16 @@ fn events_that_were_acknowledged_when_queued_and_then_rejected_are_counted_as_lo
 }
 
 #[test]
+fn while_other_disks_are_full_entries_are_rejected_before_they_are_queued() {
+    let mut test = open();
+    drop(test.append(batch(&[FULL], Ack::Memory)));
+    test.committer.step(0);
+    let queued = batch(&[1], Ack::Memory);
+    assert!(matches!(test.log.append(queued), Err(WalError::Full)), "it is not acknowledged and then lost");
+    assert_eq!(test.log.stats().lost_memory, 1);
+}
+
+#[test]
 fn a_full_disk_releases_the_ids_of_the_entries_that_were_not_rejected() {
     let options = Options { clock: Arc::new(|| 0), free_bytes_min: 0, ..Options::default() };
     let disk = SimDisk::new(1);
