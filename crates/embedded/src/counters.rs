@@ -253,6 +253,7 @@ impl Port for EmbeddedCounters {
         let applied_until = memory.applied_until;
         let (number, rows) = memory.groups.take_changes();
         memory.checkpoint = number;
+        memory.guard.take_checkpoint();
         memory.evict(self.committed());
         drop(memory);
         let committed = (number, Arc::clone(&self.committed));
@@ -389,7 +390,7 @@ impl Memory {
 
     fn evict(&mut self, committed: u64) {
         let newest_hour = self.groups.evict(committed);
-        self.guard.evict(newest_hour);
+        self.guard.evict(newest_hour, committed);
     }
 
     /// Evicts what is in the store if the rollups exceed three quarters of the budget. Tries again only after a commit, or
@@ -400,7 +401,7 @@ impl Memory {
             return;
         }
         self.groups.evict_down_to(bytes_max / 2, committed);
-        self.guard.evict(self.groups.newest_hour());
+        self.guard.evict(self.groups.newest_hour(), committed);
         self.evicted_at = (committed, self.groups.bytes() + bytes_max / 16);
     }
 }
@@ -455,7 +456,11 @@ mod tests {
         }
 
         fn apply(&mut self, event: &str) {
-            let deltas = deltas_of(&[TestEvent::read(event)], self.applied);
+            self.apply_event(TestEvent::read(event));
+        }
+
+        fn apply_event(&mut self, event: TestEvent) {
+            let deltas = deltas_of(&[event], self.applied);
             self.counters.apply(self.applied..self.applied + 1, &deltas).expect("the store does not fail");
             self.applied += 1;
         }
@@ -488,6 +493,23 @@ mod tests {
             let memory = self.counters.memory.read();
             (memory.groups.len(), memory.groups.newest_hour())
         }
+    }
+
+    #[test]
+    fn values_that_are_not_stored_yet_keep_their_rows_when_memory_is_scarce() {
+        let World { folder, counters, applied } = World::new();
+        let mut world = World { folder, counters: counters.with_memory(1), applied };
+        let event = |line: &str| TestEvent { values_max: 1, ..TestEvent::read(line) };
+        world.apply_event(event("14400 score a BR 1 1"));
+        world.apply_event(event("70 score a FR 1 1"));
+        // Taken, and not committed: the store does not know FR.
+        let pending = world.counters.checkpoint(SideState::default());
+        world.apply_event(event("14401 score a BR 1 1"));
+        world.apply_event(event("14402 score a BR 1 1"));
+        world.apply_event(event("130 score a DE 1 1"));
+        assert_eq!(world.count(120..180, Some(&["DE"])), 0, "FR was the first value of that day");
+        assert_eq!(world.count(120..180, Some(&["(other)"])), 1);
+        drop(pending);
     }
 
     #[test]

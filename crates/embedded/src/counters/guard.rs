@@ -19,6 +19,8 @@ use super::store::Store;
 pub(super) struct CardinalityGuard {
     days: HashTable<DayValues>,
     hasher: DefaultHashBuilder,
+    /// The number of checkpoints that were taken.
+    checkpoints: u64,
 }
 
 struct DayValues {
@@ -29,6 +31,8 @@ struct DayValues {
     day: u32,
     values: HashSet<Box<str>>,
     used: bool,
+    /// The checkpoint that writes the last value that was added.
+    added_in: u64,
 }
 
 impl CardinalityGuard {
@@ -43,8 +47,9 @@ impl CardinalityGuard {
         if metric.starts_with('$') {
             return Ok(metric);
         }
+        let checkpoint = self.checkpoints + 1;
         let day = self.day(game, Cut::Total, None, hour / 24, store)?;
-        Ok(admit_value(day, metric, METRICS_MAX))
+        Ok(admit_value(day, metric, METRICS_MAX, checkpoint))
     }
 
     /// Loads the values of the group's day from the store.
@@ -64,14 +69,23 @@ impl CardinalityGuard {
             Cut::By(_) | Cut::Declared(_) => values_max as usize,
             Cut::Tuple => TUPLES_MAX,
         };
+        let checkpoint = self.checkpoints + 1;
         let day = self.day(group.game, group.cut, Some(group.metric), group.hour / 24, None);
-        admit_value(day.expect("a loaded day needs no store"), value, values_max)
+        admit_value(day.expect("a loaded day needs no store"), value, values_max, checkpoint)
     }
 
-    /// Evicts the days before yesterday that were not used since the last call; a late event loads them again.
-    pub(super) fn evict(&mut self, newest_hour: u32) {
+    /// Counts a checkpoint, which writes all values that were added before.
+    pub(super) fn take_checkpoint(&mut self) {
+        self.checkpoints += 1;
+    }
+
+    /// Evicts the days before yesterday that were not used since the last call and whose values are all in the store as of
+    /// the committed checkpoint; a late event loads them again.
+    pub(super) fn evict(&mut self, newest_hour: u32, committed: u64) {
         let oldest_kept = (newest_hour / 24).saturating_sub(1);
-        self.days.retain(|day| std::mem::take(&mut day.used) || day.day >= oldest_kept);
+        self.days.retain(|day| {
+            std::mem::take(&mut day.used) || day.day >= oldest_kept || day.added_in > committed
+        });
     }
 
     /// Evicts the days of these hours, so that they are loaded again from the store.
@@ -97,7 +111,8 @@ impl CardinalityGuard {
                 Some(store) => store.values(game, cut, metric, day)?,
                 None => HashSet::new(),
             };
-            let new = DayValues { game, cut, metric: metric.map(Box::from), day, values, used: true };
+            let new =
+                DayValues { game, cut, metric: metric.map(Box::from), day, values, used: true, added_in: 0 };
             let hasher = &self.hasher;
             self.days.insert_unique(hash, new, |day| {
                 hasher.hash_one((day.game, day.cut.code(), day.metric.as_deref(), day.day))
@@ -109,7 +124,8 @@ impl CardinalityGuard {
     }
 }
 
-fn admit_value<'a>(day: &mut DayValues, value: &'a str, values_max: usize) -> &'a str {
+/// `checkpoint` is the one that writes the value if it is new.
+fn admit_value<'a>(day: &mut DayValues, value: &'a str, values_max: usize, checkpoint: u64) -> &'a str {
     // `(other)` does not count towards the limit, so that a raised limit admits exactly the difference.
     if value == OTHER || day.values.contains(value) {
         return value;
@@ -118,5 +134,6 @@ fn admit_value<'a>(day: &mut DayValues, value: &'a str, values_max: usize) -> &'
         return OTHER;
     }
     day.values.insert(value.into());
+    day.added_in = checkpoint;
     value
 }

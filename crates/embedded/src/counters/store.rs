@@ -84,6 +84,8 @@ pub struct Store {
     records_sum: Mutex<RecordsSum>,
     /// No row of a later hour is on disk.
     newest_hour: AtomicU64,
+    /// Held by every snapshot.
+    snapshots: Arc<()>,
 }
 
 /// The open database and its keyspaces.
@@ -168,6 +170,7 @@ impl Store {
             durability: if options.is_scratch { PersistMode::Buffer } else { PersistMode::SyncAll },
             records_sum: Mutex::default(),
             newest_hour: AtomicU64::new(0),
+            snapshots: Arc::default(),
         };
         store.check_format()?;
         store.check_seals()?;
@@ -185,14 +188,14 @@ impl Store {
     }
 
     /// Opens the database again if a write has failed: it accepts no more writes, even if the cause is gone. What it has
-    /// acknowledged is on disk.
-    fn reopen_if_broken(&self) -> Result<(), StoreError> {
+    /// acknowledged is on disk. A snapshot keeps the former database open, so it has to end first.
+    fn reopen_if_broken(&self) -> Result<(), CheckpointError> {
         if !self.broken.load(Ordering::Acquire) {
             return Ok(());
         }
-        let Some(mut tables) = self.tables.try_write_for(READERS_WAIT) else {
-            return Err(StoreError("it cannot be opened again, because a reader does not end".into()));
-        };
+        let is_snapshot_open = || Arc::strong_count(&self.snapshots) > 1;
+        let tables = self.tables.try_write_for(READERS_WAIT).filter(|_| !is_snapshot_open());
+        let Some(mut tables) = tables else { return Err(CheckpointError::Busy) };
         drop(tables.take());
         *tables = Some(Tables::reopen(&self.folder, &self.options)?);
         drop(tables);

@@ -19,6 +19,10 @@ pub enum CheckpointError {
     /// There is no disk space for it. The caller may try again when there is.
     #[error("no disk space left for a checkpoint")]
     NoSpace,
+    /// The store has to be opened again after a failure, and readers or snapshots still use it. The caller may try again
+    /// when they have ended.
+    #[error("the store cannot be opened again while it is being read")]
+    Busy,
     /// The store failed. What was written may or may not be durable, and another attempt may not find out.
     #[error(transparent)]
     Failed(#[from] StoreError),
@@ -27,7 +31,7 @@ pub enum CheckpointError {
 impl From<CheckpointError> for StoreError {
     fn from(error: CheckpointError) -> StoreError {
         match error {
-            CheckpointError::NoSpace => StoreError(error.to_string()),
+            CheckpointError::NoSpace | CheckpointError::Busy => StoreError(error.to_string()),
             CheckpointError::Failed(failure) => failure,
         }
     }

@@ -102,9 +102,9 @@ fn commit_durably(views: &Views, mut checkpoint: Box<dyn Checkpoint>) -> Result<
         match checkpoint.commit() {
             Ok(()) => break,
             Err(CheckpointError::NoSpace) if views.space.release_reserve() => continue,
-            Err(CheckpointError::NoSpace) => {
+            Err(failure @ (CheckpointError::NoSpace | CheckpointError::Busy)) => {
                 if !std::mem::replace(&mut waits, true) {
-                    warn!("the disk has no room for a checkpoint; free some disk space");
+                    warn!(%failure, "a checkpoint waits; free some disk space if the disk is full");
                 }
                 views.space.set_checkpoint_waits(true);
             }

@@ -18,6 +18,8 @@ pub(in super::super) struct DiskSnapshot {
     record_rows: Keyspace,
     position: u64,
     records: RecordsSum,
+    /// While it exists, the store does not close the database.
+    _open: Arc<()>,
 }
 
 impl DiskSnapshot {
@@ -31,7 +33,8 @@ impl DiskSnapshot {
         let records = records.as_deref().and_then(RecordsSum::decode);
         let records = records.ok_or_else(|| damaged(RECORDS.as_bytes()))?;
         let (hours, record_rows) = (tables.hours.clone(), tables.records.clone());
-        Ok(DiskSnapshot { snapshot, hours, record_rows, position, records })
+        let open = Arc::clone(&store.snapshots);
+        Ok(DiskSnapshot { snapshot, hours, record_rows, position, records, _open: open })
     }
 }
 
