@@ -7,17 +7,19 @@
 //!
 //! The decision is stored with each event, so that applying the log gives the same rows again, whatever the limit is then.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
+use std::ops::Range;
 use std::sync::Arc;
 
 use model::batch::KeyClass;
 use model::limits::EVENT_NAMES_PER_GAME;
-use model::ports::counters::Counters;
+use model::ports::counters::{Counters, SlotSelector};
 use model::query::is_event;
-use model::series::OTHER;
+use model::series::{Cut, OTHER, Resolution};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 
@@ -184,6 +186,17 @@ struct Place {
     uses: u64,
 }
 
+/// Returns the number of events of a name in these minutes.
+fn count_of(counters: &dyn Counters, game: u32, name: &str, minutes: &Range<i64>) -> i64 {
+    let select =
+        SlotSelector { game, cut: Cut::Total, metric: name, values: None, resolution: Resolution::Hour };
+    let (mut count, minute) = (0, |minute: i64| minute.max(0) as u32);
+    let minutes = minute(minutes.start)..minute(minutes.end);
+    // A store that fails counts as empty.
+    let _ = counters.visit(select, minutes, &mut |_, _, cell| count += cell.count);
+    count
+}
+
 impl GameNames {
     /// Loads the names that have rows in the last days. A store that fails counts as empty.
     fn load(counters: &dyn Counters, game: u32, day: i64, names_max: usize) -> GameNames {
@@ -195,8 +208,15 @@ impl GameNames {
         let place = |name: String, is_established| {
             (name.into_bytes().into_boxed_slice(), Place { last_day: day, is_established, uses: 1 })
         };
-        let before = names_of(day - KEPT_DAYS..day).map(|name| place(name, true));
-        let mut names: HashMap<Box<[u8]>, Place> = before.take(names_max).collect();
+        let mut before: Vec<String> = names_of(day - KEPT_DAYS..day).collect();
+        if before.len() > names_max {
+            // Names that were replaced have rows, too.
+            let minutes = (day - KEPT_DAYS) * 24 * 60..day * 24 * 60;
+            before.sort_by_cached_key(|name| Reverse(count_of(counters, game, name, &minutes)));
+            before.truncate(names_max);
+        }
+        let before = before.into_iter().map(|name| place(name, true));
+        let mut names: HashMap<Box<[u8]>, Place> = before.collect();
         for (name, place) in names_of(day..day + 1).map(|name| place(name, false)) {
             if names.len() < names_max {
                 names.entry(name).or_insert(place);
@@ -310,6 +330,7 @@ impl GameNames {
 #[cfg(test)]
 mod tests {
     use testkit::counters::{MemoryCounters, MemoryDisk};
+    use testkit::events::{TestEvent, deltas_of};
 
     use super::*;
     use crate::catalog::Catalog;
@@ -404,6 +425,23 @@ mod tests {
         assert_eq!(world.send(1, names("game", 50)), 50);
         world.day += KEPT_DAYS + 1;
         assert_eq!(world.send(2, names("later", 50)), 50, "unused names have lost their places");
+    }
+
+    #[test]
+    fn after_a_restart_the_names_that_are_used_most_have_the_places() {
+        let world = World::new(10);
+        let of_yesterday = |name: &str, count: usize| {
+            let minute = (DAY as u32 - 1) * 24 * 60;
+            let line = format!("{minute} {name} a FR 1 1");
+            vec![TestEvent { game: world.access.game.number, ..TestEvent::read(&line) }; count]
+        };
+        let mut events: Vec<TestEvent> =
+            names("a-flood", 50).flat_map(|name| of_yesterday(&name, 1)).collect();
+        events.extend(names("honest", 10).flat_map(|name| of_yesterday(&name, 2)));
+        let deltas = deltas_of(&events, 0);
+        world.counters.apply(0..events.len() as u64, &deltas).expect("memory does not fail");
+        assert_eq!(world.send(1, names("honest", 10)), 10);
+        assert_eq!(world.send(1, names("a-flood", 50)), 0);
     }
 
     #[test]
