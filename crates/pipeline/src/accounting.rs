@@ -97,11 +97,12 @@ impl EndpointAccounting {
 
 impl IngestAccounting {
     /// Counts a batch: in the deltas of its minute and in memory. `events` is the number of its entries; an entry of
-    /// samples counts as the samples that it aggregates.
+    /// samples counts as the samples that it aggregates. `committed_ms` is the time of its commit.
     pub fn count(
         &self,
         batch: &EventBatch<'_>,
         events: u32,
+        committed_ms: u64,
         deltas: &mut Deltas,
         metrics: &AccountingMetrics,
     ) {
@@ -138,10 +139,10 @@ impl IngestAccounting {
         }
         drop(since_start);
         let mut games = self.games.lock();
-        games.entry(batch.game).or_default().add(
-            (batch.received_ms / 1000).max(0) as u64,
-            SecondCount { accepted: events, rejected, samples },
-        );
+        games
+            .entry(batch.game)
+            .or_default()
+            .add(committed_ms / 1000, SecondCount { accepted: events, rejected, samples });
     }
 
     /// Clears the counts since the start. They then contain events that were applied again from the log, which a
@@ -282,7 +283,7 @@ mod tests {
         let (bytes, events) = batch.finish(&[]);
         let (accounting, mut deltas) = (IngestAccounting::default(), Deltas::default());
         let batch = EventBatch::read(&bytes).expect("it was built");
-        accounting.count(&batch, events, &mut deltas, AccountingMetrics::get());
+        accounting.count(&batch, events, 60_000, &mut deltas, AccountingMetrics::get());
         let counts: Vec<u64> = accounting.since_start().into_values().collect();
         assert_eq!(counts, [12]);
         let SecondCount { accepted, samples, .. } = accounting.per_second(1, 60, 1)[0];

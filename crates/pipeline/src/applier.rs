@@ -10,6 +10,7 @@ mod tests;
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -27,6 +28,7 @@ use wal::{EntryRef, Wal, WalError};
 
 use crate::accounting::AccountingMetrics;
 use crate::ingest::{BATCH, COMMAND, Claims, ERASED, RegisteredUntil};
+use crate::open_log::advice_for_damaged_views;
 use crate::views::Views;
 
 use checkpoints::CheckpointScheduler;
@@ -62,6 +64,8 @@ pub struct Applier {
     /// What is being applied, if it is known: one entry, or the range of the deltas.
     current: Option<Range<u64>>,
     checkpoints: CheckpointScheduler,
+    /// The data folder, for advice.
+    data: PathBuf,
 }
 
 /// The error of one cycle. Nothing is lost: the next cycle continues where this one ended.
@@ -79,11 +83,17 @@ enum CycleError {
 
 impl Applier {
     /// Creates an applier that continues at the position of the views.
-    pub(crate) fn new(log: Wal<Claims>, views: Arc<Views>, registered_until: RegisteredUntil) -> Applier {
+    pub(crate) fn new(
+        data: &Path,
+        log: Wal<Claims>,
+        views: Arc<Views>,
+        registered_until: RegisteredUntil,
+    ) -> Applier {
         let at = views.counters.applied_until();
         let checkpoints = CheckpointScheduler::new(Arc::clone(&views), log.clone(), registered_until, at);
         let (metrics, deltas) = (AccountingMetrics::get(), Deltas::default());
-        Applier { log, views, metrics, deltas, from: at, at, current: None, checkpoints }
+        let data = data.to_owned();
+        Applier { log, views, metrics, deltas, from: at, at, current: None, checkpoints, data }
     }
 
     /// Applies everything that is durable now. Called once, before the first query is answered.
@@ -99,7 +109,7 @@ impl Applier {
             lower_priority();
             match catch_unwind(AssertUnwindSafe(|| self.run())) {
                 Ok(Ok(())) => {}
-                Ok(Err(failure)) => views.fail(&format!("{failure:#}; start the server again")),
+                Ok(Err(failure)) => views.fail(&format!("{failure:#}")),
                 Err(_) => views.fail("the applier panicked; start the server again"),
             }
         };
@@ -138,7 +148,11 @@ impl Applier {
                     failures += 1;
                     error!(%failure, at = self.at, "the log cannot be applied");
                     if failures == ATTEMPTS || !matches!(failure, CycleError::Log(_)) {
-                        bail!("the log cannot be applied at offset {}: {failure}", self.at);
+                        let advice = match failure {
+                            CycleError::Store(_) => advice_for_damaged_views(&self.data),
+                            _ => "start the server again".into(),
+                        };
+                        bail!("the log cannot be applied at offset {}: {failure}; {advice}", self.at);
                     }
                     std::thread::sleep(RETRY);
                 }
@@ -159,34 +173,40 @@ impl Applier {
         }
     }
 
-    /// Runs a cycle. If it panics, stores what was being applied. The views are not usable afterwards.
+    /// Runs a cycle. If it panics, stores what was being applied. The views are not usable after a panic or a failure of
+    /// the store.
     fn guarded_cycle(&mut self, until: u64) -> Result<(), CycleError> {
+        let views = Arc::clone(&self.views);
+        // Reading moves the sessions ahead of the rollups. After a crash, a checkpoint taken in between would have the
+        // sessions observe the same events twice.
+        let applying = views.applying.lock();
         let result = catch_unwind(AssertUnwindSafe(|| self.cycle(until)));
-        result.unwrap_or_else(|panic| {
+        let result = result.unwrap_or_else(|panic| {
             let message = quarantine::message_of(&*panic);
             if let Some(current) = self.current.take() {
                 self.views.quarantine.record(current, message.clone());
             }
             Err(CycleError::Panicked(message))
-        })
+        });
+        if let Err(CycleError::Store(_) | CycleError::Panicked(_)) = &result {
+            // The views stay locked until the process ends: nothing may capture a state that is half applied.
+            std::mem::forget(applying);
+        }
+        result
     }
 
     /// Reads the log, up to `until` or until a checkpoint is due or would free memory, and applies it.
     fn cycle(&mut self, until: u64) -> Result<(), CycleError> {
-        let views = Arc::clone(&self.views);
-        // Reading moves the sessions ahead of the rollups. After a crash, a checkpoint taken in between would have the
-        // sessions observe the same events twice.
-        let _applying = views.applying.lock();
-        views.recent_events.start_cycle();
+        self.views.recent_events.start_cycle();
         let bytes_max = self.checkpoints.bytes() + self.checkpoints.limits.bytes;
         let mut read = Ok(());
         while self.at < until && read.is_ok() && self.checkpoints.bytes() < bytes_max {
             read = self.read();
-            if self.deltas.len() > self.rows_max() {
-                self.apply()?;
-                if self.views.counters.wants_checkpoint() {
-                    break;
-                }
+            if let Err(CycleError::Store(_)) = read {
+                return read;
+            }
+            if self.views.counters.wants_checkpoint() {
+                break;
             }
         }
         self.apply()?;
@@ -199,6 +219,8 @@ impl Applier {
         if memory.bytes > memory.bytes_max / 2 { ROWS_MAX / 10 } else { ROWS_MAX }
     }
 
+    /// Reads a part of the log and adds it to the deltas. Applies them when they are large, and ends early if a checkpoint
+    /// would free memory.
     fn read(&mut self) -> Result<(), CycleError> {
         let read_bytes = READ_BYTES.min(self.checkpoints.limits.bytes);
         let batch = match self.log.read(self.at, read_bytes) {
@@ -221,6 +243,13 @@ impl Applier {
                 }
             }
             self.checkpoints.add_bytes(chunk.bytes());
+            if self.deltas.len() > self.rows_max() {
+                self.at = chunk.until();
+                self.apply()?;
+                if self.views.counters.wants_checkpoint() {
+                    return Ok(());
+                }
+            }
         }
         self.at = batch.next;
         Ok(())
@@ -289,7 +318,7 @@ pub fn apply_entry(views: &Views, metrics: &AccountingMetrics, deltas: &mut Delt
     #[cfg(feature = "fault-injection")]
     panic_if_injected(&batch);
     deltas.set_offset(entry.offset);
-    views.accounting.count(&batch, entry.events, deltas, metrics);
+    views.accounting.count(&batch, entry.events, entry.time_ms, deltas, metrics);
     if entry.events > 0 {
         if batch.endpoint.is_accounted() {
             let events = batch.events().filter(|event| event.samples.is_none());
@@ -307,7 +336,7 @@ pub fn apply_entry(views: &Views, metrics: &AccountingMetrics, deltas: &mut Delt
         let mut sessions = views.sessions.lock();
         let seed = views.seeds.of(batch.game);
         let players = PlayerViews { sessions: &mut sessions, identities: &views.identities, seed };
-        apply_events(players, entry.offset, &batch, deltas, on_event);
+        apply_events(players, entry, &batch, deltas, on_event);
     }
 }
 
@@ -361,21 +390,24 @@ pub enum LinkOutcome {
 /// on the state of these views before it. `on_event` is called with each event and its effect on identity links.
 pub fn apply_events(
     views: PlayerViews<'_>,
-    offset: u64,
+    entry: &EntryRef<'_>,
     batch: &EventBatch<'_>,
     deltas: &mut Deltas,
     on_event: impl Fn(&StoredEvent<'_>, LinkOutcome),
 ) {
     let PlayerViews { sessions, identities, seed } = views;
     let players = sessions.game(batch.game);
-    players.turn_back_if_ahead((batch.received_ms.max(0) / 1000) as u32);
+    // By the time of the commit: a batch that was received slowly is committed long after its receipt began.
+    players.turn_back_if_ahead((entry.time_ms / 1000) as u32);
     let mut links = identities.game(batch.game);
     deltas.set_values_max(batch.game, batch.values_max);
     for event in batch.events() {
         if let Some(samples) = event.samples {
             match samples.aggregate() {
                 Ok(cell) => deltas.add_samples(batch.game, &event, cell),
-                Err(failure) => error!(%failure, offset, "invalid samples in the log were skipped"),
+                Err(failure) => {
+                    error!(%failure, offset = entry.offset, "invalid samples in the log were skipped")
+                }
             }
             continue;
         }
@@ -383,7 +415,7 @@ pub fn apply_events(
         if !event.anonymous.is_empty() {
             let (anonymous, player) = (event.anonymous_number(seed), event.player_number(seed));
             // A link is rejected if another one came first in log order. The event counts all the same.
-            if identities.link(batch.game, anonymous, player, offset).is_ok() {
+            if identities.link(batch.game, anonymous, player, entry.offset).is_ok() {
                 linked = LinkOutcome::Linked;
                 links = identities.game(batch.game);
                 players.link(anonymous, links.as_ref().map_or(player, |links| links.player(player)));

@@ -58,6 +58,12 @@ impl DiskSpace {
         is_full
     }
 
+    /// Returns true if the data folder has room for work that is not needed to accept entries: more than twice the minimum.
+    pub fn has_room_to_spare(&self) -> bool {
+        let free = self.folders.first().and_then(|data| free_bytes(data));
+        free.is_none_or(|free| free > self.free_bytes_min.saturating_mul(2))
+    }
+
     /// Sets whether a checkpoint waits for room.
     pub(crate) fn set_checkpoint_waits(&self, waits: bool) {
         self.checkpoint_waits.store(waits, Ordering::Release);

@@ -62,7 +62,7 @@ pub fn open_pipeline(
     views.space = space;
     views.set_on_fatal(on_fatal);
     let views = Arc::new(views);
-    let mut applier = Applier::new(log.clone(), Arc::clone(&views), Arc::clone(&registered_until));
+    let mut applier = Applier::new(&data, log.clone(), Arc::clone(&views), Arc::clone(&registered_until));
     applier.catch_up().context("applying the log to the views")?;
     views.pending_answers.open();
     views.accounting.reset_since_start();

@@ -135,7 +135,8 @@ impl Views {
         self.stopping.store(true, Ordering::Release);
     }
 
-    pub(crate) fn is_stopping(&self) -> bool {
+    /// Returns true once the server stops, so that long work ends.
+    pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
 
@@ -193,7 +194,7 @@ impl Views {
                 break applying;
             }
             drop(applying);
-            if Instant::now() >= deadline {
+            if Instant::now() >= deadline || self.is_stopping() {
                 return Err(StoreError(
                     "a checkpoint is being written and does not end; is the disk full?".into(),
                 ));

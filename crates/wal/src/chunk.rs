@@ -45,7 +45,11 @@ impl Chunk {
 
     /// Returns all entries in order.
     pub fn entries(&self) -> Entries<'_> {
-        Entries { offset: self.first, rest: &self.bytes[self.payload_from..self.payload_to] }
+        Entries {
+            offset: self.first,
+            time_ms: self.time_ms,
+            rest: &self.bytes[self.payload_from..self.payload_to],
+        }
     }
 
     /// Returns the entries that contain `offset` or come after it.
@@ -63,6 +67,8 @@ pub struct EntryRef<'a> {
     pub kind: u8,
     /// Number of events.
     pub events: u32,
+    /// The time of its commit in milliseconds since 1970, by the server's clock, which may jump.
+    pub time_ms: u64,
     /// Its content.
     pub bytes: &'a [u8],
 }
@@ -78,6 +84,7 @@ impl EntryRef<'_> {
 #[derive(Clone, Debug)]
 pub struct Entries<'a> {
     offset: u64,
+    time_ms: u64,
     rest: &'a [u8],
 }
 
@@ -88,7 +95,8 @@ impl<'a> Iterator for Entries<'a> {
         // The checksum was verified, so the payload cannot be cut short; if it were, the iterator would end here.
         let (head, rest) = self.rest.split_at_checked(ENTRY_HEADER_BYTES)?;
         let (bytes, rest) = rest.split_at_checked(u32_at(head, 0) as usize)?;
-        let entry = EntryRef { offset: self.offset, kind: head[4], events: u32_at(head, 5), bytes };
+        let (offset, time_ms) = (self.offset, self.time_ms);
+        let entry = EntryRef { offset, kind: head[4], events: u32_at(head, 5), time_ms, bytes };
         self.offset = entry.until();
         self.rest = rest;
         Some(entry)

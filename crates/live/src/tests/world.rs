@@ -121,7 +121,8 @@ impl World {
     }
 
     fn apply(&mut self, kind: u8, events: u32, bytes: &[u8]) {
-        let entry = EntryRef { offset: self.offset, kind, events, bytes };
+        let time_ms = self.now_ms() as u64;
+        let entry = EntryRef { offset: self.offset, kind, events, time_ms, bytes };
         let mut deltas = Deltas::default();
         apply_entry(&self.views, AccountingMetrics::get(), &mut deltas, &entry);
         let until = entry.until();

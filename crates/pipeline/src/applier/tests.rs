@@ -1,10 +1,10 @@
 //! Applying events with identity links, in one go and in pieces; catching up with a long log.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use model::batch::{BatchBuilder, Endpoint, ErasureScope, KeyClass};
+use model::deltas::DeltaRow;
 use model::identity::Identities;
 use model::ports::counters::StoreError;
 use model::ports::records::{RecordWrite, Records};
@@ -84,7 +84,9 @@ impl World {
             let views =
                 PlayerViews { sessions: &mut self.sessions, identities: &self.identities, seed: SEED };
             deltas.set_offset(self.offset);
-            apply_events(views, self.offset, &batch, &mut deltas, |_, _| {});
+            let (offset, time_ms) = (self.offset, batch.received_ms as u64);
+            let entry = EntryRef { offset, kind: BATCH, events: 1, time_ms, bytes };
+            apply_events(views, &entry, &batch, &mut deltas, |_, _| {});
             self.offset += 1;
         }
         for row in deltas.rows() {
@@ -193,7 +195,7 @@ proptest! {
 fn open_views(wal: &Wal<Claims>) -> (Arc<Views>, Applier) {
     let counters = Arc::new(MemoryCounters::open(&MemoryDisk::default()));
     let views = Arc::new(Views::open(counters, "secret").expect("an empty store is readable"));
-    let applier = Applier::new(wal.clone(), Arc::clone(&views), Arc::default());
+    let applier = Applier::new(Path::new("data"), wal.clone(), Arc::clone(&views), Arc::default());
     (views, applier)
 }
 
@@ -221,6 +223,37 @@ fn wait_for_checkpoint(views: &Views) {
 }
 
 #[test]
+fn a_batch_whose_receipt_took_long_does_not_turn_the_sessions_back() {
+    let (mut sessions, identities) = (Sessions::default(), Identities::default());
+    let mut apply = |offset: u64, received_s: i64, committed_s: u64| {
+        let mut batch = BatchBuilder::new(Endpoint::Events, KeyClass::Public, GAME, received_s * 1000, 64);
+        batch.push(&StoredEvent {
+            ts_ms: received_s * 1000,
+            name: b"hit",
+            player: &name(offset as u8 % 2),
+            ..StoredEvent::default()
+        });
+        let (bytes, events) = batch.finish(&[]);
+        let entry = EntryRef { offset, kind: BATCH, events, time_ms: committed_s * 1000, bytes: &bytes };
+        let views = PlayerViews { sessions: &mut sessions, identities: &identities, seed: SEED };
+        let (batch, mut deltas) = (EventBatch::read(&bytes).expect("it was built"), Deltas::default());
+        apply_events(views, &entry, &batch, &mut deltas, |_, _| {});
+        let play = deltas.rows().filter(|row| row.metric == PLAY_TIME && row.cut == Cut::Total);
+        let seconds = |row: DeltaRow<'_>| {
+            let mut cell = Aggregate::default();
+            row.add_to(&mut cell);
+            cell.values.map_or(0.0, |values| values.sum.value())
+        };
+        play.map(seconds).sum::<f64>()
+    };
+    const NOW: i64 = 1_700_000_000;
+    assert_eq!(apply(0, NOW, NOW as u64), 0.0);
+    assert_eq!(apply(2, NOW + 1_200, NOW as u64 + 1_200), 1_200.0);
+    assert_eq!(apply(1, NOW, NOW as u64 + 1_210), 0.0, "a slow upload of another player");
+    assert_eq!(apply(4, NOW + 1_220, NOW as u64 + 1_220), 20.0, "nothing is counted twice");
+}
+
+#[test]
 fn catching_up_takes_checkpoints_on_the_way() {
     let log = log_with(500);
     let (views, mut applier) = open_views(&log);
@@ -244,7 +277,9 @@ fn apply_with(log: &Wal<Claims>, quarantine: Quarantine) -> (Arc<Views>, usize) 
         seen.fetch_add(1, Ordering::Relaxed);
     });
     let views = Arc::new(views);
-    Applier::new(log.clone(), Arc::clone(&views), Arc::default()).catch_up().expect("nothing panics");
+    Applier::new(Path::new("data"), log.clone(), Arc::clone(&views), Arc::default())
+        .catch_up()
+        .expect("nothing panics");
     assert_eq!(views.counters.applied_until(), log.durable_until());
     (views, applied.load(Ordering::Relaxed))
 }

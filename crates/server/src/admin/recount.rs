@@ -42,6 +42,8 @@ const APPLY_BYTES: usize = 32 << 20;
 /// The applied rows, or bytes of the log, after which rows are written to disk and those of old hours leave the memory.
 const CHECKPOINT_ROWS: usize = 2 * ROWS_MAX;
 const CHECKPOINT_BYTES: usize = 2 * APPLY_BYTES;
+/// The number of rows after which a comparison looks whether the server stops.
+const ROWS_PER_CHECK: u64 = 10_000;
 /// The maximum number of differing rows in a report.
 const NAMED_MAX: usize = 20;
 /// The number of rows that are replaced at once.
@@ -80,7 +82,7 @@ pub(super) fn verify(admin: &Admin<'_>, hours: Option<Range<u32>>) -> anyhow::Re
     let recomputed = derived.counters.snapshot().context("reading the recomputed rollups")?;
     let days = DerivableDays::find(&*stored, lost_until(&derived.lost)).context("reading the rollups")?;
     let mut report = Report::default();
-    for_each_row(&*stored, &*recomputed, &hours, |row| {
+    for_each_row(admin, &*stored, &*recomputed, &hours, |row| {
         report.add(&row, &days, || stored.row_name(row.key()));
         Ok(())
     })?;
@@ -127,7 +129,7 @@ pub(super) fn rebuild(admin: &Admin<'_>, hours: Option<Range<u32>>) -> anyhow::R
         changes.clear();
         replaced
     };
-    for_each_row(&*stored, &*recomputed, &hours, |row| {
+    for_each_row(admin, &*stored, &*recomputed, &hours, |row| {
         if report.add(&row, &days, || stored.row_name(row.key())) == RowState::Different {
             let block = row.derived.as_ref().map(|derived| derived.block.clone());
             changes.push(RowChange { key: row.key().to_vec(), block });
@@ -197,22 +199,35 @@ fn derive(admin: &Admin<'_>, until: u64) -> anyhow::Result<Derived> {
                 // The applier skips an invalid batch, too.
                 let Ok(batch) = EventBatch::read(entry.bytes) else { continue };
                 deltas.set_offset(entry.offset);
-                meter.count(&batch, entry.events, &mut deltas, names);
-                let seed = admin.views.seeds.of(batch.game);
-                let people = PlayerViews { sessions: &mut sessions, identities: &identities, seed };
-                apply_events(people, entry.offset, &batch, &mut deltas, |_, _| {});
+                meter.count(&batch, entry.events, entry.time_ms, &mut deltas, names);
+                if entry.events > 0 {
+                    let seed = admin.views.seeds.of(batch.game);
+                    let players = PlayerViews { sessions: &mut sessions, identities: &identities, seed };
+                    apply_events(players, &entry, &batch, &mut deltas, |_, _| {});
+                }
             }
             at = read.next.min(until);
         }
         (rows, bytes_applied) = (rows + deltas.len(), bytes_applied + bytes);
         counters.apply(from..at, &deltas).context("applying the log")?;
         deltas.clear();
+        check_continues(admin)?;
         if rows >= CHECKPOINT_ROWS || bytes_applied >= CHECKPOINT_BYTES || at == until {
+            if !admin.views.space.has_room_to_spare() {
+                bail!(
+                    "the disk has too little room to recompute the rollups beside the stored ones; free some"
+                );
+            }
             counters.checkpoint(SideState::default()).commit().context("writing the recomputed rollups")?;
             (rows, bytes_applied) = (0, 0);
         }
     }
     Ok(Derived { counters, lost })
+}
+
+/// Returns an error if the server stops.
+fn check_continues(admin: &Admin<'_>) -> anyhow::Result<()> {
+    if admin.views.is_stopping() { bail!("the server stops") } else { Ok(()) }
 }
 
 /// A row as it is stored and as it was derived; at least one of them exists.
@@ -238,14 +253,20 @@ impl RowPair {
 
 /// Visits the rows of both snapshots in the order of their keys.
 fn for_each_row(
+    admin: &Admin<'_>,
     stored: &dyn StoreSnapshot,
     derived: &dyn StoreSnapshot,
     hours: &Range<u32>,
     mut visit: impl FnMut(RowPair) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let (mut all_stored, mut all_derived) = (stored.rows(hours), derived.rows(hours));
-    let (mut stored, mut derived) = (all_stored.next().transpose()?, all_derived.next().transpose()?);
-    loop {
+    let mut next_stored =
+        || all_stored.next().transpose().with_context(|| advice_for_damaged_views(admin.folder));
+    let (mut stored, mut derived) = (next_stored()?, all_derived.next().transpose()?);
+    for number in 1_u64.. {
+        if number % ROWS_PER_CHECK == 0 {
+            check_continues(admin)?;
+        }
         let order = match (&stored, &derived) {
             (None, None) => return Ok(()),
             (Some(_), None) => Ordering::Less,
@@ -254,13 +275,14 @@ fn for_each_row(
         };
         let mut pair = RowPair { stored: None, derived: None };
         if order.is_le() {
-            pair.stored = std::mem::replace(&mut stored, all_stored.next().transpose()?);
+            pair.stored = std::mem::replace(&mut stored, next_stored()?);
         }
         if order.is_ge() {
             pair.derived = std::mem::replace(&mut derived, all_derived.next().transpose()?);
         }
         visit(pair)?;
     }
+    unreachable!("there are fewer rows than numbers")
 }
 
 /// The result of comparing one row.
