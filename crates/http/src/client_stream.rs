@@ -9,12 +9,21 @@ use std::time::Duration;
 use rustix::net::{RecvFlags, recv};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::Sleep;
 
 /// The interval at which a connection is looked at.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// A TCP connection.
-pub(crate) struct ClientStream(Arc<TcpStream>);
+/// The longest time that a client may read nothing of what is sent to it.
+const STALL_MAX: Duration = Duration::from_secs(60);
+
+/// A TCP connection. A write fails if the client reads nothing for a minute.
+pub(crate) struct ClientStream {
+    stream: Arc<TcpStream>,
+    stall_max: Duration,
+    /// Runs while a write waits for the client.
+    stall: Option<Pin<Box<Sleep>>>,
+}
 
 /// Shows whether the client of a connection is still there. Does not keep the connection open.
 #[derive(Clone)]
@@ -22,16 +31,16 @@ pub(crate) struct ClientPresence(Weak<TcpStream>);
 
 impl ClientStream {
     pub(crate) fn new(stream: TcpStream) -> ClientStream {
-        ClientStream(Arc::new(stream))
+        ClientStream { stream: Arc::new(stream), stall_max: STALL_MAX, stall: None }
     }
 
     pub(crate) fn presence(&self) -> ClientPresence {
-        ClientPresence(Arc::downgrade(&self.0))
+        ClientPresence(Arc::downgrade(&self.stream))
     }
 
     /// Returns the connection. Nothing else may be looking at it.
     pub(crate) fn into_inner(self) -> Option<TcpStream> {
-        Arc::into_inner(self.0)
+        Arc::into_inner(self.stream)
     }
 }
 
@@ -63,15 +72,15 @@ impl AsyncRead for ClientStream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         loop {
-            ready!(self.0.poll_read_ready(context))?;
+            ready!(self.stream.poll_read_ready(context))?;
             let room = buffer.remaining();
-            match self.0.try_read_buf(buffer) {
+            match self.stream.try_read_buf(buffer) {
                 Err(failure) if failure.kind() == io::ErrorKind::WouldBlock => {}
                 Ok(read) => {
                     if (1..room).contains(&read) {
                         // All that had arrived was read: the next read waits without a system call that finds nothing.
                         let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
-                        let _ = self.0.try_io(Interest::READABLE, nothing);
+                        let _ = self.stream.try_io(Interest::READABLE, nothing);
                     }
                     return Poll::Ready(Ok(()));
                 }
@@ -83,27 +92,44 @@ impl AsyncRead for ClientStream {
 
 impl ClientStream {
     fn poll_try_write(
-        &self,
+        &mut self,
         context: &mut Context<'_>,
         mut write: impl FnMut(&TcpStream) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
         loop {
-            ready!(self.0.poll_write_ready(context))?;
-            match write(&self.0) {
+            match self.stream.poll_write_ready(context) {
+                Poll::Ready(ready) => ready?,
+                Poll::Pending => return self.poll_stall(context),
+            }
+            match write(&self.stream) {
                 Err(failure) if failure.kind() == io::ErrorKind::WouldBlock => {}
-                written => return Poll::Ready(written),
+                written => {
+                    self.stall = None;
+                    return Poll::Ready(written);
+                }
             }
         }
+    }
+
+    fn poll_stall(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let stall_max = self.stall_max;
+        let stall = self.stall.get_or_insert_with(|| Box::pin(tokio::time::sleep(stall_max)));
+        ready!(stall.as_mut().poll(context));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client reads nothing")))
     }
 }
 
 impl AsyncWrite for ClientStream {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         self.poll_try_write(context, |stream| stream.try_write(bytes))
     }
 
     fn poll_write_vectored(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
@@ -119,7 +145,7 @@ impl AsyncWrite for ClientStream {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let shut = rustix::net::shutdown(&*self.0, rustix::net::Shutdown::Write);
+        let shut = rustix::net::shutdown(&*self.stream, rustix::net::Shutdown::Write);
         Poll::Ready(shut.map_err(io::Error::from))
     }
 }
@@ -137,7 +163,7 @@ mod tests {
         let address = listener.local_addr().expect("an address");
         let mut client = TcpStream::connect(address).await.expect("the listener accepts");
         let mut stream = ClientStream::new(listener.accept().await.expect("a client").0);
-        let is_there = |stream: &ClientStream| !has_left(&stream.0);
+        let is_there = |stream: &ClientStream| !has_left(&stream.stream);
         assert!(is_there(&stream));
         client.write_all(b"next").await.expect("it is connected");
         let mut bytes = [0; 2];
@@ -152,5 +178,26 @@ mod tests {
         drop(client);
         stream.presence().wait_until_left().await;
         assert!(stream.into_inner().is_some());
+    }
+
+    #[tokio::test]
+    async fn write_fails_when_the_client_reads_nothing_and_waits_for_a_slow_one() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let mut client = TcpStream::connect(address).await.expect("the listener accepts");
+        let mut stream = ClientStream::new(listener.accept().await.expect("a client").0);
+        stream.stall_max = Duration::from_millis(500);
+        let large = vec![1; 16 << 20];
+        let read_slowly = async {
+            let mut part = vec![0; 2 << 20];
+            for _ in 0..8 {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                client.read_exact(&mut part).await.expect("it was sent");
+            }
+        };
+        let (written, ()) = tokio::join!(stream.write_all(&large), read_slowly);
+        written.expect("the client reads some of it in time");
+        let failure = stream.write_all(&large).await.expect_err("the client reads nothing");
+        assert_eq!(failure.kind(), io::ErrorKind::TimedOut);
     }
 }

@@ -11,8 +11,8 @@ use crate::client_stream::ClientStream;
 
 /// A TCP connection that ends, for its reader, at the first line that violates the protocol.
 ///
-/// The end of that line is replaced by a NUL, which is valid nowhere in a head or a chunked body, so hyper responds with
-/// 400 or fails the body, and closes the connection.
+/// The end of that line is replaced by a NUL, and nothing after it is ever read. A NUL is invalid in a head, to which hyper
+/// responds with 400, and a chunked body is incomplete without its last line, so that it fails.
 pub(crate) struct CheckedStream {
     stream: ClientStream,
     check: FramingCheck,
@@ -44,6 +44,7 @@ impl AsyncRead for CheckedStream {
         let bytes = &mut buffer.filled_mut()[start..];
         if let Err(violation) = self.check.check(bytes) {
             bytes[violation] = 0;
+            buffer.set_filled(start + violation + 1);
             self.is_refused = true;
         }
         Poll::Ready(Ok(()))
