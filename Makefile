@@ -73,6 +73,7 @@ test-torture: test-build tools
 	python3 torture/kill.py --binary $(BINARY) --cycles 20 --seconds-max 1.0
 	python3 torture/watch.py --binary $(BINARY) --subscribers 500 --seconds 5
 	python3 torture/slow.py --binary $(BINARY) --connections 1000
+	python3 torture/queries.py --binary $(BINARY) --events 100000
 	python3 torture/fill.py --binary $(BINARY) --cycles 1
 	python3 torture/loss.py --binary $(BINARY) --packets 4000
 	python3 torture/fault_injection.py --binary $(BINARY)
@@ -120,6 +121,7 @@ torture: test-build tools ## Run the long crash, model and fuzz tests.
 	python3 torture/kill.py --binary $(BINARY) --cycles 1000
 	python3 torture/watch.py --binary $(BINARY) --subscribers 10000 --seconds 60
 	python3 torture/slow.py --binary $(BINARY) --connections 10000 --seconds 10
+	python3 torture/queries.py --binary $(BINARY) --events 720000
 	python3 torture/fill.py --binary $(BINARY) --cycles 10
 	python3 torture/loss.py --binary $(BINARY) --packets 100000
 	python3 torture/fault_injection.py --binary $(BINARY)

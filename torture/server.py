@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 
 READY_TIMEOUT_S = 30
 STOP_TIMEOUT_S = 30
+BUSY_TIMEOUT_S = 60
+COMMAND_TIMEOUT_S = 600
 
 
 class ServerFailure(Exception):
@@ -94,7 +96,7 @@ class Server:
     def command(self, *args):
         """Runs `playmeter ARGUMENTS --data DIR --json`; returns its exit code and its output."""
         command = [self.binary, *args, "--data", str(self.data), "--json"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S)
         return done.returncode, json.loads(done.stdout) if done.stdout.strip() else done.stderr.strip()
 
 
@@ -117,9 +119,14 @@ class Client:
         self.connection.close()
 
     def _request(self, method, path, body):
-        self.connection.request(method, path, body, self.headers)
-        response = self.connection.getresponse()
-        content = response.read()
+        deadline_s = time.monotonic() + BUSY_TIMEOUT_S
+        while True:
+            self.connection.request(method, path, body, self.headers)
+            response = self.connection.getresponse()
+            content = response.read()
+            # A machine that does much else may need more than the time of one query.
+            if response.status != 503 or b"query_timeout" not in content or time.monotonic() > deadline_s:
+                break
         if response.status != 200:
             raise ServerFailure(f"{method} {path} {body or ''}: {response.status} {content[:400].decode()}")
         return json.loads(content)

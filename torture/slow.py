@@ -7,7 +7,7 @@ python3 torture/slow.py --binary target/release/playmeter --connections 10000   
 A third of the connections dribble the head of a request, a third dribble a body, and a third send a whole request and
 never read the response. They come from many loopback addresses, to stay below the server's limit per address, and each
 is opened again when the server closes it. Normal requests are measured in turns: without slow connections, with them,
-without, ... The test fails if the p99 with them is more than twice the one without in every round, if a normal request
+without, ... The test fails if the p99 with them is more than twice the one without in most rounds, if a normal request
 fails, or if fewer slow connections than half of those asked for were open while it measured.
 """
 
@@ -30,8 +30,8 @@ CONNECTIONS_PER_ADDRESS = 200
 # Bytes per second of a slow connection: above the least speed of heads, below that of bodies.
 DRIBBLE_S = 1.0
 RATIO_MAX = 2.0
-# Below this, a p99 is noise of the scheduler: two values below it are equal.
-P99_FLOOR_US = 5_000
+# Below this, a p99 is noise of the disk and the scheduler: two values below it are equal.
+P99_FLOOR_US = 25_000
 
 
 class SlowConnections:
@@ -140,8 +140,8 @@ def compare(server, args, folder):
             yield f"{total['requests_answered']} of {total['requests_sent']} requests answered: {total}"
     ratios = [max(pair[1], P99_FLOOR_US) / max(pair[0], P99_FLOOR_US) for pair in pairs]
     print(f"  p99 beside them relative to alone: {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
-    if min(ratios) > RATIO_MAX:
-        yield f"the p99 of normal requests is at least {min(ratios):.2f} times as long beside slow connections"
+    if statistics.median(ratios) > RATIO_MAX:
+        yield f"the p99 of normal requests is {statistics.median(ratios):.2f} times as long beside slow connections"
 
 
 def main():

@@ -9,6 +9,9 @@ fn repository() -> PathBuf {
 
 /// Returns the rows of all tables as (promise, names of tests).
 fn promises(page: &str) -> Vec<(&str, Vec<&str>)> {
+    for (before, row) in page.lines().zip(page.lines().skip(1)).filter(|(_, row)| row.starts_with('|')) {
+        assert!(before.starts_with('|') || row.contains("| shown by |"), "a table without a header: {row}");
+    }
     let cells = page.lines().filter(|line| line.starts_with("| ") && !line.contains("| shown by |"));
     cells
         .map(|line| {

@@ -1,0 +1,218 @@
+#!/usr/bin/env python3
+"""Sends expensive queries without a pause and compares the latency of normal events with and without them.
+
+python3 torture/queries.py --binary target/release/playmeter --events 100000    as make test does
+python3 torture/queries.py --binary target/release/playmeter --events 720000    as make torture does
+
+First it imports events of 1,000 names over 30 days, as many of each, and prints the memory of the server. Then normal
+events are measured in turns: without queries, beside 4 connections that query, beside 50, without, ... Each query asks
+for the distinct players of two names by country and minute over all 30 days. The test fails if the p99 of normal events
+beside queries is more than twice the one without in most rounds, if a normal request fails, if a query is answered by
+anything but 200, 422, 429 or 503, if no query succeeds, or if the server holds more memory than its budgets allow. The
+querying connections themselves yield the processor to everything else.
+"""
+
+import argparse
+import gzip
+import http.client
+import json
+import os
+import random
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+from server import Server, ServerFailure
+from slow import P99_FLOOR_US, RATIO_MAX, measure
+
+NAMES, DAYS, BATCH = 1_000, 30, 1_000
+# Longer than any machine takes to count what was imported.
+APPLIED_TIMEOUT_S = 300
+COUNTRIES = ["FR", "DE", "BR", "JP", "US", "IN", "SE"]
+METRICS_PER_QUERY = 2
+# The budgets of rollups (512 MiB) and of queries (4 x 256 MiB), and 512 MiB for everything else.
+MEMORY_MIB_MAX = 512 + 1024 + 512
+
+
+class Querying:
+    """Connections that query without a pause, until they are stopped."""
+
+    def __init__(self, server, count):
+        self.server, self.statuses, self.problems = server, Counter(), []
+        self.seconds = []
+        self.stopping = threading.Event()
+        self.threads = [threading.Thread(target=self._run, args=(number,), daemon=True) for number in range(count)]
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        time.sleep(0.5)
+        return self
+
+    def __exit__(self, *_):
+        self.stopping.set()
+        for thread in self.threads:
+            thread.join()
+
+    def _run(self, number):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+        rng, key = random.Random(number), self.server.bootstrap()["secret_key"]
+        host, port = self.server.address()
+        connection = http.client.HTTPConnection(host, port, timeout=60)
+        while not self.stopping.is_set():
+            names = rng.sample(range(NAMES), METRICS_PER_QUERY)
+            metrics = [{"as": f"M{at}", "metric": f"name-{name}", "measure": "uniques"} for at, name in enumerate(names)]
+            query = {"metrics": metrics, "by": ["country"], "top": 7, "step": "minute", "last": f"{DAYS}d"}
+            started_s = time.monotonic()
+            try:
+                headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+                connection.request("POST", "/v1/query", json.dumps(query), headers)
+                response = connection.getresponse()
+                body = response.read()
+            except OSError as error:
+                self.problems.append(f"a query was not answered: {error!r}")
+                return
+            self.statuses[response.status] += 1
+            self.seconds.append(time.monotonic() - started_s)
+            if response.status not in (200, 422, 429, 503):
+                self.problems.append(f"a query was answered with {response.status}: {body[:200]}")
+                return
+            if response.status != 200:
+                self.stopping.wait(0.05)
+
+
+def import_events(server, count):
+    """Sends `count` events spread evenly over names, days and countries."""
+    key, rng = server.bootstrap()["secret_key"], random.Random(3)
+    host, port = server.address()
+    connection = http.client.HTTPConnection(host, port, timeout=60)
+    now = datetime.now(timezone.utc).replace(microsecond=0)
+    for first in range(0, count, BATCH):
+        lines = []
+        for number in range(first, min(first + BATCH, count)):
+            at = now - timedelta(seconds=(number * DAYS * 86_400 // count) + 60)
+            event = {"event": f"name-{number % NAMES}", "ts": at.isoformat().replace("+00:00", "Z")}
+            event |= {"player": f"player-{rng.randrange(50_000)}", "country": rng.choice(COUNTRIES)}
+            lines.append(json.dumps(event))
+        body = gzip.compress("\n".join(lines).encode(), 1)
+        headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/x-ndjson", "Content-Encoding": "gzip"}
+        for _ in range(600):
+            connection.request("POST", "/v1/events?import=true", body, headers)
+            response = connection.getresponse()
+            receipt = response.read()
+            if response.status not in (429, 503):
+                break
+            time.sleep(0.1)
+        if response.status != 202 or json.loads(receipt)["accepted"] != len(lines):
+            raise ServerFailure(f"the import was answered with {response.status}: {receipt[:300]}")
+
+
+def wait_until_applied(server, count):
+    """Waits until a query counts all imported events."""
+    key = server.bootstrap()["secret_key"]
+    host, port = server.address()
+    deadline_s, counted = time.monotonic() + APPLIED_TIMEOUT_S, None
+    while time.monotonic() < deadline_s:
+        connection = http.client.HTTPConnection(host, port, timeout=60)
+        path = f"/v1/query?metric=events&step=all&last={DAYS + 1}d"
+        connection.request("GET", path, headers={"Authorization": f"Bearer {key}"})
+        response = connection.getresponse()
+        body = json.loads(response.read())
+        if response.status == 200:
+            counted = body["series"][0]["total"]
+            break
+        if response.status != 503:
+            raise ServerFailure(f"the count was answered with {response.status}: {body}")
+        time.sleep(1)
+    if counted != count:
+        raise ServerFailure(f"{count} events were imported, {counted} are counted")
+
+
+def memory_mib(server, field):
+    """Returns a figure of the memory of the server: VmRSS or VmHWM."""
+    for line in Path(f"/proc/{server.process.pid}/status").read_text().splitlines():
+        if line.startswith(field):
+            return int(line.split()[1]) / 1024
+    raise ServerFailure(f"no {field}")
+
+
+def compare(server, args, folder):
+    """Measures in turns; yields what is wrong."""
+    reports, ratios = [], {count: [] for count in args.clients}
+    for number in range(args.rounds):
+        alone = measure(server, args, folder)
+        reports.append(alone)
+        for count in args.clients:
+            with Querying(server, count) as querying:
+                beside = measure(server, args, folder)
+            reports.append(beside)
+            yield from querying.problems
+            pair = [report["latency_us"]["p99"] for report in (alone, beside)]
+            ratios[count].append(max(pair[1], P99_FLOOR_US) / max(pair[0], P99_FLOOR_US))
+            statuses = ", ".join(f"{status}: {times}" for status, times in sorted(querying.statuses.items()))
+            seconds = statistics.median(querying.seconds) if querying.seconds else 0.0
+            print(
+                f"  round {number + 1}: p99 {pair[0] / 1000:.1f} ms alone, {pair[1] / 1000:.1f} ms beside {count} clients"
+                f" that query ({statuses}; median {seconds:.2f} s), {memory_mib(server, 'VmRSS'):.0f} MiB"
+            )
+            if not querying.statuses[200]:
+                yield f"no query of {count} clients succeeded"
+    for report in reports:
+        total = report["total"]
+        if total["requests_answered"] != total["requests_sent"] or total["accepted"] != total["events_sent"]:
+            yield f"{total['requests_answered']} of {total['requests_sent']} requests answered: {total}"
+    for count, values in ratios.items():
+        middle = statistics.median(values)
+        print(f"  p99 beside {count} relative to alone: {middle:.2f} ({min(values):.2f} to {max(values):.2f})")
+        if middle > RATIO_MAX:
+            yield f"the p99 of normal events is {middle:.2f} times as long beside {count} clients that query"
+    peak = memory_mib(server, "VmHWM")
+    print(f"  memory: {peak:.0f} MiB at most")
+    if peak > MEMORY_MIB_MAX:
+        yield f"the server held {peak:.0f} MiB, the budgets allow {MEMORY_MIB_MAX}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binary", required=True, type=Path)
+    parser.add_argument("--events", type=int, default=100_000, help="events to import first")
+    parser.add_argument("--clients", type=int, nargs="+", default=[4, 50], help="numbers of clients that query")
+    parser.add_argument("--rate", type=int, default=500, help="normal requests per second")
+    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--rounds", type=int, default=3)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="playmeter-queries-") as folder:
+        server = Server(args.binary.resolve(), Path(folder) / "data", Path(folder) / "server.log")
+        try:
+            server.start()
+            server.wait_ready()
+            started_s = time.monotonic()
+            import_events(server, args.events)
+            imported_s = time.monotonic() - started_s
+            wait_until_applied(server, args.events)
+            print(
+                f"  {args.events} events of {NAMES} names over {DAYS} days imported in {imported_s:.0f} s and counted"
+                f" after {time.monotonic() - started_s:.0f} s: {memory_mib(server, 'VmRSS'):.0f} MiB,"
+                f" {memory_mib(server, 'VmHWM'):.0f} MiB at most"
+            )
+            problems = list(compare(server, args, Path(folder)))
+            server.terminate()
+            code = server.wait_stopped()
+            problems += [f"the server exited with {code}"] if code else []
+        except ServerFailure as error:
+            problems = [str(error)]
+        finally:
+            server.kill()
+    for problem in problems:
+        print(f"FAILED {problem}")
+    print(f"{0 if problems else 1} passed, {1 if problems else 0} failed")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
