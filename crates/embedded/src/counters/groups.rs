@@ -131,7 +131,12 @@ impl Group {
     }
 
     fn push(&mut self, hasher: &DefaultHashBuilder, row: StoredRow) -> usize {
-        self.bytes += size_of::<StoredRow>() + row.value.heap_bytes() + row.block.heap_bytes();
+        let before = self.rows.capacity() * size_of::<StoredRow>() + self.index.allocation_size();
+        if self.rows.len() == self.rows.capacity() {
+            // Most groups have one row: the usual growth would leave room for three more.
+            self.rows.reserve_exact((self.rows.len() / 2).max(1));
+        }
+        self.bytes += row.value.heap_bytes() + row.block.heap_bytes();
         self.rows.push(row);
         let rows = &self.rows;
         let hash = |row: &u32| hasher.hash_one(rows[*row as usize].value.as_bytes());
@@ -143,7 +148,9 @@ impl Group {
             let index = rows.len() as u32 - 1;
             self.index.insert_unique(hash(&index), index, hash);
         }
-        rows.len() - 1
+        let after = self.rows.capacity() * size_of::<StoredRow>() + self.index.allocation_size();
+        self.bytes += after - before;
+        self.rows.len() - 1
     }
 }
 
