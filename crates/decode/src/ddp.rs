@@ -1,7 +1,7 @@
 //! DDP 1: the messages of a client.
 //!
-//! The protocol: <https://github.com/meteor/meteor/blob/devel/packages/ddp/DDP.md>. As it demands, unknown fields and
-//! messages are ignored, so that later versions of it work.
+//! The protocol: <https://github.com/meteor/meteor/blob/devel/packages/ddp/DDP.md>. Unknown fields are ignored, so that
+//! later versions of it work. A message of an unknown kind is an error, as in Meteor's server.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -55,7 +55,7 @@ pub enum ClientMessage<'a> {
     },
 }
 
-/// The error of a message that cannot be read.
+/// The error of a message that cannot be read, or whose kind is unknown.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct MalformedMessage(String);
@@ -73,16 +73,16 @@ struct RawMessage<'a> {
 }
 
 impl<'a> ClientMessage<'a> {
-    /// Reads one message; `None` if it is of an unknown kind and is to be ignored.
-    pub fn read(text: &'a str) -> Result<Option<ClientMessage<'a>>, MalformedMessage> {
+    /// Reads one message.
+    pub fn read(text: &'a str) -> Result<ClientMessage<'a>, MalformedMessage> {
         // serde also reads structs from arrays; messages must be objects.
         if !text.trim_start().starts_with('{') {
             return Err(MalformedMessage("a message must be a JSON object".into()));
         }
         let raw: RawMessage<'a> = serde_json::from_str(text)
             .map_err(|error| MalformedMessage(format!("not a message: {error}")))?;
-        let Some(msg) = raw.msg.clone() else { return Ok(None) };
-        Ok(Some(match msg.as_str() {
+        let msg = raw.msg.clone().ok_or_else(|| MalformedMessage("`msg` is missing".into()))?;
+        Ok(match msg.as_str() {
             "connect" => {
                 let version = bounded(raw.version, "version", NAME_BYTES_MAX)?;
                 ClientMessage::Connect { version, support: raw.support.unwrap_or_default() }
@@ -102,8 +102,11 @@ impl<'a> ClientMessage<'a> {
                 method: bounded(raw.method, "method", NAME_BYTES_MAX)?,
                 params: params(raw.params)?,
             },
-            _ => return Ok(None),
-        }))
+            _ => {
+                let detail = "unknown `msg`: use `connect`, `ping`, `pong`, `sub`, `unsub` or `method`";
+                return Err(MalformedMessage(detail.into()));
+            }
+        })
     }
 }
 

@@ -10,8 +10,7 @@ use serde_json::json;
 
 fn describe(text: &str) -> String {
     match ClientMessage::read(text) {
-        Ok(Some(message)) => describe_message(&message),
-        Ok(None) => "ignored".to_owned(),
+        Ok(message) => describe_message(&message),
         Err(malformed) => format!("error: {malformed}"),
     }
 }
@@ -56,10 +55,13 @@ fn messages_are_read_by_their_kind() {
 }
 
 #[test]
-fn unknown_messages_and_fields_are_ignored() {
-    check(r#"{"server_id":"0"}"#, "ignored");
-    check(r#"{"msg":null}"#, "ignored");
-    check(r#"{"msg":"later","id":"x","params":[1]}"#, "ignored");
+fn unknown_messages_are_errors_and_unknown_fields_are_ignored() {
+    check(r#"{"server_id":"0"}"#, "error: `msg` is missing");
+    check(r#"{"msg":null}"#, "error: `msg` is missing");
+    check(
+        r#"{"msg":"later","id":"x","params":[1]}"#,
+        "error: unknown `msg`: use `connect`, `ping`, `pong`, `sub`, `unsub` or `method`",
+    );
     check(r#"{"msg":"unsub","id":"x","why":[{"deep":1}]}"#, "unsub x");
     check(r#"{"msg":"method","id":"x","method":"y","randomSeed":"z"}"#, "method x: y with ");
 }

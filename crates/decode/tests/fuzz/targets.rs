@@ -67,7 +67,7 @@ fn ddp_behaviour(text: &[u8]) -> u64 {
     let Ok(text) = str::from_utf8(text) else { return 0 };
     let bounded = |name: &str| assert!((1..=128).contains(&name.len()), "{name}");
     match ClientMessage::read(text) {
-        Ok(Some(message)) => {
+        Ok(message) => {
             if let ClientMessage::Sub { id, name, params }
             | ClientMessage::Method { id, method: name, params } = &message
             {
@@ -76,7 +76,6 @@ fn ddp_behaviour(text: &[u8]) -> u64 {
             }
             hash(std::mem::discriminant(&message))
         }
-        Ok(None) => 1,
         Err(malformed) => hash(malformed.to_string().split(' ').count()),
     }
 }

@@ -225,7 +225,9 @@ fn from_text<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
     from_json(text.as_bytes())
 }
 
-/// Returns true if the credential still has access to a topic that was opened with this game, class and scope.
+/// Returns true if the credential has access to a topic that was opened with this game, class and scope. A secret key may
+/// see what a public key has opened; the reverse is not true, because some topics show more to a secret key.
 pub(super) fn may_access(access: &Access, game: &Game, class: KeyClass, scope: Option<Scope>) -> bool {
-    access.game.number == game.number && access.class == class && scope.is_none_or(|scope| access.may(scope))
+    let is_same_or_better = access.class == class || access.class == KeyClass::Secret;
+    access.game.number == game.number && is_same_or_better && scope.is_none_or(|scope| access.may(scope))
 }

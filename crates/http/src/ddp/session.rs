@@ -224,28 +224,28 @@ impl Session {
             return Ok(());
         };
         match ClientMessage::read(text) {
-            Ok(None) => {}
             Err(malformed) => socket.send_text(&messages::error(&malformed.to_string(), text)),
-            Ok(Some(ClientMessage::Connect { version, support })) => {
+            Ok(ClientMessage::Connect { version, support }) => {
                 return self.connect(socket, &version, &support);
             }
-            Ok(Some(_)) if !self.is_connected => {
-                socket.send_text(&messages::error("send `connect` first", text))
-            }
-            Ok(Some(ClientMessage::Ping { id })) => socket.send_text(&messages::pong(id.as_deref())),
-            Ok(Some(ClientMessage::Pong)) => {}
-            Ok(Some(ClientMessage::Sub { id, name, params })) => {
-                self.subscribe(socket, &id, &name, &params).await
-            }
-            Ok(Some(ClientMessage::Unsub { id })) => socket.push(self.subscriptions.close(&id)),
-            Ok(Some(ClientMessage::Method { id, method, params })) => {
+            Ok(_) if !self.is_connected => socket.send_text(&messages::error("send `connect` first", text)),
+            Ok(ClientMessage::Ping { id }) => socket.send_text(&messages::pong(id.as_deref())),
+            Ok(ClientMessage::Pong) => {}
+            Ok(ClientMessage::Sub { id, name, params }) => self.subscribe(socket, &id, &name, &params).await,
+            Ok(ClientMessage::Unsub { id }) => socket.push(self.subscriptions.close(&id)),
+            Ok(ClientMessage::Method { id, method, params }) => {
                 self.call_method(socket, id, &method, &params).await
             }
         }
         Ok(())
     }
 
-    fn connect(&mut self, socket: &mut Socket, version: &str, support: &[String]) -> Result<(), SessionEnd> {
+    fn connect(
+        &mut self,
+        socket: &mut Socket,
+        version: &str,
+        support: &[String],
+    ) -> Result<(), SessionEnd> {
         if self.is_connected {
             socket.send_text(&messages::error("already connected", ""));
             return Ok(());
@@ -337,13 +337,18 @@ impl Session {
         #[derive(serde::Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Login {
+            /// Meteor's clients repeat a login after they reconnect, with the `token` of the first one as `resume`.
+            #[serde(alias = "resume")]
             key: String,
         }
         let Login { key } = from_json(params.first().map_or("{}", |it| it.get()).as_bytes())?;
         let credential = self.credential.with_key(&key);
         let access = credential.access(&self.shared.catalog)?;
         self.credential = credential;
-        Ok(serde_json::json!({ "game": access.game.id, "scopes": access.scopes }).to_string())
+        let result = serde_json::json!({
+            "game": access.game.id, "scopes": access.scopes, "id": access.game.id, "token": key,
+        });
+        Ok(result.to_string())
     }
 
     /// Sends the result of a method. The changes it made are sent before `updated`, as DDP requires.

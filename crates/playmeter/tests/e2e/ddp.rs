@@ -59,9 +59,13 @@ fn malformed_message_gets_an_error_and_keeps_the_connection() {
     }
     socket.send(Message::binary(vec![1, 2, 3])).expect("the server reads");
     assert_eq!(socket.next()["msg"], "error");
-    for ignored in [r#"{"msg":"later","id":"x"}"#, r#"{"server_id":"0"}"#, r#"{"msg":"pong"}"#] {
-        socket.send_text(ignored);
+    for unknown in [json!({"msg": "later", "id": "x"}), json!({"server_id": "0"})] {
+        socket.send_json(unknown.clone());
+        let error = socket.next();
+        assert_eq!((&error["msg"], &error["offendingMessage"]), (&json!("error"), &unknown), "{error}");
+        assert!(error["reason"].as_str().is_some_and(|reason| reason.contains("`msg`")), "{error}");
     }
+    socket.send_text(r#"{"msg":"pong"}"#);
     socket.send_json(json!({"msg": "ping", "id": "z", "more": [1]}));
     assert_eq!(socket.next(), json!({"msg": "pong", "id": "z"}));
     socket.send_json(json!({"msg": "unsub", "id": "never"}));

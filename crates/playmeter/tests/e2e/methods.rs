@@ -97,7 +97,8 @@ fn method_errors_match_the_route() {
             "401 (X-Playmeter-Signature)",
         ),
         ("login", json!([]), "400 (key)"),
-        ("login", json!([{"resume": "x"}]), "400 (resume)"),
+        ("login", json!([{"user": "x"}]), "400 (user)"),
+        ("login", json!([{"resume": "x"}]), "401"),
     ] {
         let outcome = socket.try_call("m", method, params.clone());
         let outcome = outcome.expect_err(method);

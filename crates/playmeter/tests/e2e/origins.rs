@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::client::Request;
 use crate::keys::{cookie, sign_in};
-use crate::socket::{Socket, handshake};
+use crate::socket::{ClientStore, Socket, handshake};
 use crate::world::World;
 
 /// The outcome of a WebSocket handshake with these headers.
@@ -132,6 +132,38 @@ fn invalid_credential_is_rejected_at_the_handshake() {
     }
 }
 
+/// The ids of the subscriptions that these messages end.
+fn ended(messages: &[Value]) -> Vec<&str> {
+    let nosubs = messages.iter().filter(|message| message["msg"] == "nosub");
+    nosubs.filter_map(|message| message["id"].as_str()).collect()
+}
+
+#[test]
+fn subscriptions_continue_after_a_login_with_a_secret_key() {
+    let world = World::new();
+    let put = |value: u32| {
+        let body = json!({ "value": value }).to_string();
+        let answer = world.send(&Request::new("PUT", "/v1/vars/speed").key(&world.secret_key).body(body));
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    };
+    put(1);
+    let mut socket = Socket::open(&world, &world.public_key);
+    let mut store = ClientStore::default();
+    store.apply(&socket.subscribe("a", "vars", json!([null, {"min_interval": 0}])));
+    let messages = socket.call("1", "login", json!([{"key": world.secret_key}]));
+    assert!(messages.iter().all(|message| message["msg"] != "removed"), "{messages:?}");
+    put(2);
+    while store.column("vars", "value") != [json!(2)] {
+        store.apply([&socket.next()]);
+    }
+    let other = world.command(&["games", "create", "other", "--json"]).json();
+    let key = other["public_key"].as_str().expect("a key");
+    let messages = socket.call("2", "login", json!([{"key": key}]));
+    assert_eq!(ended(&messages), ["a"], "another game's key ends them: {messages:?}");
+    store.apply(messages.iter().filter(|message| message["msg"] == "removed"));
+    assert_eq!(store.len(), 0);
+}
+
 #[test]
 fn login_changes_the_credential() {
     let world = World::new();
@@ -152,10 +184,10 @@ fn login_changes_the_credential() {
         "the previous credential stays valid"
     );
     let secret = socket.call("2", "login", json!([{"key": world.secret_key}]));
-    let ended: Vec<&Value> =
-        secret.iter().filter(|message| message["msg"] == "nosub").map(|message| &message["id"]).collect();
-    assert_eq!(ended, ["a", "c"], "subscriptions of the previous credential end: {secret:?}");
+    assert_eq!(ended(&secret), [""; 0], "a better credential ends no subscription: {secret:?}");
     assert_eq!(socket.try_subscribe("d", "load", json!([])), "ready");
+    let public = socket.call("3", "login", json!([{"resume": world.public_key}]));
+    assert_eq!(ended(&public), ["d"], "only what the public key may not see ends: {public:?}");
     let mut page = with_headers(&world, "/websocket", &[("Origin", "https://game.example")]);
     assert_eq!(page.try_call("1", "login", json!([{"key": world.secret_key}])), Err("401".into()));
     assert!(page.try_call("1", "login", json!([{"key": world.public_key}])).is_ok());

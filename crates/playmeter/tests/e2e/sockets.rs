@@ -111,7 +111,8 @@ fn oversized_message_closes_the_connection_with_1009() {
     let text = |len: usize| Message::text(json!({"msg": "later", "text": "x".repeat(len)}).to_string());
     socket.send(text(4 << 20 >> 1)).expect("the server reads");
     socket.send_json(json!({"msg": "ping"}));
-    assert_eq!(socket.next()["msg"], "pong", "two MiB are accepted");
+    assert_eq!(socket.next()["msg"], "error", "two MiB are read");
+    assert_eq!(socket.next()["msg"], "pong");
     let _ = socket.send(text(4 << 20));
     assert_eq!(socket.next_or_closed(), Err(1009));
 }
