@@ -18,6 +18,7 @@ mod item_position;
 mod items;
 mod page;
 mod post;
+mod recent_grants;
 mod records;
 mod selection;
 #[cfg(test)]
@@ -38,6 +39,7 @@ use self::actors::Actors;
 use self::item_position::ItemPosition;
 use self::items::{FeedLimits, NewItem};
 use self::post::ItemBody;
+use self::recent_grants::RecentGrants;
 use crate::game::{CommandContext, Game, LogPoint};
 use crate::subject::{BlobStore, RecordError, RecordWriter, Subject};
 use crate::{CommandResponse, Refusal, check_text};
@@ -105,6 +107,7 @@ pub struct Feed {
     actors: Actors,
     activities: Activities,
     achievements: AchievementCatalogue,
+    recent_grants: RecentGrants,
     /// The number of the next item.
     next: u64,
     /// The number of items.
@@ -157,6 +160,7 @@ impl Feed {
         for (key, _) in std::mem::take(&mut self.actors.get_mut(actor).grants) {
             self.achievements.revoke(&key);
         }
+        self.recent_grants.remove(actor);
         self.remove_all_follows(actor);
         self.dirty.insert(records::grants_key(player));
         self.remove_if_idle(actor);

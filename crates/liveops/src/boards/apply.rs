@@ -163,10 +163,7 @@ impl Boards {
         let now = board.advance(context.at.ms, context.tz);
         let (player, submitted) = match evidence {
             Some(evidence) => (None, board.submit_to_quarantine(score, parsed, now, evidence)),
-            None => {
-                let (player, submitted) = board.submit(score, parsed, now);
-                (Some(player), submitted)
-            }
+            None => board.submit(score, parsed, now),
         };
         let submitter = player.map(|_| score.player.as_str());
         context.page = list.map(|query| SubmittedPage::new(table, query, submitter, now));

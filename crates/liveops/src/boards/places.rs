@@ -171,6 +171,14 @@ impl Board {
         self.free(player, run);
     }
 
+    /// Removes a row of a board that keeps all runs.
+    pub(super) fn remove_row(&mut self, player: u32, run: u32) {
+        let (mut places, key) = (TreePlaces::new(), self.runs.key(run));
+        self.memberships(run, &mut places);
+        places.into_iter().for_each(|place| self.remove_from_tree(place, &key));
+        self.free(player, run);
+    }
+
     fn remove_from_tree(&mut self, place: TreePlace, key: &RankKey) {
         let Some(tree) = self.trees.get_mut(&(place.list, place.instance)) else { return };
         tree.remove(place.run, key);

@@ -13,6 +13,7 @@ use super::decimal::ScoreDecimal;
 use super::page::{BoardPage, BoardQuery};
 use super::quarantine::{Evidence, FailedCheck, QuarantinedScore};
 use super::runs::{Arrival, Run, VERIFIED, WITH_SUBSCORE};
+use super::tree::RankKeys;
 use crate::names::{check_player, check_text};
 use crate::players::{NAME_BYTES_MAX, PlayerSession};
 use crate::{Caller, Principal, Refusal, RefusalKind, is_key};
@@ -54,6 +55,9 @@ pub struct SubmittedScore {
     /// The access code of a private board.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
+    /// On a board that keeps all scores: it replaces the player's best score, and is not kept if that is as good.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replace: bool,
 }
 
 /// The response to a submitted score.
@@ -282,20 +286,35 @@ impl Board {
         Ok(())
     }
 
-    /// Adds a score. Returns the player's number and the response.
+    /// Adds a score. Returns the player's number and the response; no number if the score is not kept because it does not
+    /// beat the one that it would replace.
     pub(super) fn submit(
         &mut self,
         score: &SubmittedScore,
         parsed: ParsedScore,
         now: Arrival,
-    ) -> (u32, SubmitResponse) {
+    ) -> (Option<u32>, SubmitResponse) {
         let player = self.find_or_add_player(&score.player, &score.name);
         let before = self.longest_score(player);
+        if let Some(best) = self.row_to_replace(score, player) {
+            let run = &parsed.run;
+            if self.runs.key(best) < self.runs.key_of(run.score, run.subscore, now) {
+                return (None, self.submit_response(player, Some(best), now, before));
+            }
+            self.remove_row(player, best);
+        }
         let run = self.add_score(player, parsed, now);
         self.clock = now.next();
         self.stored.mark_meta_changed();
         let row = Some(run).filter(|_| self.config.keep == KeepRule::All);
-        (player, self.submit_response(player, row, now, before))
+        (Some(player), self.submit_response(player, row, now, before))
+    }
+
+    /// Returns the player's best row in the longest window if the score is to replace it.
+    fn row_to_replace(&self, score: &SubmittedScore, player: u32) -> Option<u32> {
+        let replaces = score.replace && self.config.keep == KeepRule::All;
+        let window = self.calendar.longest().filter(|_| replaces)?;
+        self.current_row(player, window)
     }
 
     fn add_score(&mut self, player: u32, parsed: ParsedScore, arrival: Arrival) -> u32 {
@@ -355,7 +374,7 @@ impl Board {
     pub(super) fn rank(&self, run: u32, window: BoardWindow) -> Option<usize> {
         let instance = self.calendar.current(window, self.clock)?;
         let tree = self.trees.get(&(0, instance.id))?;
-        tree.position(run, &super::tree::RankKeys::key(&self.runs, run)).map(|position| position + 1)
+        tree.position(run, &self.runs.key(run)).map(|position| position + 1)
     }
 
     /// Quarantines a score for a moderator.

@@ -113,6 +113,8 @@ pub enum FriendFilter<'a> {
     Players(&'a [&'a str]),
     /// The players that this player follows.
     FollowedBy(&'a str),
+    /// All players. Only the newest 1,000 grants are listed.
+    Everyone,
 }
 
 /// The catalogue as a player sees it.
@@ -161,7 +163,7 @@ type Grants<'a> = HashMap<&'a str, Vec<(i64, u32)>, FxBuildHasher>;
 
 impl Feed {
     /// Returns the catalogue by key, with the times of the player's own grants and up to 100 friends who have each
-    /// achievement, newest grant first. Hidden achievements are listed for players who have them, or for everyone if
+    /// achievement, newest grant first; [`FriendFilter::Everyone`] has no such limit. Hidden achievements are listed for players who have them, or for everyone if
     /// `hidden` is true.
     pub fn achievements(
         &self,
@@ -171,7 +173,10 @@ impl Feed {
     ) -> AchievementList<'_> {
         let own = player.and_then(|player| self.actors.find(player));
         let own = self.grants_of(own.into_iter());
+        let named_max =
+            if matches!(friends, FriendFilter::Everyone) { usize::MAX } else { FRIENDS_NAMED_MAX };
         let friends = match friends {
+            FriendFilter::Everyone => self.grants_of_everyone(),
             FriendFilter::Players(ids) => {
                 let actors: HashSet<u32> = ids.iter().filter_map(|id| self.actors.find(id)).collect();
                 self.grants_of(actors.into_iter())
@@ -185,7 +190,7 @@ impl Feed {
             if !achievement.hidden || hidden || granted_at.is_some() {
                 let mut grants = friends.get(&**key).cloned().unwrap_or_default();
                 let friends_count = grants.len();
-                let friends = self.newest_friends(key, &mut grants);
+                let friends = self.newest_friends(key, &mut grants, named_max);
                 list.achievements.push(AchievementRow {
                     key,
                     achievement,
@@ -208,16 +213,29 @@ impl Feed {
         grants
     }
 
+    fn grants_of_everyone(&self) -> Grants<'_> {
+        let mut grants = Grants::default();
+        for (at_ms, actor, key) in self.recent_grants.iter() {
+            grants.entry(key).or_default().push((at_ms, actor));
+        }
+        grants
+    }
+
     /// Returns the newest grants first; grants of the same millisecond are ordered by log position.
     ///
     /// The position is not stored with a grant, but the number of the item that was added with it has the same order. A
     /// grant whose item was evicted counts as older than those with an item; without items, ids decide.
-    fn newest_friends(&self, key: &str, grants: &mut Vec<(i64, u32)>) -> Vec<FriendGrant<'_>> {
+    fn newest_friends(
+        &self,
+        key: &str,
+        grants: &mut Vec<(i64, u32)>,
+        named_max: usize,
+    ) -> Vec<FriendGrant<'_>> {
         let activity = self.activities.find(&ActivityKey::Achievement { key }.bytes());
         let number = |actor: u32| self.item_number(activity?, actor);
         let id = |actor: u32| &*self.actors.get(actor).id;
         grants.sort_by_cached_key(|(at, actor)| (Reverse((*at, number(*actor))), id(*actor)));
-        grants.truncate(FRIENDS_NAMED_MAX);
+        grants.truncate(named_max);
         let friend = |(at, actor): &(i64, u32)| {
             let Actor { id, name, .. } = self.actors.get(*actor);
             FriendGrant { player: id, name, at: rfc3339(*at), number: number(*actor), sequence: None }
@@ -285,6 +303,7 @@ impl Feed {
         let at_ms = context.at.ms;
         let kept = self.achievements.grant(key);
         let actor = self.actors.find_or_add(player);
+        self.recent_grants.add(at_ms, actor, &kept);
         self.actors.get_mut(actor).grants.push((kept, at_ms));
         self.dirty.insert(records::grants_key(player));
         self.post(NewItem { at_ms, player, name, activity: ActivityKey::Achievement { key }, body: None });

@@ -139,8 +139,9 @@ impl Feed {
             RecordKey::Grants(player) => {
                 let grants: Vec<(String, i64)> = serde_json::from_slice(value)?;
                 let actor = self.actors.find_or_add(player);
-                let grants =
-                    grants.into_iter().map(|(key, at)| (self.achievements.grant(&key), at)).collect();
+                let grants = grants.into_iter().map(|(key, at)| (self.achievements.grant(&key), at));
+                let grants: Vec<_> = grants.collect();
+                grants.iter().for_each(|(key, at)| self.recent_grants.add(*at, actor, key));
                 self.actors.get_mut(actor).grants = grants;
             }
             RecordKey::Items(player, first) => {

@@ -139,8 +139,10 @@ impl Model {
             subscore: run.subscore.map(decimal),
             fields: run.car.iter().map(|car| ("car".to_owned(), car.clone())).collect(),
             source: run.source.clone(),
+            replace: random.below(3) == 0,
             ..SubmittedScore::default()
         };
+        let replaces = score.replace && self.shape.keep == KeepRule::All;
         let list =
             (random.below(10) == 0).then(|| Box::new(BoardQuery { per_page: 3, ..BoardQuery::default() }));
         let is_listed = list.is_some();
@@ -153,6 +155,19 @@ impl Model {
         self.begin(now_ms);
         let before = self.own(&run.player);
         let run = Run { ms: self.clock_ms, ..run };
+        let best = self.rows(&BoardQuery::default(), self.clock_ms).into_iter();
+        if let Some(best) = best.into_iter().find(|row| replaces && row.player == run.player) {
+            if self.key(&best) < self.key(&run) {
+                assert_eq!(
+                    (&response["saved"], &response["improved_by"]),
+                    (&false.into(), &().into()),
+                    "{case}"
+                );
+                assert_eq!(response["best"].to_string(), self.text(best.units), "{case}: {response}");
+                return;
+            }
+            self.runs.retain(|other| other.turn != best.turn);
+        }
         self.turns += 1;
         self.runs.push(run.clone());
         self.check_response(&run, before, &response, case);

@@ -168,6 +168,7 @@ impl SubmitScoreRequest {
     /// Returns the score, with the access code of a private board.
     pub(crate) fn score(self, code: Option<String>) -> Result<SubmittedScore, Problem> {
         Ok(SubmittedScore {
+            replace: false,
             player: self.player,
             name: self.name,
             score: number("score", &self.score)?,

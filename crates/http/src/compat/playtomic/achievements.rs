@@ -72,13 +72,16 @@ pub(super) fn list(request: &PlaytomicRequest<'_>, list: ListAchievementsParams)
     Ok(Reply::ok(body))
 }
 
-/// Lists the grants of the player and the friends, newest first.
+/// Lists the grants of the player and the friends, or the newest 1,000 of all players, newest first.
 pub(super) fn stream(request: &PlaytomicRequest<'_>, stream: StreamAchievementsParams) -> ReplyResult {
     let friends = parameters::friends(stream.friendslist)?;
     let own = stream.playerid.map(|id| id.0);
     let since_ms = parameters::since_ms(stream.mode.as_deref(), request.received_ms)?;
     let paging = Paging::new(stream.page, stream.perpage)?;
-    let achievements = request.achievements(own.as_deref(), &friends)?;
+    let achievements = match own.is_none() && friends.is_empty() {
+        true => request.listed_achievements(None, FriendFilter::Everyone)?,
+        false => request.achievements(own.as_deref(), &friends)?,
+    };
     let grants = achievements
         .iter()
         .flat_map(|achievement| achievement.grants.iter().map(move |grant| (achievement, grant)));
@@ -153,12 +156,18 @@ impl PlaytomicRequest<'_> {
     /// Returns all achievements with the grants of these players.
     fn achievements(&self, own: Option<&str>, friends: &[String]) -> Result<Vec<Achievement>, Reply> {
         let players: Vec<&str> = friends.iter().map(String::as_str).chain(own).collect();
+        self.listed_achievements(own, FriendFilter::Players(&players))
+    }
+
+    fn listed_achievements(
+        &self,
+        own: Option<&str>,
+        players: FriendFilter<'_>,
+    ) -> Result<Vec<Achievement>, Reply> {
         let game = self.runtime.shared.views.liveops.game(self.access.game.number);
         let list = {
             let game = game.read();
-            serde_json::to_value(
-                game.feed.achievements(own, FriendFilter::Players(&players), false).with_sequence(),
-            )
+            serde_json::to_value(game.feed.achievements(own, players, false).with_sequence())
         };
         let list = list.and_then(serde_json::from_value::<AchievementList>);
         let list = list.map_err(|error| Reply::error_with(ReplyCode::General, &error.to_string()))?;

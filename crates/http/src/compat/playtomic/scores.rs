@@ -1,8 +1,9 @@
 //! `leaderboards.save`, `list` and `saveandlist`.
 //!
 //! The first score creates its board. The board is open to all clients of the game, has the order of that score, and can be
-//! filtered by its fields. It keeps the best score of each player, or every score if the first one allowed duplicates. A
-//! player is identified by an id or, without one, by a name; never by an address.
+//! filtered by its fields. Each score says whether it is kept beside the player's others (`allowduplicates`) or replaces
+//! the best of them if it is better. A board that was created with another rule keeps to that rule, and a score that it
+//! does not keep is answered with 209. A player is identified by an id or, without one, by a name; never by an address.
 
 use std::collections::BTreeMap;
 
@@ -94,7 +95,7 @@ pub(super) fn list(request: &PlaytomicRequest<'_>, list: ListScoresParams) -> Re
     Ok(Reply::ok(request.page(&table, &page.query()?)?))
 }
 
-/// Saves a score if it is the best of the player.
+/// Saves a score if it is the best of the player, or if it allows duplicates.
 pub(super) async fn save(request: &PlaytomicRequest<'_>, save: SaveScoreParams) -> ReplyResult {
     submit(request, save, false).await
 }
@@ -123,34 +124,35 @@ async fn submit(request: &PlaytomicRequest<'_>, save: SaveScoreParams, with_list
     if request.is_banned(&player) {
         return Err(Reply::error(ReplyCode::Banned));
     }
-    if board.keep == KeepRule::All
-        && !save.allowduplicates
-        && request.has_better(&board, &player, points_value)?
-    {
-        let body = match list {
-            Some(list) => request.page(&table, &list)?,
-            None => Map::new(),
-        };
-        return Ok(Reply::ok_with(ReplyCode::NotBest, body));
-    }
     let score = SubmittedScore {
         player,
         name,
         score: points,
         fields: parameters::to_strings(save.fields),
         source: Some(source).filter(|source| !source.is_empty()),
+        replace: !save.allowduplicates,
         ..SubmittedScore::default()
     };
     let submit = boards::BoardCommand::Submit { table, score, list: list.map(Box::new) };
     let answer = request.submit(Caller::Public, Command::Boards(submit), &[]).await?.map_err(rejection)?;
     let result: Value = serde_json::from_str(&answer.json).map_err(|error| failed(&error))?;
     let body = if with_list { page_body(&result, request.received_ms) } else { Map::new() };
-    let is_best = !is_better(board.order, result["best"].as_f64(), points_value);
-    Ok(if is_best || save.allowduplicates {
+    Ok(if is_kept(&board, &result, points_value) {
         Reply::ok(body)
     } else {
         Reply::ok_with(ReplyCode::NotBest, body)
     })
+}
+
+/// Returns true if a score is on its board, or waits for a moderator. A score equal to the player's best is on it.
+fn is_kept(board: &BoardView, result: &Value, points: f64) -> bool {
+    let is_best = !is_better(board.order, result["best"].as_f64(), points);
+    let is_saved = result["saved"] == true || result["quarantined"] == true;
+    match board.keep {
+        KeepRule::Best => is_best || result["quarantined"] == true,
+        KeepRule::All => is_best || is_saved,
+        KeepRule::Last | KeepRule::Sum => is_saved,
+    }
 }
 
 /// The parameters of a page.
@@ -234,7 +236,7 @@ impl PlaytomicRequest<'_> {
         };
         let change = BoardUpdate {
             order: Some(order),
-            keep: Some(if save.allowduplicates { KeepRule::All } else { KeepRule::Best }),
+            keep: Some(KeepRule::All),
             mode: Some(SubmitMode::Open),
             decimals: Some(DECIMALS),
             filters: Some(save.fields.keys().take(FILTERS_MAX).map(|field| key_of(field)).collect()),
@@ -249,14 +251,6 @@ impl PlaytomicRequest<'_> {
     fn is_banned(&self, player: &str) -> bool {
         let game = self.runtime.shared.views.liveops.game(self.access.game.number);
         game.read().boards.is_banned(player)
-    }
-
-    /// Returns true if the player has a better score on a board that keeps all scores.
-    fn has_better(&self, board: &BoardView, player: &str, points: f64) -> Result<bool, Reply> {
-        let query =
-            BoardQuery { friends: Some(vec![player.to_owned()]), per_page: 1, ..BoardQuery::default() };
-        let page = self.page(&board.table, &query)?;
-        Ok(is_better(board.order, page["scores"][0]["points"].as_f64(), points))
     }
 
     fn page(&self, table: &str, query: &BoardQuery) -> Result<Map<String, Value>, Reply> {

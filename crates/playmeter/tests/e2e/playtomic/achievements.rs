@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{call, code, put, world};
+use crate::client::Request;
 use crate::world::World;
 
 /// A server with the achievements and grants of the published SDK's own tests.
@@ -101,6 +102,13 @@ fn stream_is_newest_first_or_grouped_by_player() {
         })
         .collect();
     assert_eq!(names.join(","), "michelle#2,peter#2,peter#1,michelle#1,ben#1");
+    let everyone = stream(json!({"filters": {"rnd": 7}}));
+    assert_eq!(everyone, all, "without a player, the stream has the grants of all players");
+    let page = stream(json!({"group": true, "perpage": 1, "page": 2}));
+    assert_eq!(
+        (&page["numachievements"], &page["achievements"][0]["playername"]),
+        (&json!(3), &json!("peter"))
+    );
     let grouped = stream(json!({"group": true, "playerid": "1", "friendslist": ["2", "3"], "perpage": 2}));
     assert_eq!(grouped["numachievements"], 3);
     let first = &grouped["achievements"][0];
@@ -108,4 +116,21 @@ fn stream_is_newest_first_or_grouped_by_player() {
     assert_eq!(first["awarded"]["achievement"], "Super Mega Achievement #2");
     assert_eq!(grouped["achievements"].as_array().map(Vec::len), Some(2));
     assert_eq!(code(&stream(json!({"mode": "best"}))), (false, 4));
+}
+
+#[test]
+fn stream_of_all_players_survives_a_restart_and_an_erasure() {
+    let mut world = achieved();
+    let names = |world: &World| {
+        let stream = call(world, "achievements", "stream", json!({}));
+        let rows = stream["achievements"].as_array().expect("a list").iter();
+        rows.filter_map(|row| row["playername"].as_str().map(str::to_owned)).collect::<Vec<_>>().join(",")
+    };
+    let before = names(&world);
+    world.stop();
+    world.start();
+    assert_eq!(names(&world), before);
+    let answer = world.send(&Request::new("DELETE", "/v1/players/2").key(&world.secret_key));
+    assert!(answer.status < 300, "{}", answer.text());
+    assert_eq!(names(&world), "peter,peter,ben");
 }

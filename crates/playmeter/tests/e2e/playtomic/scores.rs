@@ -62,15 +62,47 @@ fn best_score_of_a_player_is_kept() {
     );
     assert_eq!(
         list(&world, json!({"highest": true, "filters": {"rnd": 7}})),
-        "1 person2 20000.5, 2 person1 11000 of 2"
+        "1 person2 20000.5, 2 person1 11000, 3 person1 9000 of 3"
     );
-    assert_eq!(list(&world, json!({"lowest": true, "perpage": 1})), "1 person1 11000 of 2");
-    assert_eq!(list(&world, json!({"mode": "newest", "perpage": 1})), "1 person2 20000.5 of 2");
+    assert_eq!(list(&world, json!({"lowest": true, "perpage": 1})), "1 person1 9000 of 3");
+    assert_eq!(list(&world, json!({"mode": "newest", "perpage": 1})), "1 person2 20000.5 of 3");
     for mode in ["today", "last7days", "last30days", "alltime"] {
-        assert_eq!(list(&world, json!({"mode": mode, "perpage": 1})), "1 person2 20000.5 of 2", "{mode}");
+        assert_eq!(list(&world, json!({"mode": mode, "perpage": 1})), "1 person2 20000.5 of 3", "{mode}");
     }
     assert_eq!(list(&world, json!({"filters": {"rnd": 8}})), " of 0");
-    assert_eq!(list(&world, json!({"page": 2, "perpage": 1})), "2 person1 11000 of 2");
+    assert_eq!(list(&world, json!({"page": 2, "perpage": 1})), "2 person1 11000 of 3");
+}
+
+#[test]
+fn each_score_decides_whether_it_is_kept_beside_others() {
+    let world = world();
+    let own = |points: u64, duplicate: bool| json!({"points": points, "allowduplicates": duplicate});
+    for (points, duplicate, code) in [
+        (5, false, 0),
+        (3, true, 0),
+        (4, false, 209),
+        (5, false, 0),
+        (6, false, 0),
+        (6, true, 0),
+        (7, false, 0),
+    ] {
+        assert_eq!(save(&world, own(points, duplicate)), (true, code), "{points} {duplicate}");
+    }
+    let all = "1 person1 7, 2 person1 6, 3 person1 3 of 3";
+    assert_eq!(list(&world, json!({})), all, "a better score replaced the best one only");
+    let mut worse = score(own(2, false));
+    worse["perpage"] = json!(5);
+    assert_eq!(page(&world, "saveandlist", worse), all, "a score that is not kept is not marked");
+}
+
+#[test]
+fn score_that_its_board_does_not_keep_is_not_answered_as_kept() {
+    let world = world();
+    put(&world, "/v1/boards/best", json!({"keep": "best", "mode": "open"}));
+    let save =
+        |points: u64| save(&world, json!({"table": "best", "points": points, "allowduplicates": true}));
+    assert_eq!((save(5), save(4), save(6)), ((true, 0), (true, 209), (true, 0)));
+    assert_eq!(list(&world, json!({"table": "best"})), "1 person1 6 of 1");
 }
 
 #[test]
@@ -144,6 +176,7 @@ fn board_that_allows_duplicates_keeps_every_score() {
     assert_eq!(&list(&world, json!({}))[..9], "1 bo 9000");
     worse["points"] = json!(10_000);
     assert_eq!(save(&world, worse), (true, 0));
+    assert_eq!(&list(&world, json!({}))[..23], "1 bo 10000, 2 bo 8000, ", "it replaces the best");
 }
 
 #[test]
