@@ -182,7 +182,7 @@ impl Text {
         self.one("playmeter_log_first_offset", "gauge", "First offset in the log.", log.first())
             .one(
                 "playmeter_log_durable_offset",
-                "counter",
+                "gauge",
                 "All entries before this offset are durable.",
                 log.durable_until(),
             )
@@ -217,13 +217,13 @@ impl Text {
         let counters = &shared.views.counters;
         self.one(
             "playmeter_applied_offset",
-            "counter",
+            "gauge",
             "The views contain all entries before this offset.",
             counters.applied_until(),
         )
         .one(
             "playmeter_checkpoint_offset",
-            "counter",
+            "gauge",
             "The views on disk contain all entries before this offset.",
             counters.durable_until(),
         )
