@@ -97,6 +97,8 @@ test-web: test-build tools telegraf sdk letters $(CLIENTS)
 	scripts/with-server $(BINARY) -- npm --prefix examples/letters run e2e
 	node --test compat/playtomic/
 	node --test compat/ddp/simpleddp.test.mjs compat/ddp/ddpjs.test.mjs
+	node --test compat/prometheus/
+	python3 compat/datadog/run.py $(BINARY)
 	cd compat/collectors && npm test
 	cd compat/capture && npm test
 

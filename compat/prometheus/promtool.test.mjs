@@ -35,8 +35,12 @@ test('promtool finds nothing wrong in the metrics', async () => {
   for (const body of ['{"event":"win","player":"bo"}', '{"event":""}', '{']) {
     await fetch(`${bootstrap.url}/v1/events`, { method: 'POST', headers, body })
   }
-  const metrics = await (await fetch(`${bootstrap.url}/metrics`)).text()
-  assert.match(metrics, /^playmeter_events_total\{.*outcome="accepted".*\} 1$/m)
+  const deadline = Date.now() + 30_000
+  let metrics
+  do {
+    assert.ok(Date.now() < deadline, metrics)
+    metrics = await (await fetch(`${bootstrap.url}/metrics`)).text()
+  } while (!/^playmeter_events_total\{.*outcome="accepted".*\} 1$/m.test(metrics))
   assert.match(metrics, /^playmeter_collector_running\{collector="udp"\} 1$/m)
   const { status, stdout, stderr } = spawnSync('promtool', ['check', 'metrics'], { input: metrics, encoding: 'utf8' })
   assert.deepEqual([status, stdout, stderr], [0, '', ''])

@@ -14,6 +14,7 @@ use crate::samples::Gauges;
 use crate::settings::{CollectorSettings, Transport};
 use crate::status::{CollectorState, CollectorStatus};
 use crate::supervise::DesiredState;
+use crate::unixgram::{self, SocketFile};
 use crate::{tcp, udp};
 
 /// A collector and its state.
@@ -37,6 +38,7 @@ pub struct Collector {
 /// Sockets that are bound and not read yet.
 pub(crate) enum BoundSockets {
     Udp(Vec<UdpSocket>),
+    Unix(SocketFile),
     Tcp(Vec<TcpListener>),
 }
 
@@ -60,6 +62,7 @@ impl Collector {
             Transport::Udp(udp) => {
                 Some(BoundSockets::Udp(udp::bind(udp, udp.listen, sockets).context("listen")?))
             }
+            Transport::Unixgram(unix) => Some(BoundSockets::Unix(unixgram::bind(unix).context("path")?)),
             Transport::TcpServer(tcp) => {
                 tcp.tls.as_ref().map(tcp::acceptor).transpose()?;
                 Some(BoundSockets::Tcp(tcp::bind(tcp.listen, sockets).context("listen")?))
@@ -93,6 +96,10 @@ impl Collector {
         *self.listening.lock() = ListenInfo { address: Some(address), receive_buffer_bytes };
     }
 
+    pub(crate) fn set_receive_buffer(&self, bytes: u64) {
+        self.listening.lock().receive_buffer_bytes = Some(bytes);
+    }
+
     pub(crate) fn set_running(&self) {
         self.status.lock().set_state(CollectorState::Running);
     }
@@ -115,7 +122,10 @@ impl Collector {
         row["name"] = self.settings.name.as_str().into();
         row["transport"] = self.settings.transport.label().into();
         row["decoder"] = self.settings.decoder.label().into();
-        row["address"] = json!(listening.address);
+        row["address"] = match &self.settings.transport {
+            Transport::Unixgram(unix) => json!(unix.path.display().to_string()),
+            _ => json!(listening.address),
+        };
         row["receive_buffer_bytes"] = json!(listening.receive_buffer_bytes);
         row["counters"] = self.counters.to_json();
         row

@@ -19,7 +19,7 @@ use crate::metric_state::MetricState;
 use crate::runtimes::Runtimes;
 use crate::settings::{CollectorSettings, Transport};
 use crate::supervise::supervise;
-use crate::{CollectContext, dir, tcp, udp};
+use crate::{CollectContext, dir, tcp, udp, unixgram};
 
 /// How long [`Collectors::apply`] waits for a collector to reach the requested state.
 const APPLY_TIMEOUT: Duration = Duration::from_secs(15);
@@ -166,6 +166,7 @@ async fn attempt(
 ) -> anyhow::Result<()> {
     match collector.settings.transport.clone() {
         Transport::Udp(settings) => udp::run(settings, collector, context, runtimes, stop).await,
+        Transport::Unixgram(settings) => unixgram::run(settings, collector, context, runtimes, stop).await,
         Transport::TcpServer(settings) => tcp::serve(settings, collector, context, runtimes, stop).await,
         Transport::TcpClient(settings) => tcp::connect(settings, collector, context, runtimes, stop).await,
         Transport::Dir(settings) => dir::run(settings, collector, context, runtimes, stop).await,

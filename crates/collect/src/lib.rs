@@ -1,6 +1,6 @@
 //! Collectors: sources of events and samples other than HTTP requests.
 //!
-//! A collector is a transport (UDP, TCP, a folder), a framing and a decoder, as the settings declare them. Everything it
+//! A collector is a transport (UDP, a Unix socket, TCP, a folder), a framing and a decoder, as the settings declare them. Everything it
 //! receives passes through `Ingest::submit`, as events over HTTP do. Samples are aggregated before that, in a
 //! [`samples::SampleTable`].
 //!
@@ -24,6 +24,7 @@ mod status;
 mod supervise;
 mod tcp;
 mod udp;
+mod unixgram;
 
 pub use collector::Collector;
 pub use collectors::{CollectorAction, Collectors};
@@ -34,7 +35,7 @@ pub use metric_state::MetricState;
 pub use runtimes::{RuntimeHandle, Runtimes};
 pub use settings::{
     AfterProcessing, CollectorSettings, Decoder, DirSettings, Framing, StreamSettings, TcpClientSettings,
-    TcpServerSettings, TlsFiles, Transport, UdpSettings,
+    TcpServerSettings, TlsFiles, Transport, UdpSettings, UnixgramSettings,
 };
 
 use std::sync::Arc;

@@ -28,6 +28,8 @@ pub struct CollectorSettings {
 pub enum Transport {
     /// UDP packets.
     Udp(UdpSettings),
+    /// Packets over a Unix socket.
+    Unixgram(UnixgramSettings),
     /// TCP connections from clients.
     TcpServer(TcpServerSettings),
     /// A TCP connection to a server.
@@ -42,6 +44,17 @@ pub struct UdpSettings {
     /// The address to bind. Port 0 selects a free port.
     pub listen: SocketAddr,
     /// The receive buffer in the kernel, for each socket.
+    pub receive_buffer_bytes: usize,
+}
+
+/// Settings of a Unix datagram socket.
+#[derive(Clone, Debug)]
+pub struct UnixgramSettings {
+    /// The file of the socket.
+    pub path: PathBuf,
+    /// The permissions of the file, such as `0o660`.
+    pub permissions: u32,
+    /// The receive buffer in the kernel.
     pub receive_buffer_bytes: usize,
 }
 
@@ -149,6 +162,7 @@ impl Transport {
     pub fn label(&self) -> &'static str {
         match self {
             Transport::Udp(_) => "udp",
+            Transport::Unixgram(_) => "unixgram",
             Transport::TcpServer(_) => "tcp_server",
             Transport::TcpClient(_) => "tcp_client",
             Transport::Dir(_) => "dir",

@@ -12,7 +12,7 @@ use anyhow::{Context, bail, ensure};
 use collect::{
     AfterProcessing, CollectorSettings, Decoder, DirSettings, Field, Framing, Mapping, OtherColumns,
     Precision, StreamSettings, Target, TcpClientSettings, TcpServerSettings, TlsFiles, Transport,
-    UdpSettings,
+    UdpSettings, UnixgramSettings,
 };
 use serde::{Deserialize, Serialize};
 
@@ -69,8 +69,10 @@ raw_collector! {
     listen: SocketAddr,
     /// The address to connect to: a host name or an IP address, and a port.
     address: String,
-    /// The folder to read files from.
+    /// The folder to read files from, or the file of a Unix socket.
     path: PathBuf,
+    /// The permissions of a Unix socket's file, in octal digits.
+    permissions: String,
     /// Receive buffer of each socket.
     receive_buffer_bytes: usize,
     framing: RawFraming,
@@ -113,6 +115,7 @@ raw_collector! {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RawTransport {
     Udp,
+    Unixgram,
     TcpServer,
     TcpClient,
     Dir,
@@ -220,11 +223,13 @@ impl RawCollector {
     /// Rejects keys that the transport and the decoder do not use, and decoders that do not fit the transport.
     fn check_keys(&self) -> anyhow::Result<()> {
         const STREAM: [&str; 3] = ["framing", "frame_bytes_max", "idle_timeout_s"];
-        let transport = required(&self.transport, "transport", "must be udp, tcp_server, tcp_client or dir")?;
+        let transport =
+            required(&self.transport, "transport", "must be udp, unixgram, tcp_server, tcp_client or dir")?;
         let decoder = required(&self.decoder, "decoder", "must be statsd, influx, json, csv, flow or rtcp")?;
         let mut known = vec!["transport", "decoder", "game", "tags"];
         match transport {
             RawTransport::Udp => known.extend(["listen", "receive_buffer_bytes"]),
+            RawTransport::Unixgram => known.extend(["path", "permissions", "receive_buffer_bytes"]),
             RawTransport::TcpServer => {
                 known.extend(["listen", "connections_max", "connections_per_address_max"]);
                 known.extend(["tls_certificate", "tls_key"]);
@@ -254,7 +259,7 @@ impl RawCollector {
         ensure!(
             fits,
             "decoder: does not fit the transport; dir supports json, csv and flow; tcp_server and tcp_client support \
-             statsd, influx, json and flow; udp supports all but csv"
+             statsd, influx, json and flow; unixgram supports statsd, influx, json and flow; udp supports all but csv"
         );
         match self.keys().into_iter().find(|key| !known.contains(key)) {
             Some(key) => bail!("{key}: not supported by this transport and decoder; remove it"),
@@ -265,35 +270,61 @@ impl RawCollector {
     fn transport(&self) -> anyhow::Result<Transport> {
         let listen =
             || required(&self.listen, "listen", "set an address and a port, for example 127.0.0.1:8125");
-        Ok(match required(&self.transport, "transport", "must be udp, tcp_server, tcp_client or dir")? {
-            RawTransport::Udp => {
-                let bytes = self.receive_buffer_bytes.unwrap_or(4 << 20);
-                let receive_buffer_bytes = in_range("receive_buffer_bytes", bytes, 1 << 10, 1 << 30)?;
-                Transport::Udp(UdpSettings { listen: listen()?, receive_buffer_bytes })
-            }
-            RawTransport::TcpServer => Transport::TcpServer(TcpServerSettings {
-                listen: listen()?,
-                connections_max: in_range(
-                    "connections_max",
-                    self.connections_max.unwrap_or(1_000),
-                    1,
-                    1_000_000,
-                )?,
-                connections_per_address_max: in_range(
-                    "connections_per_address_max",
-                    self.connections_per_address_max.unwrap_or(256),
-                    1,
-                    1_000_000,
-                )?,
-                tls: self.tls()?,
-                stream: self.stream()?,
-            }),
-            RawTransport::TcpClient => Transport::TcpClient(TcpClientSettings {
-                address: required(&self.address, "address", "set a host and a port, for example host:8125")?,
-                stream: self.stream()?,
-            }),
-            RawTransport::Dir => Transport::Dir(self.dir()?),
-        })
+        Ok(
+            match required(
+                &self.transport,
+                "transport",
+                "must be udp, unixgram, tcp_server, tcp_client or dir",
+            )? {
+                RawTransport::Udp => {
+                    let bytes = self.receive_buffer_bytes.unwrap_or(4 << 20);
+                    let receive_buffer_bytes = in_range("receive_buffer_bytes", bytes, 1 << 10, 1 << 30)?;
+                    Transport::Udp(UdpSettings { listen: listen()?, receive_buffer_bytes })
+                }
+                RawTransport::Unixgram => Transport::Unixgram(self.unixgram()?),
+                RawTransport::TcpServer => Transport::TcpServer(TcpServerSettings {
+                    listen: listen()?,
+                    connections_max: in_range(
+                        "connections_max",
+                        self.connections_max.unwrap_or(1_000),
+                        1,
+                        1_000_000,
+                    )?,
+                    connections_per_address_max: in_range(
+                        "connections_per_address_max",
+                        self.connections_per_address_max.unwrap_or(256),
+                        1,
+                        1_000_000,
+                    )?,
+                    tls: self.tls()?,
+                    stream: self.stream()?,
+                }),
+                RawTransport::TcpClient => Transport::TcpClient(TcpClientSettings {
+                    address: required(
+                        &self.address,
+                        "address",
+                        "set a host and a port, for example host:8125",
+                    )?,
+                    stream: self.stream()?,
+                }),
+                RawTransport::Dir => Transport::Dir(self.dir()?),
+            },
+        )
+    }
+
+    fn unixgram(&self) -> anyhow::Result<UnixgramSettings> {
+        let path = required(
+            &self.path,
+            "path",
+            "set the file of the socket, for example /run/playmeter/statsd.sock",
+        )?;
+        let text = self.permissions.as_deref().unwrap_or("660");
+        let is_octal = text.len() == 3 && text.bytes().all(|digit| (b'0'..=b'7').contains(&digit));
+        ensure!(is_octal, "permissions: must be three octal digits, for example 660");
+        let permissions = u32::from_str_radix(text, 8)?;
+        let bytes = self.receive_buffer_bytes.unwrap_or(4 << 20);
+        let receive_buffer_bytes = in_range("receive_buffer_bytes", bytes, 1 << 10, 1 << 30)?;
+        Ok(UnixgramSettings { path, permissions, receive_buffer_bytes })
     }
 
     /// Requires both files or neither.

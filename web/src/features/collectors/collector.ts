@@ -4,7 +4,7 @@ export type CollectorState = 'starting' | 'running' | 'waiting' | 'stopped'
 
 export interface Collector {
   name: string
-  /** `udp`, `tcp_server`, `tcp_client`, `dir`. */
+  /** `udp`, `unixgram`, `tcp_server`, `tcp_client`, `dir`. */
   transport: string
   decoder: string
   state: CollectorState
@@ -42,6 +42,7 @@ export interface Counters {
 
 const TRANSPORTS: Record<string, string> = {
   udp: 'over UDP',
+  unixgram: 'over a Unix socket',
   tcp_server: 'over TCP (server)',
   tcp_client: 'over TCP (client)',
   dir: 'from files in a folder',

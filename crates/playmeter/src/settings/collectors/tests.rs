@@ -17,6 +17,9 @@ fn check(text: &str, expected: &str) {
 
 fn summary(collector: &CollectorSettings) -> String {
     let address = match &collector.transport {
+        Transport::Unixgram(unix) => {
+            format!("{} {:o} {}", unix.path.display(), unix.permissions, unix.receive_buffer_bytes)
+        }
         Transport::Udp(udp) => format!("{} {}", udp.listen, udp.receive_buffer_bytes),
         Transport::TcpServer(tcp) => format!("{} {:?}", tcp.listen, tcp.stream.framing),
         Transport::TcpClient(tcp) => format!("{} {:?}", tcp.address, tcp.stream.framing),
@@ -66,7 +69,16 @@ fn extending_an_unknown_collector_or_itself_is_an_error() {
 #[test]
 fn missing_unused_and_invalid_keys_are_named() {
     let udp = "[a]\ntransport = 'udp'\ndecoder = 'statsd'\n";
-    check("[a]\n", "collectors.a: transport: missing; must be udp, tcp_server, tcp_client or dir");
+    check("[a]\n", "collectors.a: transport: missing; must be udp, unixgram, tcp_server, tcp_client or dir");
+    let unix = "[a]\ntransport = 'unixgram'\ndecoder = 'statsd'\n";
+    check(
+        unix,
+        "collectors.a: path: missing; set the file of the socket, for example /run/playmeter/statsd.sock",
+    );
+    check(
+        &format!("{unix}path = '/run/a.sock'\npermissions = '888'\n"),
+        "collectors.a: permissions: must be three octal digits, for example 660",
+    );
     check(
         "[a]\ntransport = 'udp'\n",
         "collectors.a: decoder: missing; must be statsd, influx, json, csv, flow or rtcp",
@@ -98,7 +110,7 @@ fn missing_unused_and_invalid_keys_are_named() {
         "collectors.a: tls_key: not supported by this transport and decoder; remove it",
     );
     let mismatch = "decoder: does not fit the transport; dir supports json, csv and flow; tcp_server and tcp_client support \
-                    statsd, influx, json and flow; udp supports all but csv";
+                    statsd, influx, json and flow; unixgram supports statsd, influx, json and flow; udp supports all but csv";
     check("[a]\ntransport = 'udp'\ndecoder = 'csv'\n", &format!("collectors.a: {mismatch}"));
     check("[a]\ntransport = 'dir'\ndecoder = 'statsd'\n", &format!("collectors.a: {mismatch}"));
     let dir = "[a]\ntransport = 'dir'\ndecoder = 'csv'\n";

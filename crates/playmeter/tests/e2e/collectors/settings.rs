@@ -21,6 +21,13 @@ fn invalid_collector_prevents_start_and_is_named() {
     let occupied = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     let occupied = occupied.local_addr().expect("an address");
     let udp = "[collectors.one]\ntransport='udp'\ndecoder='statsd'\n";
+    let folder = tempfile::tempdir().expect("a folder");
+    let (used, file) = (folder.path().join("used.sock"), folder.path().join("file"));
+    let _receiver = std::os::unix::net::UnixDatagram::bind(&used).expect("a socket");
+    std::fs::write(&file, "precious").expect("a file");
+    let unix = |path: &std::path::Path| {
+        format!("[collectors.one]\ntransport='unixgram'\ndecoder='statsd'\npath='{}'\n", path.display())
+    };
     let many: Vec<String> = (0..17).map(|number| format!("'t{number}'")).collect();
     let tags = format!("{udp}listen='127.0.0.1:0'\ntags=[{}]\n", many.join(","));
     for (config, parts) in [
@@ -28,6 +35,9 @@ fn invalid_collector_prevents_start_and_is_named() {
         (format!("{udp}listen='somewhere'\n"), ["collectors.one.listen", "invalid socket address"]),
         (udp.to_owned(), ["collectors.one", "listen: missing"]),
         (format!("{udp}listen='{occupied}'\n"), ["collectors.one: listen", "another program"]),
+        (unix(&used), ["collectors.one: path", "another program receives on"]),
+        (unix(&file), ["collectors.one: path", "is not a socket"]),
+        (unix(&folder.path().join("none/in.sock")), ["collectors.one: path", "No such file"]),
         (format!("{udp}listen='127.0.0.1:0'\ngame='none'\n"), ["collectors.one: game", "no game `none`"]),
         (tags, ["collectors.one: tags", "more than 16"]),
         (format!("{udp}extends='none'\n"), ["collectors.one: extends", "no such collector: `none`"]),
@@ -39,6 +49,7 @@ fn invalid_collector_prevents_start_and_is_named() {
             assert!(done.err.contains(part), "`{part}` in {done:?}");
         }
     }
+    assert_eq!(std::fs::read(&file).expect("a file"), b"precious");
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
 
 use rustix::process::Signal;
 use serde_json::json;
@@ -270,4 +272,37 @@ fn rtcp_reports_become_flows() {
     assert_eq!(now["counters"]["reasons"], json!({"malformed_line": 1}), "{now}");
     let flows = world.send(&Request::get("/v1/flows").key(&world.secret_key)).json();
     assert_eq!(flows["flows"].as_array().map(Vec::len), Some(1), "{flows}");
+}
+
+#[test]
+fn unix_packets_are_counted() {
+    for (decoder, sent) in ALL {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("in.sock");
+        // A socket that a crash has left behind is replaced.
+        drop(UnixDatagram::bind(&path).expect("a socket"));
+        let config = format!(
+            "[collectors.one]\ntransport='unixgram'\ndecoder='{decoder}'\npath='{}'\npermissions='622'\n",
+            path.display()
+        );
+        let mut world = world(&config);
+        let now = wait_until(&world, "one", |now| now["state"] == "running");
+        assert_eq!(now["address"].as_str(), path.to_str());
+        assert_eq!(std::fs::metadata(&path).expect("a file").permissions().mode() & 0o777, 0o622);
+        let socket = UnixDatagram::unbound().expect("a socket");
+        let (first, second) = sent.split_at(sent.find('\n').expect("lines") + 1);
+        for packet in [first, "", second] {
+            socket.send_to(packet.as_bytes(), &path).expect("it receives");
+        }
+        check(&world, decoder);
+        assert_eq!(control(&world, "restart", "one")["state"], "running");
+        socket.send_to(first.as_bytes(), &path).expect("it receives at the same path");
+        let large = vec![b'x'; (64 << 10) + 1];
+        let accepted = now["counters"]["accepted"].clone();
+        socket.send_to(&large, &path).expect("it receives");
+        let now = wait_until(&world, "one", |now| now["counters"]["reasons"]["event_too_large"] == 1);
+        assert_ne!(now["counters"]["accepted"], accepted);
+        world.stop();
+        assert!(!path.exists(), "the file is removed");
+    }
 }
