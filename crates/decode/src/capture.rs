@@ -5,14 +5,17 @@
 //! these formats contain their key.
 
 pub mod gameanalytics;
+pub mod plausible;
 pub mod posthog;
 pub mod segment;
+pub mod umami;
 
 use md5::{Digest, Md5};
-use model::limits::EVENTS_PER_REQUEST_MAX;
+use model::limits::{EVENTS_PER_REQUEST_MAX, PROP_STRING_BYTES_MAX};
 use serde_json::{Map, Value, json};
 
 use crate::json::{EPOCH_MS, rfc3339_ms};
+use crate::playtomic::{query_parameter, source};
 
 /// A translated body.
 #[derive(Debug, Default, PartialEq)]
@@ -65,6 +68,39 @@ impl EventBuilder {
         let short = |text: &&str| !text.is_empty() && text.len() <= model::limits::DIMENSION_BYTES_MAX;
         let text = value.and_then(Value::as_str).filter(short);
         self.put(field, text.map(Value::from));
+    }
+
+    /// Adds properties from an object, or from an object as JSON in a text.
+    fn add_props(&mut self, props: Option<&Value>) {
+        match props {
+            Some(Value::Object(props)) => self.props.extend(props.clone()),
+            Some(Value::String(text)) => {
+                self.props.extend(serde_json::from_str::<Map<_, _>>(text).unwrap_or_default())
+            }
+            _ => {}
+        }
+    }
+
+    /// Sets a property to a text, cut to the allowed length.
+    fn put_text_prop(&mut self, name: &str, text: &str) {
+        if !text.is_empty() {
+            let text = &text[..text.floor_char_boundary(PROP_STRING_BYTES_MAX)];
+            self.props.insert(name.to_owned(), text.into());
+        }
+    }
+
+    /// Sets the property `url` and the dimension `source`: `utm_source`, `source` or `ref` of the page's address, or the
+    /// host of the referrer if it is another one. The rest of the query string may contain secrets and is left out.
+    fn put_page(&mut self, url: &str, referrer: &str) {
+        let address = url.split('#').next().unwrap_or_default();
+        let (page, query) = address.split_once('?').unwrap_or((address, ""));
+        self.put_text_prop("url", page);
+        let parameter = |name: &&str| query_parameter(query, name).filter(|value| !value.is_empty());
+        let named = ["utm_source", "source", "ref"].iter().find_map(parameter);
+        let host =
+            source(referrer).filter(|host| referrer.contains("://") && Some(host) != source(page).as_ref());
+        let found = named.map(|named| named.into_owned()).or(host).map(Value::from);
+        self.put_dimension("source", found.as_ref());
     }
 
     fn into_json(mut self) -> Value {
@@ -178,7 +214,10 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn translation_of_any_json_can_be_decoded(body in any_json()) {
-            for translate in [posthog::translate, segment::translate, gameanalytics::translate] {
+            let plausible = |body: &[u8]| plausible::translate(body, str::to_owned);
+            let umami = |body: &[u8]| umami::translate(body, str::to_owned);
+            let known = [posthog::translate, segment::translate, gameanalytics::translate, plausible, umami];
+            for translate in known {
                 let Ok(translated) = translate(body.to_string().as_bytes()) else { continue };
                 let mut decoded = RawBatch::default();
                 if decode(&translated.body, BodyFormat::Json, &mut decoded).is_ok() {
@@ -190,7 +229,16 @@ mod tests {
 
     fn any_json() -> impl proptest::strategy::Strategy<Value = Value> {
         use proptest::prelude::*;
-        const KEYS: [&str; 24] = [
+        const KEYS: [&str; 33] = [
+            "n",
+            "u",
+            "d",
+            "p",
+            "$",
+            "payload",
+            "website",
+            "data",
+            "url",
             "batch",
             "api_key",
             "event",

@@ -5,7 +5,7 @@
 mod samples;
 mod support;
 
-use decode::capture::{TranslateError, TranslatedBody, gameanalytics, posthog, segment};
+use decode::capture::{TranslateError, TranslatedBody, gameanalytics, plausible, posthog, segment, umami};
 use decode::csv::{CsvReader, Mapping, MappingError};
 use decode::flow;
 use decode::influx::{self, Precision};
@@ -85,6 +85,8 @@ fn capture_bodies_translate_as_expected() {
     });
     check("segment", 6, |body| describe_capture(segment::translate(body)));
     check("gameanalytics", 6, |body| describe_capture(gameanalytics::translate(body)));
+    check("plausible", 4, |body| describe_capture(plausible::translate(body, str::to_owned)));
+    check("umami", 4, |body| describe_capture(umami::translate(body, str::to_owned)));
 }
 
 /// Describes a body for a collector that was started before the totals.

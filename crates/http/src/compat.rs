@@ -7,6 +7,7 @@ mod gameanalytics;
 mod playtomic;
 mod posthog;
 mod segment;
+mod websites;
 
 use axum::Router;
 
@@ -19,4 +20,5 @@ pub(crate) fn routes() -> Router<RuntimeState> {
         .merge(posthog::routes())
         .merge(segment::routes())
         .merge(gameanalytics::routes())
+        .merge(websites::routes())
 }

@@ -9,7 +9,7 @@ use crate::problem::Problem;
 
 /// Returns true if pages of other origins may call this path: with a key, never with a sign-in.
 pub(crate) fn is_open(path: &str) -> bool {
-    const PREFIXES: [&str; 10] = [
+    const PREFIXES: [&str; 12] = [
         "/v1/",
         "/v2/",
         "/e",
@@ -20,6 +20,8 @@ pub(crate) fn is_open(path: &str) -> bool {
         "/decide",
         "/array/",
         "/remote_configs/",
+        "/api/event",
+        "/api/send",
     ];
     // These are for the pages of this server only.
     const CLOSED: [&str; 2] = ["/v1/me", "/v1/sign-out"];

@@ -92,11 +92,15 @@ pub enum Endpoint {
     Agent = 14,
     /// Requests per minute, sent by the server itself.
     Monitor = 15,
+    /// Plausible's tracker.
+    Plausible = 20,
+    /// Umami's tracker.
+    Umami = 21,
 }
 
 impl Endpoint {
     /// All endpoints.
-    pub const ALL: [Endpoint; 15] = [
+    pub const ALL: [Endpoint; 17] = [
         Endpoint::Events,
         Endpoint::Demo,
         Endpoint::Playtomic,
@@ -112,6 +116,8 @@ impl Endpoint {
         Endpoint::Import,
         Endpoint::Agent,
         Endpoint::Monitor,
+        Endpoint::Plausible,
+        Endpoint::Umami,
     ];
 
     /// Returns the name used in metrics, responses and the dashboard.
@@ -132,6 +138,8 @@ impl Endpoint {
             Endpoint::Import => "import",
             Endpoint::Agent => "agent",
             Endpoint::Monitor => "monitor",
+            Endpoint::Plausible => "plausible",
+            Endpoint::Umami => "umami",
         }
     }
 

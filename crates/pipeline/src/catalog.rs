@@ -17,6 +17,7 @@ mod last_used;
 mod playtomic;
 mod scopes;
 mod sign_ins;
+mod sites;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,6 +41,7 @@ pub use key_format::KeyKind;
 pub use keys::KeyRecord;
 pub use playtomic::Playtomic;
 pub use scopes::{Scope, Scopes};
+pub use sites::VisitorKey;
 
 /// Games, keys and sign-ins in memory. Every change is on disk before it takes effect.
 pub struct Catalog {

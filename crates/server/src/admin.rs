@@ -63,6 +63,15 @@ pub enum Command {
         /// The key that signs requests.
         secret_key: Option<String>,
     },
+    /// Adds and removes the domains and website ids by which trackers of web analytics name a game.
+    SetSites {
+        /// The game.
+        game: String,
+        /// The sites to add.
+        add: Vec<String>,
+        /// The sites to remove.
+        remove: Vec<String>,
+    },
     /// Creates a new public key; the old one is valid until it is revoked.
     RotatePublicKey {
         /// The game.
@@ -152,6 +161,7 @@ pub fn run(admin: &Admin<'_>, command: Command) -> anyhow::Result<Value> {
         Command::SetGameAnalytics { game: id, key, secret_key } => {
             game(catalog, &catalog.set_gameanalytics(&id, key, secret_key)?)
         }
+        Command::SetSites { game: id, add, remove } => game(catalog, &catalog.set_sites(&id, &add, &remove)?),
         Command::RotatePublicKey { game: id } => game(catalog, &catalog.rotate_public_key(&id)?),
         Command::ListKeys { game } => {
             catalog.keys(&game)?.iter().map(|it| key_with_last_use(catalog, it)).collect()
@@ -192,6 +202,7 @@ fn game(catalog: &Catalog, game: &Game) -> Value {
         "private_key": catalog.playtomic_private_key(game),
         "data_api": game.playtomic.data_api,
     });
+    answer["sites"] = json!(game.sites);
     answer["gameanalytics"] = json!(catalog.gameanalytics_keys(game));
     answer
 }

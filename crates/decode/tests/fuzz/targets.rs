@@ -1,7 +1,7 @@
 //! The decoders, each with its dictionary.
 
 use super::samples;
-use decode::capture::{TranslateError, TranslatedBody, gameanalytics, posthog, segment};
+use decode::capture::{TranslateError, TranslatedBody, gameanalytics, plausible, posthog, segment, umami};
 use decode::csv::{CsvReader, Mapping};
 use decode::ddp::ClientMessage;
 use decode::influx::Precision;
@@ -353,6 +353,8 @@ pub(crate) fn capture() -> Target {
         "\"category\":\"progression\",\"event_id\":\"Fail:w\"",
         "\"category\":\"resource\",\"event_id\":\"Sink:a:b\",\"amount\":5",
         "\"client_ts\":1795199052",
+        "\"n\":\"pageview\",\"u\":\"http://a/?ref=b\",\"d\":\"a\"",
+        "\"type\":\"identify\",\"payload\":{\"website\":\"w\",\"data\":{}}",
         "data=eyJldmVudCI6ImEifQ==",
         "%3D",
         "&",
@@ -365,7 +367,7 @@ pub(crate) fn capture() -> Target {
     ];
     Target {
         name: "capture",
-        endings: &["posthog", "segment", "gameanalytics"],
+        endings: &["posthog", "segment", "gameanalytics", "plausible", "umami"],
         words: WORDS,
         run: capture_behaviour,
     }
@@ -381,6 +383,8 @@ fn capture_behaviour(body: &[u8]) -> u64 {
         segment::translate(body),
         segment::translate_as(body, Some("track")),
         gameanalytics::translate(body),
+        plausible::translate(body, str::to_owned),
+        umami::translate(body, str::to_owned),
     ];
     hash((of_form, translated.map(translation_behaviour)))
 }

@@ -32,6 +32,9 @@ pub struct Game {
     /// The keys of a game that uses GameAnalytics' SDKs.
     #[serde(default, skip_serializing_if = "GameAnalytics::is_default")]
     pub gameanalytics: GameAnalytics,
+    /// The domains and website ids by which trackers of web analytics name the game, in lower case.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sites: Vec<String>,
     /// The settings of the game.
     #[serde(default, skip_serializing_if = "GameSettings::is_default")]
     pub settings: GameSettings,
@@ -48,6 +51,7 @@ impl Game {
             old_public_keys: Vec::new(),
             playtomic: Playtomic::default(),
             gameanalytics: GameAnalytics::default(),
+            sites: Vec::new(),
             settings: GameSettings::default(),
         }
     }

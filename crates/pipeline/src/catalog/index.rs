@@ -14,6 +14,8 @@ pub(super) struct CatalogIndex {
     /// Indexed by lower-case key.
     pub(super) playtomic: HashMap<String, Arc<Game>>,
     pub(super) gameanalytics: HashMap<String, Arc<Game>>,
+    /// Indexed by lower-case domain or website id.
+    pub(super) sites: HashMap<String, Arc<Game>>,
     pub(super) secret: HashMap<String, KeyRecord>,
 }
 
@@ -22,7 +24,9 @@ impl From<CatalogFile> for CatalogIndex {
         let games: HashMap<u32, Arc<Game>> =
             file.games.iter().map(|game| (game.number, Arc::new(game.clone()))).collect();
         let (mut public, mut playtomic, mut gameanalytics) = (HashMap::new(), HashMap::new(), HashMap::new());
+        let mut sites = HashMap::new();
         for game in games.values() {
+            sites.extend(game.sites.iter().map(|site| (site.clone(), game.clone())));
             gameanalytics.insert(GameAnalytics::of(game, &file.id_secret).key, game.clone());
             for key in game.playtomic_keys() {
                 playtomic.insert(key.to_ascii_lowercase(), game.clone());
@@ -32,6 +36,6 @@ impl From<CatalogFile> for CatalogIndex {
             }
         }
         let secret = file.keys.iter().map(|key| (key.id.clone(), key.clone())).collect();
-        CatalogIndex { file, games, public, playtomic, gameanalytics, secret }
+        CatalogIndex { file, games, public, playtomic, gameanalytics, sites, secret }
     }
 }

@@ -69,6 +69,19 @@ enum GamesCommand {
         #[command(flatten)]
         folder: FolderArgs,
     },
+    /// Show or change the websites of a game, for the trackers of Plausible and Umami
+    Sites {
+        /// Id of the game
+        id: String,
+        /// Domain (Plausible) or website id (Umami) to add; repeatable, up to 100 per game
+        #[arg(long, value_name = "SITE", value_delimiter = ',')]
+        add: Vec<String>,
+        /// Domain or website id to remove; repeatable
+        #[arg(long, value_name = "SITE", value_delimiter = ',')]
+        remove: Vec<String>,
+        #[command(flatten)]
+        folder: FolderArgs,
+    },
     /// Show or set the keys of a game that uses GameAnalytics' SDKs, so that only the host changes
     Gameanalytics {
         /// Id of the game
@@ -100,6 +113,10 @@ pub(crate) fn run(args: GamesArgs) -> anyhow::Result<()> {
             print_one = print_playtomic;
             (folder, Command::SetPlaytomic { game: id, key, private_key, data_api })
         }
+        GamesCommand::Sites { id, add, remove, folder } => {
+            print_one = print_sites;
+            (folder, Command::SetSites { game: id, add, remove })
+        }
         GamesCommand::Gameanalytics { id, key, secret_key, folder } => {
             print_one = print_gameanalytics;
             (folder, Command::SetGameAnalytics { game: id, key, secret_key })
@@ -129,6 +146,12 @@ fn print_playtomic(game: &Value) {
     println!("key          {}", key.unwrap_or_default());
     println!("private key  {}", keys["private_key"].as_str().unwrap_or_default());
     println!("data api     {}", if keys["data_api"] == true { "on" } else { "off" });
+}
+
+fn print_sites(game: &Value) {
+    let sites = game["sites"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    sites.for_each(|site| println!("{site}"));
+    println!("{}  (the public key, always)", game["public_key"].as_str().unwrap_or_default());
 }
 
 fn print_gameanalytics(game: &Value) {

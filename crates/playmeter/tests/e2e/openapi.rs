@@ -24,6 +24,8 @@ const NOT_DESCRIBED: &[&str] = &[
     "/{key}/tracker/q.aspx",
     "/websocket",
     "/ddp",
+    "/api/event",
+    "/api/send",
     "/e",
     "/e/",
     "/i/v0/e",
