@@ -31,6 +31,7 @@ export const STEPS = [
   ['Leaderboards', 'save', [score({ points: 9000 })]],
   ['Leaderboards', 'save', [score({ points: 11000 })]],
   ['Leaderboards', 'save', [score({ points: 20000, playername: 'Zoë ☃' })]],
+  ['Leaderboards', 'save', [score({ points: 9000, allowduplicates: true })]],
   ['Leaderboards', 'list', [{ table: 'High Scores', highest: true, filters: { rnd: 7 } }]],
   ['Leaderboards', 'list', [{ table: 'High Scores', lowest: true, perpage: 2, filters: { rnd: 7 } }]],
   ['Leaderboards', 'save', [own(1000)]],
@@ -45,6 +46,7 @@ export const STEPS = [
   ['Achievements', 'save', [achieved(1, '1', 'ben', { achievementkey: 'wrong' })]],
   ['Achievements', 'list', [{ playerid: '1', friendslist: ['2', '3'] }]],
   ['Achievements', 'stream', [{ group: true, playerid: '1', friendslist: ['2', '3'] }]],
+  ['Achievements', 'stream', [{ filters: { rnd: 7 } }]],
 ]
 
 /** The expected success flag and error code of each call. */
@@ -74,9 +76,11 @@ const CODES = [
   [true, 0],
   [true, 0],
   [true, 0],
+  [true, 0],
   [false, 505],
   [true, 506],
   [false, 504],
+  [true, 0],
   [true, 0],
   [true, 0],
 ]
@@ -100,8 +104,8 @@ export function checkResponses(responses) {
     assert.deepEqual([levels.length, count, levels[0].data], [1, 1, data])
   }
   const rows = ([scores, count]) => [count, scores.map(({ rank, playername, points }) => [rank, playername, points])]
-  assert.deepEqual(rows(answer('Leaderboards.list')), [2, [[1, 'Zoë ☃', 20000], [2, 'person1', 11000]]])
-  assert.deepEqual(rows(answer('Leaderboards.list', 1)), [2, [[1, 'person1', 11000], [2, 'Zoë ☃', 20000]]])
+  assert.deepEqual(rows(answer('Leaderboards.list')), [3, [[1, 'Zoë ☃', 20000], [2, 'person1', 11000], [3, 'person1', 9000]]])
+  assert.deepEqual(rows(answer('Leaderboards.list', 1)), [3, [[1, 'person1', 9000], [2, 'person1', 11000]]])
   const page = answer('Leaderboards.saveAndList')
   assert.deepEqual(rows(page), [4, [[3, 'person1', 2500], [4, 'person1', 1000]]])
   assert.deepEqual(page[0].map(({ submitted }) => submitted), [true, undefined])
@@ -112,4 +116,6 @@ export function checkResponses(responses) {
   )
   const [stream, count] = answer('Achievements.stream')
   assert.deepEqual([count, stream.map(({ playername, awards }) => [playername, awards])], [2, [['michelle', 2], ['ben', 1]]])
+  const [everyone, grants] = answer('Achievements.stream', 1)
+  assert.deepEqual([grants, everyone.map(({ playername }) => playername)], [3, ['michelle', 'michelle', 'ben']])
 }

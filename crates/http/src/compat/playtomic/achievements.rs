@@ -176,11 +176,13 @@ impl PlaytomicRequest<'_> {
 }
 
 impl Achievement {
-    /// Returns the achievement with the player's grant and those of the friends, oldest first.
+    /// Returns the achievement with the player's grant and those of the friends, in the order of the old service: by id
+    /// where ids are numbers, then newest first.
     fn json(&self, own: Option<&str>, now_ms: i64) -> Value {
         let mut json = self.summary();
-        let (own_grants, friend_grants): (Vec<&Grant>, Vec<&Grant>) =
-            self.grants.iter().rev().partition(|grant| Some(grant.player.as_str()) == own);
+        let (own_grants, mut friend_grants): (Vec<&Grant>, Vec<&Grant>) =
+            self.grants.iter().partition(|grant| Some(grant.player.as_str()) == own);
+        friend_grants.sort_by_key(|grant| grant.numeric_id().unwrap_or(u64::MAX));
         if let Some(grant) = own_grants.first() {
             json.insert("player".into(), grant.json(now_ms).into());
         }
@@ -201,6 +203,12 @@ impl Achievement {
 }
 
 impl Grant {
+    /// Returns the id of the player if it is a number as JavaScript writes it.
+    fn numeric_id(&self) -> Option<u64> {
+        let number: u32 = self.player.parse().ok()?;
+        (number.to_string() == self.player).then_some(number.into())
+    }
+
     fn at_ms(&self) -> i64 {
         parse_time(&self.at).unwrap_or_default()
     }

@@ -62,11 +62,8 @@ fn achievements_are_listed_with_player_and_friends() {
             let friends = it["friends"].as_array().map_or_else(
                 || "-".to_owned(),
                 |friends| {
-                    // Grants of the same millisecond have no order.
-                    let mut names: Vec<&str> =
-                        friends.iter().filter_map(|friend| friend["playername"].as_str()).collect();
-                    names.sort_unstable();
-                    names.join("+")
+                    let names = friends.iter().filter_map(|friend| friend["playername"].as_str());
+                    names.collect::<Vec<_>>().join("+")
                 },
             );
             format!("{} {player} {friends}", &name[name.len() - 2..])
