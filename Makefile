@@ -96,7 +96,7 @@ test-web: test-build tools telegraf sdk letters $(CLIENTS)
 	scripts/with-server $(BINARY) -- npm --prefix sdk/js run e2e
 	scripts/with-server $(BINARY) -- npm --prefix examples/letters run e2e
 	node --test compat/playtomic/
-	node --test compat/ddp/simpleddp.test.mjs compat/ddp/ddpjs.test.mjs
+	cd compat/ddp && npm test
 	node --test compat/prometheus/
 	python3 compat/datadog/run.py $(BINARY)
 	cd compat/collectors && npm test

@@ -24,6 +24,7 @@ pub mod ws;
 
 pub use api::commands::CommandRequest;
 pub use body_memory::{BodyBudget, BodyMemoryLimits};
+pub use ddp::SockJsSessions;
 pub use host::PublicUrl;
 pub use problem::Problem;
 pub use rejected_requests::RejectedRequests;

@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use wal::{Lane, Wal};
 
 use crate::body_memory::BodyBudget;
+use crate::ddp::SockJsSessions;
 use crate::host::PublicUrl;
 use crate::monitor::Monitor;
 use crate::rejected_requests::RejectedRequests;
@@ -67,6 +68,8 @@ pub struct AppState {
     pub collectors: Collectors,
     /// Counts of ingest requests that were rejected as a whole.
     pub rejected_requests: RejectedRequests,
+    /// SockJS sessions without a WebSocket.
+    pub sockjs: Arc<SockJsSessions>,
     /// Recent attempts to sign in.
     pub sign_in_attempts: SignInAttempts,
     /// Requests by route, time by store.

@@ -9,7 +9,7 @@ mod send_queue;
 mod socket;
 
 pub use handshake::{PendingUpgrade, upgrade};
-pub(crate) use send_queue::FrameBuffer;
+pub(crate) use send_queue::{FrameBuffer, frame_texts};
 pub use socket::{Socket, SocketClosed, SocketMessage};
 pub(crate) use tungstenite::protocol::frame::coding::CloseCode;
 

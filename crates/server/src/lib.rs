@@ -163,6 +163,7 @@ impl Server {
             bodies: BodyBudget::new(settings.bodies),
             log,
             rejected_requests,
+            sockjs: Arc::default(),
             sign_in_attempts: SignInAttempts::default(),
             monitor: Monitor::new(clocks),
             stopping: stopping.clone(),

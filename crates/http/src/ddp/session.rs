@@ -18,6 +18,7 @@ use pipeline::random;
 use pipeline::shutdown::wait_for_stop;
 
 use super::Credential;
+use super::connection::Connection;
 use super::messages::{self, DdpError};
 use super::methods::{MethodCall, MethodResult, MethodRouter};
 use super::publications::parse_subscription;
@@ -27,7 +28,7 @@ use crate::api::json::from_json;
 use crate::api::query::rejected_problem;
 use crate::api::watch::subscriber_key;
 use crate::problem::Problem;
-use crate::ws::{CloseCode, Socket, SocketClosed, SocketMessage};
+use crate::ws::{CloseCode, SocketClosed, SocketMessage};
 
 /// The heartbeats without a sign of life after which a connection is closed. A new connection must send `connect` in the
 /// same time.
@@ -94,7 +95,7 @@ impl Session {
 
     /// Serves the connection until either side closes it. Both arguments are boxed, because a future stores its arguments
     /// twice.
-    pub(super) async fn serve(mut self: Box<Self>, mut socket: Box<Socket>) {
+    pub(super) async fn serve(mut self: Box<Self>, mut socket: Box<Connection>) {
         let mut stopping = self.shared.stopping.clone();
         loop {
             match self.exchange(&mut socket, &mut stopping).await {
@@ -115,7 +116,7 @@ impl Session {
     }
 
     /// Waits for all running methods and sends their results.
-    async fn finish_methods(&mut self, socket: &mut Socket) {
+    async fn finish_methods(&mut self, socket: &mut Connection) {
         while !self.methods.is_empty() {
             let (id, result) = next_finished(&mut self.methods).await;
             self.send_result(socket, &id, result);
@@ -125,7 +126,7 @@ impl Session {
     /// Handles the backlog, sends new changes, then waits for messages, changes, results or a deadline.
     async fn exchange(
         &mut self,
-        socket: &mut Socket,
+        socket: &mut Connection,
         stopping: &mut watch::Receiver<bool>,
     ) -> Result<(), SessionEnd> {
         self.check_heartbeat(socket)?;
@@ -150,11 +151,11 @@ impl Session {
     }
 
     /// Returns true if another message may be handled: running methods and unsent responses are bounded.
-    fn has_room(&self, socket: &Socket) -> bool {
+    fn has_room(&self, socket: &Connection) -> bool {
         self.methods.len() < METHODS_MAX && socket.has_room()
     }
 
-    fn check_heartbeat(&mut self, socket: &mut Socket) -> Result<(), SessionEnd> {
+    fn check_heartbeat(&mut self, socket: &mut Connection) -> Result<(), SessionEnd> {
         let now = Instant::now();
         if now >= self.timeout_at(socket) {
             let reason = if self.is_connected { "heartbeat timeout" } else { "no `connect` message" };
@@ -172,7 +173,7 @@ impl Session {
     }
 
     /// Returns the time at which the connection is closed if the peer stays silent.
-    fn timeout_at(&self, socket: &Socket) -> Instant {
+    fn timeout_at(&self, socket: &Connection) -> Instant {
         let alive = if self.is_connected { socket.last_seen() } else { self.opened_at };
         alive + IDLE_HEARTBEATS_MAX * self.heartbeat()
     }
@@ -182,7 +183,7 @@ impl Session {
     }
 
     /// Returns the next deadline: a timeout, a ping or a due change.
-    fn wake_at(&self, socket: &Socket) -> Instant {
+    fn wake_at(&self, socket: &Connection) -> Instant {
         let wake_at = self.timeout_at(socket).min(self.pinged_at + self.heartbeat());
         // Changes are not sent while the connection is blocked, so they set no deadline then.
         let due = if socket.unsent_bytes() == 0 { self.subscriptions.due() } else { None };
@@ -190,7 +191,7 @@ impl Session {
     }
 
     /// Queues new changes once all earlier frames have been sent.
-    fn push_changes(&mut self, socket: &mut Socket) {
+    fn push_changes(&mut self, socket: &mut Connection) {
         if self.shared.catalog.revision() != self.access_checked_at {
             self.check_access(socket);
         }
@@ -206,7 +207,7 @@ impl Session {
     }
 
     /// Ends the subscriptions that the credential no longer has access to: a key was revoked, expired or replaced.
-    fn check_access(&mut self, socket: &mut Socket) {
+    fn check_access(&mut self, socket: &mut Connection) {
         self.access_checked_at = self.shared.catalog.revision();
         if self.subscriptions.len() > 0 {
             let access = self.credential.access(&self.shared.catalog);
@@ -216,7 +217,7 @@ impl Session {
 
     async fn handle_message(
         &mut self,
-        socket: &mut Socket,
+        socket: &mut Connection,
         message: &SocketMessage,
     ) -> Result<(), SessionEnd> {
         let SocketMessage::Text(text) = message else {
@@ -242,7 +243,7 @@ impl Session {
 
     fn connect(
         &mut self,
-        socket: &mut Socket,
+        socket: &mut Connection,
         version: &str,
         support: &[String],
     ) -> Result<(), SessionEnd> {
@@ -261,7 +262,7 @@ impl Session {
         Ok(())
     }
 
-    async fn subscribe(&mut self, socket: &mut Socket, id: &str, name: &str, params: &[&RawValue]) {
+    async fn subscribe(&mut self, socket: &mut Connection, id: &str, name: &str, params: &[&RawValue]) {
         // A repeated `sub` with the id of an open subscription is ignored.
         if self.subscriptions.has(id) {
             return;
@@ -313,7 +314,7 @@ impl Session {
     }
 
     /// Starts a method. Methods start in the order in which they arrive; they may finish in another order.
-    async fn call_method(&mut self, socket: &mut Socket, id: String, name: &str, params: &[&RawValue]) {
+    async fn call_method(&mut self, socket: &mut Connection, id: String, name: &str, params: &[&RawValue]) {
         if name == "login" {
             let result = self.login(params);
             self.check_access(socket);
@@ -352,7 +353,7 @@ impl Session {
     }
 
     /// Sends the result of a method. The changes it made are sent before `updated`, as DDP requires.
-    fn send_result(&mut self, socket: &mut Socket, id: &str, result: MethodResult) {
+    fn send_result(&mut self, socket: &mut Connection, id: &str, result: MethodResult) {
         socket.send_text(&messages::result(id, result.as_deref()));
         if result.is_ok() {
             let changes = self.subscriptions.take_all(self.shared.live.epoch());

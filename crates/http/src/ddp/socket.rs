@@ -1,4 +1,4 @@
-//! `GET /websocket` and `GET /ddp`: DDP 1 over a WebSocket.
+//! `GET /websocket` and `GET /ddp`: DDP 1 over a WebSocket. [`sockjs`] has the routes of Meteor's client.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use axum::response::Response;
 use axum::{Router, routing};
 
 use crate::AppState;
-use crate::ddp::{Credential, MethodRouter, Session};
+use crate::ddp::connection::Connection;
+use crate::ddp::{Credential, MethodRouter, Session, sockjs};
 use crate::problem::Problem;
 use crate::ws::{self, PendingUpgrade};
 
@@ -21,7 +22,10 @@ pub(crate) struct SocketState {
 
 /// Returns the routes that open a DDP socket.
 pub(crate) fn routes() -> Router<SocketState> {
-    Router::new().route("/websocket", routing::get(open)).route("/ddp", routing::get(open))
+    Router::new()
+        .route("/websocket", routing::get(open))
+        .route("/ddp", routing::get(open))
+        .merge(sockjs::routes())
 }
 
 /// Opens a socket.
@@ -34,5 +38,5 @@ async fn open(
     let SocketState { shared, routes } = state;
     let credential = Credential::from_handshake(&shared, &head)?;
     let session = Box::new(Session::new(shared, routes, credential));
-    Ok(ws::upgrade(&head, upgrade, |socket| session.serve(Box::new(socket))))
+    Ok(ws::upgrade(&head, upgrade, |socket| session.serve(Box::new(Connection::WebSocket(socket)))))
 }

@@ -36,6 +36,18 @@ impl FrameBuffer {
     }
 }
 
+/// Returns the texts of encoded text messages.
+pub(crate) fn frame_texts(frames: &[u8]) -> impl Iterator<Item = &str> {
+    let mut rest = std::io::Cursor::new(frames);
+    std::iter::from_fn(move || {
+        let (_, length) = FrameHeader::parse(&mut rest).ok()??;
+        let start = usize::try_from(rest.position()).ok()?;
+        let payload = frames.get(start..start + usize::try_from(length).ok()?)?;
+        rest.set_position((start + payload.len()) as u64);
+        std::str::from_utf8(payload).ok()
+    })
+}
+
 /// The bytes that a socket has yet to send, in order. An empty queue holds no heap memory.
 #[derive(Debug, Default)]
 pub(super) struct SendQueue {
@@ -115,6 +127,15 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn texts_of_frames_are_read_back(texts in prop::collection::vec("\\PC{0,200}", 0..9), long in 0..70_000usize) {
+            let texts: Vec<String> = texts.into_iter().chain(["x".repeat(long)]).collect();
+            let mut frames = FrameBuffer::default();
+            texts.iter().for_each(|text| frames.text(text));
+            let frames = frames.freeze();
+            prop_assert_eq!(frame_texts(&frames).collect::<Vec<_>>(), texts);
+        }
+
         #[test]
         fn partial_writes_keep_the_order_of_the_bytes(
             buffers in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..9), 0..200),

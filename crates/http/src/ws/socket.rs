@@ -48,6 +48,12 @@ pub enum SocketMessage {
 #[error("{0}")]
 pub struct SocketClosed(String);
 
+impl SocketClosed {
+    pub(crate) fn new(reason: &str) -> SocketClosed {
+        SocketClosed(reason.to_owned())
+    }
+}
+
 /// An open WebSocket.
 pub struct Socket {
     stream: TcpStream,

@@ -48,6 +48,7 @@ mod receipts;
 mod sessions;
 mod settings;
 mod sockets;
+mod sockjs;
 mod stopping;
 mod suite;
 mod surveys;
