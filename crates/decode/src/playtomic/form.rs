@@ -61,7 +61,7 @@ impl SignedForm {
 
 /// Returns the bytes that those SDKs hash: one byte for each UTF-16 unit, and the high byte is combined with the next
 /// byte of the same word of four.
-fn hash_input(json: &str, private_key: &str) -> Vec<u8> {
+pub(super) fn hash_input(json: &str, private_key: &str) -> Vec<u8> {
     let units: Vec<u16> = json.encode_utf16().chain(private_key.encode_utf16()).collect();
     let mut bytes = vec![0; units.len()];
     for (at, unit) in units.into_iter().enumerate() {
@@ -75,7 +75,7 @@ fn hash_input(json: &str, private_key: &str) -> Vec<u8> {
 }
 
 /// Decodes UTF-8, including surrogates encoded one by one, as those SDKs do.
-fn utf8(bytes: &[u8]) -> Option<String> {
+pub(super) fn utf8(bytes: &[u8]) -> Option<String> {
     match str::from_utf8(bytes) {
         Ok(text) => Some(text.to_owned()),
         Err(_) => String::from_utf16(&units(bytes)?).ok(),
@@ -101,6 +101,11 @@ fn units(bytes: &[u8]) -> Option<Vec<u16>> {
 
 fn tail(byte: u8) -> Option<u16> {
     (byte & 0xc0 == 0x80).then_some(u16::from(byte & 0x3f))
+}
+
+/// Formats a digest as hexadecimal digits.
+pub(super) fn to_hex(digest: &[u8]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Parses 32 hexadecimal digits.

@@ -1,7 +1,9 @@
 //! Endpoints for games that were built with Playtomic's SDKs; only the host changes.
 //!
 //! - [`tracker`]: `GET /tracker/q.aspx`, events over the common ingest path.
+//!   `POST /tracker/p.aspx`, one event about a player.
 //! - [`api`]: `POST /v1`, a signed form that contains JSON, for everything else. Responses have status 200 and a code.
+//! - [`v3`]: `POST /v3/api.aspx`, the same for SDK 2.
 //!
 //! The key in a request is the game's public key or the key that is compiled into the game (`playmeter games playtomic`).
 
@@ -17,6 +19,7 @@ mod reply;
 mod request;
 mod scores;
 mod tracker;
+mod v3;
 
 use axum::body::Body;
 use axum::extract::State;
@@ -40,13 +43,18 @@ use crate::request_context::RequestContext;
 use code::ReplyCode;
 use reply::Reply;
 use request::PlaytomicRequest;
-use tracker::tracker;
+use tracker::{player_event, tracker};
+use v3::v3_api;
 
 pub(super) fn routes() -> Router<RuntimeState> {
     Router::new()
         .route("/v1", routing::any(api))
         .route("/tracker/q.aspx", routing::any(tracker))
         .route("/{key}/tracker/q.aspx", routing::any(tracker))
+        .route("/tracker/p.aspx", routing::any(player_event))
+        .route("/{key}/tracker/p.aspx", routing::any(player_event))
+        .route("/v3/api.aspx", routing::any(v3_api))
+        .route("/{key}/v3/api.aspx", routing::any(v3_api))
 }
 
 /// The largest form: it contains a level of 3 MiB, each byte may be escaped in JSON, and base64 adds a third.

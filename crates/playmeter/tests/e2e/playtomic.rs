@@ -3,6 +3,7 @@
 mod achievements;
 mod levels;
 mod scores;
+mod v3;
 
 use md5::{Digest, Md5};
 use serde_json::{Value, json};

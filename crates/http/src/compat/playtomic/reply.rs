@@ -50,6 +50,11 @@ impl Reply {
         Reply { message: Some(format!("{}: {detail}", code.message())), ..Reply::error(code) }
     }
 
+    /// Returns whether it is a success, the code and the fields.
+    pub(super) fn into_parts(self) -> (bool, u16, Map<String, Value>) {
+        (self.success, self.code as u16, self.body)
+    }
+
     /// Returns the body of the response.
     pub(super) fn json(self) -> String {
         let Reply { code, success, message, mut body } = self;

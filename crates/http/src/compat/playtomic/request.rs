@@ -40,7 +40,17 @@ impl PlaytomicRequest<'_> {
         let (section, action) = (lowercase("section"), lowercase("action"));
         // SDKs repeat the key here; the one in the URL selects the game.
         body.remove("publickey");
-        match (&*section, &*action) {
+        self.dispatch(&section, &action, body).await
+    }
+
+    /// Handles an action with its parameters.
+    pub(super) async fn dispatch(
+        &self,
+        section: &str,
+        action: &str,
+        body: Map<String, Value>,
+    ) -> ReplyResult {
+        match (section, action) {
             ("gamevars", "load") => lookups::vars(self, read(body)?),
             ("gamevars", "single") => lookups::var(self, read(body)?),
             ("geoip", "lookup") => lookups::country(self, read(body)?),

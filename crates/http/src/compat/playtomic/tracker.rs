@@ -1,4 +1,5 @@
-//! `GET /tracker/q.aspx?q=EVENTS&url=PAGE&swfid=ID`: events. The key of the game is in the host, the path or `guid`.
+//! `GET /tracker/q.aspx?q=EVENTS&url=PAGE&swfid=ID`: events; `POST /tracker/p.aspx`: an event about a player. The key of
+//! the game is in the host, the path or `guid`.
 
 use axum::body::Body;
 use axum::extract::State;
@@ -17,6 +18,8 @@ use wal::Ack;
 use super::script;
 use crate::RuntimeState;
 use crate::api::events;
+use crate::body::{self, BodyLimits};
+use crate::compat::capture;
 use crate::cors::{allow_any_origin, preflight};
 use crate::problem::Problem;
 use crate::request_context::RequestContext;
@@ -42,6 +45,41 @@ pub(super) async fn tracker(State(runtime): State<RuntimeState>, request: Reques
     response
 }
 
+/// The largest form of a player's event.
+const EVENT_BYTES_MAX: usize = 128 << 10;
+
+/// Handles `POST /tracker/p.aspx` and `/KEY/tracker/p.aspx`: one event about a player.
+pub(super) async fn player_event(State(runtime): State<RuntimeState>, request: Request<Body>) -> Response {
+    let (head, mut incoming) = request.into_parts();
+    let mut response = match head.method {
+        Method::OPTIONS => preflight("POST, OPTIONS"),
+        Method::POST => match submit_player_event(&runtime, &head, &mut incoming).await {
+            Ok(()) => script("1"),
+            Err(problem) => {
+                runtime.shared.rejected_requests.count(&problem);
+                problem.into_response()
+            }
+        },
+        _ => Problem::method_not_allowed("use POST").into_response(),
+    };
+    allow_any_origin(response.headers_mut());
+    response
+}
+
+async fn submit_player_event(
+    runtime: &RuntimeState,
+    head: &Parts,
+    incoming: &mut Body,
+) -> Result<(), Problem> {
+    let access = authorize(runtime, head)?;
+    RequestContext::from(head).set_game(access.game.number);
+    let limits = BodyLimits { bytes: EVENT_BYTES_MAX, inflated_bytes: EVENT_BYTES_MAX };
+    let bytes = body::read(head, incoming, limits).await?;
+    let translated = decode::playtomic::translate_pevent(&bytes)
+        .map_err(|error| Problem::malformed(error.to_string()).field("data"))?;
+    capture::submit(runtime, head, access, Endpoint::Playtomic, &translated).await
+}
+
 async fn submit_events(runtime: &RuntimeState, head: &Parts) -> Result<(), Problem> {
     let received_ms = now_ms();
     let access = authorize(runtime, head)?;
@@ -64,7 +102,7 @@ async fn submit_events(runtime: &RuntimeState, head: &Parts) -> Result<(), Probl
 }
 
 /// Returns public access to the game of the request: by `guid`, path or host.
-fn authorize(runtime: &RuntimeState, head: &Parts) -> Result<Access, Problem> {
+pub(super) fn authorize(runtime: &RuntimeState, head: &Parts) -> Result<Access, Problem> {
     let query = head.uri.query().unwrap_or_default();
     let host = head.headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let keys = [
@@ -86,7 +124,8 @@ fn authorize(runtime: &RuntimeState, head: &Parts) -> Result<Access, Problem> {
 }
 
 fn key_in_path(path: &str) -> Option<&str> {
-    path.strip_suffix("/tracker/q.aspx")?.strip_prefix('/')
+    let own = ["/tracker/q.aspx", "/tracker/p.aspx", "/v3/api.aspx"];
+    own.iter().find_map(|own| path.strip_suffix(own))?.strip_prefix('/')
 }
 
 fn key_in_host(host: &str) -> Option<&str> {
@@ -108,6 +147,7 @@ mod tests {
     fn key_is_read_from_path_or_host() {
         assert_eq!(key_in_path("/tracker/q.aspx"), None);
         assert_eq!(key_in_path("/7bf0/tracker/q.aspx"), Some("7bf0"));
+        assert_eq!(key_in_path("/7bf0/v3/api.aspx"), Some("7bf0"));
         assert_eq!(key_in_host("g7bf0.api.games.example:8080"), Some("g7bf0"));
         assert_eq!(key_in_host("games.example"), None);
     }
