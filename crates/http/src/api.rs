@@ -37,6 +37,7 @@ use crate::RuntimeState;
 /// Returns the routes of the API.
 pub(crate) fn routes() -> Router<RuntimeState> {
     Router::new()
+        .merge(events::routes())
         .merge(query::routes())
         .merge(load::routes())
         .merge(monitor::routes())

@@ -3,6 +3,7 @@
 mod api;
 pub mod app;
 mod auth;
+mod batch_receipts;
 mod body;
 mod body_memory;
 mod client_address;
@@ -23,6 +24,7 @@ mod state;
 pub mod ws;
 
 pub use api::commands::CommandRequest;
+pub use batch_receipts::BatchReceipts;
 pub use body_memory::{BodyBudget, BodyMemoryLimits};
 pub use ddp::SockJsSessions;
 pub use host::PublicUrl;

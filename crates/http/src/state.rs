@@ -17,6 +17,7 @@ use pipeline::views::Views;
 use tokio::sync::watch;
 use wal::{Lane, Wal};
 
+use crate::batch_receipts::BatchReceipts;
 use crate::body_memory::BodyBudget;
 use crate::ddp::SockJsSessions;
 use crate::host::PublicUrl;
@@ -66,6 +67,8 @@ pub struct AppState {
     pub log: Wal<Claims>,
     /// Receivers of events and samples outside of HTTP requests.
     pub collectors: Collectors,
+    /// The outcomes of recent batches of events.
+    pub batch_receipts: BatchReceipts,
     /// Counts of ingest requests that were rejected as a whole.
     pub rejected_requests: RejectedRequests,
     /// SockJS sessions without a WebSocket.

@@ -20,7 +20,7 @@ use wal::Options;
 use collect::net::ConnectionLimits;
 use collect::{CollectContext, CollectorSettings, Collectors};
 use http::monitor::{self, Monitor};
-use http::{AppState, BodyBudget, BodyMemoryLimits, HttpSettings, PublicUrl};
+use http::{AppState, BatchReceipts, BodyBudget, BodyMemoryLimits, HttpSettings, PublicUrl};
 use http::{RejectedRequests, SignInAttempts};
 use live::Live;
 use pipeline::catalog::{Catalog, InitialKeys};
@@ -162,6 +162,7 @@ impl Server {
             command_quota: CommandQuota::new(settings.command_quotas),
             bodies: BodyBudget::new(settings.bodies),
             log,
+            batch_receipts: BatchReceipts::default(),
             rejected_requests,
             sockjs: Arc::default(),
             sign_in_attempts: SignInAttempts::default(),

@@ -1,10 +1,12 @@
-//! `POST /v1/events`: from bytes to a receipt.
+//! `POST /v1/events`: from bytes to a receipt; `GET /v1/events/receipts/{batch}`: its numbers once more.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::body::Body;
+use axum::extract::{Path, State};
 use axum::response::IntoResponse;
+use axum::{Router, routing};
 use bytes::Bytes;
 use decode::json::{BodyFormat, MalformedBody, decode};
 use hyper::body::Incoming;
@@ -15,19 +17,27 @@ use model::batch::Endpoint;
 use model::{Outcome, RawBatch, Reject};
 use pipeline::catalog::Scope;
 use pipeline::ingest::{self, Claims, IngestError, QuotaUsage, Receipt};
-use pipeline::time::now_ms;
+use pipeline::time::{now_ms, now_s};
 use wal::{Ack, Lane, WalError};
 
+use super::commands::HandlerResult;
+use super::json::json_response;
 use super::openapi::schemas;
-use crate::AppState;
-use crate::auth;
+use crate::auth::{self, Credentials};
+use crate::batch_receipts::parse_batch;
 use crate::body;
 use crate::body_memory::BodyMemory;
 use crate::cors::{allow_any_origin, reject_unless_post};
 use crate::problem::Problem;
+use crate::{AppState, RuntimeState};
 
 /// Reports the used share of a daily quota, from 80% on.
 const QUOTA_USED: header::HeaderName = header::HeaderName::from_static("playmeter-quota-used");
+
+/// Returns the routes of this module besides the hot one, which needs no router.
+pub(crate) fn routes() -> Router<RuntimeState> {
+    Router::new().route("/v1/events/receipts/{batch}", routing::get(receipt))
+}
 
 /// Sends events: a single event, an array, NDJSON, or `{"sent_at": ..., "events": [...]}`.
 ///
@@ -38,6 +48,7 @@ const QUOTA_USED: header::HeaderName = header::HeaderName::from_static("playmete
     security(("public_key" = []), ("secret_key" = [])),
     params(
         ("ack" = Option<String>, Query, description = "When to respond: once the events are on `disk` (default), handed to the `os`, or in `memory`."),
+        ("batch" = Option<String>, Query, description = "A new UUID for this request, by which `GET /v1/events/receipts/{batch}` finds its outcome if the response is lost.", example = "0193a1c2-7d4e-7b3a-9c55-2f8e6d1b4a70"),
         ("key" = Option<String>, Query, description = "A public key, for beacons, which cannot send headers."),
     ),
     request_body(
@@ -96,7 +107,7 @@ async fn receive(
     })?;
     *game = Some(access.game.number);
     let access = auth::allow(access, Scope::EventsWrite)?;
-    let (form, ack) = (body_form(&head.headers)?, ack(query)?);
+    let (form, ack, batch) = (body_form(&head.headers)?, ack(query)?, batch(query)?);
     let memory = BodyMemory::new(&shared.bodies, address);
     let bytes = body::read_within(&memory, &head.headers, incoming, body::BodyLimits::EVENTS).await?;
     let mut decoded = RawBatch::default();
@@ -109,6 +120,9 @@ async fn receive(
         rejected: &[],
     };
     let receipt = shared.ingest.submit(lane, &access, &request, &decoded).await.map_err(ingest_problem)?;
+    if let (Some(batch), Ack::Disk) = (batch, ack) {
+        shared.batch_receipts.record(access.game.number, batch, receipt.outcomes);
+    }
     Ok((receipt_json(&receipt, &decoded), receipt.quota_usage))
 }
 
@@ -142,6 +156,48 @@ fn ack(query: Option<&str>) -> Result<Ack, Problem> {
         Some("memory") => Ok(Ack::Memory),
         Some(_) => Err(Problem::invalid("must be `disk`, `os` or `memory`").field("ack")),
     }
+}
+
+fn batch(query: Option<&str>) -> Result<Option<u128>, Problem> {
+    query.and_then(|query| auth::parameter(query, "batch")).map(valid_batch).transpose()
+}
+
+fn valid_batch(text: &str) -> Result<u128, Problem> {
+    parse_batch(text).ok_or_else(|| Problem::invalid("must be a UUID").field("batch"))
+}
+
+/// Returns the outcome of a recent batch, for a client that lost the response.
+///
+/// Batches are those of `POST /v1/events?batch=UUID` that were answered with 202 and are durable. The server keeps the last
+/// ones in memory. After 404, send the events again with the same ids.
+#[utoipa::path(
+    get, path = "/v1/events/receipts/{batch}", operation_id = "batch_receipt", tag = "events",
+    security(("public_key" = []), ("secret_key" = [])),
+    params(("batch" = String, Path, description = "The UUID of the batch.", example = "0193a1c2-7d4e-7b3a-9c55-2f8e6d1b4a70")),
+    responses(
+        (status = 200, description = "The numbers of events by outcome.", body = schemas::BatchReceipt),
+        (status = 404, description = "The batch is not known: it was not received, or the server dropped it or was restarted.", body = schemas::ProblemDocument),
+    ),
+)]
+pub(crate) async fn receipt(
+    State(shared): State<Arc<AppState>>,
+    Path(batch): Path<String>,
+    credentials: Credentials,
+) -> HandlerResult {
+    let access = credentials.authorize_key(&shared.catalog, now_s())?;
+    let access =
+        access.ok_or_else(|| Problem::unauthorized("send the key that the events were sent with"))?;
+    let access = auth::allow(access, Scope::EventsWrite)?;
+    let outcomes = shared.batch_receipts.get(access.game.number, valid_batch(&batch)?);
+    let outcomes = outcomes.ok_or_else(|| Problem::not_found("no such batch").field("batch"))?;
+    let count = |outcome: Outcome| outcomes[outcome as usize];
+    json_response(&schemas::BatchReceipt {
+        accepted: count(Outcome::Accepted),
+        duplicate: count(Outcome::Duplicate),
+        late: count(Outcome::Late),
+        limited: count(Outcome::Limited),
+        invalid: count(Outcome::Invalid),
+    })
 }
 
 pub(crate) fn decode_problem(malformed: MalformedBody) -> Problem {

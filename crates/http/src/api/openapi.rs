@@ -33,7 +33,7 @@ pub(crate) fn routes() -> Router<RuntimeState> {
     ),
     modifiers(&SecuritySchemes),
     paths(
-        events::handle, query::get, query::post, load::get, dimensions::get, watch::get, subscriptions::get, people::me, people::sign_out, metrics::get,
+        events::handle, events::receipt, query::get, query::post, load::get, dimensions::get, watch::get, subscriptions::get, people::me, people::sign_out, metrics::get,
         monitor::get, health::alive, health::ready,
     ),
     components(schemas(schemas::ProblemDocument)),

@@ -15,6 +15,12 @@ use crate::world::World;
 const MATRIX: &[(&str, &str, &str, [u16; 6])] = &[
     ("/v1/session", "POST", "/v1/session", [401, 401, 201, 403, 403, 201]),
     ("/v1/events", "POST", "/v1/events", [401, 401, 202, 202, 403, 202]),
+    (
+        "/v1/events/receipts/{batch}",
+        "GET",
+        "/v1/events/receipts/00000000-0000-7000-8000-000000000000",
+        [401, 401, 404, 404, 403, 404],
+    ),
     ("/v1/query", "GET", "/v1/query?metric=win", [401, 401, 403, 403, 200, 200]),
     ("/v1/query", "POST", "/v1/query", [401, 401, 403, 403, 200, 200]),
     ("/v1/load", "GET", "/v1/load", [401, 401, 403, 403, 200, 200]),

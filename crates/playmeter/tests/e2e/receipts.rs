@@ -136,3 +136,37 @@ fn ack_parameter_selects_the_durability() {
         "a stop loses nothing that was queued"
     );
 }
+
+/// The outcome of asking for a batch.
+fn batch(world: &World, key: &str, batch: &str) -> String {
+    let answer = world.send(&Request::get(format!("/v1/events/receipts/{batch}?key={key}")));
+    if answer.status == 200 { answer.text() } else { answer.summary() }
+}
+
+#[test]
+fn outcome_of_a_batch_is_found_by_its_id() {
+    let mut world = World::new();
+    let (id, other_id, event_id) = (new_id(), new_id(), new_id());
+    let key = world.public_key.clone();
+    let to = |batch: &str| format!("/v1/events?batch={batch}&key={key}");
+    let body = array(&[event(&event_id), event(&event_id), r#"{"event":""}"#.into()]);
+    assert_eq!(batch(&world, &key, &id), "404 not_found (batch)");
+    world.send(&Request::events(&body).to(to(&id)));
+    let expected = r#"{"accepted":1,"duplicate":1,"late":0,"limited":0,"invalid":1}"#;
+    assert_eq!(batch(&world, &key, &id), expected);
+    assert_eq!(batch(&world, &key, &id.to_uppercase()), expected);
+    world.send(&Request::events(&body).to(to(&id)));
+    assert_eq!(batch(&world, &key, &id), expected, "the first outcome stays");
+    let other = world.command(&["games", "create", "other", "--json"]).json();
+    let other_key = other["public_key"].as_str().expect("a public key");
+    assert_eq!(batch(&world, other_key, &id), "404 not_found (batch)", "of another game");
+    for wrong in ["7", "", "0193a1c27d4e7b3a9c552f8e6d1b4a70"] {
+        let answer = world.send(&Request::events(&body).to(to(wrong)));
+        assert_eq!(answer.summary(), "400 invalid_field (batch)", "`{wrong}`");
+    }
+    let in_memory = Request::events(&body).to(format!("{}&ack=memory", to(&other_id)));
+    assert_eq!(world.send(&in_memory).status, 202);
+    assert_eq!(batch(&world, &key, &other_id), "404 not_found (batch)", "it need not be durable");
+    world.restart();
+    assert_eq!(batch(&world, &key, &id), "404 not_found (batch)", "after a restart");
+}

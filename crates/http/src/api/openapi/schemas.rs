@@ -54,6 +54,21 @@ pub(crate) struct IngestReceipt {
     results: Vec<RejectedEvent>,
 }
 
+/// The outcomes of a batch of events.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct BatchReceipt {
+    /// Accepted events, which are durable.
+    pub(crate) accepted: u32,
+    /// Events that were received before.
+    pub(crate) duplicate: u32,
+    /// Events older than the lateness bound of the game.
+    pub(crate) late: u32,
+    /// Events over a quota.
+    pub(crate) limited: u32,
+    /// Invalid events.
+    pub(crate) invalid: u32,
+}
+
 /// An event that was not accepted.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct RejectedEvent {
