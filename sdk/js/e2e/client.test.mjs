@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { PARAMETERS, program } from '../test/readme.mjs'
 import { chooseServer, pause, startBrowser, startPages, waitUntil } from './harness.mjs'
+import { startWire } from './wire.mjs'
 
 /** From the write of a variable until a game receives it. */
 const SEEN_WITHIN_MS = 1_000
@@ -89,6 +90,54 @@ test('a page that is left sends its last events and its session end by beacon', 
   await context.close()
 })
 
+test('pages that are reloaded at any moment send each event once', async () => {
+  const name = `reloaded_${run}`
+  const wire = await startWire(server.url, { delay_ms: 15 })
+  const context = await browser.newContext()
+  const page = await context.newPage()
+  await page.goto(pages.url)
+  for (let load = 0; load < 40; load++) {
+    await create(page, { url: wire.url, flush_interval_ms: [10, 100, 5_000][load % 3] })
+    await page.evaluate((name) => {
+      for (let n = 0; n < 20; n++) game.track(name, { value: n })
+    }, name)
+    await pause([0, 5, 30, 120][load % 4])
+    await page.reload()
+  }
+  await create(page, { url: wire.url })
+  await waitUntil(() => isSettled(page), 20_000)
+  assert.deepEqual(wire.count(name), { sent: 800, repeated: 0 })
+  assert.deepEqual(wire.count('$session_end'), { sent: 40, repeated: 0 })
+  assert.equal(await server.counted(name), 800)
+  await context.close()
+  wire.close()
+})
+
+test('events whose last request was lost with the page are sent by the next page', async () => {
+  const name = `lost_${run}`
+  const wire = await startWire(server.url)
+  const context = await browser.newContext()
+  const page = await context.newPage()
+  await page.goto(pages.url)
+  wire.lose = () => true
+  for (let load = 0; load < 5; load++) {
+    await create(page, { url: wire.url, flush_interval_ms: [10, NEVER_MS][load % 2] })
+    await page.evaluate((name) => {
+      for (let n = 0; n < 20; n++) game.track(name, { value: n })
+    }, name)
+    await pause(50)
+    await page.reload()
+  }
+  wire.lose = () => false
+  assert.equal(await server.counted(name), 0)
+  await create(page, { url: wire.url })
+  await waitUntil(() => isSettled(page), 20_000)
+  assert.deepEqual(wire.count(name), { sent: 100, repeated: 0 })
+  assert.equal(await server.counted(name), 100)
+  await context.close()
+  wire.close()
+})
+
 test('a changed variable reaches all windows within a second', async () => {
   const name = `speed_${run}`
   await server.setVar(name, 1)
@@ -170,7 +219,13 @@ async function open(context, options = {}, address = pages.url) {
   const page = await context.newPage()
   page.on('pageerror', (error) => assert.fail(error))
   await page.goto(address)
-  await page.evaluate(
+  await create(page, options)
+  return page
+}
+
+/** Creates the client of a page, `game`. */
+function create(page, options) {
+  return page.evaluate(
     (options) => {
       const onError = (error) => {
         throw error
@@ -179,5 +234,23 @@ async function open(context, options = {}, address = pages.url) {
     },
     { url: server.url, key: server.key, ...options },
   )
-  return page
+}
+
+/** Returns true once no event is queued and the outcome of each request is known. */
+function isSettled(page) {
+  return page.evaluate(async () => {
+    const names = Object.keys(localStorage).filter((name) => name.endsWith(':sent'))
+    if (names.some((name) => localStorage[name] !== '[]')) return false
+    for (const { name } of await indexedDB.databases()) {
+      const db = await new Promise((done) => {
+        indexedDB.open(name).onsuccess = ({ target }) => done(target.result)
+      })
+      const queued = await new Promise((done) => {
+        db.transaction('events').objectStore('events').count().onsuccess = ({ target }) => done(target.result)
+      })
+      db.close()
+      if (queued) return false
+    }
+    return true
+  })
 }

@@ -16,6 +16,7 @@ export class Game {
   vars = {}
   version = 1
   #ids = new Set()
+  #receipts = new Map()
   #sessions = new Map()
   #nonces = new Set()
   #responses = new Map()
@@ -25,7 +26,7 @@ export class Game {
   #follows = new Map()
   #posts = []
 
-  submitEvents({ events }) {
+  submitEvents({ events }, batch) {
     const results = []
     let accepted = 0
     let duplicate = 0
@@ -41,7 +42,15 @@ export class Game {
       }
     }
     this.duplicates += duplicate
-    return { accepted, duplicate, late: 0, limited: 0, invalid: results.length, position: '0/0', results }
+    const receipt = { accepted, duplicate, late: 0, limited: 0, invalid: results.length }
+    if (batch) this.#receipts.set(batch, receipt)
+    return { ...receipt, position: '0/0', results }
+  }
+
+  receipt(batch) {
+    const receipt = this.#receipts.get(batch)
+    if (!receipt) throw new ProblemError(404, 'not_found', 'batch')
+    return receipt
   }
 
   setVars(vars) {

@@ -81,7 +81,12 @@ export async function startMock({ port = 0, folders = {} } = {}) {
 }
 
 const ROUTES = [
-  ['POST', /^\/v1\/events$/, ({ game, body }) => [202, game.submitEvents(JSON.parse(body))]],
+  [
+    'POST',
+    /^\/v1\/events$/,
+    ({ game, body, url }) => [202, game.submitEvents(JSON.parse(body), url.searchParams.get('batch'))],
+  ],
+  ['GET', /^\/v1\/events\/receipts\/([^/]+)$/, ({ game }, batch) => [200, game.receipt(batch)]],
   ['POST', /^\/v1\/session$/, ({ game, body }) => [201, game.session(JSON.parse(body))]],
   [
     'POST',

@@ -14,7 +14,7 @@ export class PlaymeterError extends Error {
 /** No response: offline, a wrong URL, or a timeout. The same request may be sent again. */
 export class Unreachable extends PlaymeterError {
   constructor(cause: unknown) {
-    super('unreachable', 'the server did not answer', cause)
+    super('unreachable', 'no response', cause)
   }
 }
 
@@ -31,12 +31,12 @@ export class Refused extends PlaymeterError {
     const { status } = response
     super(
       problem.type?.split('/').pop() || `http_${status}`,
-      problem.detail ?? problem.title ?? `status ${status}`,
+      problem.detail ?? problem.title ?? status + '',
     )
     this.status = status
     this.field = problem.field
-    const after = response.headers.get('retry-after')
-    this.retryAfterMs = Math.max(0, (after ? Number(after) * 1000 || Date.parse(after) - Date.now() : 0) || 0)
+    const after = response.headers.get('retry-after') as string
+    this.retryAfterMs = Math.max(0, Number(after) * 1000 || Date.parse(after) - Date.now() || 0)
   }
 
   /** True if the same request may succeed later. */
@@ -57,7 +57,7 @@ export class EventsLost extends PlaymeterError {
   readonly count: number
 
   constructor(code: LossCode, count: number, cause?: unknown) {
-    super(code, `${count} events lost`, cause)
+    super(code, 'events lost', cause)
     this.count = count
   }
 }

@@ -3,18 +3,29 @@
  *
  * The queue is bounded: a game that stays offline loses its oldest events instead of filling the memory.
  */
-import { backoffMs, EventsLost, isRetryable, type LossCode, PlaymeterError } from './errors.js'
-import type { Http } from './http.js'
+import { backoffMs, EventsLost, isRetryable, type LossCode, PlaymeterError, Refused, Unreachable } from './errors.js'
+import type { ApiResponse, Http } from './http.js'
 import { readStorage, writeStorage } from './storage.js'
-import { IndexedStore, MemoryStore, type Row, type Store } from './store.js'
+import { MemoryStore, openIndexedStore, type Row, type Store } from './store.js'
 import type { Options } from './types.js'
+import { uuid } from './uuid.js'
 
 const PATH = '/v1/events'
+const PENDING = ':sent'
 /** At most three bytes per character: a batch stays below the browser's limit of 64 KiB for beacons. */
 const BATCH_CHARS = 20_000
 const BATCH_EVENTS = 200
 /** The server's limit for one event. */
 const EVENT_CHARS_MAX = 65_536
+/** How long a request may take before the next page asks for its outcome. */
+const PENDING_MS = 5_000
+const PENDING_MAX = 200
+
+/**
+ * A request without a response yet: the id of the batch, its time and its events. In `localStorage`, because a page that
+ * is left never sees the response: the next page asks the server for the outcome instead of sending the events again.
+ */
+type Pending = [batch: string, ms: number, ids: string[]]
 
 export class Queue {
   readonly #http: Http
@@ -45,7 +56,7 @@ export class Queue {
     this.#max = queue_events_max
     this.#interval_ms = flush_interval_ms
     this.#onError = onError ?? console.warn
-    this.#store = IndexedStore.open(name, this.#max).catch(() => new MemoryStore(this.#max))
+    this.#store = openIndexedStore(name, this.#max).catch(() => new MemoryStore(this.#max))
     const left: Row[] = readStorage(name) ?? []
     writeStorage(name, [])
     left.forEach(([id, text]) => this.#write(id, text))
@@ -56,7 +67,7 @@ export class Queue {
     let text = ''
     try {
       text = JSON.stringify(event)
-      if (text.length > EVENT_CHARS_MAX) throw new RangeError('event too large')
+      if (text.length > EVENT_CHARS_MAX) throw new RangeError('size')
     } catch (cause) {
       return this.#lost('invalid', 1, cause)
     }
@@ -96,15 +107,75 @@ export class Queue {
 
   /**
    * Passes this tab's unsent events to the browser, synchronously, because the page may be closed at any moment. They
-   * also stay queued, in `localStorage` if the store has not confirmed them: the server deduplicates by id.
+   * stay queued, in `localStorage` if the store has not confirmed them, until the server has confirmed the batch.
    */
   sendBeacons(): void {
     if (this.#unwritten.size) writeStorage(this.#name, [...(readStorage(this.#name) ?? []), ...this.#unwritten])
-    while (this.#unsent.size) {
-      const rows = batch([...this.#unsent])
-      if (!navigator.sendBeacon?.(this.#http.url(PATH), body(rows))) return
+    let rows: Row[]
+    while (navigator.onLine && (rows = this.#batch([...this.#unsent])).length) {
+      const id = this.#begin(rows)
+      if (!navigator.sendBeacon(this.#http.url(PATH, { batch: id }), body(rows))) return this.#end(id)
       rows.forEach(([id]) => this.#unsent.delete(id))
     }
+  }
+
+  /** Notes that a request with these events begins. Returns the id of the batch. */
+  #begin(rows: Row[]): string {
+    const id = uuid()
+    this.#pending = [...this.#pending, [id, Date.now(), idsOf(rows)]]
+    return id
+  }
+
+  /** Notes that the outcome of a request is known. */
+  #end(batch: string): void {
+    this.#pending = this.#pending.filter(([id]) => id !== batch)
+  }
+
+  get #pending(): Pending[] {
+    return readStorage(this.#name + PENDING) ?? []
+  }
+
+  set #pending(pending: Pending[]) {
+    writeStorage(this.#name + PENDING, pending.slice(-PENDING_MAX))
+  }
+
+  /** Returns as many of the first rows as fit in one request, but at least one, without those of pending requests. */
+  #batch(rows: Row[]): Row[] {
+    const pending = new Set(this.#pending.flatMap(([, , ids]) => ids))
+    let chars = 0
+    return rows
+      .filter(([id]) => !pending.has(id))
+      .filter(([, text], i) => (chars += text.length) < BATCH_CHARS || !i)
+  }
+
+  /** Removes the events that an earlier request has delivered. Returns how many are in requests that may be under way. */
+  async #settle(): Promise<number> {
+    let waiting = 0
+    for (const [batch, ms, ids] of this.#pending) {
+      // The clock may have been set back.
+      if (Math.abs(Date.now() - ms) < PENDING_MS) {
+        waiting += ids.length
+        this.schedule(PENDING_MS)
+      } else {
+        const error = await this.#http.send('GET', PATH + '/receipts/' + batch, {}).then(
+          (response) => this.#report(response),
+          (error) => error,
+        )
+        // Offline, the outcome stays unknown. After any other error the events are sent again.
+        if (error instanceof Unreachable) throw error
+        await this.#finish(batch, error ? [] : ids)
+      }
+    }
+    return waiting
+  }
+
+  async #finish(batch: string, delivered: string[]): Promise<void> {
+    await this.#use((store) => store.remove(delivered))
+    this.#end(batch)
+  }
+
+  #report({ data }: ApiResponse): void {
+    if (data) this.#lost('invalid', data.invalid + data.late + data.limited, data.results)
   }
 
   async #run(): Promise<void> {
@@ -124,13 +195,18 @@ export class Queue {
 
   async #drain(): Promise<void> {
     const wait = this.#notBefore - Date.now()
-    if (wait > 0) throw new PlaymeterError('waiting', `the server asked to wait ${wait} ms more`)
+    if (wait > 0) throw new PlaymeterError('waiting', `wait ${wait} ms`)
     for (;;) {
       await this.#writing
-      const rows = batch(await this.#use((store) => store.read(BATCH_EVENTS)))
-      if (!rows.length) return
+      const written = [...this.#unsent.keys()]
+      const waiting = await this.#settle()
+      const rows = this.#batch(await this.#use((store) => store.read(BATCH_EVENTS + waiting)))
+      if (!rows.length) {
+        // Other tabs have sent the rest.
+        written.forEach((id) => this.#unsent.delete(id))
+        return
+      }
       await this.#send(rows)
-      await this.#use((store) => store.remove(rows.map(([id]) => id)))
     }
   }
 
@@ -138,19 +214,21 @@ export class Queue {
   async #send(rows: Row[]): Promise<void> {
     const own = rows.filter(([id]) => this.#unsent.delete(id))
     const text = body(rows)
+    const id = this.#begin(rows)
     try {
       // The browser's limit for keepalive requests is shared with beacons: a retry does without.
       const keepalive = !this.#failures && text.length < 3 * BATCH_CHARS
-      const { data } = await this.#http.send('POST', PATH, { body: text, keepalive })
-      const lost = data ? data.invalid + data.late + data.limited : 0
-      this.#lost('invalid', lost, data?.results)
+      this.#report(await this.#http.send('POST', PATH, { query: { batch: id }, body: text, keepalive }))
     } catch (error) {
       if (isRetryable(error)) {
         own.forEach(([id, event]) => this.#unsent.set(id, event))
+        // Without a response the outcome is unknown, and a page that is being left sees all its requests fail.
+        if (error instanceof Refused) this.#end(id)
         throw error
       }
       this.#lost('refused', rows.length, error)
     }
+    await this.#finish(id, idsOf(rows))
   }
 
   /** Uses the store. A store that fails, or that the browser deleted, is replaced by one in memory. */
@@ -174,10 +252,8 @@ export class Queue {
   }
 }
 
-/** Returns as many of the first rows as fit in one request, but at least one. */
-function batch(rows: Row[]): Row[] {
-  let chars = 0
-  return rows.filter(([, text], i) => (chars += text.length) < BATCH_CHARS || !i)
+function idsOf(rows: Row[]): string[] {
+  return rows.map(([id]) => id)
 }
 
 function body(rows: Row[]): string {
@@ -188,8 +264,9 @@ function body(rows: Row[]): string {
 function withLock(name: string, run: () => Promise<void>): Promise<void> {
   const { locks } = globalThis.navigator ?? {}
   if (!locks) return run()
-  return locks.request(name, run).then(undefined, (error: Error) => {
-    if (error.name === 'SecurityError') return run()
+  return locks.request(name, run).then(undefined, (error: { code?: unknown }) => {
+    // SecurityError: the browser denies storage.
+    if (error.code === 18) return run()
     throw error
   })
 }

@@ -13,7 +13,6 @@ interface Session {
   key: Uint8Array
   /** How far the server's clock is ahead. Signatures carry the server's time, because the clocks of phones are often wrong. */
   skewMs: number
-  createdMs: number
 }
 
 export interface Identity {
@@ -26,6 +25,8 @@ export class Signer {
   identity: Identity
   readonly #sha256: Sha256
   #session: Promise<Session> | undefined
+  /** When the session is replaced. */
+  #renewMs = 0
 
   constructor(http: Http, identity: Identity, sha256: Sha256 = byWebCrypto) {
     this.#http = http
@@ -49,20 +50,19 @@ export class Signer {
     return { 'X-Playmeter-Signature': ['v1', id, at, nonce, mac].join(';') }
   }
 
-  async #current(): Promise<Session> {
-    const pending = (this.#session ??= this.#create())
-    pending.catch(() => this.reset())
-    const session = await pending
-    if (Date.now() - session.createdMs < LIFE_MS - RENEW_BEFORE_MS) return session
-    if (this.#session === pending) this.reset()
-    return this.#current()
+  #current(): Promise<Session> {
+    if (Date.now() > this.#renewMs) this.reset()
+    return (this.#session ??= this.#create().catch((error) => {
+      this.reset()
+      throw error
+    }))
   }
 
   async #create(): Promise<Session> {
+    this.#renewMs = Date.now() + LIFE_MS - RENEW_BEFORE_MS
     const { data } = await this.#http.send('POST', '/v1/session', { body: JSON.stringify(this.identity) })
-    const createdMs = Date.now()
     const key = Uint8Array.from(atob(data.key.replace(/-/g, '+').replace(/_/g, '/')), (c) => c.charCodeAt(0))
-    return { id: data.session, key, skewMs: Date.parse(data.expires_at) - LIFE_MS - createdMs, createdMs }
+    return { id: data.session, key, skewMs: Date.parse(data.expires_at) - LIFE_MS - Date.now() }
   }
 
   /** HMAC (RFC 2104) for keys that are not longer than a block. */
@@ -81,6 +81,6 @@ function padded(key: Uint8Array, byte: number, text: Uint8Array): Uint8Array<Arr
 
 async function byWebCrypto(message: Uint8Array<ArrayBuffer>): Promise<Uint8Array> {
   const { subtle } = crypto
-  if (!subtle) throw new PlaymeterError('insecure', 'pages over plain HTTP need the option `sha256`')
+  if (!subtle) throw new PlaymeterError('insecure', 'needs sha256')
   return new Uint8Array(await subtle.digest('SHA-256', message))
 }

@@ -38,52 +38,42 @@ export class MemoryStore implements Store {
 
 const TABLE = 'events'
 
-/** A store shared by all tabs of an origin. Ids begin with the time, so the keys are in the order of the events. */
-export class IndexedStore implements Store {
-  readonly #db: IDBDatabase
-  readonly #max: number
+/** Opens a store shared by all tabs of an origin. Ids begin with the time, so the keys are in the order of the events. */
+export async function openIndexedStore(name: string, max: number): Promise<Store> {
+  const opening = indexedDB.open(name, 1)
+  opening.onupgradeneeded = () => opening.result.createObjectStore(TABLE)
+  const db = await done(opening)
+  const open = () => db.transaction(TABLE, 'readwrite').objectStore(TABLE)
+  return {
+    async add([id, text]) {
+      const table = open()
+      table.put(text, id)
+      const counting = table.count()
+      // Without the explicit commit, the event would be lost if the tab closes now.
+      table.transaction.commit()
+      const excess = (await done(counting)) - max
+      if (excess <= 0) return 0
+      const rows = open()
+      const oldest = await done(rows.getAllKeys(null, excess))
+      oldest.forEach((key) => rows.delete(key))
+      return oldest.length
+    },
 
-  private constructor(db: IDBDatabase, max: number) {
-    this.#db = db
-    this.#max = max
-  }
+    async read(limit) {
+      const table = open()
+      const [ids, texts] = await Promise.all([
+        done(table.getAllKeys(null, limit)),
+        done(table.getAll(null, limit)),
+      ])
+      return texts.map((text, i) => [ids[i] as string, text])
+    },
 
-  static async open(name: string, max: number): Promise<Store> {
-    const opening = indexedDB.open(name, 1)
-    opening.onupgradeneeded = () => opening.result.createObjectStore(TABLE)
-    return new IndexedStore(await done(opening), max)
-  }
-
-  async add([id, text]: Row): Promise<number> {
-    const table = this.#table()
-    table.put(text, id)
-    const counting = table.count()
-    // Without the explicit commit, the event would be lost if the tab closes now.
-    table.transaction.commit()
-    const excess = (await done(counting)) - this.#max
-    if (excess <= 0) return 0
-    const rows = this.#table()
-    const oldest = await done(rows.getAllKeys(null, excess))
-    oldest.forEach((key) => rows.delete(key))
-    return oldest.length
-  }
-
-  async read(limit: number): Promise<Row[]> {
-    const table = this.#table()
-    const [ids, texts] = await Promise.all([
-      done(table.getAllKeys(null, limit)),
-      done(table.getAll(null, limit)),
-    ])
-    return texts.map((text, i) => [ids[i] as string, text])
-  }
-
-  async remove(ids: string[]): Promise<void> {
-    const table = this.#table()
-    await Promise.all(ids.map((id) => done(table.delete(id))))
-  }
-
-  #table(): IDBObjectStore {
-    return this.#db.transaction(TABLE, 'readwrite').objectStore(TABLE)
+    async remove(ids) {
+      const table = open()
+      ids.forEach((id) => table.delete(id))
+      // Requests succeed in order.
+      await done(table.count())
+    },
   }
 }
 

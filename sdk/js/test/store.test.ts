@@ -1,11 +1,11 @@
 import 'fake-indexeddb/auto'
 import { expect, test } from 'vitest'
-import { IndexedStore, MemoryStore, type Store } from '../src/store.js'
+import { openIndexedStore, MemoryStore, type Store } from '../src/store.js'
 
 let opened = 0
 const STORES: [string, (max: number) => Promise<Store>][] = [
   ['memory', async (max) => new MemoryStore(max)],
-  ['IndexedDB', (max) => IndexedStore.open(`store-${++opened}`, max)],
+  ['IndexedDB', (max) => openIndexedStore(`store-${++opened}`, max)],
 ]
 
 for (const [kind, open] of STORES) {
@@ -37,7 +37,7 @@ for (const [kind, open] of STORES) {
 }
 
 test('IndexedDB keeps events after it is reopened', async () => {
-  const store = await IndexedStore.open('again', 10)
+  const store = await openIndexedStore('again', 10)
   await store.add(['a', 'text'])
-  expect(await (await IndexedStore.open('again', 10)).read(9)).toEqual([['a', 'text']])
+  expect(await (await openIndexedStore('again', 10)).read(9)).toEqual([['a', 'text']])
 })
