@@ -18,7 +18,7 @@ help: ## List the targets.
 run: build ## Build the server and run it on 127.0.0.1:8080 with a demo game.
 	$(BINARY) serve --data $(DATA) --listen $(LISTEN) --demo
 
-build: web letters geo ## Build the server binary.
+build: web letters sdk geo ## Build the server binary.
 	$(CARGO) build --release --locked --bin playmeter
 
 web: web/dist/index.html ## Build the dashboard.
@@ -61,7 +61,7 @@ test: test-rust test-torture test-websocket test-web ## Run every test; installs
 # are compiled in and stay off unless a test sets PLAYMETER_INJECTED_FAULT; `make build` compiles them out.
 CARGO_TEST := $(CARGO) test --release --locked --workspace --features playmeter/fault-injection
 
-test-build: web letters geo
+test-build: web letters sdk geo
 	$(CARGO_TEST) --no-run
 
 test-rust: test-build tools
@@ -108,7 +108,7 @@ tools: ## Install the Debian packages that the tests need, if they are missing.
 telegraf: ## Build Telegraf for the compatibility test, if Go is installed.
 	@scripts/telegraf
 
-lint: web letters geo ## Check formatting, lints, licences and sources of dependencies.
+lint: web letters sdk geo ## Check formatting, lints, licences and sources of dependencies.
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --locked --workspace --all-targets --features playmeter/fault-injection -- -D warnings
 	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny

@@ -1,5 +1,5 @@
-//! Embeds the files for browsers, compressed at build time: the dashboard that `make web` builds and the demo game that
-//! `make letters` builds. Without them the crate builds with a warning.
+//! Embeds the files for browsers, compressed at build time: the dashboard that `make web` builds, the demo game that
+//! `make letters` builds and the JavaScript client that `make sdk` builds. Without them the crate builds with a warning.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -10,25 +10,29 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
 
-/// The folder of built files, the hint to print if it is missing, and the path prefix under which it is served.
-const FOLDERS: [(&str, &str, &str); 2] = [
-    ("web/dist", "the dashboard is not embedded: run `make web`", ""),
-    ("examples/letters/dist", "the demo game is not embedded: run `make letters`", "play/"),
+/// The folder of built files, a file that it must contain, the hint to print if that is missing, and the path prefix
+/// under which the folder is served.
+const FOLDERS: [(&str, &str, &str, &str); 3] = [
+    ("web/dist", "index.html", "the dashboard is not embedded: run `make web`", ""),
+    ("examples/letters/dist", "index.html", "the demo game is not embedded: run `make letters`", "play/"),
+    ("sdk/js/dist", "playmeter.js", "the JavaScript client is not embedded: run `make sdk`", "sdk/"),
 ];
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let mut files = Vec::new();
-    for (folder, hint, prefix) in FOLDERS {
+    for (folder, required, hint, prefix) in FOLDERS {
         let dist = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder);
         let watched = if dist.exists() { dist.clone() } else { dist.with_file_name("package.json") };
         println!("cargo:rerun-if-changed={}", watched.display());
-        if !dist.join("index.html").exists() {
+        if !dist.join(required).exists() {
             println!("cargo:warning={hint} and build again");
         }
         let mut found = Vec::new();
         list(&dist, &dist, &mut found);
+        // The type declarations of the client are for bundlers, which get them from its package.
+        found.retain(|path| !path.ends_with(".d.ts"));
         files.extend(found.into_iter().map(|path| (format!("{prefix}{path}"), dist.join(path))));
     }
     files.sort();

@@ -24,6 +24,7 @@ pub(crate) mod players;
 pub(crate) mod privacy;
 pub(crate) mod query;
 pub(crate) mod samples;
+pub(crate) mod sdk;
 pub(crate) mod signature;
 pub(crate) mod subscriptions;
 pub(crate) mod surveys;
@@ -61,5 +62,6 @@ pub(crate) fn routes() -> Router<RuntimeState> {
         .merge(people::routes())
         .merge(metrics::routes())
         .merge(health::routes())
+        .merge(sdk::routes())
         .merge(assets::routes())
 }

@@ -9,8 +9,9 @@ use crate::problem::Problem;
 
 /// Returns true if pages of other origins may call this path: with a key, never with a sign-in.
 pub(crate) fn is_open(path: &str) -> bool {
-    const PREFIXES: [&str; 12] = [
+    const PREFIXES: [&str; 13] = [
         "/v1/",
+        "/sdk/",
         "/v2/",
         "/e",
         "/i/v0/e",

@@ -1,4 +1,4 @@
-//! The dashboard and the demo game: compressed files inside the binary.
+//! The dashboard, the demo game and the JavaScript client: compressed files inside the binary.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) fn routes() -> Router<RuntimeState> {
         .route("/{file}", routing::get(top))
 }
 
-struct Asset {
+pub(super) struct Asset {
     path: &'static str,
     etag: &'static str,
     gzip: &'static [u8],
@@ -82,32 +82,45 @@ pub(crate) async fn play_config(State(shared): State<Arc<AppState>>) -> Response
 }
 
 fn serve(path: &str, headers: &HeaderMap) -> Response {
-    let Some(asset) = ASSETS.iter().find(|asset| asset.path == path) else {
+    let Some(asset) = Asset::find(path) else {
         return Problem::not_found("No such route.").into_response();
     };
-    let text =
-        |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or_default();
-    let mut response = if text(IF_NONE_MATCH) == asset.etag {
-        StatusCode::NOT_MODIFIED.into_response()
-    } else if text(ACCEPT_ENCODING).contains("gzip") {
-        ([(CONTENT_ENCODING, "gzip")], Bytes::from_static(asset.gzip)).into_response()
-    } else {
-        inflate(asset.gzip).into_response()
-    };
-    let cache_control =
-        if path.contains("assets/") { "public, max-age=31536000, immutable" } else { "no-cache" };
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type(path)));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static(cache_control));
-    headers.insert(ETAG, HeaderValue::from_static(asset.etag));
-    headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
-    response
+    let cache_control = if path.contains("assets/") { IMMUTABLE } else { "no-cache" };
+    asset.respond(headers, cache_control)
 }
 
-fn inflate(gzip: &[u8]) -> Vec<u8> {
-    let mut content = Vec::new();
-    flate2::read::GzDecoder::new(gzip).read_to_end(&mut content).expect("the build compressed it");
-    content
+/// For files whose URL changes with their content: browsers may cache them for good.
+pub(super) const IMMUTABLE: &str = "public, max-age=31536000, immutable";
+
+impl Asset {
+    pub(super) fn find(path: &str) -> Option<&'static Asset> {
+        ASSETS.iter().find(|asset| asset.path == path)
+    }
+
+    pub(super) fn content(&self) -> Vec<u8> {
+        let mut content = Vec::new();
+        flate2::read::GzDecoder::new(self.gzip).read_to_end(&mut content).expect("the build compressed it");
+        content
+    }
+
+    /// Responds with the file, or with 304 if the client has it.
+    pub(super) fn respond(&self, headers: &HeaderMap, cache_control: &'static str) -> Response {
+        let text =
+            |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or_default();
+        let mut response = if text(IF_NONE_MATCH) == self.etag {
+            StatusCode::NOT_MODIFIED.into_response()
+        } else if text(ACCEPT_ENCODING).contains("gzip") {
+            ([(CONTENT_ENCODING, "gzip")], Bytes::from_static(self.gzip)).into_response()
+        } else {
+            self.content().into_response()
+        };
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type(self.path)));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static(cache_control));
+        headers.insert(ETAG, HeaderValue::from_static(self.etag));
+        headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+        response
+    }
 }
 
 fn content_type(path: &str) -> &'static str {

@@ -45,6 +45,7 @@ mod proxies;
 mod queries;
 mod quotas;
 mod receipts;
+mod sdk_files;
 mod sessions;
 mod settings;
 mod sockets;
