@@ -10,7 +10,7 @@ ECHO := target/release/examples/echo
 
 # Targets share target/release, so they run one after the other.
 .NOTPARALLEL:
-.PHONY: help run build web letters sdk geo test test-build test-rust test-web test-websocket test-torture lint bench torture tools telegraf clean
+.PHONY: help run build web letters sdk geo test test-build test-rust test-web test-sdk test-websocket test-torture lint bench torture tools telegraf clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -54,7 +54,7 @@ geo/node_modules/.package-lock.json: geo/package.json geo/package-lock.json
 	cd geo && npm ci --no-fund --no-audit
 	@touch $@
 
-test: test-rust test-torture test-websocket test-web ## Run every test; installs what the tests need.
+test: test-rust test-torture test-websocket test-web test-sdk ## Run every test; installs what the tests need.
 	@echo "all tests passed"
 
 # One build for everything that is tested: the program, the examples and the tests share their crates. Injected faults
@@ -90,10 +90,8 @@ compat/%/node_modules/.package-lock.json: compat/%/package.json compat/%/package
 
 test-web: test-build tools telegraf sdk letters $(CLIENTS)
 	cd web && npm run check && npm test && npm run size
-	cd sdk/js && npm run check && npm test && npm run size
 	cd examples/letters && npm run check && npm test
 	scripts/with-server $(BINARY) -- npm --prefix web run e2e
-	scripts/with-server $(BINARY) -- npm --prefix sdk/js run e2e
 	scripts/with-server $(BINARY) -- npm --prefix examples/letters run e2e
 	node --test compat/playtomic/
 	cd compat/ddp && npm test
@@ -101,6 +99,11 @@ test-web: test-build tools telegraf sdk letters $(CLIENTS)
 	python3 compat/datadog/run.py $(BINARY)
 	cd compat/collectors && npm test
 	cd compat/capture && npm test
+
+test-sdk: test-build tools sdk
+	cd sdk/js && npm run check && npm test && npm run size
+	scripts/with-server $(BINARY) -- npm --prefix sdk/js run e2e
+	scripts/with-server $(BINARY) -- env PYTHONPATH=sdk/python/src python3 -W error -m unittest discover -s sdk/python/tests
 
 tools: ## Install the Debian packages that the tests need, if they are missing.
 	@scripts/tools

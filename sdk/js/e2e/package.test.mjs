@@ -1,11 +1,12 @@
 /** Tests of the package as it is published: its tarball, installed in an empty project without a registry. */
 import assert from 'node:assert/strict'
-import { execFileSync } from 'node:child_process'
+import { execFile } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
 import { chooseServer } from './harness.mjs'
 
 const PACKAGE = fileURLToPath(new URL('..', import.meta.url))
@@ -14,17 +15,17 @@ let project
 let packed
 let server
 
-function sh(command, args, options = {}) {
-  return execFileSync(command, args, { cwd: project, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'], ...options })
+async function sh(command, args, options = {}) {
+  return (await promisify(execFile)(command, args, { cwd: project, ...options })).stdout
 }
 
 before(async () => {
   server = await chooseServer()
   project = mkdtempSync(join(tmpdir(), 'playmeter-package-'))
-  const listed = sh('npm', ['pack', '--json', '--pack-destination', project], { cwd: PACKAGE })
+  const listed = await sh('npm', ['pack', '--json', '--pack-destination', project], { cwd: PACKAGE })
   packed = JSON.parse(listed)[0]
   writeFileSync(join(project, 'package.json'), '{"name": "a-game", "version": "1.0.0", "type": "module", "private": true}')
-  sh('npm', ['install', '--offline', '--no-audit', '--no-fund', join(project, packed.filename)])
+  await sh('npm', ['install', '--offline', '--no-audit', '--no-fund', join(project, packed.filename)])
 })
 
 after(() => {
@@ -32,14 +33,14 @@ after(() => {
   rmSync(project, { recursive: true })
 })
 
-test('the package has what it exports, no sources of the tests and no dependency', () => {
+test('the package has what it exports, no sources of the tests and no dependency', async () => {
   const files = packed.files.map(({ path }) => path)
   for (const path of ['README.md', 'dist/playmeter.js', 'dist/playmeter.iife.js', 'dist/types/index.d.ts', 'console/main.mjs']) {
     assert.ok(files.includes(path), `${path} in ${files}`)
   }
   const unexpected = files.filter((path) => !/^(dist\/|console\/|README\.md$|LICENSE$|package\.json$)/.test(path))
   assert.deepEqual(unexpected, [])
-  const installed = JSON.parse(sh('npm', ['ls', '--all', '--json'])).dependencies
+  const installed = JSON.parse(await sh('npm', ['ls', '--all', '--json'])).dependencies
   assert.deepEqual([Object.keys(installed), installed.playmeter.dependencies], [['playmeter'], undefined])
 })
 
@@ -53,11 +54,11 @@ test('the module is imported and sends an event', async () => {
     await game.close()
     console.log(typeof PlaymeterError, game.player.length)`
   writeFileSync(join(project, 'game.mjs'), code)
-  assert.equal(sh(process.execPath, ['game.mjs', server.url, server.key, name]), 'function 36\n')
+  assert.equal(await sh(process.execPath, ['game.mjs', server.url, server.key, name]), 'function 36\n')
   assert.equal(await server.counted(name), 1)
 })
 
-test('the types are found with both kinds of module resolution', () => {
+test('the types are found with both kinds of module resolution', async () => {
   const code = `
     import { Playmeter, type EventsLost } from 'playmeter'
     import { sha256 } from 'playmeter/sha256'
@@ -73,12 +74,12 @@ test('the types are found with both kinds of module resolution', () => {
   for (const resolution of [['bundler', 'esnext'], ['node16', 'node16']]) {
     const [moduleResolution, module] = resolution
     const args = ['--noEmit', '--strict', '--target', 'es2022', '--module', module, '--moduleResolution', moduleResolution]
-    sh(process.execPath, [tsc, ...args, 'game.ts'])
+    await sh(process.execPath, [tsc, ...args, 'game.ts'])
   }
 })
 
-test('the console is installed as a command', () => {
-  const help = sh('npx', ['--offline', 'playmeter-console', '--help'])
+test('the console is installed as a command', async () => {
+  const help = await sh('npx', ['--offline', 'playmeter-console', '--help'])
   assert.match(help, /^playmeter-console: a JavaScript prompt on the HTTP API/)
-  assert.match(sh('npx', ['--offline', 'playmeter-console', '--version']), /^\d+\.\d+\.\d+\n$/)
+  assert.match(await sh('npx', ['--offline', 'playmeter-console', '--version']), /^\d+\.\d+\.\d+\n$/)
 })
