@@ -100,10 +100,20 @@ test-web: test-build tools telegraf sdk letters $(CLIENTS)
 	cd compat/collectors && npm test
 	cd compat/capture && npm test
 
-test-sdk: test-build tools sdk
+# The linter of the Godot client.
+GDTOOLKIT := target/gdtoolkit
+
+$(GDTOOLKIT)/installed: sdk/godot/requirements.txt
+	python3 -m venv $(GDTOOLKIT)
+	$(GDTOOLKIT)/bin/pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+test-sdk: test-build tools sdk $(GDTOOLKIT)/installed
 	cd sdk/js && npm run check && npm test && npm run size
 	scripts/with-server $(BINARY) -- npm --prefix sdk/js run e2e
 	scripts/with-server $(BINARY) -- env PYTHONPATH=sdk/python/src python3 -W error -m unittest discover -s sdk/python/tests
+	$(GDTOOLKIT)/bin/gdparse sdk/godot/addons/playmeter/*.gd
+	$(GDTOOLKIT)/bin/gdlint sdk/godot/addons/playmeter/*.gd
 
 tools: ## Install the Debian packages that the tests need, if they are missing.
 	@scripts/tools
