@@ -40,8 +40,8 @@ pub use self::moderation::QuarantineItem;
 pub use self::page::{BoardPage, BoardQuery, BoardRow, FRIENDS_MAX, PER_PAGE_MAX};
 pub use self::quarantine::{Evidence, FailedCheck};
 pub use self::runs::{Arrival, Run};
-pub(crate) use self::submit::SubmittedPage;
 pub use self::submit::SubmittedScore;
+pub(crate) use self::submit::{PageRequest, SubmittedPage};
 pub use self::view::{BoardView, BoardViewer};
 
 use self::moderation::Ban;

@@ -7,7 +7,7 @@ use model::ports::counters::StoreError;
 use model::ports::records::{RecordWrite, Records};
 use serde_json::{Value, json};
 
-use crate::boards::{self, Boards, SubmittedPage};
+use crate::boards::{self, Boards, PageRequest, SubmittedPage};
 use crate::command::{Command, Principal};
 use crate::feed::Feed;
 use crate::idempotency::IdempotentResponses;
@@ -142,6 +142,7 @@ impl Game {
         touched: &mut Vec<Touched>,
     ) -> Result<CommandResponse, Refusal> {
         let CommandRef { by, tz, idempotency, command, blob, .. } = entry;
+        let page_request = PageRequest::of(&command);
         let mut context = CommandContext { at, by: &by, tz: &tz, blob, touched, page: None };
         if let Some(stored) = idempotency.as_ref().and_then(|request| self.responses.get(request, at.ms)) {
             let (outcome, page) = stored;
@@ -150,14 +151,14 @@ impl Game {
             {
                 self.extend_erasure(&mut context, first, player, links);
             }
-            return self.with_page(at, outcome, page.as_ref());
+            return self.with_page(at, outcome, page.zip(page_request));
         }
         let outcome = self.decide(&mut context, command);
         let page = context.page.take().filter(|_| outcome.is_ok());
         if let Some(request) = idempotency {
             self.responses.insert(request, &outcome, page.as_ref(), at.ms);
         }
-        self.with_page(at, outcome, page.as_ref())
+        self.with_page(at, outcome, page.zip(page_request))
     }
 
     /// Appends the fields of a page to those of a decision.
@@ -165,9 +166,9 @@ impl Game {
         &self,
         at: LogPoint,
         outcome: Result<CommandResponse, Refusal>,
-        page: Option<&SubmittedPage>,
+        page: Option<(SubmittedPage, PageRequest)>,
     ) -> Result<CommandResponse, Refusal> {
-        match page.and_then(|page| page.render(&self.boards, at.ms)) {
+        match page.and_then(|(page, request)| page.render(&self.boards, &request, at.ms)) {
             Some(page) => outcome.map(|decision| decision.with_fields(&page)),
             None => outcome,
         }

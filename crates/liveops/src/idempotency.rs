@@ -19,16 +19,30 @@ const KEYS_MAX: usize = 100_000;
 const BYTES_MAX: usize = 64 << 20;
 /// The memory of a response beside its texts: the entries in two tables.
 const ENTRY_BYTES: usize = 256;
+/// The start of the keys of requests with a public key, which every client has.
+const PUBLIC_PREFIX: &str = "public:";
+/// The share of the keys and of the memory that neither kind of sender can take from the other, as a divisor for requests
+/// with a public key. The others have the rest.
+const PUBLIC_SHARE: usize = 4;
 
 /// Responses by `Idempotency-Key`.
 #[derive(Default)]
 pub(crate) struct IdempotentResponses {
     by_key: HashMap<String, StoredResponse>,
+    /// Those to requests with a public key.
+    public: ResponseGroup,
+    /// Those to servers and signed-in people.
+    trusted: ResponseGroup,
+    changed: Vec<String>,
+}
+
+/// The responses to one kind of sender.
+#[derive(Default)]
+struct ResponseGroup {
     /// Keys by time of receipt, oldest first.
     order: VecDeque<(i64, String)>,
     /// The memory of all responses, about.
     bytes: usize,
-    changed: Vec<String>,
 }
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -37,12 +51,12 @@ struct StoredResponse {
     request: String,
     /// The decision. Records of earlier versions contain the page, too, and have no `page`.
     outcome: Result<CommandResponse, Refusal>,
-    /// The page that the response contains beside the decision.
+    /// The score whose page the response contains beside the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     page: Option<SubmittedPage>,
 }
 
-/// The outcome of an earlier request, and the page to render with it.
+/// The outcome of an earlier request, and the score whose page to render with it.
 pub(crate) type StoredOutcome = (Result<CommandResponse, Refusal>, Option<SubmittedPage>);
 
 impl StoredResponse {
@@ -77,22 +91,26 @@ impl IdempotentResponses {
         let (outcome, page) = (outcome.clone(), page.cloned());
         let stored = StoredResponse { at_ms: now_ms, request: request.request, outcome, page };
         self.evict(now_ms, stored.bytes(&request.key));
-        self.order.push_back((now_ms, request.key.clone()));
         self.changed.push(request.key.clone());
         self.put(request.key, stored);
     }
 
+    fn group(&mut self, key: &str) -> &mut ResponseGroup {
+        if key.starts_with(PUBLIC_PREFIX) { &mut self.public } else { &mut self.trusted }
+    }
+
     fn put(&mut self, key: String, stored: StoredResponse) {
-        self.bytes += stored.bytes(&key);
-        if let Some(before) = self.by_key.get(&key) {
-            self.bytes -= before.bytes(&key);
-        }
+        self.remove(&key);
+        let bytes = stored.bytes(&key);
+        let group = self.group(&key);
+        group.bytes += bytes;
+        group.order.push_back((stored.at_ms, key.clone()));
         self.by_key.insert(key, stored);
     }
 
     fn remove(&mut self, key: &str) {
         if let Some(removed) = self.by_key.remove(key) {
-            self.bytes -= removed.bytes(key);
+            self.group(key).bytes -= removed.bytes(key);
         }
     }
 
@@ -119,21 +137,50 @@ impl IdempotentResponses {
             self.changed.push(key);
         }
         let by_key = &self.by_key;
-        self.order.retain(|(at_ms, key)| by_key.get(key).is_some_and(|it| it.at_ms == *at_ms));
+        for group in [&mut self.public, &mut self.trusted] {
+            group.order.retain(|(at_ms, key)| by_key.get(key).is_some_and(|it| it.at_ms == *at_ms));
+        }
     }
 
-    /// Evicts old responses, and as many others as are needed for a new one of `bytes`.
+    /// Evicts old responses, and as many others as are needed for a new one of `bytes`. Requests with a public key evict
+    /// no response to a server unless those have more than their share.
     fn evict(&mut self, now_ms: i64, bytes: usize) {
-        while let Some((at_ms, key)) = self.order.front().cloned() {
-            let has_room = self.order.len() < KEYS_MAX && self.bytes + bytes <= BYTES_MAX;
-            if at_ms + WINDOW_MS > now_ms && has_room {
+        for is_public in [true, false] {
+            while self.oldest(is_public).is_some_and(|at_ms| at_ms + WINDOW_MS <= now_ms) {
+                self.evict_oldest(is_public);
+            }
+        }
+        while self.len() >= KEYS_MAX || self.bytes() + bytes > BYTES_MAX {
+            let is_over_share = self.public.order.len() > KEYS_MAX / PUBLIC_SHARE
+                || self.public.bytes > BYTES_MAX / PUBLIC_SHARE;
+            let is_public = is_over_share || self.trusted.order.is_empty();
+            if self.oldest(is_public).is_none() {
                 return;
             }
-            if self.by_key.get(&key).is_some_and(|it| it.at_ms == at_ms) {
-                self.remove(&key);
-                self.changed.push(key);
-            }
-            self.order.pop_front();
+            self.evict_oldest(is_public);
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.public.order.len() + self.trusted.order.len()
+    }
+
+    fn bytes(&self) -> usize {
+        self.public.bytes + self.trusted.bytes
+    }
+
+    /// Returns the time of the oldest response of a group.
+    fn oldest(&self, is_public: bool) -> Option<i64> {
+        let group = if is_public { &self.public } else { &self.trusted };
+        group.order.front().map(|(at_ms, _)| *at_ms)
+    }
+
+    fn evict_oldest(&mut self, is_public: bool) {
+        let group = if is_public { &mut self.public } else { &mut self.trusted };
+        let Some((at_ms, key)) = group.order.pop_front() else { return };
+        if self.by_key.get(&key).is_some_and(|it| it.at_ms == at_ms) {
+            self.remove(&key);
+            self.changed.push(key);
         }
     }
 }
@@ -142,13 +189,14 @@ impl Subject for IdempotentResponses {
     fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), RecordError> {
         let key = String::from_utf8_lossy(key).into_owned();
         let stored: StoredResponse = serde_json::from_slice(value)?;
-        self.order.push_back((stored.at_ms, key.clone()));
         self.put(key, stored);
         Ok(())
     }
 
     fn finish_restore(&mut self) {
-        self.order.make_contiguous().sort_unstable();
+        for group in [&mut self.public, &mut self.trusted] {
+            group.order.make_contiguous().sort_unstable();
+        }
     }
 
     fn write_changes(&mut self, writer: &mut RecordWriter<'_>) {
@@ -176,7 +224,7 @@ mod tests {
         let large = CommandResponse { status: 200, json: "x".repeat(1 << 20) };
         for key in 0..200 {
             responses.insert(request(key), &Ok(large.clone()), None, key as i64);
-            assert!(responses.bytes <= BYTES_MAX, "{} bytes", responses.bytes);
+            assert!(responses.bytes() <= BYTES_MAX, "{} bytes", responses.bytes());
         }
         let kept = (0..200).filter(|key| responses.get(&request(*key), 200).is_some());
         assert_eq!(kept.collect::<Vec<_>>(), (137..200).collect::<Vec<_>>(), "the newest are kept");
@@ -189,11 +237,29 @@ mod tests {
             }
         }
         restored.finish_restore();
-        assert_eq!(restored.bytes, responses.bytes);
+        assert_eq!(restored.bytes(), responses.bytes());
         restored.insert(request(137), &Ok(CommandResponse::no_content()), None, 300);
         (138..200).for_each(|key| restored.remove(&format!("public:{key}")));
         restored.remove("public:137");
-        assert_eq!(restored.bytes, 0);
+        assert_eq!(restored.bytes(), 0);
+    }
+
+    #[test]
+    fn requests_with_a_public_key_evict_no_response_to_a_server() {
+        let mut responses = IdempotentResponses::default();
+        let key = |of: &str, key: usize| Idempotency { key: format!("{of}:{key}"), request: "d".to_owned() };
+        let large = Ok(CommandResponse { status: 200, json: "x".repeat(1 << 20) });
+        let kept = |responses: &IdempotentResponses, of: &str| {
+            (0..200).filter(|number| responses.get(&key(of, *number), 0).is_some()).count()
+        };
+        responses.insert(key("server", 0), &large, None, 0);
+        responses.insert(key("person", 0), &large, None, 0);
+        (0..200).for_each(|number| responses.insert(key("public", number), &large, None, 0));
+        assert_eq!(["server", "person", "public"].map(|of| kept(&responses, of)), [1, 1, 61]);
+        (0..200).for_each(|number| responses.insert(key("server", number), &large, None, 0));
+        assert_eq!(["server", "person", "public"].map(|of| kept(&responses, of)), [48, 0, 15]);
+        (0..200).for_each(|number| responses.insert(key("public", number), &large, None, 0));
+        assert_eq!(["server", "public"].map(|of| kept(&responses, of)), [47, 16]);
     }
 
     #[test]

@@ -51,3 +51,18 @@ fn stored_response_is_the_decision_and_its_page_is_rendered_again() {
     assert_eq!((&later["total"], &later["rows"][0]["player"]), (&json!(PLAYERS + 1), &json!("bob")));
     assert_eq!(later["rows"][1]["submitted"], json!(true));
 }
+
+#[test]
+fn stored_response_does_not_contain_the_query_of_its_page() {
+    let mut world = World::new(NOW);
+    let mut command = submit("ann", 5_000);
+    command["boards"]["submit"]["list"] = json!({ "friends": vec!["ann"; 7_500] });
+    let first = send(&mut world, Some("public:k"), command.clone());
+    world.checkpoint();
+    let records = world.records();
+    let stored: usize =
+        records.iter().filter(|(key, _)| key[4] == RESPONSES).map(|(_, value)| value.len()).sum();
+    assert!((1..1_000).contains(&stored), "{stored} bytes are stored");
+    world.restart();
+    assert_eq!(send(&mut world, Some("public:k"), command), first);
+}

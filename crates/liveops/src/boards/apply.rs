@@ -166,7 +166,7 @@ impl Boards {
             None => board.submit(score, parsed, now),
         };
         let submitter = player.map(|_| score.player.as_str());
-        context.page = list.map(|query| SubmittedPage::new(table, query, submitter, now));
+        context.page = list.map(|_| SubmittedPage::new(table, submitter, now));
         Ok(submitted)
     }
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Boards;
 use super::attributes::RunAttributes;
 use super::board::Board;
 use super::calendar::BoardWindow;
@@ -14,9 +13,10 @@ use super::page::{BoardPage, BoardQuery};
 use super::quarantine::{Evidence, FailedCheck, QuarantinedScore};
 use super::runs::{Arrival, Run, VERIFIED, WITH_SUBSCORE};
 use super::tree::RankKeys;
+use super::{BoardCommand, Boards};
 use crate::names::{check_player, check_text};
 use crate::players::{NAME_BYTES_MAX, PlayerSession};
-use crate::{Caller, Principal, Refusal, RefusalKind, is_key};
+use crate::{Caller, Command, Principal, Refusal, RefusalKind, is_key};
 
 /// Fields of a run.
 const FIELDS_MAX: usize = 16;
@@ -81,12 +81,11 @@ pub(super) struct SubmitResponse {
     pub(super) improved: Option<ScoreDecimal>,
 }
 
-/// The page of a submitted score. Rendered when a response is sent, because it can be a thousand times larger than the
-/// decision about the score.
+/// The score whose page a response contains. The page is rendered when a response is sent, because it can be a thousand
+/// times larger than the decision about the score. The query is that of the request: a repeated one has the same.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct SubmittedPage {
     table: String,
-    query: BoardQuery,
     /// The player's id; `None` if the score was quarantined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     player: Option<String>,
@@ -94,39 +93,46 @@ pub(crate) struct SubmittedPage {
 }
 
 impl SubmittedPage {
-    pub(super) fn new(
-        table: &str,
-        query: &BoardQuery,
-        player: Option<&str>,
-        arrival: Arrival,
-    ) -> SubmittedPage {
-        let (table, player) = (table.to_owned(), player.map(str::to_owned));
-        SubmittedPage { table, query: query.clone(), player, arrival }
+    pub(super) fn new(table: &str, player: Option<&str>, arrival: Arrival) -> SubmittedPage {
+        SubmittedPage { table: table.to_owned(), player: player.map(str::to_owned), arrival }
     }
 
-    /// Returns true if the request names this player.
+    /// Returns true if it is the page of this player's score.
     pub(crate) fn names(&self, player: &str) -> bool {
-        let BoardQuery { around, friends, player: of_player, .. } = &self.query;
-        let named = [&self.player, around, of_player].into_iter().flatten();
-        named.chain(friends.iter().flatten()).any(|named| named == player)
+        self.player.as_deref() == Some(player)
     }
 
     /// Returns the memory that it takes, about.
     pub(crate) fn bytes(&self) -> usize {
-        let friends = self.query.friends.iter().flatten().map(|friend| friend.len() + size_of::<String>());
-        let filter = self.query.filter.iter().map(|(name, value)| name.len() + value.len() + 64);
-        size_of::<SubmittedPage>() + self.table.len() + friends.sum::<usize>() + filter.sum::<usize>()
+        size_of::<SubmittedPage>() + self.table.len() + self.player.as_ref().map_or(0, String::len)
     }
 
     /// Returns the page as it is at this time, or `None` if the board no longer has it.
-    pub(crate) fn render(&self, boards: &Boards, now_ms: i64) -> Option<BoardPage> {
+    pub(crate) fn render(&self, boards: &Boards, request: &PageRequest, now_ms: i64) -> Option<BoardPage> {
         let board = boards.boards.get(&self.table)?;
         let now_ms = board.now(now_ms).ms();
         let page = match self.player.as_ref().map(|player| board.roster.find(player)) {
-            Some(player) => board.page_of(&self.query, player?, self.arrival, now_ms),
-            None => board.page(&self.query, now_ms),
+            Some(player) => board.page_of(&request.query, player?, self.arrival, now_ms),
+            None => board.page(&request.query, now_ms),
         };
         page.ok()
+    }
+}
+
+/// The page that a request with a score asks for.
+pub(crate) struct PageRequest {
+    query: BoardQuery,
+}
+
+impl PageRequest {
+    /// Returns the page that a command asks for, if it does.
+    pub(crate) fn of(command: &Command) -> Option<PageRequest> {
+        match command {
+            Command::Boards(BoardCommand::Submit { list: Some(query), .. }) => {
+                Some(PageRequest { query: (**query).clone() })
+            }
+            _ => None,
+        }
     }
 }
 

@@ -422,3 +422,25 @@ fn retry_with_same_idempotency_key_counts_once() {
     assert_eq!(send(), send());
     assert_eq!(world.rows("sum", ""), "1 bo 5");
 }
+
+#[test]
+fn stored_pages_of_a_public_key_do_not_evict_the_response_to_a_server() {
+    let world = World::new();
+    world.board("sum", json!({"mode": "open", "keep": "sum"}));
+    let of_server = || {
+        let request = Request::new("POST", "/v1/boards/sum/scores").key(&world.secret_key);
+        world.send(&request.header("Idempotency-Key", "one").body(r#"{"player":"bo","score":100}"#)).json()
+    };
+    let first = of_server();
+    let friends = ["a"; 7_500].join(",");
+    let target = format!("/v1/boards/sum/scores:saveAndList?per_page=1&friends={friends}");
+    let mut connection = world.connect();
+    for number in 0..400 {
+        let score = json!({"player": format!("player-{}", number % 8), "score": 1}).to_string();
+        let request = Request::new("POST", &target).key(&world.public_key).body(score);
+        let request = request.header("Idempotency-Key", &format!("public-{number}"));
+        assert_eq!(connection.send(&request).expect("an answer").summary(), "200");
+    }
+    assert_eq!(of_server(), first);
+    assert_eq!(world.rows("sum", "friends=bo"), "1 bo 100");
+}
