@@ -142,7 +142,7 @@ impl Game {
         touched: &mut Vec<Touched>,
     ) -> Result<CommandResponse, Refusal> {
         let CommandRef { by, tz, idempotency, command, blob, .. } = entry;
-        let page_request = PageRequest::of(&command);
+        let page_request = PageRequest::of(&by, &command);
         let mut context = CommandContext { at, by: &by, tz: &tz, blob, touched, page: None };
         if let Some(stored) = idempotency.as_ref().and_then(|request| self.responses.get(request, at.ms)) {
             let (outcome, page) = stored;

@@ -13,6 +13,7 @@ use super::page::{BoardPage, BoardQuery};
 use super::quarantine::{Evidence, FailedCheck, QuarantinedScore};
 use super::runs::{Arrival, Run, VERIFIED, WITH_SUBSCORE};
 use super::tree::RankKeys;
+use super::view::{BoardViewer, is_visible};
 use super::{BoardCommand, Boards};
 use crate::names::{check_player, check_text};
 use crate::players::{NAME_BYTES_MAX, PlayerSession};
@@ -107,9 +108,10 @@ impl SubmittedPage {
         size_of::<SubmittedPage>() + self.table.len() + self.player.as_ref().map_or(0, String::len)
     }
 
-    /// Returns the page as it is at this time, or `None` if the board no longer has it.
+    /// Returns the page as it is at this time, or `None` if the board no longer has it or the sender may not see it any
+    /// more.
     pub(crate) fn render(&self, boards: &Boards, request: &PageRequest, now_ms: i64) -> Option<BoardPage> {
-        let board = boards.boards.get(&self.table)?;
+        let board = boards.boards.get(&self.table).filter(|board| is_visible(board, request.viewer()))?;
         let now_ms = board.now(now_ms).ms();
         let page = match self.player.as_ref().map(|player| board.roster.find(player)) {
             Some(player) => board.page_of(&request.query, player?, self.arrival, now_ms),
@@ -122,17 +124,22 @@ impl SubmittedPage {
 /// The page that a request with a score asks for.
 pub(crate) struct PageRequest {
     query: BoardQuery,
+    is_public: bool,
+    code: Option<String>,
 }
 
 impl PageRequest {
     /// Returns the page that a command asks for, if it does.
-    pub(crate) fn of(command: &Command) -> Option<PageRequest> {
-        match command {
-            Command::Boards(BoardCommand::Submit { list: Some(query), .. }) => {
-                Some(PageRequest { query: (**query).clone() })
-            }
-            _ => None,
-        }
+    pub(crate) fn of(by: &Principal, command: &Command) -> Option<PageRequest> {
+        let Command::Boards(BoardCommand::Submit { list: Some(query), score, .. }) = command else {
+            return None;
+        };
+        let is_public = by.caller == Caller::Public;
+        Some(PageRequest { query: (**query).clone(), is_public, code: score.code.clone() })
+    }
+
+    fn viewer(&self) -> BoardViewer<'_> {
+        if self.is_public { BoardViewer::Public(self.code.as_deref()) } else { BoardViewer::All }
     }
 }
 

@@ -444,3 +444,29 @@ fn stored_pages_of_a_public_key_do_not_evict_the_response_to_a_server() {
     assert_eq!(of_server(), first);
     assert_eq!(world.rows("sum", "friends=bo"), "1 bo 100");
 }
+
+#[test]
+fn repeated_submission_to_a_board_that_became_private_returns_no_page() {
+    let world = World::new();
+    world.board("race", json!({"mode": "open"}));
+    let repeated = |code: &str| {
+        let target = format!("/v1/boards/race/scores:saveAndList?code={code}");
+        let request = Request::new("POST", target).key(&world.public_key);
+        let request = request.header("Idempotency-Key", &format!("code {code}"));
+        world.send(&request.body(r#"{"player":"bo","score":1}"#)).json()
+    };
+    let players = |page: &Value| {
+        let rows = page["rows"].as_array().cloned();
+        rows.map(|rows| rows.iter().map(|row| row["player"].to_string()).collect::<Vec<_>>().join(" "))
+    };
+    assert_eq!(players(&repeated("guess")), Some(r#""bo""#.to_owned()));
+    let code = world.on_board("PUT", "race", "", json!({"private": true})).json()["code"].clone();
+    let code = code.as_str().expect("a code");
+    let secret = json!({"player": "secret", "score": 99});
+    assert_eq!(world.on_board("POST", "race", "/scores", secret).summary(), "200");
+    let page = repeated("guess");
+    assert_eq!((&page["best"], players(&page)), (&json!(1), None), "the decision alone");
+    for _ in 0..2 {
+        assert_eq!(players(&repeated(code)), Some(r#""secret" "bo""#.to_owned()));
+    }
+}
