@@ -254,6 +254,12 @@ impl Channel {
         Some((source.full_state(), self.newest()))
     }
 
+    /// Holds the state as a computation does.
+    #[cfg(test)]
+    pub(crate) fn hold_source(&self) -> impl Sized {
+        self.source.lock()
+    }
+
     /// Returns the number of the newest change.
     pub(crate) fn newest(&self) -> u64 {
         self.newest.load(Ordering::Acquire)

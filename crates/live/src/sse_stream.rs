@@ -114,8 +114,12 @@ impl SseStream {
     }
 
     fn write(&self, text: &mut Vec<u8>, name: &str, message: &Message) {
-        let head = format!("event: {}\nid: {}.{}\n", message.name, self.live.epoch(), message.number);
-        text.extend_from_slice(head.as_bytes());
+        text.extend_from_slice(format!("event: {}\n", message.name).as_bytes());
+        // A client resumes all subscriptions from the last number. While one of them waits for its full state, a number
+        // would promise that the client has it.
+        if self.retry_at.is_none() {
+            text.extend_from_slice(format!("id: {}.{}\n", self.live.epoch(), message.number).as_bytes());
+        }
         text.extend_from_slice(format!("data: {{\"sub\":\"{name}\",").as_bytes());
         text.extend_from_slice(&message.fields);
         text.extend_from_slice(b"}\n\n");

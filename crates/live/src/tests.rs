@@ -10,6 +10,7 @@ use model::query::{MetricQuery, Query, QueryDimension, Step, WindowLength};
 use serde_json::json;
 
 use super::{PageTopic, ResumePoint, Topic};
+use stream_replica::StreamReplica;
 use world::{TestSubscriber, World};
 
 fn hits() -> Topic {
@@ -311,4 +312,45 @@ fn feed_is_computed_only_for_followers_of_the_actor() {
     assert_eq!(world.computations(), before);
     world.command(post("bo"));
     check(&mut subscriber, &["text"], "hello");
+}
+
+#[test]
+fn stream_that_ends_while_a_full_state_is_computed_resumes_without_a_loss() {
+    let mut world = World::new();
+    let topics = [Topic::Online, hits()];
+    let expected = |world: &World| {
+        let mut fresh = StreamReplica::default();
+        fresh.connect_to(world, &topics);
+        fresh.receive();
+        [0, 1].map(|number| fresh.read_subscription(number))
+    };
+    let mut client = StreamReplica::default();
+    client.connect_to(&world, &topics);
+    let channel = world.channel(&hits());
+    let computing = channel.hold_source();
+    client.receive();
+    assert_ne!(client.read_subscription(0), serde_json::Value::Null, "the other state is sent");
+    assert_eq!(client.read_subscription(1), serde_json::Value::Null, "it is being computed");
+    client.disconnect();
+    drop(computing);
+    client.connect_to(&world, &topics);
+    client.receive();
+    assert_eq!([0, 1].map(|number| client.read_subscription(number)), expected(&world));
+
+    // The same after the changes that the client missed are no longer kept.
+    let mut other = world.subscribe(&hits());
+    for _ in 0..70 {
+        world.submit(&[("hit", "ann", "FR", None, 0)]);
+        other.receive();
+    }
+    let computing = channel.hold_source();
+    client.receive();
+    client.disconnect();
+    drop(computing);
+    client.connect_to(&world, &topics);
+    world.submit(&[("hit", "bo", "FR", None, 0)]);
+    for _ in 0..2 {
+        client.receive();
+    }
+    assert_eq!([0, 1].map(|number| client.read_subscription(number)), expected(&world));
 }

@@ -10,12 +10,13 @@ use crate::{DeliveryOptions, ResumePoint, SseStream, Topic};
 /// Events that a client keeps.
 const EVENTS_MAX: usize = 50;
 
-/// One streamed subscription and the state of its client.
+/// One stream and the state of its client.
 #[derive(Default)]
 pub(super) struct StreamReplica {
     /// `None`: disconnected.
     stream: Option<SseStream>,
-    state: Value,
+    /// The state of each subscription, by its number.
+    states: Vec<Value>,
     last_event_id: String,
 }
 
@@ -26,9 +27,15 @@ impl StreamReplica {
 
     /// Connects, and resumes if there was a connection before.
     pub(super) fn connect(&mut self, world: &World, topic: &Topic) {
+        self.connect_to(world, std::slice::from_ref(topic));
+    }
+
+    /// Connects to several topics, and resumes if there was a connection before.
+    pub(super) fn connect_to(&mut self, world: &World, topics: &[Topic]) {
         let resume = ResumePoint::parse(&self.last_event_id);
-        let (options, topics) =
-            (DeliveryOptions { min_interval_ms: 0 }, vec![("s".to_owned(), topic.clone())]);
+        self.states.resize(topics.len(), Value::Null);
+        let topics = topics.iter().enumerate().map(|(number, topic)| (number.to_string(), topic.clone()));
+        let (options, topics) = (DeliveryOptions { min_interval_ms: 0 }, topics.collect());
         let stream = SseStream::open(Arc::clone(&world.live), &world.game, topics, options, resume.as_ref());
         self.stream = Some(stream.expect("there are few channels"));
     }
@@ -37,12 +44,17 @@ impl StreamReplica {
         let Some(stream) = &mut self.stream else { return };
         let text = String::from_utf8(stream.next_events()).expect("it is UTF-8");
         for event in text.split_terminator("\n\n") {
-            let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name)).expect("a field");
-            self.last_event_id = field("id: ").to_owned();
+            let find = |name: &str| event.lines().find_map(|line| line.strip_prefix(name));
+            let field = |name: &str| find(name).expect("a field");
+            if let Some(id) = find("id: ") {
+                self.last_event_id = id.to_owned();
+            }
             let data: Value = serde_json::from_str(field("data: ")).expect("it is JSON");
+            let subscription = data["sub"].as_str().and_then(|name| name.parse().ok());
+            let state: &mut Value = &mut self.states[subscription.unwrap_or(0)];
             match field("event: ") {
-                "change" => self.apply(data),
-                _ => self.state = data,
+                "change" => apply(state, data),
+                _ => *state = data,
             }
         }
     }
@@ -50,38 +62,42 @@ impl StreamReplica {
     /// Returns the state without the moment of its computation, and without the players by minute, which are sent only
     /// once a minute.
     pub(super) fn read(&self) -> Value {
-        let mut state = self.state.clone();
+        self.read_subscription(0)
+    }
+
+    pub(super) fn read_subscription(&self, number: usize) -> Value {
+        let mut state = self.states.get(number).cloned().unwrap_or_default();
         let fields = state.as_object_mut().into_iter();
         fields.for_each(|fields| fields.retain(|name, _| !matches!(name.as_str(), "as_of" | "minutes")));
         state
     }
+}
 
-    fn apply(&mut self, mut change: Value) {
-        if let Some(points) = change.get_mut("points").map(Value::take) {
-            let totals = change["totals"].as_array().expect("a list");
-            self.apply_points(points.as_array().expect("a list"), totals);
-        } else if let Some(added) = change.get_mut("added").map(Value::take) {
-            let shown = self.state["events"].as_array().into_iter().flatten();
-            let all = added.as_array().expect("a list").iter().chain(shown);
-            self.state["events"] = all.take(EVENTS_MAX).cloned().collect();
-        } else if change.get("topic").is_some() {
-            self.state = change;
-        } else {
-            let fields = change.as_object_mut().map(std::mem::take).expect("an object");
-            fields.into_iter().for_each(|(name, value)| self.state[name] = value);
-        }
+fn apply(state: &mut Value, mut change: Value) {
+    if let Some(points) = change.get_mut("points").map(Value::take) {
+        let totals = change["totals"].as_array().expect("a list");
+        apply_points(state, points.as_array().expect("a list"), totals);
+    } else if let Some(added) = change.get_mut("added").map(Value::take) {
+        let shown = state["events"].as_array().into_iter().flatten();
+        let all = added.as_array().expect("a list").iter().chain(shown);
+        state["events"] = all.take(EVENTS_MAX).cloned().collect();
+    } else if change.get("topic").is_some() {
+        *state = change;
+    } else {
+        let fields = change.as_object_mut().map(std::mem::take).expect("an object");
+        fields.into_iter().for_each(|(name, value)| state[name] = value);
     }
+}
 
-    fn apply_points(&mut self, points: &[Value], totals: &[Value]) {
-        let times = self.state["times"].as_array().expect("a list").clone();
-        let all = self.state["series"].as_array_mut().expect("a list");
-        for point in points {
-            let bucket = times.iter().position(|time| *time == point["time"]).expect("it is in the window");
-            series(all, point)["values"][bucket] = point["value"].clone();
-        }
-        for total in totals {
-            series(all, total)["total"] = total["total"].clone();
-        }
+fn apply_points(state: &mut Value, points: &[Value], totals: &[Value]) {
+    let times = state["times"].as_array().expect("a list").clone();
+    let all = state["series"].as_array_mut().expect("a list");
+    for point in points {
+        let bucket = times.iter().position(|time| *time == point["time"]).expect("it is in the window");
+        series(all, point)["values"][bucket] = point["value"].clone();
+    }
+    for total in totals {
+        series(all, total)["total"] = total["total"].clone();
     }
 }
 

@@ -18,6 +18,7 @@ use testkit::counters::{MemoryCounters, MemoryDisk};
 use tokio::sync::Notify;
 use wal::EntryRef;
 
+use crate::channel::Channel;
 use crate::replica::DocumentReplica;
 use crate::{DeliveryOptions, DocumentSubscription, Live, ResumePoint, Topic};
 
@@ -139,6 +140,13 @@ impl World {
         for _ in 0..2 {
             self.live.run_due(self.live.schedule.remove_due(soon));
         }
+    }
+
+    /// Returns the channel that has this topic.
+    pub(super) fn channel(&self, topic: &Topic) -> Arc<Channel> {
+        let channels = self.live.channels.lock();
+        let (topic, _) = topic.clone().into_shared(&self.game);
+        Arc::clone(&channels.open[&(self.game.number, topic)])
     }
 
     /// Returns the number of computations of all channels.
