@@ -58,6 +58,17 @@ pub(crate) struct Channel {
     pub(crate) opened_at_ms: i64,
 }
 
+/// Marks a channel dirty if its computation panics: what was dirty before is not computed.
+struct DirtyAfterPanic<'a>(&'a Channel);
+
+impl Drop for DirtyAfterPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.mark_dirty(None);
+        }
+    }
+}
+
 /// The last computation and the cost of all of them.
 #[derive(Default)]
 struct LastRun {
@@ -168,6 +179,7 @@ impl Channel {
     pub(crate) fn refresh(&self, live: &Live) {
         let mut source = self.source.lock();
         let dirty = std::mem::take(&mut *self.dirty.lock());
+        let _dirty_after_panic = DirtyAfterPanic(self);
         let control = live.query_control();
         let context = ComputeContext::new(&live.views, &live.flows, &self.game, live.now_ms(), &*control);
         let is_due = source.due_ms().is_some_and(|due_ms| due_ms <= context.now_ms);
@@ -252,6 +264,12 @@ impl Channel {
     pub(crate) fn full_state(&self) -> Option<(Bytes, u64)> {
         let source = self.source.try_lock()?;
         Some((source.full_state(), self.newest()))
+    }
+
+    /// Makes the channel one that costs much.
+    #[cfg(test)]
+    pub(crate) fn set_expensive(&self) {
+        self.last_run.lock().cost.add(Duration::from_secs(1));
     }
 
     /// Holds the state as a computation does.

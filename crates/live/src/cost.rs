@@ -41,7 +41,7 @@ impl Cost {
         (self.recent * CORE_SHARE).min(PAUSE_MAX)
     }
 
-    fn add(&mut self, elapsed: Duration) {
+    pub(crate) fn add(&mut self, elapsed: Duration) {
         self.recent = if self.computations == 0 { elapsed } else { (self.recent * 3 + elapsed) / 4 };
         (self.last, self.total) = (elapsed, self.total + elapsed);
         self.computations += 1;

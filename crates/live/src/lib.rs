@@ -69,6 +69,9 @@ const CHANNELS_MAX: usize = 10_000;
 /// A channel for which no thread is free is computed after this time, if one is free then.
 const DISPATCH_RETRY: Duration = Duration::from_millis(250);
 
+/// A channel whose computation has panicked is computed again after this time.
+const PANIC_RETRY: Duration = Duration::from_secs(5);
+
 /// Returns the time in milliseconds since 1970.
 type Clock = Box<dyn Fn() -> i64 + Send + Sync>;
 
@@ -102,6 +105,25 @@ struct ChannelRegistry {
 #[derive(Debug, thiserror::Error)]
 #[error("the server already has {CHANNELS_MAX} different subscriptions, the maximum")]
 pub struct TooManyChannels;
+
+/// A channel that another thread computes. Dropped when it was computed, when that panicked, or when no thread was free.
+struct Dispatched {
+    live: Arc<Live>,
+    channel: Arc<Channel>,
+    has_begun: bool,
+}
+
+impl Drop for Dispatched {
+    fn drop(&mut self) {
+        let Dispatched { live, channel, has_begun } = self;
+        channel.end_dispatch();
+        if thread::panicking() {
+            live.schedule.insert(channel, Instant::now() + PANIC_RETRY);
+        } else if *has_begun {
+            live.schedule_next(channel);
+        }
+    }
+}
 
 impl Live {
     /// Starts the thread that computes channels. `epoch` must differ from run to run. One credential may have at most
@@ -346,17 +368,12 @@ impl Live {
     /// Has the channel computed by a thread that runs queries, so that other channels do not wait for it.
     fn dispatch(self: &Arc<Live>, queries: &QueryPool, channel: &Arc<Channel>) {
         let is_dispatched = channel.begin_dispatch() && {
-            let (live, dispatched) = (Arc::clone(self), Arc::clone(channel));
-            let work = move || {
-                dispatched.refresh(&live);
-                dispatched.end_dispatch();
-                live.schedule_next(&dispatched);
-            };
-            let is_started = queries.try_run(channel.game.number, work);
-            if !is_started {
-                channel.end_dispatch();
-            }
-            is_started
+            let (live, channel) = (Arc::clone(self), Arc::clone(channel));
+            let mut dispatched = Dispatched { live, channel, has_begun: false };
+            queries.try_run(dispatched.channel.game.number, move || {
+                dispatched.has_begun = true;
+                dispatched.channel.refresh(&dispatched.live);
+            })
         };
         if !is_dispatched {
             self.schedule.insert(channel, Instant::now() + DISPATCH_RETRY);

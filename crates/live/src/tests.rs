@@ -4,9 +4,12 @@ mod state;
 mod stream_replica;
 mod world;
 
+use std::time::{Duration, Instant};
+
 use liveops::Touched;
 use liveops::vars::VarsViewer;
 use model::query::{MetricQuery, Query, QueryDimension, Step, WindowLength};
+use pipeline::query::pool::{QueryLimits, QueryPool};
 use serde_json::json;
 
 use super::{PageTopic, ResumePoint, Topic};
@@ -353,4 +356,24 @@ fn stream_that_ends_while_a_full_state_is_computed_resumes_without_a_loss() {
         client.receive();
     }
     assert_eq!([0, 1].map(|number| client.read_subscription(number)), expected(&world));
+}
+
+#[test]
+fn channel_whose_computation_panicked_is_computed_again() {
+    let queries = QueryPool::start(QueryLimits::default()).expect("threads can be started");
+    let mut world = World::with_queries(&queries);
+    let mut subscriber = world.subscribe(&hits());
+    subscriber.receive();
+    world.channel(&hits()).set_expensive();
+    world.inject_panic();
+    world.submit(&[("hit", "ann", "FR", None, 0)]);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while read(&subscriber, &["total"]) != "1" {
+        assert!(Instant::now() < deadline, "it is not computed again");
+        std::thread::sleep(Duration::from_millis(5));
+        world.run_due();
+        subscriber.receive();
+    }
+    assert!(!world.is_panic_pending(), "a computation has panicked");
+    queries.stop();
 }

@@ -1,7 +1,7 @@
 //! The views and subscriptions of a server, without disk, sockets or threads, and with a simulated clock.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use liveops::{Caller, Command, CommandRef, Principal};
@@ -12,6 +12,7 @@ use pipeline::applier::apply_entry;
 use pipeline::catalog::Game;
 use pipeline::flows::Flows;
 use pipeline::ingest::{BATCH, COMMAND};
+use pipeline::query::pool::QueryPool;
 use pipeline::views::Views;
 use serde_json::{Value, json};
 use testkit::counters::{MemoryCounters, MemoryDisk};
@@ -30,6 +31,8 @@ pub(super) struct World {
     pub(super) flows: Arc<Flows>,
     pub(super) game: Arc<Game>,
     clock: Arc<AtomicI64>,
+    /// The next computation on a thread for queries panics.
+    panics: Arc<AtomicBool>,
     offset: u64,
 }
 
@@ -38,20 +41,35 @@ pub(super) type EventFields<'a> = (&'a str, &'a str, &'a str, Option<f64>, i64);
 
 impl World {
     pub(super) fn new() -> World {
+        World::with(None)
+    }
+
+    /// Returns a world in which these threads compute slow channels.
+    pub(super) fn with_queries(queries: &Arc<QueryPool>) -> World {
+        World::with(Some(Arc::clone(queries)))
+    }
+
+    fn with(queries: Option<Arc<QueryPool>>) -> World {
         let counters = Arc::new(MemoryCounters::open(&MemoryDisk::default()));
         let views = Arc::new(Views::open(counters, "secret").expect("the store is empty"));
         let clock = Arc::new(AtomicI64::new(START_MS));
         let clock_copy = Arc::clone(&clock);
+        let panics = Arc::new(AtomicBool::new(false));
+        let panics_copy = Arc::clone(&panics);
         let flows = Arc::default();
         let live = Live::new(
             Arc::clone(&views),
             Arc::clone(&flows),
             "e".into(),
             1_000,
-            Box::new(move || clock_copy.load(Ordering::Relaxed)),
-            None,
+            Box::new(move || {
+                let is_query = std::thread::current().name().is_some_and(|name| name.starts_with("query-"));
+                assert!(!(is_query && panics_copy.swap(false, Ordering::SeqCst)), "an injected panic");
+                clock_copy.load(Ordering::Relaxed)
+            }),
+            queries,
         );
-        World { views, live, flows, game: game(1), clock, offset: 0 }
+        World { views, live, flows, game: game(1), clock, panics, offset: 0 }
     }
 
     /// Applies packets of flows, as JSON lines.
@@ -68,7 +86,8 @@ impl World {
         let now = Box::new(move || clock_copy.load(Ordering::Relaxed));
         let (views, flows) = (Arc::clone(&self.views), Arc::clone(&self.flows));
         let live = Live::new(Arc::clone(&views), Arc::clone(&flows), "f".into(), 1_000, now, None);
-        World { views, live, flows, game: Arc::clone(&self.game), clock, offset: self.offset }
+        let (game, panics, offset) = (Arc::clone(&self.game), Arc::default(), self.offset);
+        World { views, live, flows, game, clock, panics, offset }
     }
 
     pub(super) fn now_ms(&self) -> i64 {
@@ -140,6 +159,16 @@ impl World {
         for _ in 0..2 {
             self.live.run_due(self.live.schedule.remove_due(soon));
         }
+    }
+
+    /// Makes the next computation on a thread for queries panic.
+    pub(super) fn inject_panic(&self) {
+        self.panics.store(true, Ordering::SeqCst);
+    }
+
+    /// Returns true if the next computation on a thread for queries panics.
+    pub(super) fn is_panic_pending(&self) -> bool {
+        self.panics.load(Ordering::SeqCst)
     }
 
     /// Returns the channel that has this topic.
