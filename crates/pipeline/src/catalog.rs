@@ -33,7 +33,7 @@ use last_used::LastUsed;
 pub use access::{Access, address_group};
 pub use cidr::{Cidr, InvalidCidr};
 pub use error::CatalogError;
-pub use file::{read_private, replace_private};
+pub use file::{check_format, read_private, replace_private};
 pub use game_settings::{DimensionDeclaration, GameSettings, SettingsChange};
 pub use gameanalytics::GameAnalytics;
 pub use games::Game;
@@ -42,6 +42,9 @@ pub use keys::KeyRecord;
 pub use playtomic::Playtomic;
 pub use scopes::{Scope, Scopes};
 pub use sites::VisitorKey;
+
+/// The display name of the game that a first start creates.
+pub const FIRST_GAME: &str = "My game";
 
 /// Games, keys and sign-ins in memory. Every change is on disk before it takes effect.
 pub struct Catalog {
@@ -53,9 +56,9 @@ pub struct Catalog {
     revision: AtomicU64,
 }
 
-/// The demo game and the secrets of a first start. The secrets are stored nowhere else.
+/// The first game and the secrets of a first start. The secrets are stored nowhere else.
 pub struct InitialKeys {
-    /// The demo game.
+    /// The first game.
     pub game: Game,
     /// A key with every scope.
     pub secret_key: String,
@@ -64,13 +67,22 @@ pub struct InitialKeys {
 }
 
 impl Catalog {
-    /// Opens the folder's catalog. If there is none, creates one with a demo game and returns its keys; it is on disk
+    /// Opens the folder's catalog. If there is none, creates one with a first game and returns its keys; it is on disk
     /// only after [`Catalog::save`].
     pub fn open(folder: &Path, now_s: u64) -> anyhow::Result<(Catalog, Option<InitialKeys>)> {
+        Catalog::open_with(folder, now_s, FIRST_GAME)
+    }
+
+    /// Like [`Catalog::open`], with the display name of the game that a first start creates.
+    pub fn open_with(
+        folder: &Path,
+        now_s: u64,
+        first_game: &str,
+    ) -> anyhow::Result<(Catalog, Option<InitialKeys>)> {
         if let Some(file) = file::load(folder)? {
             return Ok((Catalog::with(folder, file), None));
         }
-        let (file, initial_keys) = CatalogFile::with_demo_game(now_s);
+        let (file, initial_keys) = CatalogFile::with_first_game(now_s, first_game);
         Ok((Catalog::with(folder, file), Some(initial_keys)))
     }
 

@@ -17,7 +17,7 @@ use server::admin::{Admin, Command};
 use server::control::{self, Reply};
 
 use crate::cli::FolderArgs;
-use crate::{engine, private_folder};
+use crate::{engine, own_folder, private_folder};
 
 /// An exclusive lock on a data folder, released when dropped.
 pub(crate) struct FolderLock(
@@ -79,7 +79,7 @@ pub(crate) fn check_is_data_folder(folder: &Path) -> anyhow::Result<()> {
         catalog.display()
     );
     ensure!(catalog.exists(), "{} is not a data folder; name one with --data", folder.display());
-    Ok(())
+    own_folder::check(folder)
 }
 
 fn send_to_server(folder: &Path, command: &Command) -> anyhow::Result<Value> {

@@ -37,7 +37,7 @@ pub(crate) enum CliCommand {
     Top(TopArgs),
     /// List, start, stop and restart collectors
     Collectors(CollectorsArgs),
-    /// Create, list and configure games
+    /// Create, list, rename and configure games
     Games(GamesArgs),
     /// Create, list, rotate and revoke keys
     Keys(KeysArgs),

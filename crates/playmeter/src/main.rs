@@ -7,6 +7,7 @@ mod commands;
 mod count;
 mod engine;
 mod open_files;
+mod own_folder;
 mod private_folder;
 mod settings;
 

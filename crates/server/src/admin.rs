@@ -36,6 +36,13 @@ pub enum Command {
         /// The time zone.
         tz: String,
     },
+    /// Changes the display name of a game.
+    RenameGame {
+        /// The game.
+        game: String,
+        /// The new name.
+        name: String,
+    },
     /// Changes a game's ingest settings; those left out stay.
     SetGame {
         /// The game.
@@ -154,6 +161,7 @@ pub fn run(admin: &Admin<'_>, command: Command) -> anyhow::Result<Value> {
     Ok(match command {
         Command::ListGames => catalog.games().iter().map(|it| game(catalog, it)).collect(),
         Command::CreateGame { id, name, tz } => game(catalog, &catalog.create_game(&id, &name, &tz)?),
+        Command::RenameGame { game: id, name } => game(catalog, &catalog.rename_game(&id, &name)?),
         Command::SetGame { game: id, change } => game(catalog, &catalog.set_game(&id, change)?),
         Command::SetPlaytomic { game: id, key, private_key, data_api } => {
             game(catalog, &catalog.set_playtomic(&id, key, private_key, data_api)?)

@@ -39,8 +39,8 @@ pub(super) struct CatalogFile {
 
 impl CatalogFile {
     /// Creates the content of a first start.
-    pub(super) fn with_demo_game(now_s: u64) -> (CatalogFile, InitialKeys) {
-        let game = Game::new(1, "demo", "Demo game", "UTC");
+    pub(super) fn with_first_game(now_s: u64, name: &str) -> (CatalogFile, InitialKeys) {
+        let game = Game::new(1, "demo", name, "UTC");
         let (secret, sign_in_token) = (SecretKey::random(), key_format::random_token());
         let key = KeyRecord {
             id: secret.id.clone(),
@@ -73,15 +73,37 @@ impl CatalogFile {
 pub(super) fn load(folder: &Path) -> anyhow::Result<Option<CatalogFile>> {
     let path = folder.join(NAME);
     let Some(text) = read_private(&path)? else { return Ok(None) };
+    check_format_of(&text, folder)?;
     let file: CatalogFile = serde_json::from_slice(&text)
         .with_context(|| format!("{} is not a valid catalog", path.display()))?;
-    let format = file.format;
-    ensure!(
-        format <= FORMAT,
-        "{} has format {format}; this program reads formats up to {FORMAT}",
-        path.display()
-    );
     Ok(Some(file))
+}
+
+/// Checks that this program reads the format of a data folder. Changes nothing. A newer program that changes the format
+/// of any file in the folder increases the number in the catalog, so this is checked before everything else.
+pub fn check_format(folder: &Path) -> anyhow::Result<()> {
+    match read_private(&folder.join(NAME))? {
+        Some(text) => check_format_of(&text, folder),
+        None => Ok(()),
+    }
+}
+
+fn check_format_of(text: &[u8], folder: &Path) -> anyhow::Result<()> {
+    #[derive(Deserialize)]
+    struct Format {
+        format: u32,
+    }
+    let path = folder.join(NAME);
+    let format: Format =
+        serde_json::from_slice(text).with_context(|| format!("{} is not a valid catalog", path.display()))?;
+    ensure!(
+        format.format <= FORMAT,
+        "{} was used by a newer version of Playmeter: its catalog.json has format {}, and this version reads formats up to {FORMAT}. \
+         Install the newer version, or restore a backup from before the upgrade to another folder; nothing was changed",
+        folder.display(),
+        format.format
+    );
+    Ok(())
 }
 
 pub(super) fn save(folder: &Path, file: &CatalogFile) -> anyhow::Result<()> {

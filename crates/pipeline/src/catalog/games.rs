@@ -8,6 +8,8 @@ use super::error::invalid;
 use super::{Catalog, CatalogError, GameAnalytics, GameSettings, Playtomic, key_format};
 
 const GAMES_MAX: usize = 10_000;
+/// The longest display name of a game.
+const NAME_CHARS_MAX: usize = 100;
 
 /// A tenant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -76,6 +78,7 @@ impl Catalog {
     /// Creates a game with a public key of its own.
     pub fn create_game(&self, id: &str, name: &str, tz: &str) -> Result<Game, CatalogError> {
         check_game_id(id)?;
+        check_game_name(name)?;
         check_time_zone(tz)?;
         self.update(|file| {
             if file.games.len() >= GAMES_MAX {
@@ -88,6 +91,16 @@ impl Catalog {
             let game = Game::new(number, id, name, tz);
             file.games.push(game.clone());
             Ok(game)
+        })
+    }
+
+    /// Changes the display name of a game; its id stays.
+    pub fn rename_game(&self, id: &str, name: &str) -> Result<Game, CatalogError> {
+        check_game_name(name)?;
+        self.update(|file| {
+            let game = file.game_mut(id)?;
+            game.name = name.to_owned();
+            Ok(game.clone())
         })
     }
 
@@ -109,6 +122,14 @@ fn check_game_id(id: &str) -> Result<(), CatalogError> {
         return Ok(());
     }
     Err(invalid("id", "must be 1 to 40 lower-case letters, digits and `-`".to_owned()))
+}
+
+fn check_game_name(name: &str) -> Result<(), CatalogError> {
+    let is_text = !name.trim().is_empty() && !name.chars().any(char::is_control);
+    if is_text && name.chars().count() <= NAME_CHARS_MAX {
+        return Ok(());
+    }
+    Err(invalid("name", format!("must be 1 to {NAME_CHARS_MAX} characters on one line")))
 }
 
 /// Accepts the zones of the IANA database.

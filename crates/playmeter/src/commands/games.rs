@@ -1,4 +1,4 @@
-//! `playmeter games`: creates, lists and configures games.
+//! `playmeter games`: creates, lists, renames and configures games.
 
 use clap::{Args, Subcommand};
 use pipeline::catalog::SettingsChange;
@@ -31,6 +31,15 @@ enum GamesCommand {
         /// Time zone in which its days begin, for example Europe/Paris
         #[arg(long, default_value = "UTC")]
         tz: String,
+        #[command(flatten)]
+        folder: FolderArgs,
+    },
+    /// Change the display name of a game; its id and its keys stay
+    Rename {
+        /// Id of the game
+        id: String,
+        /// New display name
+        name: String,
         #[command(flatten)]
         folder: FolderArgs,
     },
@@ -105,6 +114,7 @@ pub(crate) fn run(args: GamesArgs) -> anyhow::Result<()> {
             let name = name.unwrap_or_else(|| id.clone());
             (folder, Command::CreateGame { id, name, tz })
         }
+        GamesCommand::Rename { id, name, folder } => (folder, Command::RenameGame { game: id, name }),
         GamesCommand::Set { id, late_days, values_max, dimension, drop_dimension, folder } => {
             let change = SettingsChange { late_days, values_max, declare: dimension, drop: drop_dimension };
             (folder, Command::SetGame { game: id, change })

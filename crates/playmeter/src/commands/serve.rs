@@ -6,7 +6,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use anyhow::Context;
-use pipeline::catalog::Catalog;
+use pipeline::catalog::{Catalog, FIRST_GAME};
 use pipeline::time::now_s;
 use server::bootstrap;
 use server::{Server, Settings};
@@ -14,7 +14,7 @@ use tracing::warn;
 
 use crate::admin::{FolderLock, exit_with};
 use crate::cli::ServeArgs;
-use crate::{engine, open_files, private_folder, settings};
+use crate::{engine, open_files, own_folder, private_folder, settings};
 
 /// Open files besides connections: those of the log, the store, the ids and the catalog.
 const OTHER_FILES: u64 = 1_024;
@@ -45,10 +45,13 @@ pub(crate) fn run(args: ServeArgs) -> anyhow::Result<()> {
     }
     let folder = settings.data.clone();
     private_folder::restrict_new_files();
+    own_folder::check(&folder)?;
     std::fs::create_dir_all(&folder).with_context(|| format!("creating the folder {}", folder.display()))?;
     let _lock = FolderLock::acquire(&folder)?;
     private_folder::restrict_existing_files(&folder);
-    let (catalog, created) = Catalog::open(&folder, now_s()).context("opening the catalog")?;
+    let first_game = if settings.demo { "Demo game" } else { FIRST_GAME };
+    let opened = Catalog::open_with(&folder, now_s(), first_game);
+    let (catalog, created) = opened.context("opening the catalog")?;
     let engine = engine::open(&folder)?;
     let on_fatal = Arc::new(|failure: &str| exit_with(failure));
     let server = Server::start(settings.clone(), Arc::new(catalog), created, engine, on_fatal)?;

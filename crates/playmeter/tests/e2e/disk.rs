@@ -40,11 +40,11 @@ fn full_disk_rejects_events_serves_reads_and_recovers() {
     std::fs::create_dir(&data).expect("a folder");
     let Some(tmpfs) = Tmpfs::mount(&data, 96) else { return };
     let ballast = data.join("ballast");
-    std::fs::write(&ballast, vec![1; 40 << 20]).expect("there is room for it");
     let settings = "[log]\nsegment_bytes = 8388608\nfree_bytes_min = 8388608\n";
     std::fs::write(root.path().join("playmeter.toml"), settings).expect("a file");
     // Dropped in this order: the server stops first, then the file system is unmounted, then the folder is removed.
     let (mut world, _tmpfs) = (World::on(root, &[]), tmpfs);
+    std::fs::write(&ballast, vec![1; 40 << 20]).expect("there is room for it");
     let mut acknowledged = Vec::new();
     let rejected = loop {
         let summary = send(&world, &mut acknowledged);
