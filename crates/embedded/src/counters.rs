@@ -11,6 +11,7 @@ mod store;
 mod value;
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -306,6 +307,10 @@ impl Port for EmbeddedCounters {
 
     fn snapshot(&self) -> Result<Box<dyn StoreSnapshot>, StoreError> {
         Ok(Box::new(DiskSnapshot::of(&self.store)?))
+    }
+
+    fn link_files(&self, to: &Path) -> Result<(), StoreError> {
+        self.store.link_files(to)
     }
 
     fn replace(&self, changes: &[RowChange]) -> Result<(), StoreError> {

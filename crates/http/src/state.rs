@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::FromRef;
+use backup::BackupStatus;
 use collect::Collectors;
 use live::Live;
 use pipeline::catalog::Catalog;
@@ -39,6 +40,8 @@ pub struct HttpSettings {
     /// Origins whose pages may open sockets and act for the signed-in person. If empty, every origin may open them and
     /// only this server's own pages act for people.
     pub origins: Vec<String>,
+    /// The file from which the settings were read, which backups contain.
+    pub settings_file: Option<PathBuf>,
 }
 
 /// The state shared by all requests of the process.
@@ -77,6 +80,8 @@ pub struct AppState {
     pub sign_in_attempts: SignInAttempts,
     /// Requests by route, time by store.
     pub monitor: Monitor,
+    /// The state of backups.
+    pub backups: Arc<BackupStatus>,
     /// True once the server is stopping.
     pub stopping: watch::Receiver<bool>,
 }

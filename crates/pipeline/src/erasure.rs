@@ -10,6 +10,8 @@
 //! 3. The command `Purged` closes the receipt.
 //!
 //! Entries after the command that requested the erasure are not part of it and stay.
+//!
+//! While a backup copies the files, an erasure waits.
 
 mod log_eraser;
 
@@ -21,7 +23,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use liveops::players::{ErasedCounts, ErasureStage, PlayerCommand as Players};
 use liveops::{Caller, Command, CommandRef, Principal, Touched};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::Semaphore;
 use tracing::{error, info};
 use wal::{Ack, Entry, Wal};
@@ -44,6 +46,8 @@ const GATHER: Duration = Duration::from_millis(300);
 const PAUSE_FACTOR: u32 = 4;
 /// The longest pause after a pass.
 const PAUSE_MAX: Duration = Duration::from_secs(3600);
+/// The interval at which a stop is noticed while a backup runs.
+const BACKUP_POLL: Duration = Duration::from_millis(200);
 /// The interval at which the views are polled until they have caught up.
 const POLL: Duration = Duration::from_millis(1);
 
@@ -183,6 +187,8 @@ impl ErasurePass {
     /// Completes all erasures requested so far. Returns the number of erased players.
     fn run(&self, signal: &ErasureSignal) -> anyhow::Result<usize> {
         let (requests, mut erased) = self.unfinished();
+        let _files =
+            if requests.is_empty() && erased.is_empty() { None } else { Some(self.lock_files(signal)?) };
         if !requests.is_empty() {
             let found = self.erase_from_log(&requests, signal)?;
             for (request, found) in requests.into_iter().zip(found) {
@@ -200,6 +206,16 @@ impl ErasurePass {
             self.command(*game, Players::Purged { receipt: receipt.clone() }, signal)?;
         }
         Ok(erased.len())
+    }
+
+    /// Waits until no backup copies the files: it would keep what is removed from them.
+    fn lock_files(&self, signal: &ErasureSignal) -> Result<MutexGuard<'_, ()>, Stopping> {
+        loop {
+            if let Some(files) = self.views.files.try_lock_for(BACKUP_POLL) {
+                return Ok(files);
+            }
+            signal.check()?;
+        }
     }
 
     /// Returns the erasures that are still to be done in the log, in log order, and those that are left in the store

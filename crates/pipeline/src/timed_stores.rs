@@ -1,6 +1,7 @@
 //! Timed stores: the same ports, with the time that is spent in each store.
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -173,6 +174,10 @@ impl Counters for TimedCounters {
 
     fn snapshot(&self) -> Result<Box<dyn StoreSnapshot>, StoreError> {
         self.inner.snapshot()
+    }
+
+    fn link_files(&self, to: &Path) -> Result<(), StoreError> {
+        self.inner.link_files(to)
     }
 
     fn replace(&self, changes: &[RowChange]) -> Result<(), StoreError> {

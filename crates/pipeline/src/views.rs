@@ -70,6 +70,8 @@ pub struct Views {
     pub quarantine: Quarantine,
     /// The room on the disk.
     pub space: Arc<DiskSpace>,
+    /// Locked while erased players are removed from files, and while a backup copies them.
+    pub files: Mutex<()>,
     /// How long the applier has been behind the log.
     pub(crate) lag: Lag,
     on_fatal: OnceLock<OnFatal>,
@@ -107,6 +109,7 @@ impl Views {
             throttle: ApplyThrottle::default(),
             quarantine: Quarantine::default(),
             space: Arc::default(),
+            files: Mutex::default(),
             lag: Lag::default(),
             on_fatal: OnceLock::new(),
             stopping: AtomicBool::new(false),

@@ -7,13 +7,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
+use backup::BackupStatus;
 use pipeline::catalog::Catalog;
 use pipeline::open::{Pipeline, PipelineOptions, open_pipeline};
 use pipeline::open_log::open_log;
-use pipeline::time::now_s;
+use pipeline::time::{now_ms, now_s};
 use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
-use server::admin::{Admin, Command};
+use server::admin::{Admin, BackupContext, Command};
 use server::control::{self, Reply};
 
 use crate::cli::FolderArgs;
@@ -101,6 +102,7 @@ fn send_to_server(folder: &Path, command: &Command) -> anyhow::Result<Value> {
 /// Opens the folder as the server would, applies the rest of the log to the views, and runs the command.
 fn run_without_server(folder: &Path, command: Command) -> anyhow::Result<Value> {
     let (catalog, _) = Catalog::open(folder, now_s())?;
+    server::admin::remove_leftovers(folder)?;
     let engine = engine::open(folder)?;
     let scratch = engine.scratch;
     let opened = open_log(folder, wal::Options::default(), engine.counters.durable_until())?;
@@ -112,7 +114,14 @@ fn run_without_server(folder: &Path, command: Command) -> anyhow::Result<Value> 
     };
     let Pipeline { log, views, applier, .. } = open_pipeline(opened, engine, &catalog, options)?;
     drop(applier);
-    let admin = Admin { folder, catalog: &catalog, views: &views, log: &log, scratch };
+    let status = BackupStatus::default();
+    let backups = BackupContext {
+        status: &status,
+        settings_file: None,
+        is_stopping: &|| false,
+        deletion_clock: || Some(now_ms().max(0) as u64),
+    };
+    let admin = Admin { folder, catalog: &catalog, views: &views, log: &log, scratch, backups };
     let result = server::admin::run(&admin, command);
     log.close()?;
     result

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::agent::AgentArgs;
+use crate::commands::backup::{BackupArgs, BackupsArgs, RestoreArgs};
 use crate::commands::bench::BenchArgs;
 use crate::commands::collectors::CollectorsArgs;
 use crate::commands::games::GamesArgs;
@@ -41,6 +42,12 @@ pub(crate) enum CliCommand {
     Games(GamesArgs),
     /// Create, list, rotate and revoke keys
     Keys(KeysArgs),
+    /// Take a backup of the data folder
+    Backup(BackupArgs),
+    /// List, check and remove backups
+    Backups(BackupsArgs),
+    /// Restore a backup to a new folder and verify it
+    Restore(RestoreArgs),
     /// Recompute the rollups from the log and compare
     Verify(RangeArgs),
     /// Recompute the rollups from the log and replace those that differ

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use backup::BackupRetention;
 use collect::net::ConnectionLimits;
 use figment::providers::{Env, Format, Serialized, Toml};
 use figment::{Figment, Metadata};
@@ -19,9 +20,11 @@ use pipeline::command_quota::CommandQuotaSettings;
 use pipeline::ingest::QuotaSettings;
 use pipeline::query::pool::QueryLimits;
 use serde::{Deserialize, Serialize};
-use server::Settings;
+use server::admin::BackupRequest;
+use server::{BackupSchedule, Settings};
 
 use crate::cli::ServeArgs;
+use crate::commands::backup::{check_not_inside, parse_target, read_secret};
 use collectors::RawCollectors;
 
 /// The default data folder.
@@ -85,6 +88,7 @@ pub(crate) struct RawSettings {
     pub(crate) quotas: RawQuotas,
     pub(crate) queries: RawQueries,
     pub(crate) bodies: RawBodies,
+    pub(crate) backup: RawBackup,
     /// Collectors by name.
     pub(crate) collectors: RawCollectors,
 }
@@ -177,6 +181,65 @@ impl Default for RawBodies {
     }
 }
 
+/// Scheduled backups.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
+pub(crate) struct RawBackup {
+    /// A folder or s3://BUCKET/PREFIX; empty for no scheduled backups.
+    pub(crate) to: String,
+    /// Hours from one backup to the next.
+    pub(crate) every_hours: u64,
+    /// Number of backups that are kept; 0 for all.
+    pub(crate) keep: u32,
+    /// Days after which a backup is removed; the newest one is always kept. 0 for never.
+    pub(crate) keep_days: u32,
+    /// A file with the passphrase of encrypted backups.
+    pub(crate) passphrase_file: PathBuf,
+    /// A file with the key of encrypted backups.
+    pub(crate) key_file: PathBuf,
+}
+
+impl Default for RawBackup {
+    fn default() -> RawBackup {
+        RawBackup {
+            to: String::new(),
+            every_hours: 24,
+            keep: 14,
+            keep_days: 0,
+            passphrase_file: PathBuf::new(),
+            key_file: PathBuf::new(),
+        }
+    }
+}
+
+impl RawBackup {
+    fn resolve(self, data: &Path) -> anyhow::Result<Option<BackupSchedule>> {
+        if self.to.is_empty() {
+            return Ok(None);
+        }
+        let hours = 1..=24 * 366;
+        ensure!(
+            hours.contains(&self.every_hours),
+            "backup.every_hours: must be between 1 and {}",
+            hours.end()
+        );
+        let to = parse_target(&self.to).context("backup.to")?;
+        check_not_inside(&to, data).context("backup.to")?;
+        let file = |path: PathBuf| (!path.as_os_str().is_empty()).then_some(path);
+        let (passphrase, key) = (file(self.passphrase_file), file(self.key_file));
+        ensure!(
+            passphrase.is_none() || key.is_none(),
+            "backup.key_file: must not be set beside backup.passphrase_file"
+        );
+        let name = if passphrase.is_some() { "backup.passphrase_file" } else { "backup.key_file" };
+        let secret = read_secret(passphrase.as_deref(), key.as_deref()).context(name)?;
+        let limit = |value: u32| (value > 0).then_some(value);
+        let retention = BackupRetention { count_max: limit(self.keep), days_max: limit(self.keep_days) };
+        let request = BackupRequest { to, secret, retention, settings_file: None };
+        Ok(Some(BackupSchedule { request, every: Duration::from_secs(self.every_hours * 3_600) }))
+    }
+}
+
 /// Settings of the log.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table")]
@@ -242,21 +305,23 @@ impl Default for RawSettings {
             quotas: RawQuotas::default(),
             queries: RawQueries::default(),
             bodies: RawBodies::default(),
+            backup: RawBackup::default(),
             collectors: RawCollectors::new(),
         }
     }
 }
 
+/// Returns the file with the settings: the one that is named, or the one in the working directory.
+fn file(args: &ServeArgs) -> Option<&Path> {
+    args.config.as_deref().or_else(|| Some(Path::new(FILE)).filter(|file| file.exists()))
+}
+
 /// Merges the layers. The values are not checked yet.
 pub(crate) fn layers(args: &ServeArgs) -> anyhow::Result<Figment> {
     let mut figment = Figment::from(Serialized::defaults(RawSettings::default()));
-    match &args.config {
-        Some(file) => {
-            ensure!(file.exists(), "--config {}: no such file", file.display());
-            figment = figment.merge(Toml::file_exact(file));
-        }
-        None if Path::new(FILE).exists() => figment = figment.merge(Toml::file_exact(FILE)),
-        None => {}
+    if let Some(file) = file(args) {
+        ensure!(file.exists(), "--config {}: no such file", file.display());
+        figment = figment.merge(Toml::file_exact(file));
     }
     figment = figment.merge(Env::prefixed(ENVIRONMENT).ignore(&NOT_SETTINGS).split("__"));
     let flag = |figment: Figment, key: &str, value: Option<figment::value::Value>| match value {
@@ -395,6 +460,8 @@ impl RawSettings {
         }
         let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get());
         Ok(Settings {
+            backups: self.backup.resolve(&self.data)?,
+            settings_file: None,
             data: self.data,
             listen: self.listen,
             runtimes: if self.runtimes == 0 { cores() } else { self.runtimes.min(1024) },
@@ -530,5 +597,6 @@ fn is_origin(text: &str) -> bool {
 
 /// Returns the settings of the server for a command line.
 pub(crate) fn resolve(args: &ServeArgs) -> anyhow::Result<Settings> {
-    read(&layers(args)?)?.resolve().context("settings")
+    let settings = read(&layers(args)?)?.resolve().context("settings")?;
+    Ok(Settings { settings_file: file(args).map(Path::to_owned), ..settings })
 }

@@ -1,8 +1,10 @@
-//! Administration of a data folder: games, keys, and verification of the views against the log.
+//! Administration of a data folder: games, keys, backups, and verification of the views against the log.
 
+mod backup;
 mod recount;
 
-pub(crate) use recount::remove_leftover;
+pub(crate) use self::backup::take as take_backup;
+pub use self::backup::{BackupContext, BackupRequest};
 
 use std::ops::Range;
 use std::path::Path;
@@ -129,6 +131,8 @@ pub enum Command {
     },
     /// Reports the running server's load; see [`http::monitor`].
     Monitor,
+    /// Takes a backup.
+    Backup(BackupRequest),
     /// Recomputes rollups from the log and compares them with the stored ones.
     Verify {
         /// Hours since 1970; `None`: all.
@@ -153,6 +157,14 @@ pub struct Admin<'a> {
     pub log: &'a Wal<Claims>,
     /// Creates empty rollups.
     pub scratch: ScratchCounters,
+    /// What backups need.
+    pub backups: BackupContext<'a>,
+}
+
+/// Removes what commands have left in the data folder that were killed.
+pub fn remove_leftovers(folder: &Path) -> anyhow::Result<()> {
+    recount::remove_leftover(folder)?;
+    self::backup::remove_leftover(folder)
 }
 
 /// Executes a command and returns its result.
@@ -192,6 +204,7 @@ pub fn run(admin: &Admin<'_>, command: Command) -> anyhow::Result<Value> {
         Command::ListCollectors | Command::OrderCollector { .. } | Command::Monitor => {
             bail!("no server is running on {}", admin.folder.display())
         }
+        Command::Backup(request) => self::backup::run(admin, &request)?,
         Command::Verify { hours } => recount::run(|| recount::verify(admin, hours))?,
         Command::Rebuild { hours } => recount::run(|| recount::rebuild(admin, hours))?,
     })

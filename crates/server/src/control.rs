@@ -1,6 +1,6 @@
 //! The control socket: a Unix socket in the data folder that only the folder's owner can open.
 //!
-//! A request is one line of JSON, and so is the response. `playmeter games`, `keys`, `verify` and `rebuild` use it while a
+//! A request is one line of JSON, and so is the response. `playmeter games`, `keys`, `backup`, `verify` and `rebuild` use it while a
 //! server runs on the folder.
 
 use std::os::unix::fs::PermissionsExt;
@@ -14,9 +14,10 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tracing::warn;
 
-use crate::admin::{self, Admin, Command};
+use crate::admin::{self, Admin, BackupContext, Command};
 use http::AppState;
 use pipeline::engine::ScratchCounters;
+use pipeline::time::deletion_now_ms;
 
 const NAME: &str = "control.sock";
 /// The maximum size of a request.
@@ -98,16 +99,31 @@ fn reply(line: &str, state: &AppState, scratch: ScratchCounters) -> Reply {
     if let Some(reply) = answer_from_server(&command, state) {
         return reply;
     }
-    let admin = Admin {
+    let is_stopping = || *state.stopping.borrow();
+    match admin::run(&admin(state, scratch, &is_stopping), command) {
+        Ok(done) => Reply::Done(done),
+        Err(failure) => Reply::Refused(format!("{failure:#}")),
+    }
+}
+
+/// Returns the parts of the running server that commands use.
+pub(crate) fn admin<'a>(
+    state: &'a AppState,
+    scratch: ScratchCounters,
+    is_stopping: &'a (dyn Fn() -> bool + Sync),
+) -> Admin<'a> {
+    Admin {
         folder: &state.settings.data,
         catalog: &state.catalog,
         views: &state.views,
         log: &state.log,
         scratch,
-    };
-    match admin::run(&admin, command) {
-        Ok(done) => Reply::Done(done),
-        Err(failure) => Reply::Refused(format!("{failure:#}")),
+        backups: BackupContext {
+            status: &state.backups,
+            settings_file: state.settings.settings_file.clone(),
+            is_stopping,
+            deletion_clock: deletion_now_ms,
+        },
     }
 }
 

@@ -4,8 +4,11 @@ pub mod admin;
 pub mod bootstrap;
 pub mod control;
 
+mod backups;
 mod demo;
 mod runtimes;
+
+pub use backups::BackupSchedule;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -79,6 +82,10 @@ pub struct Settings {
     pub queries: QueryLimits,
     /// The collectors to run.
     pub collectors: Vec<CollectorSettings>,
+    /// The file from which the settings were read.
+    pub settings_file: Option<PathBuf>,
+    /// The backups to take.
+    pub backups: Option<BackupSchedule>,
 }
 
 /// A running server.
@@ -120,7 +127,7 @@ impl Server {
             check_without_catalog(&settings.data, opened.report().next, views_until)?;
         }
         log_recovery(opened.report());
-        admin::remove_leftover(&settings.data)?;
+        admin::remove_leftovers(&settings.data)?;
         let scratch = engine.scratch;
         let clocks = StoreTimers::default();
         let engine = clocks.wrap(engine);
@@ -167,6 +174,7 @@ impl Server {
             sockjs: Arc::default(),
             sign_in_attempts: SignInAttempts::default(),
             monitor: Monitor::new(clocks),
+            backups: Arc::default(),
             stopping: stopping.clone(),
         };
         let state = Arc::new(state);
@@ -188,6 +196,9 @@ impl Server {
         let mut threads = runtimes::start(&settings, &state, scratch, listeners)?;
         threads.push(flows::start_reporter(reporter_context(&state))?);
         threads.push(monitor::start(&state)?);
+        if let Some(schedule) = settings.backups.clone() {
+            threads.push(backups::start(schedule, &state, scratch)?);
+        }
         let applier = applier.start().context("starting a thread")?;
         state.erasure.start().context("starting a thread")?;
         Ok(Server { address, state, stop, threads, applier })
@@ -224,6 +235,7 @@ impl Settings {
             public_url: self.public_url.clone(),
             heartbeat: self.heartbeat,
             origins: self.origins.clone(),
+            settings_file: self.settings_file.clone(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use model::deltas::{DeltaRow, Deltas};
@@ -200,6 +201,10 @@ impl Counters for MemoryCounters {
 
     fn snapshot(&self) -> Result<Box<dyn StoreSnapshot>, StoreError> {
         Ok(Box::new(self.disk.lock().unwrap_or_else(PoisonError::into_inner).clone()))
+    }
+
+    fn link_files(&self, _: &Path) -> Result<(), StoreError> {
+        Err(StoreError("the memory engine has no files".into()))
     }
 
     fn replace(&self, changes: &[RowChange]) -> Result<(), StoreError> {

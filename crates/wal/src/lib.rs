@@ -16,6 +16,7 @@ mod chunk;
 mod commit;
 mod folder;
 mod format;
+mod held_files;
 mod housekeeper;
 mod lane;
 mod queue;
@@ -37,6 +38,7 @@ pub use commit::{AcceptAll, Committer, PendingEntry, Sequencer};
 pub use disk::{Disk, DiskFile, RealDisk};
 pub use error::{Damage, WalError};
 pub use format::ENTRY_BYTES_MAX;
+pub use held_files::{HeldFiles, SegmentFile};
 pub use housekeeper::Housekeeper;
 pub use lane::{Lane, Pump};
 #[cfg(feature = "fault-injection")]

@@ -13,6 +13,7 @@ use crate::commit::{Committer, Sequencer};
 use crate::disk::Disk;
 use crate::error::{Damage, WalError};
 use crate::folder::Active;
+use crate::held_files::HeldFiles;
 use crate::housekeeper::Housekeeper;
 use crate::lane::{Lane, LaneWakers};
 use crate::options::Options;
@@ -263,6 +264,12 @@ impl<X> Wal<X> {
     /// `Stopped`: an earlier failure left open which of the two files survives a power cut; the next start resolves it.
     pub fn rewrite(&self, first: u64, rewriter: &mut dyn Rewriter) -> Result<Option<RewriteStats>, WalError> {
         self.core.rewrite(first, rewriter)
+    }
+
+    /// Keeps the files of the log as they are until the result is dropped: none is removed or rewritten. Entries can be
+    /// appended meanwhile, at the end of the last file. Blocks while a segment is being rewritten.
+    pub fn hold_files(&self) -> HeldFiles<'_> {
+        HeldFiles::of(&self.core)
     }
 
     /// Reads all durable bytes and checks them against their checksums. Blocks; needs memory for one block.

@@ -24,6 +24,7 @@ use super::keys;
 use seal::{RecordsSum, SEAL};
 
 mod files;
+mod link;
 mod purge;
 mod seal;
 mod snapshot;

@@ -14,6 +14,9 @@ pub(crate) fn routes() -> Router<RuntimeState> {
     Router::new().route("/healthz", routing::get(alive)).route("/readyz", routing::get(ready))
 }
 
+/// What is wrong with the backup is in the log and not here, because everybody may ask.
+const READY_WITHOUT_BACKUP: &str = "ready\nthe last backup failed; see the log of the server\n";
+
 /// Liveness: the process responds.
 #[utoipa::path(
     get, path = "/healthz", operation_id = "alive", tag = "operations", security(()),
@@ -24,7 +27,7 @@ pub(crate) async fn alive() -> &'static str {
 }
 
 /// Readiness: the server accepts events and answers queries, because it is not stopping, the disk has room, and the views
-/// follow the log.
+/// follow the log. A failed backup does not make it unready; the text then says so in a second line.
 #[utoipa::path(
     get, path = "/readyz", operation_id = "ready", tag = "operations", security(()),
     responses(
@@ -40,5 +43,5 @@ pub(crate) async fn ready(State(shared): State<Arc<AppState>>) -> Result<&'stati
         return Err(Problem::disk_full("the disk is full; only reads are served").retry_after_s(5));
     }
     shared.views.check_lag()?;
-    Ok("ready\n")
+    Ok(if shared.backups.report().failure.is_some() { READY_WITHOUT_BACKUP } else { "ready\n" })
 }

@@ -49,7 +49,13 @@ pub(crate) async fn get(
             Scope::Admin,
         )?;
     }
-    let text = Text::default().events(&shared).log(&shared).views(&shared).flows(&shared).collectors(&shared);
+    let text = Text::default()
+        .events(&shared)
+        .log(&shared)
+        .views(&shared)
+        .flows(&shared)
+        .collectors(&shared)
+        .backups(&shared);
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4")], text.0).into_response())
 }
 
@@ -175,6 +181,41 @@ impl Text {
             }
         }
         self
+    }
+
+    fn backups(mut self, shared: &AppState) -> Text {
+        let report = shared.backups.report();
+        if let Some(success_ms) = report.last_success_ms {
+            let (name, help) = (
+                "playmeter_backup_last_success_timestamp_seconds",
+                "When the newest complete backup was taken, in seconds since 1970.",
+            );
+            self = self.one(name, "gauge", help, success_ms.max(0) as u64 / 1_000);
+        }
+        if let Some(last) = &report.last {
+            self = self
+                .one("playmeter_backup_bytes", "gauge", "Size of the files in the newest backup.", last.bytes)
+                .one(
+                    "playmeter_backup_written_bytes",
+                    "gauge",
+                    "Bytes that the newest backup added to its target.",
+                    last.new_bytes,
+                );
+        }
+        self.one("playmeter_backups_completed_total", "counter", "Complete backups.", report.completed)
+            .one("playmeter_backups_failed_total", "counter", "Failed backups.", report.failures)
+            .one(
+                "playmeter_backup_failed",
+                "gauge",
+                "1 if the last backup failed.",
+                report.failure.is_some().into(),
+            )
+            .one(
+                "playmeter_backup_running",
+                "gauge",
+                "1 while a backup runs.",
+                shared.backups.is_running().into(),
+            )
     }
 
     fn log(self, shared: &AppState) -> Text {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::path::Path;
 
 use super::records::{RecordWrite, Records};
 use crate::deltas::Deltas;
@@ -115,6 +116,11 @@ pub trait Counters: Records {
     /// Returns everything that the last checkpoint wrote, as one snapshot. Holds up neither readers nor writers, however
     /// long it lives; until then the space of what it contains is not used again.
     fn snapshot(&self) -> Result<Box<dyn StoreSnapshot>, StoreError>;
+
+    /// Creates the folder `to` on the same disk with the files of everything durable, for a backup. The files are shared
+    /// with the store where they do not change any more, so this takes moments, whatever their size. No checkpoint may be
+    /// committed and nothing replaced or purged meanwhile. An engine without files returns an error.
+    fn link_files(&self, to: &Path) -> Result<(), StoreError>;
 
     /// Replaces or removes these rows, durably, all or none. The position does not change. Everything applied must be
     /// durable, and no range may be applied and no checkpoint taken meanwhile.

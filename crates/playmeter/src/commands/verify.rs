@@ -49,10 +49,15 @@ pub(crate) fn run(args: RangeArgs) -> anyhow::Result<()> {
     } else {
         print(&result);
     }
+    check(&result)
+}
+
+/// Returns an error that says what to do if anything differs.
+pub(crate) fn check(result: &Value) -> anyhow::Result<()> {
     if result["agrees"] == true {
         return Ok(());
     }
-    bail!("{}", advice(&result).join("; "))
+    bail!("{}", advice(result).join("; "))
 }
 
 /// Says what is wrong and what to do about it.
@@ -86,7 +91,8 @@ fn advice(result: &Value) -> Vec<String> {
     advice
 }
 
-fn print(result: &Value) {
+/// Prints the comparison for people.
+pub(crate) fn print(result: &Value) {
     let log = &result["log"];
     let damage = log["damage"].as_array().map(Vec::as_slice).unwrap_or_default();
     let state = if damage.is_empty() { "checksums valid" } else { "damaged" };

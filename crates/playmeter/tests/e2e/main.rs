@@ -11,6 +11,7 @@ mod world;
 
 mod accounting;
 mod agent;
+mod backups;
 mod boards;
 mod bodies;
 #[cfg(feature = "fault-injection")]
@@ -28,6 +29,7 @@ mod feed;
 mod fields;
 mod flows;
 mod golden_folders;
+mod howto_backup;
 mod http_syntax;
 mod identity;
 mod imports;
