@@ -10,7 +10,7 @@ ECHO := target/release/examples/echo
 
 # Targets share target/release, so they run one after the other.
 .NOTPARALLEL:
-.PHONY: help run build web letters sdk geo test test-build test-rust test-web test-sdk test-websocket test-torture lint bench torture tools telegraf clean
+.PHONY: help run build web letters sdk geo test test-build test-rust test-s3 test-web test-sdk test-websocket test-torture lint bench torture tools telegraf clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -54,7 +54,7 @@ geo/node_modules/.package-lock.json: geo/package.json geo/package-lock.json
 	cd geo && npm ci --no-fund --no-audit
 	@touch $@
 
-test: test-rust test-torture test-websocket test-web test-sdk ## Run every test; installs what the tests need.
+test: test-rust test-torture test-websocket test-s3 test-web test-sdk ## Run every test; installs what the tests need.
 	@echo "all tests passed"
 
 # One build for everything that is tested: the program, the examples and the tests share their crates. Injected faults
@@ -80,6 +80,9 @@ test-torture: test-build tools
 
 test-websocket: test-build
 	python3 compat/autobahn/run.py $(ECHO)
+
+test-s3: test-build tools
+	python3 compat/s3/run.py $(BINARY)
 
 # Published third-party clients that the compatibility tests run.
 CLIENTS := $(patsubst %,compat/%/node_modules/.package-lock.json,ddp collectors capture)
@@ -143,4 +146,4 @@ torture: test-build tools ## Run the long crash, model and fuzz tests.
 
 clean: ## Remove build outputs; keeps the data folder.
 	$(CARGO) clean
-	rm -rf compat/*/node_modules web/dist web/node_modules geo/node_modules sdk/js/dist sdk/js/node_modules examples/letters/dist examples/letters/node_modules
+	rm -rf compat/*/node_modules compat/s3/jars web/dist web/node_modules geo/node_modules sdk/js/dist sdk/js/node_modules examples/letters/dist examples/letters/node_modules
