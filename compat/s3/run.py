@@ -85,6 +85,8 @@ class Proxy:
     def __init__(self, port):
         self.target = port
         self.fault = lambda number: None
+        # The bytes of a connection after which it waits until `resume` is set.
+        self.stall_after, self.resume = None, threading.Event()
         self.connections = 0
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
@@ -118,12 +120,13 @@ class Proxy:
         client.close()
         server.close()
 
-    @staticmethod
-    def pump(source, sink, bytes_max):
+    def pump(self, source, sink, bytes_max):
         passed = 0
         try:
             while data := source.recv(16384):
                 passed += len(data)
+                if self.stall_after is not None and passed > self.stall_after:
+                    self.resume.wait(60)
                 sink.sendall(data)
                 if bytes_max is not None and passed > bytes_max:
                     sink.shutdown(socket.SHUT_RDWR)
@@ -320,6 +323,28 @@ class S3Backups(unittest.TestCase):
         self.check_restored(9000)
         listed = self.run_command("backups", "--from", self.target, "--check", "--json").splitlines()
         self.assertEqual([json.loads(line)["damaged"] for line in listed], [[]] * len(listed))
+
+    def test_an_erasure_waits_for_the_backup_that_runs(self):
+        server = self.serve()
+        server.request("POST", "/v1/events", [{"event": "hit", "player": "to-be-erased"}])
+        server.send(4000)
+        self.proxy.stall_after = 300_000
+        command = [self.program, "backup", "--data", server.data, "--to", self.target]
+        backup = subprocess.Popen(command, env={**os.environ, **self.environment}, stdout=subprocess.DEVNULL)
+        wait_until((server.data / "log/backup.unfinished").exists, "the backup does not begin")
+        server.request("DELETE", "/v1/players/to-be-erased")
+        time.sleep(2)
+        erased = lambda: "players were erased" in (self.root / "data.log").read_text()
+        self.assertFalse(erased())
+        # Another backup is refused, events are accepted.
+        self.assertIn("another backup is running", self.back_up(server, expected=1))
+        server.send(500)
+        self.proxy.resume.set()
+        self.assertEqual(backup.wait(60), 0)
+        wait_until(erased, "the player is not erased")
+        self.check_restored(4001)
+        self.back_up(server)
+        self.check_restored(4501)
 
     def test_scheduled_backups_use_the_environment_of_the_server(self):
         server = self.serve(f'[backup]\nto = "{self.target}"\nevery_hours = 1\n')

@@ -96,6 +96,12 @@ fn restored_backup_of_a_running_server_has_everything_and_goes_on() {
     assert_eq!(world.post(format!(r#"{{"event":"once","id":"{known}"}}"#)).summary(), "1 accepted");
     fs::create_dir(world.folder().join("acme")).expect("a folder");
     fs::write(world.folder().join("acme/account.json"), "{}").expect("a file of another part of the server");
+    std::os::unix::fs::symlink("..", world.folder().join("acme/above")).expect("a link to a folder above");
+    let foreign = fs::File::create(world.folder().join("movie")).expect("a file");
+    foreign.set_len(2 << 30).expect("a file with a hole");
+    let failed = world.command(&["backup", "--to", &target(&world)]);
+    assert!(failed.code == 1 && failed.err.contains("movie does not fit"), "{failed:?}");
+    fs::remove_file(world.folder().join("movie")).expect("a file");
     let created = back_up(&world, &[]);
     send(&world, "hit", 10);
     set_variable(&world, 6);
@@ -120,7 +126,7 @@ fn restored_backup_of_a_running_server_has_everything_and_goes_on() {
         .into_keys()
         .filter(|path| path.to_string_lossy().contains("backup.unfinished"))
         .collect();
-    assert_eq!(left, [PathBuf::new(); 0]);
+    assert!(left.is_empty(), "{left:?}");
     let metrics = world.send(&Request::get("/metrics")).text();
     assert!(metrics.contains("playmeter_backups_completed_total 1"), "{metrics}");
     world.stop();

@@ -25,6 +25,8 @@ const TEMPORARY: &str = "tmp";
 const CATALOG: &str = "catalog.json";
 /// The settings of the server in a backup.
 const SETTINGS: &str = "restored-settings.toml";
+/// The most bytes that are copied beside the originals.
+const OTHERS_BYTES_MAX: u64 = 1 << 30;
 /// How often linking the event ids is tried while merges interfere.
 const ATTEMPTS: usize = 50;
 
@@ -136,7 +138,9 @@ fn copy_others(
     files: &mut Vec<SnapshotFile>,
 ) -> anyhow::Result<()> {
     let copies = admin.folder.join(NAME);
-    copy_folder(admin.folder, &copies, &|name| LINKED.contains(&name) || NOT_COPIED.contains(&name))?;
+    let is_left_out = |name: &str| LINKED.contains(&name) || NOT_COPIED.contains(&name);
+    let mut bytes_left = OTHERS_BYTES_MAX;
+    copy_folder(admin.folder, &copies, &is_left_out, &mut bytes_left)?;
     if let Some(settings) = admin.backups.settings_file.as_deref().or(settings) {
         let copied = fs::copy(settings, copies.join(SETTINGS));
         copied.with_context(|| format!("copying {}", settings.display()))?;
@@ -148,8 +152,13 @@ fn copy_others(
     Ok(())
 }
 
-/// Copies the files of a folder and of those in it.
-fn copy_folder(from: &Path, to: &Path, is_left_out: &dyn Fn(&str) -> bool) -> anyhow::Result<()> {
+/// Copies the files of a folder and of those in it, `bytes_left` of them at most.
+fn copy_folder(
+    from: &Path,
+    to: &Path,
+    is_left_out: &dyn Fn(&str) -> bool,
+    bytes_left: &mut u64,
+) -> anyhow::Result<()> {
     fs::create_dir(to).with_context(|| format!("creating {}", to.display()))?;
     for entry in fs::read_dir(from).with_context(|| format!("listing {}", from.display()))? {
         let entry = entry.with_context(|| format!("listing {}", from.display()))?;
@@ -161,8 +170,18 @@ fn copy_folder(from: &Path, to: &Path, is_left_out: &dyn Fn(&str) -> bool) -> an
         // A file may be replaced or removed at any moment.
         let Ok(found) = fs::metadata(&path) else { continue };
         if found.is_dir() {
-            copy_folder(&path, &to.join(name), &|_| false)?;
+            // A link may lead to a folder that contains it.
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                copy_folder(&path, &to.join(name), &|_| false, bytes_left)?;
+            }
         } else if found.is_file() {
+            *bytes_left = bytes_left.checked_sub(found.len()).with_context(|| {
+                format!(
+                    "{} does not fit: besides log, ids and views a backup takes {OTHERS_BYTES_MAX} bytes; move it out of \
+                     the data folder",
+                    path.display()
+                )
+            })?;
             match fs::copy(&path, to.join(name)) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 copied => drop(copied.with_context(|| format!("copying {}", path.display()))?),
