@@ -62,6 +62,10 @@ impl Counters for Rows {
         unimplemented!("this store is only read")
     }
 
+    fn link_files(&self, _: &std::path::Path) -> Result<(), StoreError> {
+        unimplemented!("this store is only read")
+    }
+
     fn replace(&self, _: &[counters::RowChange]) -> Result<(), StoreError> {
         unimplemented!("this store is only read")
     }

@@ -139,6 +139,10 @@ impl Counters for Store {
         unimplemented!("this store is only read")
     }
 
+    fn link_files(&self, _: &std::path::Path) -> Result<(), StoreError> {
+        unimplemented!("this store is only read")
+    }
+
     fn replace(&self, _: &[RowChange]) -> Result<(), StoreError> {
         unimplemented!("this store is only read")
     }
