@@ -10,7 +10,7 @@ ECHO := target/release/examples/echo
 
 # Targets share target/release, so they run one after the other.
 .NOTPARALLEL:
-.PHONY: help run build web letters sdk geo test test-build test-rust test-s3 test-web test-sdk test-websocket test-torture lint bench torture tools telegraf clean
+.PHONY: help run build web letters sdk geo test test-build test-rust test-s3 test-web test-sdk test-websocket test-torture lint bench torture tools telegraf go-tools clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -64,7 +64,7 @@ CARGO_TEST := $(CARGO) test --release --locked --workspace --features playmeter/
 test-build: web letters sdk geo
 	$(CARGO_TEST) --no-run
 
-test-rust: test-build tools
+test-rust: test-build tools go-tools
 	$(CARGO_TEST)
 
 test-torture: test-build tools
@@ -123,6 +123,9 @@ tools: ## Install the Debian packages that the tests need, if they are missing.
 
 telegraf: ## Build Telegraf for the compatibility test, if Go is installed.
 	@scripts/telegraf
+
+go-tools: ## Build the Go programs that the tests of TLS use, if Go is installed.
+	@scripts/go-tools
 
 lint: web letters sdk geo ## Check formatting, lints, licences and sources of dependencies.
 	$(CARGO) fmt --all --check

@@ -1,7 +1,9 @@
-//! Listening TCP sockets and limits on open connections.
+//! Listening TCP sockets, limits on open connections, and certificates.
 
+mod certificate;
 mod connections;
 
+pub use certificate::read_certified_key;
 pub use connections::{ConnectionLimits, Connections, OpenConnection};
 
 use std::io;

@@ -56,7 +56,7 @@ async fn main() -> anyhow::Result<()> {
         stop.send_replace(true);
     });
     let router = Router::new().route("/websocket", get(open));
-    let options = ListenerOptions { connections, proxy_hops: None };
+    let options = ListenerOptions { connections, proxy_hops: None, tls: None };
     listener::serve(tokio::net::TcpListener::from_std(listener)?, Echo(router), options, stopping).await;
     Ok(())
 }

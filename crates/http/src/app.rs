@@ -119,11 +119,11 @@ impl App {
             let response = preflight("GET, POST, PUT, PATCH, DELETE, OPTIONS");
             return Handled { response, path: None, game: None };
         }
-        let behind_proxy = self.runtime.shared.settings.behind_proxy;
+        let is_https = self.runtime.shared.settings.is_https;
         // A response to a signed-in person is for the pages of this server.
-        let is_shared = is_open && session(request.headers(), behind_proxy).is_none();
-        let memory = BodyMemory::new(&self.runtime.shared.bodies, address);
-        let context = RequestContext::new(address, behind_proxy).with_body_memory(memory);
+        let is_shared = is_open && session(request.headers(), is_https).is_none();
+        let memory = BodyMemory::new(&self.runtime.shared.bodies, address, request.version());
+        let context = RequestContext::new(address, is_https).with_body_memory(memory);
         request.extensions_mut().insert(context);
         let routed = self.router.oneshot(request).await;
         let mut response = routed.unwrap_or_else(|never| match never {});

@@ -98,7 +98,7 @@ impl Credentials {
             );
         }
         let token = self.headers.get(CSRF_HEADER).map(|value| value.as_bytes()).unwrap_or_default();
-        let expected = csrf_token(session(&self.headers, self.context.is_behind_proxy()).unwrap_or_default());
+        let expected = csrf_token(session(&self.headers, self.context.is_https()).unwrap_or_default());
         if !bool::from(token.ct_eq(expected.as_bytes())) {
             return Err(Problem::forbidden("send the `csrf` token from `/v1/me`").field(CSRF_HEADER));
         }
@@ -107,10 +107,10 @@ impl Credentials {
 
     /// Returns the access of a signed-in person to the game that the request names, or to the first game.
     fn authorize_person(&self, catalog: &Catalog, now_s: u64) -> Result<Access, Problem> {
-        if !is_signed_in(catalog, &self.headers, self.context.is_behind_proxy(), now_s) {
+        if !is_signed_in(catalog, &self.headers, self.context.is_https(), now_s) {
             return Err(Problem::unauthorized("send a key as `Authorization: Bearer KEY`, or sign in"));
         }
-        same_origin(&self.headers)?;
+        same_origin(&self.headers, self.context.is_https())?;
         let games = catalog.games();
         let id = self
             .query
@@ -193,23 +193,25 @@ pub(crate) fn allow(access: Access, scope: Scope) -> Result<Access, Problem> {
 }
 
 /// Returns true if the request carries the cookie of a valid session.
-pub(crate) fn is_signed_in(catalog: &Catalog, headers: &HeaderMap, behind_proxy: bool, now_s: u64) -> bool {
-    session(headers, behind_proxy).is_some_and(|session| catalog.is_signed_in(session, now_s))
+pub(crate) fn is_signed_in(catalog: &Catalog, headers: &HeaderMap, is_https: bool, now_s: u64) -> bool {
+    session(headers, is_https).is_some_and(|session| catalog.is_signed_in(session, now_s))
 }
 
-/// Returns the session token in the cookie. Behind a proxy only the name with the prefix counts: a cookie of another name
+/// Returns the session token in the cookie. Over TLS only the name with the prefix counts: a cookie of another name
 /// may come from a sibling domain or from a connection without TLS.
-pub(crate) fn session(headers: &HeaderMap, behind_proxy: bool) -> Option<&str> {
+pub(crate) fn session(headers: &HeaderMap, is_https: bool) -> Option<&str> {
     let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = cookies.flat_map(|value| value.split("; ")).filter_map(|pair| pair.split_once('='));
-    pairs.find(|(name, _)| *name == cookie_name(behind_proxy)).map(|(_, value)| value)
+    pairs.find(|(name, _)| *name == cookie_name(is_https)).map(|(_, value)| value)
 }
 
-/// Rejects a browser request from another origin: it must not act for the signed-in person.
-pub(crate) fn same_origin(headers: &HeaderMap) -> Result<(), Problem> {
+/// Rejects a browser request from another origin: it must not act for the signed-in person. A page that was loaded
+/// without TLS has another origin than a server with TLS: anything on the way may have written it.
+pub(crate) fn same_origin(headers: &HeaderMap, is_https: bool) -> Result<(), Problem> {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let Some(origin) = text(ORIGIN) else { return Ok(()) };
-    let host = origin.split_once("://").map(|(_, host)| host);
+    let is_allowed = |scheme: &str| scheme == "https" || (scheme == "http" && !is_https);
+    let host = origin.split_once("://").filter(|(scheme, _)| is_allowed(scheme)).map(|(_, host)| host);
     if host.is_some() && host == text(HOST) {
         return Ok(());
     }

@@ -132,7 +132,7 @@ async fn collect_within(
     if first.len() > bytes_max {
         return Err(too_large(bytes_max));
     }
-    if body.is_end_stream() {
+    if body.is_end_stream() && !memory.counts_single_chunks() {
         return Ok(first);
     }
     let mut all = HeldBody::new(memory);

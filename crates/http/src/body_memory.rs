@@ -1,6 +1,7 @@
 //! The memory of request bodies that are being received, decompressed and handled.
 //!
-//! A body counts from its second chunk on: a body of one chunk is part of the buffer of its connection. Memory is reserved
+//! Over HTTP/1.1 a body counts from its second chunk on: a body of one chunk is part of the buffer of its connection. Over
+//! HTTP/2, where a connection carries many requests, every body counts from its first byte on. Memory is reserved
 //! before it is allocated, so a body that would exceed the limits is rejected before it is decompressed.
 
 use std::io::{self, Read};
@@ -10,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use hashbrown::HashMap;
+use hyper::Version;
 use parking_lot::Mutex;
 use pipeline::catalog::address_group;
 
@@ -93,11 +95,22 @@ pub(crate) struct BodyMemory {
     budget: Option<Arc<BodyBudget>>,
     /// The client's address, or its /64.
     address: Option<IpAddr>,
+    /// A body of one chunk counts, too.
+    counts_single_chunks: bool,
 }
 
 impl BodyMemory {
-    pub(crate) fn new(budget: &Arc<BodyBudget>, address: Option<IpAddr>) -> BodyMemory {
-        BodyMemory { budget: Some(Arc::clone(budget)), address: address.map(address_group) }
+    /// Returns the memory of the body of a request with this version of HTTP.
+    pub(crate) fn new(budget: &Arc<BodyBudget>, address: Option<IpAddr>, version: Version) -> BodyMemory {
+        BodyMemory {
+            budget: Some(Arc::clone(budget)),
+            address: address.map(address_group),
+            counts_single_chunks: version == Version::HTTP_2,
+        }
+    }
+
+    pub(crate) fn counts_single_chunks(&self) -> bool {
+        self.counts_single_chunks
     }
 }
 
@@ -213,7 +226,7 @@ mod tests {
     }
 
     fn memory(budget: &Arc<BodyBudget>, address: &str) -> BodyMemory {
-        BodyMemory::new(budget, Some(address.parse().expect("an address")))
+        BodyMemory::new(budget, Some(address.parse().expect("an address")), Version::HTTP_11)
     }
 
     fn hold(memory: &BodyMemory, bytes: usize) -> Result<HeldBody, Problem> {

@@ -6,10 +6,12 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, recv};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
+use tokio_rustls::server::TlsStream;
 
 /// The interval at which a connection is looked at.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -25,17 +27,43 @@ pub(crate) struct ClientStream {
     stall: Option<Pin<Box<Sleep>>>,
 }
 
+/// A connection with TLS.
+pub(crate) type TlsClientStream = TlsStream<ClientStream>;
+
+/// A connection with or without TLS.
+pub(crate) trait ClientConnection: AsyncRead + AsyncWrite + Unpin + Send + 'static {
+    /// Returns what shows whether the client is still there.
+    fn presence(&self) -> ClientPresence;
+}
+
+impl ClientConnection for ClientStream {
+    fn presence(&self) -> ClientPresence {
+        ClientPresence { stream: Arc::downgrade(&self.stream), has_left }
+    }
+}
+
+impl ClientConnection for TlsClientStream {
+    fn presence(&self) -> ClientPresence {
+        ClientPresence { stream: Arc::downgrade(&self.get_ref().0.stream), has_left: has_closed }
+    }
+}
+
 /// Shows whether the client of a connection is still there. Does not keep the connection open.
 #[derive(Clone)]
-pub(crate) struct ClientPresence(Weak<TcpStream>);
+pub(crate) struct ClientPresence {
+    stream: Weak<TcpStream>,
+    has_left: fn(&TcpStream) -> bool,
+}
 
 impl ClientStream {
     pub(crate) fn new(stream: TcpStream) -> ClientStream {
         ClientStream { stream: Arc::new(stream), stall_max: STALL_MAX, stall: None }
     }
 
-    pub(crate) fn presence(&self) -> ClientPresence {
-        ClientPresence(Arc::downgrade(&self.stream))
+    /// Waits for bytes and returns the first without taking it; `None` if the client has closed the connection.
+    pub(crate) async fn peek(&self) -> io::Result<Option<u8>> {
+        let mut first = [0];
+        Ok((self.stream.peek(&mut first).await? > 0).then_some(first[0]))
     }
 
     /// Returns the connection. Nothing else may be looking at it.
@@ -49,7 +77,7 @@ impl ClientPresence {
     pub(crate) async fn wait_until_left(&self) {
         loop {
             tokio::time::sleep(INTERVAL).await;
-            if self.0.upgrade().is_none_or(|stream| has_left(&stream)) {
+            if self.stream.upgrade().is_none_or(|stream| (self.has_left)(&stream)) {
                 return;
             }
         }
@@ -62,6 +90,17 @@ fn has_left(stream: &TcpStream) -> bool {
     match recv(stream, &mut [0; 1], flags) {
         Ok((_, received)) => received == 0,
         Err(failure) => !matches!(failure.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
+    }
+}
+
+/// Returns true if the client has closed its sending side. With TLS, bytes that have arrived may be the farewell of a
+/// client that has left, so they show nothing.
+fn has_closed(stream: &TcpStream) -> bool {
+    let mut polled = [PollFd::new(stream, PollFlags::RDHUP)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    match poll(&mut polled, Some(&now)) {
+        Ok(_) => polled[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR),
+        Err(failure) => failure != rustix::io::Errno::INTR,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use hyper::header::{HOST, HeaderMap, HeaderValue};
-use hyper::{Method, Request, Version};
+use hyper::{Method, Request, Uri, Version};
 
 use crate::problem::Problem;
 
@@ -27,6 +27,20 @@ impl PublicUrl {
         let host = Host::parse(rest.strip_suffix('/').unwrap_or(rest))?;
         let port = host.port.filter(|port| *port != scheme.1);
         Some(PublicUrl { scheme: scheme.0, name: host.name.to_ascii_lowercase(), port })
+    }
+
+    /// Returns the URL of a name or an address and a port, with TLS. An IPv6 address is in brackets.
+    pub fn https(name: &str, port: u16) -> PublicUrl {
+        PublicUrl {
+            scheme: "https",
+            name: name.to_ascii_lowercase(),
+            port: Some(port).filter(|port| *port != 443),
+        }
+    }
+
+    /// Returns true if browsers reach the server with TLS.
+    pub fn is_https(&self) -> bool {
+        self.scheme == "https"
     }
 
     /// Returns true if a request for this host may be served: for the name or a name below it, with its port or none.
@@ -104,7 +118,16 @@ pub(crate) fn is_local(headers: &HeaderMap) -> bool {
     Host::of(headers).is_some_and(|host| host.is_local())
 }
 
-/// Checks that the request names one host, as RFC 9112, 3.2 requires. The name in the target, if it has one, replaces the
+/// Returns true if the target of the request names this machine, as over HTTP/2, where there may be no header `Host`.
+pub(crate) fn is_local_authority(target: &Uri) -> bool {
+    target.authority().and_then(|name| Host::parse(name.as_str())).is_some_and(|host| host.is_local())
+}
+
+fn is_same_host(authority: &str, host: &HeaderValue) -> bool {
+    host.as_bytes().eq_ignore_ascii_case(authority.as_bytes())
+}
+
+/// Checks that the request names one host, as RFC 9112, 3.2 and RFC 9113, 8.3.1 require. The name in the target, if it has one, replaces the
 /// one in the header.
 pub(crate) fn check_host<B>(request: &mut Request<B>) -> Result<(), Problem> {
     let invalid = |detail: &str| Err(Problem::malformed(detail).field("Host"));
@@ -114,12 +137,17 @@ pub(crate) fn check_host<B>(request: &mut Request<B>) -> Result<(), Problem> {
         return Err(Problem::malformed("the target of a request must be a path or a whole URL"));
     }
     let mut hosts = request.headers().get_all(HOST).iter();
+    let authority = request.uri().authority().filter(|_| request.version() == Version::HTTP_2);
     match (hosts.next(), hosts.next()) {
-        (None, _) if request.version() < Version::HTTP_11 => {}
+        (None, _) if request.version() < Version::HTTP_11 || authority.is_some() => {}
         (None, _) => return invalid("a request must have the header `Host`"),
         (Some(_), Some(_)) => return invalid("a request must have one header `Host`"),
         (Some(_), None) if Host::of(request.headers()).is_none() => {
             return invalid("must be a name or an address, with or without a port");
+        }
+        // RFC 9113, 8.3.1: a proxy in front may have decided by either of the two.
+        (Some(host), None) if authority.is_some_and(|name| !is_same_host(name.as_str(), host)) => {
+            return invalid("must be the same as `:authority`");
         }
         (Some(_), None) => {}
     }
@@ -143,6 +171,25 @@ pub(crate) fn check_public_host<B>(public_url: &PublicUrl, request: &Request<B>)
     }
     let detail = format!("this server is {public_url}; set `public_url` to serve another name");
     Err(Problem::misdirected(detail).field("Host"))
+}
+
+/// Returns the URL with HTTPS, without a path, for the host that a request names: with this port, or, if the host is not
+/// served, the public URL. Returns `None` if the request names no host.
+pub(crate) fn https_url<B>(
+    request: &Request<B>,
+    public_url: Option<&PublicUrl>,
+    port: u16,
+) -> Option<String> {
+    let host = Host::of(request.headers())?;
+    let plain = Host { name: host.name, port: None };
+    if let Some(public_url) = public_url.filter(|public_url| !public_url.serves(&plain) && !host.is_local()) {
+        return Some(public_url.to_string());
+    }
+    let port = match public_url.filter(|_| !host.is_local()) {
+        Some(public_url) => public_url.port.unwrap_or(443),
+        None => port,
+    };
+    Some(PublicUrl::https(host.name, port).to_string())
 }
 
 #[cfg(test)]
@@ -202,6 +249,26 @@ mod tests {
         for text in ["", "stats.example", "ftp://a", "https://", "https://a/b", "https://a//", "https://u@a"]
         {
             assert_eq!(shown(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn plain_request_is_redirected_to_the_public_name() {
+        for (public_url, host, expected) in [
+            (None, "stats.example", Some("https://stats.example:8443")),
+            (None, "stats.example:80", Some("https://stats.example:8443")),
+            (None, "[::1]:80", Some("https://[::1]:8443")),
+            (None, "a b", None),
+            (Some("https://stats.example"), "Stats.example:80", Some("https://stats.example")),
+            (Some("https://stats.example"), "g1.stats.example", Some("https://g1.stats.example")),
+            (Some("https://stats.example"), "evil.example", Some("https://stats.example")),
+            (Some("https://stats.example:444"), "stats.example", Some("https://stats.example:444")),
+            (Some("https://stats.example"), "localhost:80", Some("https://localhost:8443")),
+        ] {
+            let request = Request::builder().header(HOST, host).body(()).expect(host);
+            let public_url = public_url.map(|url| PublicUrl::parse(url).expect(url));
+            let url = https_url(&request, public_url.as_ref(), 8443);
+            assert_eq!(url.as_deref(), expected, "{public_url:?} {host}");
         }
     }
 

@@ -17,10 +17,12 @@ pub mod listener;
 pub mod monitor;
 mod problem;
 pub mod query_string;
+pub mod redirect;
 mod rejected_requests;
 mod request_context;
 mod sign_in_attempts;
 mod state;
+pub mod tls;
 pub mod ws;
 
 pub use api::commands::CommandRequest;

@@ -3,7 +3,10 @@
 //! Each runtime has a listening socket of its own on the same port (SO_REUSEPORT), so a connection stays on one core.
 
 mod checked_stream;
+mod counted_body;
 mod framing;
+mod http1;
+mod http2;
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
@@ -12,13 +15,9 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::IntoResponse;
-use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{CONNECTION, HeaderValue, UPGRADE};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper::header::{CONNECTION, HeaderValue, STRICT_TRANSPORT_SECURITY, UPGRADE};
+use hyper::{Request, Response, StatusCode, Version};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, warn};
@@ -26,13 +25,14 @@ use tracing::{debug, warn};
 use collect::net::{Connections, OpenConnection};
 use pipeline::shutdown::wait_for_stop;
 
-use crate::api::query::QUERY;
 use crate::client_address::forwarded_address;
 use crate::client_stream::ClientStream;
-use crate::host::check_host;
+use crate::host::{self, check_host};
 use crate::problem::Problem;
+use crate::tls::Tls;
 
 pub(crate) use checked_stream::CheckedStream;
+use counted_body::CountedBody;
 use framing::is_websocket;
 
 /// The largest head of a request.
@@ -63,6 +63,8 @@ pub struct ListenerOptions {
     pub connections: Arc<Connections>,
     /// The number of proxies in front that report the address of the client; `None` if clients connect directly.
     pub proxy_hops: Option<usize>,
+    /// Terminates TLS; `None` for connections without TLS.
+    pub tls: Option<Arc<Tls>>,
 }
 
 /// Handles the requests of a listener.
@@ -132,9 +134,22 @@ struct ConnectionContext {
 }
 
 impl ConnectionContext {
-    async fn answer(&self, handler: impl Handler, mut request: Request<Incoming>) -> Response<Body> {
+    async fn answer(&self, handler: impl Handler, request: Request<Incoming>) -> Response<Body> {
+        let Some(hsts) = self.options.tls.as_ref().and_then(|tls| tls.hsts()) else {
+            return self.answer_any(handler, request).await;
+        };
+        let is_local = host::is_local(request.headers()) || host::is_local_authority(request.uri());
+        let mut response = self.answer_any(handler, request).await;
+        if !is_local {
+            response.headers_mut().insert(STRICT_TRANSPORT_SECURITY, hsts);
+        }
+        response
+    }
+
+    async fn answer_any(&self, handler: impl Handler, mut request: Request<Incoming>) -> Response<Body> {
+        let version = request.version();
         if let Err(problem) = check_host(&mut request) {
-            return close_after(problem.into_response());
+            return close_after(version, problem.into_response());
         }
         let (address, client) = match self.client(&request) {
             Ok(client) => client,
@@ -149,22 +164,27 @@ impl ConnectionContext {
         let response = handler.handle(request, address).await;
         if upgrades && response.status() != StatusCode::SWITCHING_PROTOCOLS {
             // What follows such a request is not checked.
-            return close_after(response);
+            return close_after(version, response);
         }
-        let is_stream = response.body().size_hint().exact().is_none();
+        // A body over HTTP/2 waits in memory while the client does not read it.
+        let is_stream = version == Version::HTTP_2 || response.body().size_hint().exact().is_none();
         match client {
-            Some(client) if is_stream => response.map(|body| count_until_end(body, client)),
+            Some(client) if is_stream => response.map(|body| CountedBody::wrap(body, client)),
             _ => response,
         }
     }
 
-    /// Returns the address of the client. Behind a proxy, counts the request for it as well.
+    /// Returns the address of the client. Where a connection carries several requests at the same time, behind a proxy
+    /// and over HTTP/2, counts the request for the address as well.
     fn client(
         &self,
         request: &Request<Incoming>,
     ) -> Result<(Option<IpAddr>, Option<Arc<OpenConnection>>), Problem> {
-        let Some(hops) = self.options.proxy_hops else { return Ok((Some(self.peer.ip()), None)) };
-        let address = forwarded_address(request.headers(), hops);
+        let address = match self.options.proxy_hops {
+            None if request.version() == Version::HTTP_2 => Some(self.peer.ip()),
+            None => return Ok((Some(self.peer.ip()), None)),
+            Some(hops) => forwarded_address(request.headers(), hops),
+        };
         let connections = &self.options.connections;
         // Without an address, the limit applies to the proxy.
         match connections.admit_client(address.unwrap_or(self.peer.ip())) {
@@ -174,9 +194,11 @@ impl ConnectionContext {
     }
 }
 
-/// Closes the connection after this response.
-fn close_after(mut response: Response<Body>) -> Response<Body> {
-    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+/// Closes the connection after this response. Over HTTP/2, where each request has a stream of its own, it stays open.
+fn close_after(version: Version, mut response: Response<Body>) -> Response<Body> {
+    if version != Version::HTTP_2 {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
     response
 }
 
@@ -190,60 +212,39 @@ fn too_many_connections(max: usize, is_reported: bool) -> Problem {
     Problem::quota_exceeded(detail).field("connections.per_address_max").retry_after_s(1)
 }
 
-/// Keeps a client counted until the body was sent or the connection is closed.
-fn count_until_end(body: Body, client: Arc<OpenConnection>) -> Body {
-    Body::new(body.map_frame(move |frame| {
-        let _counted = &client;
-        frame
-    }))
-}
-
 fn spawn_connection(
     stream: TcpStream,
     handler: impl Handler,
     context: ConnectionContext,
-    mut stop: watch::Receiver<bool>,
+    stop: watch::Receiver<bool>,
 ) {
     let _ = stream.set_nodelay(true);
-    let (peer, guard) = (context.peer, context.guard.clone());
-    let context = Arc::new(context);
-    let (request_seen, mut first_request) = watch::channel(false);
     let stream = ClientStream::new(stream);
-    let presence = stream.presence();
-    let service = service_fn(move |mut request: Request<Incoming>| {
-        request_seen.send_if_modified(|seen| !std::mem::replace(seen, true));
-        if request.uri().path() == QUERY {
-            request.extensions_mut().insert(presence.clone());
+    match context.options.tls.clone() {
+        None => drop(tokio::spawn(http1::serve(stream, handler, context, stop))),
+        Some(tls) => drop(tokio::spawn(serve_tls(tls, stream, handler, context, stop))),
+    }
+}
+
+/// Performs the TLS handshake, then serves the protocol that was negotiated.
+async fn serve_tls(
+    tls: Arc<Tls>,
+    stream: ClientStream,
+    handler: impl Handler,
+    context: ConnectionContext,
+    mut stop: watch::Receiver<bool>,
+) {
+    let client = context.options.proxy_hops.is_none().then(|| context.peer.ip());
+    let accepted = tokio::select! {
+        // Boxed, because the connection outlives its handshake.
+        accepted = Box::pin(tls.accept(stream, client)) => accepted,
+        () = wait_for_stop(&mut stop) => return,
+    };
+    match accepted {
+        Err(failure) => debug!(peer = %context.peer, %failure, "no TLS connection"),
+        Ok(stream) if stream.get_ref().1.alpn_protocol() == Some(http2::ALPN) => {
+            Box::pin(http2::serve(stream, handler, context, stop)).await;
         }
-        let (context, handler) = (Arc::clone(&context), handler.clone());
-        async move { Ok::<_, Infallible>(context.answer(handler, request).await) }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(KEEP_ALIVE)
-        // The last events of a game that sends them and exits at once must still arrive.
-        .half_close(true)
-        .max_buf_size(HEADER_BYTES_MAX.max(8192))
-        .serve_connection(TokioIo::new(CheckedStream::new(stream)), service)
-        .with_upgrades();
-    tokio::spawn(async move {
-        let _guard = guard;
-        tokio::pin!(connection);
-        let first_request_timeout = async {
-            if tokio::time::timeout(FIRST_REQUEST, first_request.wait_for(|seen| *seen)).await.is_ok() {
-                std::future::pending::<()>().await;
-            }
-        };
-        let ended = tokio::select! {
-            ended = &mut connection => ended,
-            () = first_request_timeout => return,
-            () = wait_for_stop(&mut stop) => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
-            }
-        };
-        if let Err(failure) = ended {
-            debug!(%peer, %failure, "connection failed");
-        }
-    });
+        Ok(stream) => Box::pin(http1::serve(stream, handler, context, stop)).await,
+    }
 }

@@ -17,7 +17,7 @@ use crate::body_memory::BodyMemory;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequestContext {
     client_address: Option<IpAddr>,
-    behind_proxy: bool,
+    is_https: bool,
     body_memory: BodyMemory,
     game: Arc<Mutex<Option<u32>>>,
 }
@@ -27,8 +27,8 @@ pub(crate) struct RequestContext {
 pub(crate) struct RequestGame(pub(crate) u32);
 
 impl RequestContext {
-    pub(crate) fn new(client_address: Option<IpAddr>, behind_proxy: bool) -> RequestContext {
-        RequestContext { client_address, behind_proxy, ..RequestContext::default() }
+    pub(crate) fn new(client_address: Option<IpAddr>, is_https: bool) -> RequestContext {
+        RequestContext { client_address, is_https, ..RequestContext::default() }
     }
 
     /// Bounds the memory of the request's body.
@@ -47,8 +47,8 @@ impl RequestContext {
     }
 
     /// True if a proxy terminates TLS, so that only the cookie of secure connections counts.
-    pub(crate) fn is_behind_proxy(&self) -> bool {
-        self.behind_proxy
+    pub(crate) fn is_https(&self) -> bool {
+        self.is_https
     }
 
     /// Counts this request for a game. The last call wins.

@@ -25,14 +25,17 @@ use crate::host::PublicUrl;
 use crate::monitor::Monitor;
 use crate::rejected_requests::RejectedRequests;
 use crate::sign_in_attempts::SignInAttempts;
+use crate::tls::Tls;
 
 /// Settings of the HTTP surface.
 #[derive(Clone, Debug)]
 pub struct HttpSettings {
     /// The data folder, whose size the monitor reports.
     pub data: PathBuf,
-    /// A proxy in front terminates TLS and reports the clients' addresses.
+    /// A proxy in front reports the clients' addresses.
     pub behind_proxy: bool,
+    /// Browsers reach the server with TLS, which it or a proxy terminates.
+    pub is_https: bool,
     /// If set, requests for other hosts than this one and the local machine are rejected.
     pub public_url: Option<PublicUrl>,
     /// The interval at which WebSockets are pinged, idle streams get a comment, and their credentials are checked again.
@@ -82,6 +85,8 @@ pub struct AppState {
     pub monitor: Monitor,
     /// The state of backups.
     pub backups: Arc<BackupStatus>,
+    /// TLS of the listener, if the server terminates it.
+    pub tls: Option<Arc<Tls>>,
     /// True once the server is stopping.
     pub stopping: watch::Receiver<bool>,
 }

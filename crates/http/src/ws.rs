@@ -7,6 +7,7 @@ mod frame_tracker;
 mod handshake;
 mod send_queue;
 mod socket;
+mod transport;
 
 pub use handshake::{PendingUpgrade, upgrade};
 pub(crate) use send_queue::{FrameBuffer, frame_texts};

@@ -15,6 +15,7 @@ use crate::commands::keys::KeysArgs;
 use crate::commands::repair::RepairArgs;
 use crate::commands::top::TopArgs;
 use crate::commands::verify::RangeArgs;
+use crate::settings::listen::ListenAddress;
 
 /// Realtime analytics and live-ops for games, in one program
 #[derive(Parser)]
@@ -64,9 +65,15 @@ pub(crate) struct ServeArgs {
     /// Data folder; created if it does not exist
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// Address to listen on; with port 0, a free port is chosen and written to bootstrap.json
+    /// Name or address to listen on, with a port; with port 0, a free port is chosen and written to bootstrap.json
     #[arg(long, value_name = "ADDR")]
-    pub(crate) listen: Option<SocketAddr>,
+    pub(crate) listen: Option<ListenAddress>,
+    /// PEM file with the certificate for HTTPS; read again when it changes
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// PEM file with the private key of the certificate
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
     /// TOML file with settings
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -76,7 +83,7 @@ pub(crate) struct ServeArgs {
     /// Number of threads that handle requests [default: one per core]
     #[arg(long, value_name = "N")]
     pub(crate) runtimes: Option<usize>,
-    /// Run behind a reverse proxy that terminates TLS and appends to X-Forwarded-For
+    /// Run behind a reverse proxy that appends to X-Forwarded-For and, without --tls-cert, terminates TLS
     #[arg(long)]
     pub(crate) behind_proxy: bool,
     /// Origins whose pages may open WebSockets, separated by commas [default: all]

@@ -1,6 +1,8 @@
 //! Settings, in layers: defaults, then a file, then the environment, then flags. Each value has its source.
 
 pub(crate) mod collectors;
+pub(crate) mod listen;
+mod tls;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -26,6 +28,8 @@ use server::{BackupSchedule, Settings};
 use crate::cli::ServeArgs;
 use crate::commands::backup::{check_not_inside, parse_target, read_secret};
 use collectors::RawCollectors;
+use listen::ListenAddress;
+use tls::RawTls;
 
 /// The default data folder.
 pub(crate) const DATA: &str = "data";
@@ -59,19 +63,21 @@ const NOT_SETTINGS: [&str; 13] = [
 #[serde(deny_unknown_fields, expecting = "a table")]
 pub(crate) struct RawSettings {
     pub(crate) data: PathBuf,
-    pub(crate) listen: SocketAddr,
+    pub(crate) listen: ListenAddress,
     /// True to run simulated players in the demo game.
     pub(crate) demo: bool,
     /// Threads that handle requests; 0 for one per core.
     pub(crate) runtimes: usize,
-    /// True behind a reverse proxy that terminates TLS and sets the addresses of the clients.
+    /// True behind a reverse proxy that sets the addresses of the clients. It also terminates TLS, unless `tls` is set.
     pub(crate) behind_proxy: bool,
     /// Behind a proxy: how many trusted proxies a request passes, each of which appends the address that it sees to
     /// `X-Forwarded-For`. The entry of the outermost one is the address of the client.
     pub(crate) proxy_hops: usize,
     /// The URL under which browsers and games reach the server, such as `https://stats.example`. Requests for other
-    /// hosts than its name, names below it and this machine are then rejected. Empty: every host is served.
+    /// hosts than its name, names below it and this machine are then rejected. Empty: every host is served. It is the
+    /// start of every link. If it begins with `https`, cookies are sent over TLS only.
     pub(crate) public_url: String,
+    pub(crate) tls: RawTls,
     /// An .mmdb file instead of the built-in table of countries; empty for the built-in table.
     pub(crate) geo_file: PathBuf,
     pub(crate) log: RawLog,
@@ -276,12 +282,13 @@ impl Default for RawSettings {
         let log = wal::Options::default();
         RawSettings {
             data: DATA.into(),
-            listen: ([127, 0, 0, 1], 8080).into(),
+            listen: SocketAddr::from(([127, 0, 0, 1], 8080)).into(),
             demo: false,
             runtimes: 0,
             behind_proxy: false,
             proxy_hops: 1,
             public_url: String::new(),
+            tls: RawTls::default(),
             geo_file: PathBuf::new(),
             log: RawLog {
                 segment_bytes: log.segment_bytes,
@@ -330,17 +337,42 @@ pub(crate) fn layers(args: &ServeArgs) -> anyhow::Result<Figment> {
     };
     let path = |path: &PathBuf| path.to_string_lossy().into_owned().into();
     figment = flag(figment, "data", args.data.as_ref().map(path));
-    figment = flag(figment, "listen", args.listen.map(|address| address.to_string().into()));
+    figment = flag(figment, "listen", args.listen.clone().map(|address| String::from(address).into()));
     figment = flag(figment, "demo", args.demo.then(|| true.into()));
     figment = flag(figment, "runtimes", args.runtimes.map(|count| (count as u64).into()));
     figment = flag(figment, "origins", args.origins.clone().map(Into::into));
     figment = flag(figment, "behind_proxy", args.behind_proxy.then(|| true.into()));
+    for (name, key, file) in [("tls-cert", "certificate", &args.tls_cert), ("tls-key", "key", &args.tls_key)]
+    {
+        if let Some(file) = file {
+            figment = figment.merge(TlsFlag { name, key, file: file.to_string_lossy().into_owned() });
+        }
+    }
     for (name, address) in [("statsd", args.statsd), ("rtcp", args.rtcp)] {
         if let Some(address) = address {
             figment = figment.merge(UdpCollectorFlag { name, address });
         }
     }
     Ok(figment)
+}
+
+/// A flag that sets a key of `tls`, as a layer.
+struct TlsFlag {
+    name: &'static str,
+    key: &'static str,
+    file: String,
+}
+
+impl figment::Provider for TlsFlag {
+    fn metadata(&self) -> Metadata {
+        Metadata::named(format!("flag --{}", self.name))
+    }
+
+    fn data(&self) -> Result<figment::value::Map<figment::Profile, figment::value::Dict>, figment::Error> {
+        let tls = figment::value::Dict::from([(self.key.to_owned(), self.file.clone().into())]);
+        let values = figment::value::Dict::from([("tls".to_owned(), tls.into())]);
+        Ok(figment::value::Map::from([(figment::Profile::Default, values)]))
+    }
 }
 
 /// A flag that declares a UDP collector, as a layer.
@@ -447,11 +479,20 @@ impl RawSettings {
                 )
             })?),
         };
-        if !self.listen.ip().is_loopback() && !self.behind_proxy {
+        let listen = self.listen.resolve().context("listen")?;
+        let tls = self.tls.resolve()?;
+        if !listen.ip().is_loopback() && !self.behind_proxy && tls.is_none() {
             bail!(
                 "listen: {} is reachable from other machines, but the server does not terminate TLS; \
-                 run a reverse proxy in front and set --behind-proxy, or listen on 127.0.0.1",
+                 set tls.certificate and tls.key, or run a reverse proxy in front and set --behind-proxy, or listen \
+                 on 127.0.0.1",
                 self.listen
+            );
+        }
+        if tls.is_some() && public_url.as_ref().is_some_and(|url| !url.is_https()) {
+            bail!(
+                "public_url: `{}` must begin with https://, because the server terminates TLS",
+                self.public_url
             );
         }
         let geo_file = (!self.geo_file.as_os_str().is_empty()).then_some(self.geo_file);
@@ -463,7 +504,9 @@ impl RawSettings {
             backups: self.backup.resolve(&self.data)?,
             settings_file: None,
             data: self.data,
-            listen: self.listen,
+            listen,
+            tls,
+            redirect_listen: self.tls.redirect_listen()?,
             runtimes: if self.runtimes == 0 { cores() } else { self.runtimes.min(1024) },
             behind_proxy: self.behind_proxy,
             proxy_hops: self.proxy_hops,

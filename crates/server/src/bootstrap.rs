@@ -12,12 +12,19 @@ use pipeline::time::now_s;
 
 const NAME: &str = "bootstrap.json";
 
+/// The URLs of a server.
+pub struct Urls {
+    /// For programs on this machine.
+    pub local: String,
+    /// For browsers and games.
+    pub public: String,
+}
+
 /// Writes the file after the first start.
-pub fn write(folder: &Path, made: &InitialKeys, address: SocketAddr) -> anyhow::Result<()> {
-    let url = url(address);
+pub fn write(folder: &Path, made: &InitialKeys, urls: &Urls) -> anyhow::Result<()> {
     let content = json!({
-        "url": url,
-        "sign_in_url": sign_in_url(&url, &made.sign_in_token),
+        "url": urls.local,
+        "sign_in_url": sign_in_url(&urls.public, &made.sign_in_token),
         "game": made.game.id,
         "public_key": made.game.public_key,
         "secret_key": made.secret_key,
@@ -25,14 +32,13 @@ pub fn write(folder: &Path, made: &InitialKeys, address: SocketAddr) -> anyhow::
     save(folder, &content)
 }
 
-/// Updates the address. A file that was deleted is not created again.
-pub fn update_url(folder: &Path, address: SocketAddr) -> anyhow::Result<()> {
+/// Updates the URLs. A file that was deleted is not created again.
+pub fn update_urls(folder: &Path, urls: &Urls) -> anyhow::Result<()> {
     let Some(mut content) = read(folder)? else { return Ok(()) };
-    let url = url(address);
-    if let Some(token) = content["sign_in_url"].as_str().and_then(|old| old.split_once("token=")) {
-        content["sign_in_url"] = sign_in_url(&url, token.1).into();
+    if let Some((_, token)) = content["sign_in_url"].as_str().and_then(|old| old.split_once("token=")) {
+        content["sign_in_url"] = sign_in_url(&urls.public, token).into();
     }
-    content["url"] = url.into();
+    content["url"] = urls.local.as_str().into();
     save(folder, &content)
 }
 
@@ -51,7 +57,9 @@ pub fn read(folder: &Path) -> anyhow::Result<Option<Value>> {
 pub fn create_sign_in_link(folder: &Path, catalog: &Catalog, sign_out: bool) -> anyhow::Result<String> {
     let token = catalog.create_sign_in_link(now_s(), sign_out)?;
     let Some(mut content) = read(folder)? else { return Ok(sign_in_url("", &token)) };
-    let link = sign_in_url(content["url"].as_str().unwrap_or_default(), &token);
+    let old = content["sign_in_url"].as_str().and_then(|link| link.split_once("/sign-in?token="));
+    let url = old.map(|(url, _)| url).or(content["url"].as_str()).unwrap_or_default();
+    let link = sign_in_url(url, &token);
     content["sign_in_url"] = link.as_str().into();
     save(folder, &content)?;
     Ok(link)
@@ -75,12 +83,12 @@ fn sign_in_url(url: &str, token: &str) -> String {
 }
 
 /// Returns the address as a URL that works on this machine.
-fn url(address: SocketAddr) -> String {
+pub(crate) fn url(scheme: &str, address: SocketAddr) -> String {
     let mut address = address;
     if address.ip().is_unspecified() {
         let local =
             if address.is_ipv4() { [127, 0, 0, 1].into() } else { std::net::Ipv6Addr::LOCALHOST.into() };
         address.set_ip(local);
     }
-    format!("http://{address}")
+    format!("{scheme}://{address}")
 }

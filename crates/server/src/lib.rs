@@ -23,6 +23,7 @@ use wal::Options;
 use collect::net::ConnectionLimits;
 use collect::{CollectContext, CollectorSettings, Collectors};
 use http::monitor::{self, Monitor};
+use http::tls::{Tls, TlsSettings};
 use http::{AppState, BatchReceipts, BodyBudget, BodyMemoryLimits, HttpSettings, PublicUrl};
 use http::{RejectedRequests, SignInAttempts};
 use live::Live;
@@ -40,6 +41,8 @@ use pipeline::time::{deletion_now_ms, now_ms};
 use pipeline::timed_stores::StoreTimers;
 use pipeline::views::OnFatal;
 
+use bootstrap::Urls;
+
 /// The settings of a server; every value has been validated.
 #[derive(Clone)]
 pub struct Settings {
@@ -49,12 +52,16 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// The number of runtimes, each a thread with its own listening socket.
     pub runtimes: usize,
-    /// A proxy in front terminates TLS and reports the clients' addresses.
+    /// A proxy in front reports the clients' addresses, and terminates TLS unless the server does.
     pub behind_proxy: bool,
     /// With `behind_proxy`: the number of proxies in front, each of which appends to `X-Forwarded-For`.
     pub proxy_hops: usize,
     /// The URL under which browsers and games reach the server; if set, other hosts are rejected.
     pub public_url: Option<PublicUrl>,
+    /// TLS of the listener; `None` for connections without TLS.
+    pub tls: Option<TlsSettings>,
+    /// A plain HTTP port that redirects to HTTPS.
+    pub redirect_listen: Option<SocketAddr>,
     /// Simulates players of a demo game.
     pub demo: bool,
     /// An .mmdb file to use instead of the embedded country table.
@@ -92,6 +99,8 @@ pub struct Settings {
 pub struct Server {
     /// The address it listens on.
     pub address: SocketAddr,
+    /// The URL for programs on this machine.
+    pub url: String,
     /// The state that its requests use.
     pub state: Arc<AppState>,
     stop: watch::Sender<bool>,
@@ -155,6 +164,7 @@ impl Server {
         let erasure = Erasure::new(log.clone(), Arc::clone(&views), registered_until, &catalog.id_secret());
         let (stop, stopping) = watch::channel(false);
         let rejected_requests = RejectedRequests::default();
+        let tls = settings.tls.as_ref().map(Tls::open).transpose()?;
         let collectors = Collectors::open(&settings.collectors, &catalog, settings.runtimes)?;
         let state = AppState {
             collectors,
@@ -175,18 +185,20 @@ impl Server {
             sign_in_attempts: SignInAttempts::default(),
             monitor: Monitor::new(clocks),
             backups: Arc::default(),
+            tls,
             stopping: stopping.clone(),
         };
         let state = Arc::new(state);
         let listeners = runtimes::bind(&settings)?;
         let address = listeners.address;
+        let urls = urls(&settings, address, state.tls.as_deref());
         match made {
             Some(made) => {
-                bootstrap::write(&settings.data, &made, address)?;
+                bootstrap::write(&settings.data, &made, &urls)?;
                 state.catalog.save().context("saving the catalog")?;
             }
             None => {
-                bootstrap::update_url(&settings.data, address)?;
+                bootstrap::update_urls(&settings.data, &urls)?;
                 if let Err(failure) = bootstrap::renew_sign_in_link(&settings.data, &state.catalog) {
                     warn!("no new sign-in link: {failure:#}");
                 }
@@ -199,9 +211,12 @@ impl Server {
         if let Some(schedule) = settings.backups.clone() {
             threads.push(backups::start(schedule, &state, scratch)?);
         }
+        if let Some(tls) = &state.tls {
+            threads.push(tls.start(state.stopping.clone())?);
+        }
         let applier = applier.start().context("starting a thread")?;
         state.erasure.start().context("starting a thread")?;
-        Ok(Server { address, state, stop, threads, applier })
+        Ok(Server { address, url: urls.local, state, stop, threads, applier })
     }
 
     /// Stops accepting work, finishes requests in progress and writes a last checkpoint.
@@ -227,17 +242,35 @@ impl Server {
 }
 
 impl Settings {
+    /// Returns true if browsers reach the server with TLS.
+    fn is_https(&self) -> bool {
+        let is_public = |url: &PublicUrl| url.is_https();
+        self.tls.is_some() || (self.behind_proxy && self.public_url.as_ref().is_none_or(is_public))
+    }
+
     /// Returns the part that requests see.
     fn http(&self) -> HttpSettings {
         HttpSettings {
             data: self.data.clone(),
             behind_proxy: self.behind_proxy,
+            is_https: self.is_https(),
             public_url: self.public_url.clone(),
             heartbeat: self.heartbeat,
             origins: self.origins.clone(),
             settings_file: self.settings_file.clone(),
         }
     }
+}
+
+/// Returns the URLs of a server. With TLS, its name is the public one, or else the first one in the certificate.
+fn urls(settings: &Settings, address: SocketAddr, tls: Option<&Tls>) -> Urls {
+    let name = |tls: &Tls| tls.name().map(|name| PublicUrl::https(&name, address.port()).to_string());
+    let public = settings.public_url.as_ref().map(PublicUrl::to_string);
+    let local = match tls {
+        None => bootstrap::url("http", address),
+        Some(tls) => public.clone().or_else(|| name(tls)).unwrap_or_else(|| bootstrap::url("https", address)),
+    };
+    Urls { public: public.unwrap_or_else(|| local.clone()), local }
 }
 
 fn collect_context(state: &AppState) -> CollectContext {

@@ -5,32 +5,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use rustls::ServerConfig;
 use rustls::crypto::ring::default_provider;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::SingleCertAndKey;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use crate::net::read_certified_key;
 use crate::settings::TlsFiles;
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reads the files. The error names the setting of the file that is wrong.
 pub(crate) fn acceptor(files: &TlsFiles) -> anyhow::Result<TlsAcceptor> {
-    let certificates = CertificateDer::pem_file_iter(&files.certificate).and_then(Iterator::collect);
-    let certificates: Vec<_> =
-        certificates.with_context(|| format!("tls_certificate: reading {}", files.certificate.display()))?;
-    ensure!(!certificates.is_empty(), "tls_certificate: no certificate in {}", files.certificate.display());
-    let key = PrivateKeyDer::from_pem_file(&files.key);
-    let key = key.with_context(|| format!("tls_key: reading {}", files.key.display()))?;
+    let certified = read_certified_key(files, "tls_")?;
     let config = ServerConfig::builder_with_provider(Arc::new(default_provider()));
     let config = config.with_safe_default_protocol_versions().context("tls_certificate")?;
-    let config = config.with_no_client_auth().with_single_cert(certificates, key);
-    Ok(TlsAcceptor::from(Arc::new(config.context("tls_key: does not match the certificate")?)))
+    let config = config.with_no_client_auth().with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
+    Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
 /// Performs the TLS handshake with a client.

@@ -108,7 +108,7 @@ async fn receive(
     *game = Some(access.game.number);
     let access = auth::allow(access, Scope::EventsWrite)?;
     let (form, ack, batch) = (body_form(&head.headers)?, ack(query)?, batch(query)?);
-    let memory = BodyMemory::new(&shared.bodies, address);
+    let memory = BodyMemory::new(&shared.bodies, address, head.version);
     let bytes = body::read_within(&memory, &head.headers, incoming, body::BodyLimits::EVENTS).await?;
     let mut decoded = RawBatch::default();
     decode(&bytes, form, &mut decoded).map_err(decode_problem)?;

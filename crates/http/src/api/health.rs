@@ -1,9 +1,11 @@
 //! `GET /healthz` and `GET /readyz`.
 
+use std::fmt::Write;
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::{Router, routing};
+use pipeline::time::now_s;
 
 use super::openapi::schemas;
 use crate::problem::Problem;
@@ -15,7 +17,7 @@ pub(crate) fn routes() -> Router<RuntimeState> {
 }
 
 /// What is wrong with the backup is in the log and not here, because everybody may ask.
-const READY_WITHOUT_BACKUP: &str = "ready\nthe last backup failed; see the log of the server\n";
+const BACKUP_WARNING: &str = "warning: the last backup failed; see the log of the server\n";
 
 /// Liveness: the process responds.
 #[utoipa::path(
@@ -27,7 +29,7 @@ pub(crate) async fn alive() -> &'static str {
 }
 
 /// Readiness: the server accepts events and answers queries, because it is not stopping, the disk has room, and the views
-/// follow the log. A failed backup does not make it unready; the text then says so in a second line.
+/// follow the log. Further lines are warnings, for example about a certificate that could not be renewed or a failed backup.
 #[utoipa::path(
     get, path = "/readyz", operation_id = "ready", tag = "operations", security(()),
     responses(
@@ -35,7 +37,7 @@ pub(crate) async fn alive() -> &'static str {
         (status = 503, description = "The server is stopping, the disk is full, or the views are more than 10 s behind the log.", body = schemas::ProblemDocument),
     ),
 )]
-pub(crate) async fn ready(State(shared): State<Arc<AppState>>) -> Result<&'static str, Problem> {
+pub(crate) async fn ready(State(shared): State<Arc<AppState>>) -> Result<String, Problem> {
     if *shared.stopping.borrow() {
         return Err(Problem::stopping("the server is stopping"));
     }
@@ -43,5 +45,13 @@ pub(crate) async fn ready(State(shared): State<Arc<AppState>>) -> Result<&'stati
         return Err(Problem::disk_full("the disk is full; only reads are served").retry_after_s(5));
     }
     shared.views.check_lag()?;
-    Ok(if shared.backups.report().failure.is_some() { READY_WITHOUT_BACKUP } else { "ready\n" })
+    // Requests that arrive are served, so these are warnings.
+    let mut text = "ready\n".to_owned();
+    if let Some(problem) = shared.tls.as_ref().and_then(|tls| tls.certificate.problem(now_s() as i64)) {
+        let _ = writeln!(text, "warning: TLS: {problem}");
+    }
+    if shared.backups.report().failure.is_some() {
+        text.push_str(BACKUP_WARNING);
+    }
+    Ok(text)
 }

@@ -55,7 +55,8 @@ pub(crate) async fn get(
         .views(&shared)
         .flows(&shared)
         .collectors(&shared)
-        .backups(&shared);
+        .backups(&shared)
+        .tls(&shared);
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4")], text.0).into_response())
 }
 
@@ -216,6 +217,40 @@ impl Text {
                 "1 while a backup runs.",
                 shared.backups.is_running().into(),
             )
+    }
+
+    fn tls(mut self, shared: &AppState) -> Text {
+        let Some(tls) = &shared.tls else { return self };
+        let (certificate, counts) = (&tls.certificate, &tls.certificate.handshakes);
+        self.family("playmeter_tls_handshakes_total", "counter", "TLS handshakes by outcome.");
+        for (outcome, count) in [
+            ("completed", &counts.completed),
+            ("failed", &counts.failed),
+            ("timed_out", &counts.timed_out),
+            ("rejected", &counts.rejected),
+        ] {
+            let count = count.load(Ordering::Relaxed);
+            let _ = writeln!(self.0, "playmeter_tls_handshakes_total{{outcome=\"{outcome}\"}} {count}");
+        }
+        let expires_s = certificate.expires_s().unwrap_or_default().max(0) as u64;
+        self.one(
+            "playmeter_tls_certificate_expires_seconds",
+            "gauge",
+            "When the certificate expires, in seconds since 1970; 0 without a certificate.",
+            expires_s,
+        )
+        .one(
+            "playmeter_tls_certificate_failures_total",
+            "counter",
+            "How often the certificate could not be read again or renewed.",
+            certificate.failures(),
+        )
+        .one(
+            "playmeter_tls_certificate_ok",
+            "gauge",
+            "1 while there is a valid certificate that could be read again or renewed so far.",
+            certificate.problem(now_s() as i64).is_none().into(),
+        )
     }
 
     fn log(self, shared: &AppState) -> Text {

@@ -32,15 +32,15 @@ const SESSION_S: u64 = 30 * 24 * 3600;
     responses((status = 200, description = "The role of the signed-in person, the games, and the CSRF token for writes.", body = Object)),
 )]
 pub(crate) async fn me(State(shared): State<Arc<AppState>>, headers: HeaderMap) -> Result<Response, Problem> {
-    let behind_proxy = shared.settings.behind_proxy;
-    if !is_signed_in(&shared.catalog, &headers, behind_proxy, now_s()) {
+    let is_https = shared.settings.is_https;
+    if !is_signed_in(&shared.catalog, &headers, is_https, now_s()) {
         return Err(Problem::unauthorized(
             "you are not signed in; open the link that `playmeter serve` or `playmeter keys sign-in` prints",
         ));
     }
     let game = |game: pipeline::catalog::Game| json!({ "id": game.id, "name": game.name, "public_key": game.public_key, "tz": game.tz });
     let games: Vec<_> = shared.catalog.games().into_iter().map(game).collect();
-    let csrf = auth::csrf_token(auth::session(&headers, behind_proxy).unwrap_or_default());
+    let csrf = auth::csrf_token(auth::session(&headers, is_https).unwrap_or_default());
     let me = json!({ "signed_in": true, "role": "owner", "games": games, "csrf": csrf });
     Ok(([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], me.to_string()).into_response())
 }
@@ -74,8 +74,8 @@ pub(crate) async fn sign_in(
         problem.field("token").retry_after_s(wait_s)
     })?;
     let Ok(session) = shared.catalog.sign_in(&token, now_s()) else {
-        let behind_proxy = shared.settings.behind_proxy;
-        let is_signed_in = is_signed_in(&shared.catalog, &headers, behind_proxy, now_s());
+        let is_https = shared.settings.is_https;
+        let is_signed_in = is_signed_in(&shared.catalog, &headers, is_https, now_s());
         return Ok(Redirect::to(if is_signed_in { "/" } else { FAILED }).into_response());
     };
     let cookie = cookie(&shared, &session, SESSION_S);
@@ -91,15 +91,15 @@ pub(crate) async fn sign_out(
     State(shared): State<Arc<AppState>>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    same_origin(&headers)?;
-    if let Some(session) = auth::session(&headers, shared.settings.behind_proxy) {
+    same_origin(&headers, shared.settings.is_https)?;
+    if let Some(session) = auth::session(&headers, shared.settings.is_https) {
         shared.catalog.sign_out(session).map_err(|refused| Problem::internal(refused.to_string()))?;
     }
     Ok(([(SET_COOKIE, cookie(&shared, "", 0))], "signed out\n").into_response())
 }
 
 fn cookie(shared: &AppState, value: &str, seconds: u64) -> String {
-    let secure = if shared.settings.behind_proxy { "; Secure" } else { "" };
-    let name = cookie_name(shared.settings.behind_proxy);
+    let secure = if shared.settings.is_https { "; Secure" } else { "" };
+    let name = cookie_name(shared.settings.is_https);
     format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}")
 }

@@ -37,7 +37,7 @@ pub(super) struct Credential {
     host: Option<HeaderValue>,
     agent: Option<HeaderValue>,
     address: Option<IpAddr>,
-    behind_proxy: bool,
+    is_https: bool,
 }
 
 impl Credential {
@@ -49,7 +49,8 @@ impl Credential {
     pub(super) fn from_handshake(shared: &AppState, head: &Parts) -> Result<Credential, Problem> {
         let (headers, context) = (&head.headers, RequestContext::from(head));
         let query = head.uri.query().unwrap_or_default();
-        let is_same_origin = auth::same_origin(headers).is_ok();
+        let is_https = shared.settings.is_https;
+        let is_same_origin = auth::same_origin(headers, is_https).is_ok();
         let is_listed = is_listed(&shared.settings.origins, headers.get(ORIGIN));
         if !is_same_origin && !is_listed && !shared.settings.origins.is_empty() {
             return Err(Problem::forbidden(
@@ -60,8 +61,7 @@ impl Credential {
         let parameter = |name: &str| auth::parameter(query, name).map(Box::from);
         let authorization = headers.get(AUTHORIZATION);
         let key = authorization.map(|value| auth::bearer(value.to_str().unwrap_or_default())).transpose()?;
-        let behind_proxy = shared.settings.behind_proxy;
-        let person = auth::session(headers, behind_proxy).filter(|_| is_same_origin || is_listed);
+        let person = auth::session(headers, is_https).filter(|_| is_same_origin || is_listed);
         let person = person.filter(|session| shared.catalog.is_signed_in(session, now_s()));
         let proof = match (key, parameter("key"), person) {
             (Some(key), ..) => Proof::Key(key.into()),
@@ -79,7 +79,7 @@ impl Credential {
             host: header(HOST),
             agent: header(USER_AGENT),
             address: context.client_address(),
-            behind_proxy,
+            is_https,
         };
         if !matches!(credential.proof, Proof::None) {
             context.set_game(credential.access(&shared.catalog)?.game.number);
@@ -96,7 +96,7 @@ impl Credential {
             host: self.host.clone(),
             agent: self.agent.clone(),
             address: self.address,
-            behind_proxy: self.behind_proxy,
+            is_https: self.is_https,
         }
     }
 
@@ -123,7 +123,7 @@ impl Credential {
     }
 
     fn context(&self) -> RequestContext {
-        RequestContext::new(self.address, self.behind_proxy)
+        RequestContext::new(self.address, self.is_https)
     }
 
     /// Returns the request target for a path, with the credential's part of the query string.
@@ -146,8 +146,9 @@ impl Credential {
             Proof::Person(session) => {
                 // The handshake proved that the page may act for the person, so the request passes as same-origin.
                 let host = self.host.as_ref().and_then(|host| host.to_str().ok()).unwrap_or_default();
-                put(ORIGIN, Some(header_value(&format!("http://{host}"))));
-                let name = auth::cookie_name(self.behind_proxy);
+                let scheme = if self.is_https { "https" } else { "http" };
+                put(ORIGIN, Some(header_value(&format!("{scheme}://{host}"))));
+                let name = auth::cookie_name(self.is_https);
                 put(COOKIE, Some(header_value(&format!("{name}={session}"))));
                 put(HeaderName::from_static("x-csrf-token"), Some(header_value(&auth::csrf_token(session))));
             }

@@ -7,30 +7,29 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::framing::FramingCheck;
-use crate::client_stream::ClientStream;
 
-/// A TCP connection that ends, for its reader, at the first line that violates the protocol.
+/// A connection that ends, for its reader, at the first line that violates the protocol.
 ///
 /// The end of that line is replaced by a NUL, and nothing after it is ever read. A NUL is invalid in a head, to which hyper
 /// responds with 400, and a chunked body is incomplete without its last line, so that it fails.
-pub(crate) struct CheckedStream {
-    stream: ClientStream,
+pub(crate) struct CheckedStream<S> {
+    stream: S,
     check: FramingCheck,
     is_refused: bool,
 }
 
-impl CheckedStream {
-    pub(super) fn new(stream: ClientStream) -> CheckedStream {
+impl<S> CheckedStream<S> {
+    pub(super) fn new(stream: S) -> CheckedStream<S> {
         CheckedStream { stream, check: FramingCheck::default(), is_refused: false }
     }
 
     /// Returns the connection, for a protocol other than HTTP.
-    pub(crate) fn into_inner(self) -> ClientStream {
+    pub(crate) fn into_inner(self) -> S {
         self.stream
     }
 }
 
-impl AsyncRead for CheckedStream {
+impl<S: AsyncRead + Unpin> AsyncRead for CheckedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -51,7 +50,7 @@ impl AsyncRead for CheckedStream {
     }
 }
 
-impl AsyncWrite for CheckedStream {
+impl<S: AsyncWrite + Unpin> AsyncWrite for CheckedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

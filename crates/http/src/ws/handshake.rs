@@ -10,11 +10,14 @@ use hyper::header::{HeaderValue, SEC_WEBSOCKET_VERSION, UPGRADE};
 use hyper::http::request::Parts;
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
 use tracing::debug;
 use tungstenite::error::{Error, ProtocolError};
 use tungstenite::handshake::server::create_response_with_body;
 
 use super::Socket;
+use super::transport::{TlsTransport, Transport};
+use crate::client_stream::{ClientStream, TlsClientStream};
 use crate::listener::{CheckedStream, ConnectionGuard};
 use crate::problem::Problem;
 
@@ -70,11 +73,21 @@ async fn serve_guarded(guard: Option<ConnectionGuard>, serving: impl Future<Outp
 }
 
 fn socket(upgraded: Upgraded) -> Socket {
-    let parts =
-        upgraded.downcast::<TokioIo<CheckedStream>>().expect("every connection is a checked TCP stream");
-    let stream = parts.io.into_inner().into_inner().into_inner().expect("only queries look at a connection");
+    let (transport, early) = match upgraded.downcast::<TokioIo<CheckedStream<ClientStream>>>() {
+        Ok(plain) => (Transport::Plain(tcp(plain.io.into_inner().into_inner())), plain.read_buf),
+        Err(upgraded) => {
+            let tls = upgraded.downcast::<TokioIo<CheckedStream<TlsClientStream>>>();
+            let tls = tls.expect("every connection is a checked stream with or without TLS");
+            let (stream, session) = tls.io.into_inner().into_inner().into_inner();
+            (Transport::Tls(Box::new(TlsTransport::new(tcp(stream), session))), tls.read_buf)
+        }
+    };
     // Copied, because it references the whole buffer in which the handshake was read.
-    Socket::new(stream, Bytes::copy_from_slice(&parts.read_buf))
+    Socket::new(transport, Bytes::copy_from_slice(&early))
+}
+
+fn tcp(stream: ClientStream) -> TcpStream {
+    stream.into_inner().expect("only queries look at a connection")
 }
 
 /// Returns the response to an invalid handshake, with the supported value in a header.

@@ -8,8 +8,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
-use tokio::net::TcpStream;
+use tokio::io::Interest;
 use tungstenite::Utf8Bytes;
 use tungstenite::error::{CapacityError, Error};
 use tungstenite::protocol::frame::coding::{CloseCode, Data};
@@ -18,6 +17,7 @@ use tungstenite::protocol::{CloseFrame, Message, Role, WebSocketConfig, WebSocke
 use super::MESSAGE_BYTES_MAX;
 use super::frame_tracker::FrameTracker;
 use super::send_queue::{FrameBuffer, SendQueue};
+use super::transport::Transport;
 
 /// The bytes that one system call reads.
 const READ_BYTES: usize = 16 << 10;
@@ -56,7 +56,7 @@ impl SocketClosed {
 
 /// An open WebSocket.
 pub struct Socket {
-    stream: TcpStream,
+    transport: Transport,
     context: WebSocketContext,
     queue: SendQueue,
     tracker: FrameTracker,
@@ -70,9 +70,9 @@ pub struct Socket {
 
 impl Socket {
     /// Returns the socket of a connection; `early` are the bytes that followed the handshake.
-    pub(super) fn new(stream: TcpStream, early: Bytes) -> Socket {
+    pub(super) fn new(transport: Transport, early: Bytes) -> Socket {
         Socket {
-            stream,
+            transport,
             context: context(),
             queue: SendQueue::default(),
             tracker: FrameTracker::default(),
@@ -135,13 +135,20 @@ impl Socket {
             let early = std::mem::take(&mut self.early);
             return Ok(self.parse(&early));
         }
-        let interest = match (is_receiving, self.queue.is_empty()) {
+        if is_receiving && self.transport.has_received() {
+            let messages = self.read()?;
+            if !messages.is_empty() {
+                return Ok(messages);
+            }
+        }
+        let is_sent = self.queue.is_empty() && !self.transport.has_unsent();
+        let interest = match (is_receiving, is_sent) {
             (true, true) => Interest::READABLE,
             (true, false) => Interest::READABLE | Interest::WRITABLE,
             (false, false) => Interest::WRITABLE,
             (false, true) => return std::future::pending().await,
         };
-        let ready = self.stream.ready(interest).await.map_err(io_failure)?;
+        let ready = self.transport.ready(interest).await.map_err(io_failure)?;
         self.flush()?;
         if is_receiving && ready.is_readable() { self.read() } else { Ok(Vec::new()) }
     }
@@ -150,7 +157,7 @@ impl Socket {
     pub(crate) fn flush(&mut self) -> Result<(), SocketClosed> {
         while !self.queue.is_empty() {
             let (slices, count) = self.queue.slices();
-            match self.stream.try_write_vectored(&slices[..count]) {
+            match self.transport.try_write_vectored(&slices[..count]) {
                 Ok(count) => self.queue.advance(count),
                 Err(failure) if failure.kind() == ErrorKind::WouldBlock => {
                     self.is_full = true;
@@ -163,11 +170,15 @@ impl Socket {
                 self.last_seen = Instant::now();
             }
         }
+        match self.transport.try_flush() {
+            Err(failure) if failure.kind() == ErrorKind::WouldBlock => self.is_full = true,
+            flushed => flushed.map_err(io_failure)?,
+        }
         Ok(())
     }
 
     fn read(&mut self) -> Result<Vec<SocketMessage>, SocketClosed> {
-        SCRATCH.with_borrow_mut(|scratch| match self.stream.try_read(scratch) {
+        SCRATCH.with_borrow_mut(|scratch| match self.transport.try_read(scratch) {
             Ok(0) => Err(SocketClosed("the peer closed the connection".into())),
             Ok(count) => Ok(self.parse(&scratch[..count])),
             Err(failure) if failure.kind() == ErrorKind::WouldBlock => Ok(Vec::new()),
@@ -216,13 +227,11 @@ impl Socket {
     pub async fn finish(&mut self) {
         let ending = async {
             while !self.queue.is_empty() {
-                self.stream.writable().await.map_err(io_failure)?;
+                self.transport.ready(Interest::WRITABLE).await.map_err(io_failure)?;
                 self.flush()?;
             }
-            self.stream.shutdown().await.map_err(io_failure)?;
-            let mut rest = vec![0; 512];
-            while self.stream.read(&mut rest).await.map_err(io_failure)? > 0 {}
-            Ok::<_, SocketClosed>(())
+            self.transport.shutdown().await.map_err(io_failure)?;
+            self.transport.discard().await.map_err(io_failure)
         };
         let _ = tokio::time::timeout(LINGER, ending).await;
     }

@@ -69,7 +69,7 @@ pub(crate) fn run(args: ServeArgs) -> anyhow::Result<()> {
 fn print_ready(settings: &Settings, server: &Server) -> anyhow::Result<()> {
     let bootstrap = bootstrap::read(&settings.data)?;
     let link = bootstrap.as_ref().and_then(|content| content["sign_in_url"].as_str().map(str::to_owned));
-    let link = link.unwrap_or_else(|| format!("http://{}", server.address));
+    let link = link.unwrap_or_else(|| server.url.clone());
     // A closed standard output must not stop the server.
     let _ = writeln!(std::io::stdout(), "Playmeter is ready. Open {link}");
     Ok(())

@@ -22,7 +22,7 @@ const FORMS: [(&str, &str, u32); 6] = [
 const BROTLI: &str = "1b4800202c0e781373d5400b0b38ddd38f9064b645dce0f656d85deab0f4559a5c8abccd39c6090c48036f4f76d321e8c\
                       62513a29317251942b5cd9582157dec01";
 
-fn gzip(body: &[u8]) -> Vec<u8> {
+pub(crate) fn gzip(body: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(body).and_then(|()| encoder.finish()).expect("memory can be written")
 }
@@ -217,7 +217,7 @@ fn any_origin_may_send_events_with_the_public_key() {
 }
 
 /// Resident memory of the server in bytes, at its highest.
-fn peak_bytes(world: &mut World) -> usize {
+pub(crate) fn peak_bytes(world: &mut World) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{}/status", world.pid().as_raw_nonzero()));
     let status = status.expect("the server runs");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("it has memory");

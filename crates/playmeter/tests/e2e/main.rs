@@ -57,5 +57,6 @@ mod sockjs;
 mod stopping;
 mod suite;
 mod surveys;
+mod tls;
 mod vars;
 mod watch;

@@ -249,3 +249,32 @@ fn unusable_folder_is_reported_in_one_sentence() {
     std::fs::write(&catalog, "{").expect("it can be written");
     rejected(&mut world.serve(), 1, &["catalog.json"]);
 }
+
+#[test]
+fn server_listens_on_a_name_of_this_machine() {
+    let world = World::with(&["--listen", "localhost:0"]);
+    assert_eq!(world.post(r#"{"event":"win"}"#).summary(), "1 accepted");
+    assert!(world.address.ip().is_loopback(), "{}", world.address);
+    let root = folder();
+    let unknown = ["serve", "--listen", "name.invalid:8080"];
+    rejected(playmeter(root.path()).args(unknown), 1, &["listen", "name.invalid:8080"]);
+}
+
+#[test]
+fn low_port_without_the_right_is_explained() {
+    let first = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start").unwrap_or_default();
+    if first.trim().parse().is_ok_and(|first: u16| first <= 80) {
+        return testkit::skip::skip("low-ports", "every user of this machine may listen on port 80");
+    }
+    let root = folder();
+    let mut command = playmeter(root.path());
+    if rustix::process::geteuid().is_root() {
+        let program = command.get_program().to_owned();
+        command = Command::new("setpriv");
+        command.args(["--bounding-set", "-net_bind_service", "--inh-caps", "-net_bind_service"]).arg(program);
+        command.current_dir(root.path());
+    }
+    let advice =
+        ["127.77.0.1:80", "setcap cap_net_bind_service", "AmbientCapabilities", "sysctl", "ermission denied"];
+    rejected(command.args(["serve", "--listen", "127.77.0.1:80"]), 1, &advice);
+}

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -162,7 +162,12 @@ impl World {
         let bootstrap = self.bootstrap();
         let text = |field: &str| bootstrap[field].as_str().expect("it is in bootstrap.json").to_owned();
         (self.public_key, self.secret_key) = (text("public_key"), text("secret_key"));
-        self.address = text("url").trim_start_matches("http://").parse().expect("an address");
+        let (_, host) = text("url")
+            .split_once("://")
+            .map(|(scheme, host)| (scheme.len(), host.to_owned()))
+            .expect("a URL");
+        let addresses = host.to_socket_addrs().unwrap_or_else(|failure| panic!("{host}: {failure}"));
+        self.address = addresses.into_iter().find(SocketAddr::is_ipv4).expect("an address");
     }
 
     /// Sets the address to listen on from the next start on.
