@@ -286,15 +286,15 @@ impl PollingConnection {
         }
     }
 
+    /// Ends the session, unless it has ended already.
     pub(in crate::ddp) fn close(&mut self, code: u16, reason: &str) {
-        self.session.state.lock().end = Some(close(code, reason));
+        self.session.state.lock().end.get_or_insert_with(|| close(code, reason));
         self.session.poll_wake.notify_one();
     }
 
     /// Waits until the client has fetched the end, for a limited time.
     pub(in crate::ddp) async fn finish(&mut self) {
-        self.session.state.lock().end.get_or_insert_with(|| close(1000, "the session has ended"));
-        self.session.poll_wake.notify_one();
+        self.close(1000, "the session has ended");
         let fetched = async {
             while !self.session.state.lock().is_ended {
                 self.session.connection_wake.notified().await;
@@ -306,7 +306,8 @@ impl PollingConnection {
 
 impl Drop for PollingConnection {
     fn drop(&mut self) {
-        self.close(1000, "the session has ended");
+        // A runtime that stops drops its sessions; requests on other runtimes may still wait for them.
+        self.close(1001, "the server is stopping");
         self.sessions.remove(&self.name);
     }
 }
