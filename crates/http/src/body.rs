@@ -23,6 +23,10 @@ const GRACE: Duration = Duration::from_secs(5);
 const BYTES_PER_SECOND_MIN: u64 = 1024;
 /// The longest silence within a body, however much of it arrived before.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// The minimum average speed after the first [`DURATION_MIN`].
+const AVERAGE_BYTES_PER_SECOND_MIN: u64 = 64 << 10;
+/// The time that every body may take.
+const DURATION_MIN: Duration = Duration::from_secs(30);
 /// Bytes that are decompressed before other requests of the runtime get their turn.
 const PIECE: usize = 256 << 10;
 /// The bytes of a rejected body that are read so that the client sees the response; then the connection is closed.
@@ -147,19 +151,30 @@ async fn collect_within(
     Ok(all.into_bytes())
 }
 
-/// How long a body may be silent: each kilobyte earns a second, up to [`SILENCE_MAX`].
-struct Pace {
-    deadline: Instant,
+/// How long a body or a message of a socket may be silent and how long it may take: each kilobyte earns a second of
+/// silence, up to [`SILENCE_MAX`], and each 64 KiB a second of time, beyond [`DURATION_MIN`].
+#[derive(Debug)]
+pub(crate) struct Pace {
+    silent_until: Instant,
+    complete_until: Instant,
 }
 
 impl Pace {
-    fn start() -> Pace {
-        Pace { deadline: Instant::now() + GRACE }
+    pub(crate) fn start() -> Pace {
+        let now = Instant::now();
+        Pace { silent_until: now + GRACE, complete_until: now + DURATION_MIN }
     }
 
-    fn add(&mut self, bytes: usize) {
-        let earned = Duration::from_millis(bytes as u64 * 1000 / BYTES_PER_SECOND_MIN);
-        self.deadline = (self.deadline + earned).min(Instant::now() + SILENCE_MAX);
+    pub(crate) fn add(&mut self, bytes: usize) {
+        let earned =
+            |per_second: u64| Duration::from_micros((bytes as u64).saturating_mul(1_000_000) / per_second);
+        let silent_until = self.silent_until + earned(BYTES_PER_SECOND_MIN);
+        self.silent_until = silent_until.min(Instant::now() + SILENCE_MAX);
+        self.complete_until += earned(AVERAGE_BYTES_PER_SECOND_MIN);
+    }
+
+    pub(crate) fn deadline(&self) -> Instant {
+        self.silent_until.min(self.complete_until)
     }
 }
 
@@ -169,8 +184,12 @@ async fn next_chunk(
     pace: &mut Pace,
 ) -> Result<Option<Bytes>, Problem> {
     loop {
-        let frame = tokio::time::timeout_at(pace.deadline, body.frame());
-        let stalled = || Problem::body_stalled("the body must arrive at 1 KiB per second or faster");
+        let frame = tokio::time::timeout_at(pace.deadline(), body.frame());
+        let stalled = || {
+            Problem::body_stalled(
+                "the body must arrive at 1 KiB per second or faster, and after 30 s at 64 KiB per second on average",
+            )
+        };
         match frame.await.map_err(|_| stalled())? {
             None => return Ok(None),
             Some(Err(_)) => {

@@ -120,16 +120,61 @@ impl std::fmt::Debug for BodyMemory {
     }
 }
 
+/// Memory that is reserved until it is released or dropped.
+#[derive(Debug, Default)]
+pub(crate) struct ReservedMemory {
+    memory: BodyMemory,
+    bytes: usize,
+}
+
+impl ReservedMemory {
+    pub(crate) fn new(memory: &BodyMemory) -> ReservedMemory {
+        ReservedMemory { memory: memory.clone(), bytes: 0 }
+    }
+
+    /// Reserves more memory, so that it is at least `bytes` in all.
+    pub(crate) fn grow_to(&mut self, bytes: usize) -> Result<(), Problem> {
+        if bytes > self.bytes
+            && let Some(budget) = &self.memory.budget
+        {
+            budget.reserve(self.memory.address, bytes - self.bytes)?;
+            self.bytes = bytes;
+        }
+        Ok(())
+    }
+
+    /// Reserves memory for something that grows to `bytes`: more than that, so that it rarely has to be called.
+    pub(crate) fn grow_ahead(&mut self, bytes: usize) -> Result<(), Problem> {
+        if bytes <= self.bytes {
+            return Ok(());
+        }
+        self.grow_to(bytes.max(self.bytes * 3 / 2).max(RESERVED_MIN))
+    }
+
+    pub(crate) fn release(&mut self) {
+        if let Some(budget) = &self.memory.budget
+            && self.bytes > 0
+        {
+            budget.release(self.memory.address, std::mem::take(&mut self.bytes));
+        }
+    }
+}
+
+impl Drop for ReservedMemory {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
 /// A body in memory that is counted as long as any part of it is referenced.
 pub(crate) struct HeldBody {
     bytes: Vec<u8>,
-    memory: BodyMemory,
-    reserved: usize,
+    reserved: ReservedMemory,
 }
 
 impl HeldBody {
     pub(crate) fn new(memory: &BodyMemory) -> HeldBody {
-        HeldBody { bytes: Vec::new(), memory: memory.clone(), reserved: 0 }
+        HeldBody { bytes: Vec::new(), reserved: ReservedMemory::new(memory) }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -178,10 +223,7 @@ impl HeldBody {
             return Ok(());
         }
         let capacity = needed.max(self.bytes.capacity() * 3 / 2).max(RESERVED_MIN);
-        if let Some(budget) = &self.memory.budget {
-            budget.reserve(self.memory.address, capacity - self.reserved)?;
-            self.reserved = capacity;
-        }
+        self.reserved.grow_to(capacity)?;
         self.bytes.reserve_exact(capacity - self.bytes.len());
         Ok(())
     }
@@ -204,14 +246,6 @@ fn read_full(reader: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
 impl AsRef<[u8]> for HeldBody {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
-    }
-}
-
-impl Drop for HeldBody {
-    fn drop(&mut self) {
-        if let Some(budget) = &self.memory.budget {
-            budget.release(self.memory.address, self.reserved);
-        }
     }
 }
 

@@ -16,3 +16,5 @@ pub(crate) use tungstenite::protocol::frame::coding::CloseCode;
 
 /// The largest message that a socket accepts. Saving a level needs the most.
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
+/// The same before the connection has a credential.
+const ANONYMOUS_MESSAGE_BYTES_MAX: u64 = 64 << 10;

@@ -31,6 +31,22 @@ impl Connection {
         }
     }
 
+    /// Accepts larger messages from now on: the connection has a credential.
+    pub(super) fn set_authorized(&mut self) {
+        if let Connection::WebSocket(socket) | Connection::SockJs(socket) = self {
+            socket.set_authorized();
+        }
+    }
+
+    /// Returns the time at which the rest of an incomplete message is too late.
+    pub(super) fn message_deadline(&self) -> Option<Instant> {
+        match self {
+            Connection::WebSocket(socket) | Connection::SockJs(socket) => socket.message_deadline(),
+            // Each request is whole.
+            Connection::Polling(_) => None,
+        }
+    }
+
     pub(super) fn unsent_bytes(&self) -> usize {
         match self {
             Connection::WebSocket(socket) | Connection::SockJs(socket) => socket.unsent_bytes(),

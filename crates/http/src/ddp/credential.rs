@@ -10,6 +10,7 @@ use pipeline::time::now_s;
 
 use crate::AppState;
 use crate::auth::{self, Credentials};
+use crate::body_memory::{BodyMemory, ReservedMemory};
 use crate::problem::Problem;
 use crate::request_context::RequestContext;
 
@@ -38,6 +39,8 @@ pub(super) struct Credential {
     agent: Option<HeaderValue>,
     address: Option<IpAddr>,
     is_https: bool,
+    /// The memory of the bodies of requests over this connection.
+    memory: BodyMemory,
 }
 
 impl Credential {
@@ -80,6 +83,7 @@ impl Credential {
             agent: header(USER_AGENT),
             address: context.client_address(),
             is_https,
+            memory: context.body_memory().clone(),
         };
         if !matches!(credential.proof, Proof::None) {
             context.set_game(credential.access(&shared.catalog)?.game.number);
@@ -97,6 +101,7 @@ impl Credential {
             agent: self.agent.clone(),
             address: self.address,
             is_https: self.is_https,
+            memory: self.memory.clone(),
         }
     }
 
@@ -123,7 +128,19 @@ impl Credential {
     }
 
     fn context(&self) -> RequestContext {
-        RequestContext::new(self.address, self.is_https)
+        RequestContext::new(self.address, self.is_https).with_body_memory(self.memory.clone())
+    }
+
+    /// Returns true if there is a credential.
+    pub(super) fn is_some(&self) -> bool {
+        !matches!(self.proof, Proof::None)
+    }
+
+    /// Reserves the memory of a request of this size.
+    pub(super) fn reserve(&self, bytes: usize) -> Result<ReservedMemory, Problem> {
+        let mut reserved = ReservedMemory::new(&self.memory);
+        reserved.grow_to(bytes)?;
+        Ok(reserved)
     }
 
     /// Returns the request target for a path, with the credential's part of the query string.

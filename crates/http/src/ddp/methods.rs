@@ -25,12 +25,15 @@ use super::messages::DdpError;
 use crate::AppState;
 use crate::api::json::from_json;
 use crate::api::openapi;
+use crate::body_memory::ReservedMemory;
 use crate::monitor::RequestCounts;
 use crate::problem::Problem;
 use crate::request_context::RequestGame;
 
 /// The largest response of a route. A page of a board is the largest in practice.
 const RESPONSE_BYTES_MAX: usize = 8 << 20;
+/// The largest body of a method that does not count as memory of a request body.
+const COUNTED_BYTES_MIN: usize = 4 << 10;
 
 /// The route of a method.
 #[derive(Debug, PartialEq)]
@@ -60,6 +63,8 @@ pub(crate) struct MethodRouter {
 pub(super) struct MethodCall {
     operation: &'static Operation,
     request: Request<Body>,
+    /// The memory of its body, until the method has finished.
+    reserved: ReservedMemory,
 }
 
 /// The JSON of the response body, which may be empty.
@@ -104,14 +109,18 @@ impl MethodCall {
                 .insert(HeaderName::from_static(name), HeaderValue::from_str(&value).map_err(|_| problem())?);
         }
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        // Smaller ones are bounded by the number of methods of a connection.
+        let counted = if body.len() > COUNTED_BYTES_MIN { body.len() } else { 0 };
+        let reserved = credential.reserve(counted)?;
         let request = request.body(Body::from(body)).map_err(|error| Problem::invalid(error.to_string()))?;
-        Ok(MethodCall { operation, request })
+        Ok(MethodCall { operation, request, reserved })
     }
 
     /// Calls the route and returns its response body. The monitor counts it as a request to the route.
     pub(super) async fn run(self, shared: Arc<AppState>, routes: MethodRouter) -> MethodResult {
         let MethodRouter { router, requests } = routes;
         let (route, started) = ((&self.operation.method, &self.operation.path[..]), Instant::now());
+        let _reserved = self.reserved;
         let mut response = router.oneshot(self.request).await.unwrap_or_else(|never| match never {});
         let game = response.extensions_mut().remove::<RequestGame>().map(|RequestGame(game)| game);
         shared.monitor.record_request(&requests, game, route, (response.status(), started.elapsed()));

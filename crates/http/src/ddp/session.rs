@@ -97,6 +97,9 @@ impl Session {
     /// twice.
     pub(super) async fn serve(mut self: Box<Self>, mut socket: Box<Connection>) {
         let mut stopping = self.shared.stopping.clone();
+        if self.credential.is_some() {
+            socket.set_authorized();
+        }
         loop {
             match self.exchange(&mut socket, &mut stopping).await {
                 Ok(()) => {}
@@ -157,6 +160,9 @@ impl Session {
 
     fn check_heartbeat(&mut self, socket: &mut Connection) -> Result<(), SessionEnd> {
         let now = Instant::now();
+        if socket.message_deadline().is_some_and(|deadline| now >= deadline) {
+            return Err(SessionEnd::Close(CloseCode::Policy, "the message arrives too slowly"));
+        }
         if now >= self.timeout_at(socket) {
             let reason = if self.is_connected { "heartbeat timeout" } else { "no `connect` message" };
             return Err(SessionEnd::Close(CloseCode::Policy, reason));
@@ -187,7 +193,7 @@ impl Session {
         let wake_at = self.timeout_at(socket).min(self.pinged_at + self.heartbeat());
         // Changes are not sent while the connection is blocked, so they set no deadline then.
         let due = if socket.unsent_bytes() == 0 { self.subscriptions.due() } else { None };
-        due.map_or(wake_at, |due| due.min(wake_at))
+        due.into_iter().chain(socket.message_deadline()).fold(wake_at, Instant::min)
     }
 
     /// Queues new changes once all earlier frames have been sent.
@@ -317,6 +323,9 @@ impl Session {
     async fn call_method(&mut self, socket: &mut Connection, id: String, name: &str, params: &[&RawValue]) {
         if name == "login" {
             let result = self.login(params);
+            if result.is_ok() {
+                socket.set_authorized();
+            }
             self.check_access(socket);
             return self.send_result(socket, &id, result);
         }

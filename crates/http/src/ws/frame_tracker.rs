@@ -18,6 +18,9 @@ pub(super) struct FrameTracker {
     missing: u64,
     /// The last frame of a message has not arrived yet.
     in_message: bool,
+    /// The payload bytes of the frames of the current message, up to the end of the current frame.
+    message: u64,
+    /// The largest message.
     largest: u64,
 }
 
@@ -41,14 +44,27 @@ impl FrameTracker {
         let mut head = Cursor::new(&self.head[..=at]);
         let Ok(Some((header, length))) = FrameHeader::parse(&mut head) else { return };
         if let OpCode::Data(Data::Text | Data::Binary | Data::Continue) = header.opcode {
+            // The first frame of a message has another code than the others.
+            let before = if header.opcode == OpCode::Data(Data::Continue) { self.message } else { 0 };
+            self.message = before.saturating_add(length);
             self.in_message = !header.is_final;
         }
-        (self.head_len, self.missing, self.largest) = (0, length, self.largest.max(length));
+        (self.head_len, self.missing, self.largest) = (0, length, self.largest.max(self.message));
     }
 
-    /// Returns true if every frame and message is complete and one frame was larger than `bytes`.
-    pub(super) fn is_idle_after_frame_over(&self, bytes: u64) -> bool {
-        self.largest > bytes && self.head_len == 0 && self.missing == 0 && !self.in_message
+    /// Returns true if every frame and message is complete and one message was larger than `bytes`.
+    pub(super) fn is_idle_after_message_over(&self, bytes: u64) -> bool {
+        self.largest > bytes && self.is_idle()
+    }
+
+    /// Returns true if every frame and message is complete.
+    pub(super) fn is_idle(&self) -> bool {
+        self.head_len == 0 && self.missing == 0 && !self.in_message
+    }
+
+    /// Returns the payload bytes of an incomplete message that have arrived.
+    pub(super) fn received_bytes(&self) -> u64 {
+        if self.missing == 0 && !self.in_message { 0 } else { self.message.saturating_sub(self.missing) }
     }
 }
 
@@ -74,9 +90,9 @@ mod tests {
         for (number, spec) in frames.iter().enumerate() {
             let bytes = frame(*spec);
             tracker.advance(&bytes[..bytes.len() - 1]);
-            assert!(!tracker.is_idle_after_frame_over(100), "in the middle of frame {number}");
+            assert!(!tracker.is_idle_after_message_over(100), "in the middle of frame {number}");
             tracker.advance(&bytes[bytes.len() - 1..]);
-            if tracker.is_idle_after_frame_over(100) {
+            if tracker.is_idle_after_message_over(100) {
                 idle_after.push(number);
             }
         }
@@ -89,6 +105,23 @@ mod tests {
         check(&[(1, true, 5), (2, true, 101), (1, true, 5)], &[1, 2]);
         check(&[(1, true, 70_000)], &[0]);
         check(&[(1, false, 200), (9, true, 3), (0, false, 1), (0, true, 1), (10, true, 1)], &[3, 4]);
+    }
+
+    #[test]
+    fn bytes_of_an_incomplete_message_are_counted_over_its_frames() {
+        let mut tracker = FrameTracker::default();
+        let mut check = |spec, cut: usize, expected: u64| {
+            let bytes = frame(spec);
+            tracker.advance(&bytes[..bytes.len() - cut]);
+            assert_eq!(tracker.received_bytes(), expected, "{spec:?} without {cut} bytes");
+            tracker.advance(&bytes[bytes.len() - cut..]);
+        };
+        check((1, true, 5_000), 1_000, 4_000);
+        check((1, false, 70_000), 1, 69_999);
+        check((9, true, 100), 0, 70_000);
+        check((0, false, 300), 0, 70_300);
+        check((0, true, 100), 40, 70_360);
+        check((2, true, 7), 0, 0);
     }
 
     proptest! {

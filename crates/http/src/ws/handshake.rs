@@ -17,9 +17,11 @@ use tungstenite::handshake::server::create_response_with_body;
 
 use super::Socket;
 use super::transport::{TlsTransport, Transport};
+use crate::body_memory::BodyMemory;
 use crate::client_stream::{ClientStream, TlsClientStream};
 use crate::listener::{CheckedStream, ConnectionGuard};
 use crate::problem::Problem;
+use crate::request_context::RequestContext;
 
 /// The connection of a request to upgrade, taken from the extensions of the request; empty for other requests.
 pub struct PendingUpgrade {
@@ -53,6 +55,7 @@ where
         Ok(response) => response,
         Err(error) => return rejection(&error),
     };
+    let memory = RequestContext::from(head).body_memory().clone();
     let PendingUpgrade { upgrading: Some(upgrading), guard } = upgrade else {
         return rejection(&Error::Protocol(ProtocolError::MissingUpgradeWebSocketHeader));
     };
@@ -60,7 +63,9 @@ where
         match upgrading.await {
             // A separate task, so that the state of the handshake is freed before the socket closes. Boxed, because a
             // future stores its arguments twice.
-            Ok(upgraded) => drop(tokio::spawn(serve_guarded(guard, Box::pin(serve(socket(upgraded)))))),
+            Ok(upgraded) => {
+                drop(tokio::spawn(serve_guarded(guard, Box::pin(serve(socket(upgraded, &memory))))))
+            }
             Err(failure) => debug!(%failure, "connection closed during the WebSocket handshake"),
         }
     });
@@ -72,7 +77,7 @@ async fn serve_guarded(guard: Option<ConnectionGuard>, serving: impl Future<Outp
     drop(guard);
 }
 
-fn socket(upgraded: Upgraded) -> Socket {
+fn socket(upgraded: Upgraded, memory: &BodyMemory) -> Socket {
     let (transport, early) = match upgraded.downcast::<TokioIo<CheckedStream<ClientStream>>>() {
         Ok(plain) => (Transport::Plain(tcp(plain.io.into_inner().into_inner())), plain.read_buf),
         Err(upgraded) => {
@@ -83,7 +88,7 @@ fn socket(upgraded: Upgraded) -> Socket {
         }
     };
     // Copied, because it references the whole buffer in which the handshake was read.
-    Socket::new(transport, Bytes::copy_from_slice(&early))
+    Socket::new(transport, Bytes::copy_from_slice(&early), memory)
 }
 
 fn tcp(stream: ClientStream) -> TcpStream {

@@ -14,16 +14,18 @@ use tungstenite::error::{CapacityError, Error};
 use tungstenite::protocol::frame::coding::{CloseCode, Data};
 use tungstenite::protocol::{CloseFrame, Message, Role, WebSocketConfig, WebSocketContext};
 
-use super::MESSAGE_BYTES_MAX;
 use super::frame_tracker::FrameTracker;
 use super::send_queue::{FrameBuffer, SendQueue};
 use super::transport::Transport;
+use super::{ANONYMOUS_MESSAGE_BYTES_MAX, MESSAGE_BYTES_MAX};
+use crate::body::Pace;
+use crate::body_memory::{BodyMemory, ReservedMemory};
 
 /// The bytes that one system call reads.
 const READ_BYTES: usize = 16 << 10;
 /// The read buffer of an idle connection.
 const IDLE_BYTES: usize = 256;
-/// The largest frame after which the buffers are kept.
+/// The largest message after which the buffers are kept.
 const KEPT_BYTES: u64 = 4096;
 /// The unsent bytes above which no new message is handled.
 const UNSENT_BYTES_MAX: usize = 64 << 10;
@@ -60,6 +62,12 @@ pub struct Socket {
     context: WebSocketContext,
     queue: SendQueue,
     tracker: FrameTracker,
+    /// The memory of a message that is larger than [`KEPT_BYTES`], until the next one is received.
+    reserved: ReservedMemory,
+    /// The speed of an incomplete message.
+    pace: Option<Pace>,
+    /// True once the connection has a credential.
+    is_authorized: bool,
     /// Received together with the handshake.
     early: Bytes,
     last_seen: Instant,
@@ -70,17 +78,30 @@ pub struct Socket {
 
 impl Socket {
     /// Returns the socket of a connection; `early` are the bytes that followed the handshake.
-    pub(super) fn new(transport: Transport, early: Bytes) -> Socket {
+    pub(super) fn new(transport: Transport, early: Bytes, memory: &BodyMemory) -> Socket {
         Socket {
             transport,
             context: context(),
             queue: SendQueue::default(),
             tracker: FrameTracker::default(),
+            reserved: ReservedMemory::new(memory),
+            pace: None,
+            is_authorized: false,
             early,
             last_seen: Instant::now(),
             is_full: false,
             closed: None,
         }
+    }
+
+    /// Accepts larger messages from now on: the connection has a credential.
+    pub(crate) fn set_authorized(&mut self) {
+        self.is_authorized = true;
+    }
+
+    /// Returns the time at which the rest of an incomplete message is too late.
+    pub(crate) fn message_deadline(&self) -> Option<Instant> {
+        self.pace.as_ref().map(|pace| pace.deadline().into_std())
     }
 
     /// Returns the time at which the peer last sent or received something.
@@ -121,7 +142,7 @@ impl Socket {
     }
 
     /// Sends as much as the network accepts and returns the received messages; waits while it can do neither. Messages are
-    /// received only if `is_receiving`. Cancel-safe.
+    /// received only if `is_receiving`; those received before must have been handled then. Cancel-safe.
     ///
     /// # Errors
     /// The connection is closed or the peer violated the protocol.
@@ -129,6 +150,9 @@ impl Socket {
         self.flush()?;
         if let Some(closed) = self.closed.take() {
             return Err(closed);
+        }
+        if is_receiving && self.tracker.is_idle() {
+            self.reserved.release();
         }
         let is_receiving = is_receiving && self.has_room();
         if is_receiving && !self.early.is_empty() {
@@ -190,6 +214,11 @@ impl Socket {
     fn parse(&mut self, bytes: &[u8]) -> Vec<SocketMessage> {
         self.last_seen = Instant::now();
         self.tracker.advance(bytes);
+        if let Err((code, reason)) = self.admit_incomplete_message(bytes.len()) {
+            self.closed = Some(SocketClosed(reason.to_owned()));
+            self.close(code, reason);
+            return Vec::new();
+        }
         let mut messages = Vec::new();
         let mut pipe = Pipe { bytes, queue: &mut self.queue };
         loop {
@@ -208,10 +237,31 @@ impl Socket {
                 }
             }
         }
-        if self.closed.is_none() && self.tracker.is_idle_after_frame_over(KEPT_BYTES) {
+        if self.closed.is_none() && self.tracker.is_idle_after_message_over(KEPT_BYTES) {
             (self.context, self.tracker) = (context(), FrameTracker::default());
         }
         messages
+    }
+
+    /// Checks the size of an incomplete message of which these bytes have arrived, and reserves its memory before it is
+    /// allocated.
+    fn admit_incomplete_message(&mut self, bytes: usize) -> Result<(), (CloseCode, &'static str)> {
+        if self.tracker.is_idle() {
+            self.pace = None;
+            return Ok(());
+        }
+        self.pace.get_or_insert_with(Pace::start).add(bytes);
+        let received = self.tracker.received_bytes();
+        if !self.is_authorized && received > ANONYMOUS_MESSAGE_BYTES_MAX {
+            return Err((CloseCode::Size, "a message before a credential must be 65536 bytes or smaller"));
+        }
+        if received <= KEPT_BYTES {
+            return Ok(());
+        }
+        // `tungstenite` rejects larger ones.
+        let received = usize::try_from(received).unwrap_or(usize::MAX).min(MESSAGE_BYTES_MAX);
+        let busy = (CloseCode::Again, "other requests use the memory for messages; connect again later");
+        self.reserved.grow_ahead(received).map_err(|_| busy)
     }
 
     /// Queues a close frame.

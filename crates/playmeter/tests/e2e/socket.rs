@@ -95,6 +95,18 @@ impl Socket {
         }
     }
 
+    /// Returns the code with which the connection is closed; `None` if it is not within the timeout of its stream.
+    pub(crate) fn try_next_closed(&mut self) -> Option<Closed> {
+        loop {
+            match self.inner.read() {
+                Ok(Message::Close(frame)) => return Some(frame.map_or(0, |frame| frame.code.into())),
+                Ok(_) => {}
+                Err(Error::Io(failure)) if failure.kind() == std::io::ErrorKind::WouldBlock => return None,
+                Err(_) => return Some(0),
+            }
+        }
+    }
+
     /// Returns the next message. Heartbeats are returned and not answered.
     pub(crate) fn next_of_any(&mut self) -> Result<Value, Closed> {
         loop {

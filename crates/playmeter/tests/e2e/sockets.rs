@@ -1,6 +1,6 @@
 //! Edge cases of WebSockets: invalid handshakes, limits, slow and idle clients, shutdown.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -107,7 +107,7 @@ fn subscriptions_are_limited_per_connection_and_per_key() {
 #[test]
 fn oversized_message_closes_the_connection_with_1009() {
     let world = World::new();
-    let mut socket = Socket::anonymous(&world);
+    let mut socket = Socket::open(&world, &world.public_key);
     let text = |len: usize| Message::text(json!({"msg": "later", "text": "x".repeat(len)}).to_string());
     socket.send(text(4 << 20 >> 1)).expect("the server reads");
     socket.send_json(json!({"msg": "ping"}));
@@ -115,6 +115,75 @@ fn oversized_message_closes_the_connection_with_1009() {
     assert_eq!(socket.next()["msg"], "pong");
     let _ = socket.send(text(4 << 20));
     assert_eq!(socket.next_or_closed(), Err(1009));
+}
+
+#[test]
+fn message_before_a_credential_has_at_most_64_kib() {
+    let world = World::new();
+    let text = |len: usize| Message::text(json!({"msg": "later", "text": "x".repeat(len)}).to_string());
+    let mut socket = Socket::anonymous(&world);
+    socket.send(text(60 << 10)).expect("the server reads");
+    assert!(socket.try_call("1", "login", json!([{"key": world.public_key}])).is_ok());
+    socket.send(text(100 << 10)).expect("the server reads");
+    socket.send_json(json!({"msg": "ping"}));
+    assert_eq!(socket.next()["msg"], "pong", "larger messages are accepted after `login`");
+    let mut other = Socket::anonymous(&world);
+    let _ = other.send(text(100 << 10));
+    assert_eq!(other.next_or_closed(), Err(1009));
+}
+
+/// The head of a text frame of 4 MiB whose mask is all zero, and the start of its payload.
+fn incomplete_message(bytes: usize) -> Vec<u8> {
+    let mut frame = vec![0x81, 0xff, 0, 0, 0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0];
+    frame.resize(frame.len() + bytes, b'a');
+    frame
+}
+
+#[test]
+fn incomplete_messages_share_a_bounded_memory() {
+    const SOCKETS: usize = 40;
+    let world = world_with("[bodies]\naddress_bytes_max = 77594624\n");
+    let frame = incomplete_message(3_600 << 10);
+    let mut sockets: Vec<Socket> = (0..SOCKETS).map(|_| Socket::open(&world, &world.public_key)).collect();
+    let rejected = sockets.iter_mut().filter_map(|socket| {
+        // The server stops reading when it rejects the message.
+        let _ = socket.stream().write_all(&frame);
+        let _ = socket.stream().set_read_timeout(Some(Duration::from_millis(250)));
+        socket.try_next_closed()
+    });
+    let rejected: Vec<u16> = rejected.collect();
+    assert!((SOCKETS / 4..SOCKETS - 10).contains(&rejected.len()), "{rejected:?}");
+    assert!(rejected.iter().all(|code| *code == 1013), "{rejected:?}");
+    drop(sockets);
+    let text = Message::text(json!({"msg": "later", "text": "x".repeat(3 << 20)}).to_string());
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let mut socket = Socket::open(&world, &world.public_key);
+        let _ = socket.send(text.clone());
+        let _ = socket.send(Message::text(r#"{"msg":"ping"}"#));
+        if socket.next_or_closed().is_ok_and(|answer| answer["msg"] == "pong") {
+            break;
+        }
+        assert!(Instant::now() < deadline, "the memory of closed connections is free again");
+    }
+}
+
+#[test]
+fn message_that_arrives_too_slowly_closes_the_connection_with_1008() {
+    let world = World::new();
+    let mut socket = Socket::anonymous(&world);
+    socket.stream().write_all(&incomplete_message(1)).expect("the server reads");
+    let mut bytes = 0;
+    // A byte now and then is a sign of life, but not a speed.
+    while bytes < 120 && socket.stream().write_all(b"a").is_ok() {
+        bytes += 1;
+        std::thread::sleep(Duration::from_millis(250));
+        let _ = socket.stream().set_read_timeout(Some(Duration::from_millis(1)));
+        if let Some(code) = socket.try_next_closed() {
+            return assert_eq!(code, 1008);
+        }
+    }
+    panic!("the connection is still open after {bytes} bytes");
 }
 
 #[test]
