@@ -13,10 +13,15 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use hyper::Version;
 use parking_lot::Mutex;
-use pipeline::catalog::address_group;
 
 use crate::problem::Problem;
 
+/// Above this share of the memory, an address may have at most [`FREE_SHARE`] of what is free, so that a few addresses
+/// cannot use up the memory of all others.
+const BUSY_NUMERATOR: usize = 3;
+const BUSY_DENOMINATOR: usize = 4;
+/// The share as a divisor.
+const FREE_SHARE: usize = 8;
 /// The least memory that a body reserves at a time.
 const RESERVED_MIN: usize = 16 << 10;
 
@@ -25,7 +30,7 @@ const RESERVED_MIN: usize = 16 << 10;
 pub struct BodyMemoryLimits {
     /// All bodies together.
     pub bytes_max: usize,
-    /// The bodies from one address (IPv6: one /64).
+    /// The bodies from one address (IPv6: one /56).
     pub address_bytes_max: usize,
 }
 
@@ -49,10 +54,10 @@ impl BodyBudget {
     }
 
     fn reserve(&self, address: Option<IpAddr>, bytes: usize) -> Result<(), Problem> {
-        let used = self.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let reserved = match used > self.limits.bytes_max {
+        let before = self.used.fetch_add(bytes, Ordering::Relaxed);
+        let reserved = match before + bytes > self.limits.bytes_max {
             true => Err("the bodies of other requests use the memory of the server for bodies; try again"),
-            false => self.reserve_for_address(address, bytes),
+            false => self.reserve_for_address(address, bytes, before),
         };
         reserved.map_err(|detail| {
             self.used.fetch_sub(bytes, Ordering::Relaxed);
@@ -60,11 +65,27 @@ impl BodyBudget {
         })
     }
 
-    fn reserve_for_address(&self, address: Option<IpAddr>, bytes: usize) -> Result<(), &'static str> {
+    /// Returns the most that an address may use while all together use `used`, `own` of it for this address.
+    fn address_bytes_max(&self, used: usize, own: usize) -> usize {
+        let BodyMemoryLimits { bytes_max, address_bytes_max } = self.limits;
+        let is_busy = used > bytes_max / BUSY_DENOMINATOR * BUSY_NUMERATOR && used > own;
+        if is_busy {
+            address_bytes_max.min(bytes_max.saturating_sub(used) / FREE_SHARE)
+        } else {
+            address_bytes_max
+        }
+    }
+
+    fn reserve_for_address(
+        &self,
+        address: Option<IpAddr>,
+        bytes: usize,
+        used_by_all: usize,
+    ) -> Result<(), &'static str> {
         let Some(address) = address else { return Ok(()) };
         let mut by_address = self.by_address.lock();
         let used = by_address.entry(address).or_default();
-        if *used + bytes > self.limits.address_bytes_max {
+        if *used + bytes > self.address_bytes_max(used_by_all, *used) {
             if *used == 0 {
                 by_address.remove(&address);
             }
@@ -93,10 +114,21 @@ impl BodyBudget {
 #[derive(Clone, Default)]
 pub(crate) struct BodyMemory {
     budget: Option<Arc<BodyBudget>>,
-    /// The client's address, or its /64.
+    /// The client's address, or its /56.
     address: Option<IpAddr>,
     /// A body of one chunk counts, too.
     counts_single_chunks: bool,
+}
+
+/// Returns the range of addresses that one client is likely to have: in IPv6 the /56 of a home, which has 256 /64.
+fn address_range(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            IpAddr::from([a, b, c, d & 0xff00, 0, 0, 0, 0])
+        }
+        address => address,
+    }
 }
 
 impl BodyMemory {
@@ -104,7 +136,7 @@ impl BodyMemory {
     pub(crate) fn new(budget: &Arc<BodyBudget>, address: Option<IpAddr>, version: Version) -> BodyMemory {
         BodyMemory {
             budget: Some(Arc::clone(budget)),
-            address: address.map(address_group),
+            address: address.map(address_range),
             counts_single_chunks: version == Version::HTTP_2,
         }
     }
@@ -271,10 +303,10 @@ mod tests {
     #[test]
     fn memory_is_shared_by_all_addresses_and_returned() {
         let budget = budget();
-        let [one, same_64, two, three] = ["2001:db8::1", "2001:db8::2", "203.0.113.7", "203.0.113.8"]
+        let [one, same_56, two, three] = ["2001:db8::1", "2001:db8:0:ff::2", "203.0.113.7", "203.0.113.8"]
             .map(|address| memory(&budget, address));
         let held = hold(&one, 2 * MIB).expect("the address has room");
-        assert_eq!(hold(&same_64, 1).err().map(|problem| problem.status()), Some(503));
+        assert_eq!(hold(&same_56, 1).err().map(|problem| problem.status()), Some(503));
         let body = hold(&two, 2 * MIB).expect("the address has room").into_bytes();
         assert_eq!(hold(&three, 1).err().map(|problem| problem.status()), Some(503));
         drop(held);
@@ -283,6 +315,27 @@ mod tests {
         assert_eq!(hold(&two, 1).err().map(|problem| problem.status()), Some(503), "a part is in use");
         drop((hold(&three, MIB).expect("there is room"), part));
         assert_eq!((budget.used.load(Ordering::Relaxed), budget.by_address.lock().len()), (0, 0));
+    }
+
+    #[test]
+    fn a_dozen_addresses_leave_memory_for_others() {
+        let budget = BodyBudget::new(BodyMemoryLimits { bytes_max: 64 * MIB, address_bytes_max: 12 * MIB });
+        let mut held = Vec::new();
+        // Each takes all that it gets, in ever smaller pieces, as often as it can.
+        for _round in 0..3 {
+            for address in 0..12 {
+                let memory = memory(&budget, &format!("203.0.113.{address}"));
+                for bytes in (14..21).rev().map(|power| 1 << power) {
+                    held.extend(std::iter::from_fn(|| hold(&memory, bytes).ok()));
+                }
+            }
+        }
+        let used = budget.used.load(Ordering::Relaxed);
+        assert!(used >= 48 * MIB, "{used} bytes are used");
+        let honest = memory(&budget, "198.51.100.1");
+        assert!(hold(&honest, 256 << 10).is_ok(), "{used} bytes are used");
+        drop(held);
+        assert!(hold(&honest, 12 * MIB).is_ok(), "an address alone may use its whole share");
     }
 
     #[test]

@@ -176,7 +176,7 @@ impl Default for RawQueries {
 pub(crate) struct RawBodies {
     /// Bytes of all bodies together; beyond that, requests are rejected with 503.
     pub(crate) bytes_max: usize,
-    /// Bytes of the bodies from one address (IPv6: one /64).
+    /// Bytes of the bodies from one address (IPv6: one /56); fewer while all bodies together use three quarters.
     pub(crate) address_bytes_max: usize,
 }
 
