@@ -19,7 +19,7 @@ pub struct CommandQuotaSettings {
     pub key_writes_per_second: u64,
     /// Writes per second from one address (IPv6: one /64).
     pub address_writes_per_second: u64,
-    /// Writes per second of one player.
+    /// Writes per second of one player from one address, or signed in one player session.
     pub player_writes_per_second: u64,
     /// Player sessions, boards and levels that one address may create per minute.
     pub address_creations_per_minute: u64,
@@ -47,6 +47,8 @@ pub struct PublicWrite<'a> {
     pub address: Option<IpAddr>,
     /// The player who writes, if the write names one.
     pub player: Option<&'a str>,
+    /// The player session that signed the write, if one did.
+    pub session: Option<&'a str>,
     /// True if the write creates a player session, a board or a level.
     pub is_creation: bool,
 }
@@ -73,6 +75,14 @@ pub struct CommandQuota {
     creations: TokenBuckets,
 }
 
+/// The writer whose rate is limited. A client can send any player's id, so without a signature the id is one of its
+/// address: it limits no writes from other addresses.
+#[derive(Hash)]
+enum Writer<'a> {
+    Session(&'a str),
+    Player(&'a str, Option<IpAddr>),
+}
+
 impl CommandQuota {
     /// Creates limits of which nothing is used.
     pub fn new(settings: CommandQuotaSettings) -> CommandQuota {
@@ -89,24 +99,32 @@ impl CommandQuota {
         }
     }
 
-    /// Acquires one write. The narrowest limit is checked first, so that a sender above its own limit does not use up
-    /// what others share.
+    /// Acquires one write. The narrowest limit is used first, so that a sender above its own limit does not use up what
+    /// others share. An address above its limit uses nothing else.
     pub fn acquire(&self, write: &PublicWrite<'_>, now_ms: i64) -> Result<(), CommandQuotaExceeded> {
         let settings = &self.settings;
         let exceeded = |quota, sender, unit, max| {
             move |retry_s| CommandQuotaExceeded { quota, sender, unit, max, retry_s }
         };
-        if let Some(player) = write.player {
+        let address = write.address.map(address_group);
+        let address_exceeded = exceeded(
+            "address_writes_per_second",
+            "this address",
+            "writes per second",
+            settings.address_writes_per_second,
+        );
+        if let Some(address) = address {
+            self.address.check(address, 1, now_ms).map_err(&address_exceeded)?;
+        }
+        let player = write.player.map(|player| Writer::Player(player, address));
+        if let Some(writer) = write.session.map(Writer::Session).or(player) {
             let max = settings.player_writes_per_second;
-            let acquired = self.player.acquire((write.game, player), 1, now_ms);
+            let acquired = self.player.acquire((write.game, writer), 1, now_ms);
             let quota = "player_writes_per_second";
             acquired.map_err(exceeded(quota, "this player", "writes per second", max))?;
         }
-        if let Some(address) = write.address.map(address_group) {
-            let max = settings.address_writes_per_second;
-            let acquired = self.address.acquire(address, 1, now_ms);
-            let quota = "address_writes_per_second";
-            acquired.map_err(exceeded(quota, "this address", "writes per second", max))?;
+        if let Some(address) = address {
+            self.address.acquire(address, 1, now_ms).map_err(address_exceeded)?;
             if write.is_creation {
                 let max = settings.address_creations_per_minute;
                 let acquired = self.creations.acquire(address, 1, now_ms);
@@ -132,7 +150,8 @@ mod tests {
     };
 
     fn write<'a>(address: &str, player: &'a str, is_creation: bool) -> PublicWrite<'a> {
-        PublicWrite { game: 1, key: 5, address: address.parse().ok(), player: Some(player), is_creation }
+        let (address, player) = (address.parse().ok(), Some(player));
+        PublicWrite { game: 1, key: 5, address, player, session: None, is_creation }
     }
 
     /// Makes a write until it is rejected; returns how many were accepted, and the rejection.
@@ -179,6 +198,30 @@ mod tests {
             format!("key_writes_per_second: this key exceeds the limit of 4 writes per second; {again} 1 s");
         let quota = check(settings, 40, &message);
         assert!(quota.acquire(&write("203.0.113.7", "bo", false), 0).is_err());
+    }
+
+    #[test]
+    fn writes_under_the_name_of_a_player_do_not_limit_those_of_the_player() {
+        let quota = CommandQuota::new(CommandQuotaSettings::default());
+        let forged = write("203.0.113.7", "ann", false);
+        assert_eq!(use_up(&quota, forged).0, 100);
+        assert_eq!(quota.acquire(&write("203.0.113.8", "ann", false), 0), Ok(()));
+        let signed = PublicWrite { session: Some("s"), ..forged };
+        assert_eq!(use_up(&quota, signed).0, 100, "a session has a limit of its own");
+        assert!(quota.acquire(&PublicWrite { address: None, ..signed }, 0).is_err(), "at any address");
+        assert_eq!(quota.acquire(&PublicWrite { session: Some("t"), ..forged }, 0), Ok(()));
+    }
+
+    #[test]
+    fn address_above_its_limit_uses_no_limit_of_players() {
+        let quota =
+            CommandQuota::new(CommandQuotaSettings { address_writes_per_second: 1, ..Default::default() });
+        (0..10).for_each(|_| quota.acquire(&write("203.0.113.7", "ann", false), 0).expect("it is the burst"));
+        let rejected = use_up(&quota, write("203.0.113.7", "bo", false));
+        assert!(rejected.0 == 0 && rejected.1.starts_with("address_writes_per_second"), "{rejected:?}");
+        (0..200).for_each(|_| assert!(quota.acquire(&write("203.0.113.7", "bo", false), 0).is_err()));
+        let free = (0..10).filter(|_| quota.acquire(&write("203.0.113.7", "bo", false), 10_000).is_ok());
+        assert_eq!(free.count(), 10);
     }
 
     #[test]

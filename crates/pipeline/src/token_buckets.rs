@@ -63,6 +63,22 @@ impl TokenBuckets {
         self.refill_and_acquire(shard.bucket(key, full), tokens as f64, now_ms)
     }
 
+    /// As [`TokenBuckets::acquire`], without taking the tokens.
+    pub(crate) fn check(&self, sender: impl Hash, tokens: usize, now_ms: i64) -> Result<(), u32> {
+        if !self.is_on() {
+            return Ok(());
+        }
+        let key = self.hasher.hash_one(sender);
+        let shard = self.shards[key as usize % SHARDS].lock();
+        match shard.young.get(&key).or_else(|| shard.old.get(&key)) {
+            Some(bucket) => {
+                let mut copy = *bucket;
+                self.refill_and_acquire(&mut copy, tokens as f64, now_ms)
+            }
+            None => Ok(()),
+        }
+    }
+
     fn refill_and_acquire(&self, bucket: &mut Bucket, tokens: f64, now_ms: i64) -> Result<(), u32> {
         let size = self.size;
         let elapsed_s = (now_ms - bucket.at_ms).max(0) as f64 / 1000.0;

@@ -192,18 +192,21 @@ impl RuntimeState {
         &self,
         access: &Access,
         address: Option<IpAddr>,
+        by: &Principal,
         command: &Command,
         now_ms: i64,
     ) -> Result<(), Problem> {
         let game = self.shared.views.liveops.game(access.game.number);
-        let is_creation = command.is_creation(&game.read());
+        let game = game.read();
         let write = PublicWrite {
             game: access.game.number,
             key: access.key,
             address,
             player: command.player(),
-            is_creation,
+            session: by.signed.as_ref().map(|signed| &*signed.session),
+            is_creation: command.is_creation(&game),
         };
+        drop(game);
         self.shared.command_quota.acquire(&write, now_ms).map_err(|exceeded| {
             Problem::quota_exceeded(exceeded.to_string())
                 .field(exceeded.quota)
@@ -220,7 +223,7 @@ impl RuntimeState {
     ) -> Result<Result<CommandResponse, Refusal>, Problem> {
         let CommandRequest { access, by, received_ms, address, idempotency, .. } = request;
         if access.class == KeyClass::Public {
-            self.check_rate(&access, address, &command, received_ms)?;
+            self.check_rate(&access, address, &by, &command, received_ms)?;
         }
         let (game, tz) = (access.game.number, access.game.tz.clone());
         let bytes = liveops::encode(&CommandRef { game, received_ms, by, tz, idempotency, command, blob });

@@ -268,3 +268,19 @@ fn writes_with_a_public_key_are_limited_by_player_and_address() {
         assert_eq!(open(&world.secret_key, number).status, 201, "a secret key is not limited");
     }
 }
+
+#[test]
+fn writes_under_the_name_of_a_player_do_not_limit_those_of_the_player() {
+    let world = world("[quotas]\nplayer_writes_per_second = 1\n", &["--behind-proxy"]);
+    let define = Request::new("PUT", "/v1/boards/open").key(&world.secret_key).body(r#"{"mode":"open"}"#);
+    let define = define.header("X-Forwarded-For", "203.0.113.9");
+    assert_eq!(world.send(&define).status, 201);
+    let submit = |address: &str| {
+        let request = Request::new("POST", "/v1/boards/open/scores").key(&world.public_key);
+        let request = request.header("X-Forwarded-For", address);
+        world.send(&request.body(r#"{"player":"ann","score":1}"#))
+    };
+    let rejected = rejection(|_| submit("203.0.113.7"));
+    assert_eq!(rejected.summary(), "429 too_many (player_writes_per_second)");
+    assert_eq!(submit("203.0.113.8").status, 200, "the player, from another address");
+}
