@@ -59,11 +59,18 @@ impl Command {
     /// or a level.
     pub fn is_creation(&self, game: &Game) -> bool {
         match self {
+            Command::Levels(levels::LevelCommand::Save(_))
+            | Command::Players(players::PlayerCommand::OpenSession { .. }) => true,
+            _ => self.is_board_creation(game),
+        }
+    }
+
+    /// Returns true if the command creates a board.
+    pub fn is_board_creation(&self, game: &Game) -> bool {
+        match self {
             Command::Boards(
                 boards::BoardCommand::Submit { table, .. } | boards::BoardCommand::Define { table, .. },
             ) => !game.boards.has(table),
-            Command::Levels(levels::LevelCommand::Save(_))
-            | Command::Players(players::PlayerCommand::OpenSession { .. }) => true,
             _ => false,
         }
     }
@@ -89,6 +96,9 @@ pub enum Caller {
     Server,
     /// A dashboard user whose role allows the command.
     Person,
+    /// The server, for a client with the public key whose protocol needs a command that clients may not send. What all
+    /// clients together may create is limited as for [`Caller::Public`].
+    Compat,
 }
 
 /// The signature of a request, made with the key of a player session.

@@ -11,6 +11,7 @@ use crate::token_buckets::TokenBuckets;
 const WRITES_BURST_S: f64 = 10.0;
 /// The same for creations. Many players behind one address may start at the same time.
 const CREATIONS_BURST_S: f64 = 300.0;
+const DAY_S: f64 = 86_400.0;
 
 /// The limits of writes with a public key. 0 means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub struct CommandQuotaSettings {
     pub player_writes_per_second: u64,
     /// Player sessions, boards and levels that one address may create per minute.
     pub address_creations_per_minute: u64,
+    /// Boards that one address may create per day.
+    pub address_boards_per_day: u64,
 }
 
 impl Default for CommandQuotaSettings {
@@ -32,6 +35,7 @@ impl Default for CommandQuotaSettings {
             address_writes_per_second: 50,
             player_writes_per_second: 10,
             address_creations_per_minute: 60,
+            address_boards_per_day: 250,
         }
     }
 }
@@ -51,6 +55,8 @@ pub struct PublicWrite<'a> {
     pub session: Option<&'a str>,
     /// True if the write creates a player session, a board or a level.
     pub is_creation: bool,
+    /// True if the write creates a board.
+    pub is_board_creation: bool,
 }
 
 /// A write exceeds a limit.
@@ -73,6 +79,7 @@ pub struct CommandQuota {
     address: TokenBuckets,
     player: TokenBuckets,
     creations: TokenBuckets,
+    boards: TokenBuckets,
 }
 
 /// The writer whose rate is limited. A client can send any player's id, so without a signature the id is one of its
@@ -96,6 +103,7 @@ impl CommandQuota {
                 settings.address_creations_per_minute as f64 / 60.0,
                 CREATIONS_BURST_S,
             ),
+            boards: TokenBuckets::new(settings.address_boards_per_day as f64 / DAY_S, DAY_S),
         }
     }
 
@@ -125,6 +133,12 @@ impl CommandQuota {
         }
         if let Some(address) = address {
             self.address.acquire(address, 1, now_ms).map_err(address_exceeded)?;
+            if write.is_board_creation {
+                let max = settings.address_boards_per_day;
+                let acquired = self.boards.acquire((write.game, address), 1, now_ms);
+                let (quota, unit) = ("address_boards_per_day", "new boards per day");
+                acquired.map_err(exceeded(quota, "this address", unit, max))?;
+            }
             if write.is_creation {
                 let max = settings.address_creations_per_minute;
                 let acquired = self.creations.acquire(address, 1, now_ms);
@@ -147,11 +161,13 @@ mod tests {
         address_writes_per_second: 0,
         player_writes_per_second: 0,
         address_creations_per_minute: 0,
+        address_boards_per_day: 0,
     };
 
     fn write<'a>(address: &str, player: &'a str, is_creation: bool) -> PublicWrite<'a> {
         let (address, player) = (address.parse().ok(), Some(player));
-        PublicWrite { game: 1, key: 5, address, player, session: None, is_creation }
+        let is_board_creation = false;
+        PublicWrite { game: 1, key: 5, address, player, session: None, is_creation, is_board_creation }
     }
 
     /// Makes a write until it is rejected; returns how many were accepted, and the rejection.
@@ -222,6 +238,23 @@ mod tests {
         (0..200).for_each(|_| assert!(quota.acquire(&write("203.0.113.7", "bo", false), 0).is_err()));
         let free = (0..10).filter(|_| quota.acquire(&write("203.0.113.7", "bo", false), 10_000).is_ok());
         assert_eq!(free.count(), 10);
+    }
+
+    #[test]
+    fn boards_of_an_address_are_limited_per_day() {
+        let quota = CommandQuota::new(CommandQuotaSettings { address_boards_per_day: 24, ..OFF });
+        let board = |address| PublicWrite { is_board_creation: true, ..write(address, "ann", true) };
+        let (accepted, message) = use_up(&quota, board("203.0.113.7"));
+        assert_eq!(accepted, 24);
+        assert_eq!(
+            message,
+            "address_boards_per_day: this address exceeds the limit of 24 new boards per day; \
+             send the request again in 3600 s"
+        );
+        assert_eq!(quota.acquire(&write("203.0.113.7", "ann", true), 0), Ok(()), "no board");
+        assert_eq!(quota.acquire(&board("203.0.113.8"), 0), Ok(()));
+        assert_eq!(quota.acquire(&board("203.0.113.7"), 3_600_000), Ok(()));
+        assert!(quota.acquire(&board("203.0.113.7"), 3_600_000).is_err());
     }
 
     #[test]

@@ -122,6 +122,8 @@ pub(crate) struct RawQuotas {
     /// Player sessions, boards and levels that one address may create per minute with public keys, with a burst of five
     /// minutes.
     pub(crate) address_creations_per_minute: u64,
+    /// Boards that one address may create per day with a public key.
+    pub(crate) address_boards_per_day: u64,
     /// Concurrent flows of each game. With 0, only the limit of the server applies.
     pub(crate) flows_per_game: u32,
     /// Event names of each game with rows of their own; events with other names count in `(other)`.
@@ -136,6 +138,7 @@ impl Default for RawQuotas {
             address_writes_per_second: writes.address_writes_per_second,
             player_writes_per_second: writes.player_writes_per_second,
             address_creations_per_minute: writes.address_creations_per_minute,
+            address_boards_per_day: writes.address_boards_per_day,
             key_events_per_second: 0,
             address_events_per_second: 0,
             player_events_per_second: 0,
@@ -531,6 +534,7 @@ impl RawSettings {
                 address_writes_per_second: self.quotas.address_writes_per_second,
                 player_writes_per_second: self.quotas.player_writes_per_second,
                 address_creations_per_minute: self.quotas.address_creations_per_minute,
+                address_boards_per_day: self.quotas.address_boards_per_day,
             },
             quotas: QuotaSettings {
                 game_events_per_second: self.events_per_second,

@@ -205,6 +205,7 @@ impl RuntimeState {
             player: command.player(),
             session: by.signed.as_ref().map(|signed| &*signed.session),
             is_creation: command.is_creation(&game),
+            is_board_creation: command.is_board_creation(&game),
         };
         drop(game);
         self.shared.command_quota.acquire(&write, now_ms).map_err(|exceeded| {
@@ -270,7 +271,8 @@ fn idempotency(head: &Parts, caller: Caller, body: &[u8]) -> Result<Option<Idemp
 /// Separates the idempotency keys of different kinds of credentials, so that none replays the response of another.
 fn caller_label(caller: Caller) -> &'static str {
     match caller {
-        Caller::Public => "public",
+        // Commands of the second kind are sent without a key.
+        Caller::Public | Caller::Compat => "public",
         Caller::Server => "server",
         Caller::Person => "person",
     }

@@ -12,7 +12,7 @@ use crate::{Caller, CommandResponse, Refusal, is_key};
 
 /// Boards of a game.
 const BOARDS_MAX: usize = 10_000;
-/// Boards up to which scores sent with a public key create new ones. The rest is left to servers and moderators.
+/// Boards up to which clients with a public key create new ones. The rest is left to servers and moderators.
 const PUBLIC_BOARDS_MAX: usize = BOARDS_MAX / 2;
 
 impl Game {
@@ -99,7 +99,8 @@ impl Boards {
         if self.boards.len() >= BOARDS_MAX {
             return Err(Refusal::too_many(format!("a game can have at most {BOARDS_MAX} boards")));
         }
-        if context.by.caller == Caller::Public && self.boards.len() >= PUBLIC_BOARDS_MAX {
+        let is_for_client = matches!(context.by.caller, Caller::Public | Caller::Compat);
+        if is_for_client && self.boards.len() >= PUBLIC_BOARDS_MAX {
             return Err(Refusal::too_many(format!(
                 "the game has {PUBLIC_BOARDS_MAX} boards: create further ones with a secret key"
             )));

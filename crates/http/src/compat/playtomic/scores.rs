@@ -244,7 +244,7 @@ impl PlaytomicRequest<'_> {
             ..BoardUpdate::default()
         };
         let define = boards::BoardCommand::Define { table: table.to_owned(), change };
-        self.submit(Caller::Server, Command::Boards(define), &[]).await?.map_err(rejection)?;
+        self.submit(Caller::Compat, Command::Boards(define), &[]).await?.map_err(rejection)?;
         find().ok_or_else(|| Reply::error(ReplyCode::NoTable))
     }
 

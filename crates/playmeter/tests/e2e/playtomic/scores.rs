@@ -228,3 +228,16 @@ fn client_address_does_not_identify_a_player() {
     }
     assert_eq!(codes, [(true, 0), (true, 209)]);
 }
+
+#[test]
+fn boards_that_an_address_creates_are_limited_per_day() {
+    let world = world();
+    let save = |table: usize| {
+        let name = format!("ben-{}", table % 10);
+        let score = json!({"table": format!("t{table}"), "playername": name, "points": 1});
+        code(&call(&world, "leaderboards", "save", score)).0
+    };
+    assert_eq!((0..260).filter(|table| save(*table)).count(), 250);
+    assert!(save(0), "scores of existing boards are accepted");
+    put(&world, "/v1/boards/mine", json!({}));
+}
