@@ -21,6 +21,8 @@ const ATTEMPTS: usize = 50;
 const JOURNAL: &str = "jnl";
 /// The file that names the newest list of a keyspace's files. It is replaced as a whole.
 const CURRENT: &str = "current";
+/// Locked by the process that has the store open; a link to it would be locked as well.
+const LOCK: &str = "lock";
 const BLOCK_BYTES: u64 = 1 << 20;
 
 impl Store {
@@ -52,7 +54,8 @@ fn try_link(from: &Path, to: &Path) -> io::Result<bool> {
     let journals = before.keys().filter(|path| path.extension().is_some_and(|kind| kind == JOURNAL));
     let newest_journal = journals.max_by_key(|path| journal_number(path)).cloned();
     let may_change = |path: &Path| {
-        Some(path) == newest_journal.as_deref() || path.file_name().is_some_and(|name| name == CURRENT)
+        let is_copied = path.file_name().is_some_and(|name| name == CURRENT || name == LOCK);
+        is_copied || Some(path) == newest_journal.as_deref()
     };
     link_tree(from, to, to, &may_change)?;
     Ok(composition(from)? == before)
