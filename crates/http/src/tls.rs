@@ -1,10 +1,12 @@
 //! TLS of the listener: handshakes within limits, with a certificate that is replaced while the server runs.
 
+mod acme;
 mod certificate;
 mod files;
 
 use std::io;
 use std::net::IpAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -22,16 +24,20 @@ use tokio_rustls::TlsAcceptor;
 
 use collect::TlsFiles;
 use collect::net::{ConnectionLimits, Connections};
+use pipeline::shutdown::wait_for_stop;
 
 use crate::client_stream::{ClientStream, TlsClientStream};
 
+pub use acme::{AcmeChallenge, AcmeSettings};
 pub(crate) use certificate::Certificate;
 use files::FileVersions;
 
 /// The time in which a client must complete the handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// The protocols of the listener, the preferred one first.
-const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
+/// The protocols of the listener, the preferred one first, and that of challenges.
+const PROTOCOLS: [&[u8]; 3] = [b"h2", b"http/1.1", acme::CHALLENGE_ALPN];
+/// The time until the renewal begins again after a panic.
+const AFTER_PANIC: Duration = Duration::from_secs(60);
 /// The response to a client that sends HTTP without TLS.
 const NOT_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 37\r\n\
     Connection: close\r\n\r\nThis port speaks HTTPS: use https://\r\n";
@@ -54,6 +60,8 @@ pub struct TlsSettings {
 pub enum CertificateSource {
     /// PEM files, which are read again when they change.
     Files(TlsFiles),
+    /// A certificate authority.
+    Acme(AcmeSettings),
 }
 
 /// Terminates TLS.
@@ -79,6 +87,10 @@ impl Tls {
                 let versions = files::versions(files);
                 certificate.replace(files::read(files)?);
                 versions
+            }
+            CertificateSource::Acme(settings) => {
+                acme::load(settings, &certificate);
+                FileVersions::default()
             }
         };
         let config = ServerConfig::builder_with_provider(Arc::new(default_provider()));
@@ -110,21 +122,55 @@ impl Tls {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.context("starting a runtime")?;
         // Registered before the server is ready: a signal without a handler would end the process.
-        let hangup = {
+        let mut hangup = {
             let _entered = runtime.enter();
             signal(SignalKind::hangup()).context("listening for SIGHUP")?
         };
-        let work: Box<dyn FnOnce() + Send> = match self.source.clone() {
-            CertificateSource::Files(files) => Box::new(move || {
-                runtime.block_on(files::reload(files, versions, &certificate, hangup, stopping))
-            }),
+        let source = self.source.clone();
+        let work = move || {
+            loop {
+                let mut stop = stopping.clone();
+                let renewing = AssertUnwindSafe(|| match &source {
+                    CertificateSource::Files(files) => {
+                        runtime.block_on(files::reload(
+                            files,
+                            versions,
+                            &certificate,
+                            &mut hangup,
+                            &mut stop,
+                        ));
+                    }
+                    CertificateSource::Acme(settings) => {
+                        runtime.block_on(acme::renew(settings, &certificate, &mut stop));
+                    }
+                });
+                // A defect of the renewal must not end it until the certificate has expired.
+                if catch_unwind(renewing).is_ok() {
+                    return;
+                }
+                certificate.report_failure("tls: renewing the certificate panicked");
+                let mut stop = stopping.clone();
+                let stopped =
+                    runtime.block_on(async { timeout(AFTER_PANIC, wait_for_stop(&mut stop)).await });
+                if stopped.is_ok() {
+                    return;
+                }
+            }
         };
         std::thread::Builder::new().name("tls".into()).spawn(work).context("starting a thread")
     }
 
-    /// Returns the first name in the certificate that is not a pattern; `None` if there is none.
+    /// Returns the first name that the certificate has or will have and that is not a pattern; `None` if there is none.
     pub fn name(&self) -> Option<String> {
-        self.certificate.name()
+        match &self.source {
+            CertificateSource::Files(_) => self.certificate.name(),
+            CertificateSource::Acme(settings) => settings.domains.first().cloned(),
+        }
+    }
+
+    /// Returns the answer to an HTTP-01 challenge with this token.
+    pub(crate) fn http_01(&self, token: &str) -> Option<String> {
+        self.certificate.http_01(token)
     }
 
     /// Returns the value of `Strict-Transport-Security`.
@@ -168,7 +214,14 @@ impl Tls {
                 stream.shutdown().await?;
                 Err(io::Error::other("the client sent HTTP without TLS"))
             }
-            Some(_) => self.acceptor.accept(stream).await,
+            Some(_) => {
+                let mut stream = self.acceptor.accept(stream).await?;
+                if stream.get_ref().1.alpn_protocol() == Some(acme::CHALLENGE_ALPN) {
+                    stream.shutdown().await?;
+                    return Err(io::Error::other("a challenge of the certificate authority was answered"));
+                }
+                Ok(stream)
+            }
         }
     }
 }

@@ -483,11 +483,11 @@ impl RawSettings {
             })?),
         };
         let listen = self.listen.resolve().context("listen")?;
-        let tls = self.tls.resolve()?;
+        let tls = self.tls.resolve(&self.data)?;
         if !listen.ip().is_loopback() && !self.behind_proxy && tls.is_none() {
             bail!(
                 "listen: {} is reachable from other machines, but the server does not terminate TLS; \
-                 set tls.certificate and tls.key, or run a reverse proxy in front and set --behind-proxy, or listen \
+                 set tls.certificate and tls.key, or tls.acme.domains, or run a reverse proxy in front and set --behind-proxy, or listen \
                  on 127.0.0.1",
                 self.listen
             );

@@ -86,8 +86,11 @@ pub(crate) fn start(
         proxy_hops: settings.behind_proxy.then_some(settings.proxy_hops),
         tls: state.tls.clone(),
     };
-    let redirect =
-        RedirectToHttps { public_url: settings.public_url.clone(), port: listeners.address.port() };
+    let redirect = RedirectToHttps {
+        public_url: settings.public_url.clone(),
+        port: listeners.address.port(),
+        tls: state.tls.clone(),
+    };
     let mut redirect = listeners.redirect.map(|listener| (listener, redirect));
     let mut control = listeners.control.map(|listener| (listener, scratch));
     let demo = settings.demo;

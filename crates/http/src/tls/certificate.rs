@@ -8,6 +8,7 @@ use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+use rustls_acme::{ResolvesServerCertAcme, is_tls_alpn_challenge};
 use tracing::error;
 use x509_parser::extensions::GeneralName;
 
@@ -15,6 +16,8 @@ use x509_parser::extensions::GeneralName;
 #[derive(Debug, Default)]
 pub(crate) struct Certificate {
     current: ArcSwapOption<ParsedCertificate>,
+    /// Answers the challenges of a certificate authority.
+    challenges: ArcSwapOption<ResolvesServerCertAcme>,
     /// Why the last renewal failed; `None` after one that succeeded.
     failure: Mutex<Option<String>>,
     failures: AtomicU64,
@@ -37,6 +40,8 @@ pub(crate) struct ParsedCertificate {
     /// The first name that is not a pattern.
     name: Option<String>,
     /// Seconds since 1970.
+    begins_s: i64,
+    /// Seconds since 1970.
     pub(crate) expires_s: i64,
 }
 
@@ -50,16 +55,43 @@ impl ParsedCertificate {
             GeneralName::DNSName(name) if !name.contains('*') => Some((*name).to_owned()),
             _ => None,
         });
-        let (name, expires_s) = (names.next(), parsed.validity().not_after.timestamp());
-        Ok(ParsedCertificate { certified: Arc::new(certified), name, expires_s })
+        let name = names.next();
+        let [begins_s, expires_s] =
+            [parsed.validity().not_before, parsed.validity().not_after].map(|time| time.timestamp());
+        Ok(ParsedCertificate { certified: Arc::new(certified), name, begins_s, expires_s })
     }
 }
 
 impl Certificate {
-    /// Shows this certificate to the clients from now on.
+    /// Shows this certificate, which was renewed, to the clients from now on.
     pub(crate) fn replace(&self, certificate: ParsedCertificate) {
+        self.show(certificate);
+        self.clear_failure();
+    }
+
+    /// Shows this certificate, which may be an old one, to the clients from now on.
+    pub(super) fn show(&self, certificate: ParsedCertificate) {
         self.current.store(Some(Arc::new(certificate)));
+    }
+
+    pub(super) fn clear_failure(&self) {
         *self.failure.lock() = None;
+    }
+
+    pub(super) fn set_challenges(&self, challenges: Arc<ResolvesServerCertAcme>) {
+        self.challenges.store(Some(challenges));
+    }
+
+    /// Returns the answer to an HTTP-01 challenge with this token.
+    pub(super) fn http_01(&self, token: &str) -> Option<String> {
+        self.challenges.load().as_ref()?.get_http_01_key_auth(token)
+    }
+
+    /// Returns true if there is no certificate, or if two thirds of its time are over.
+    pub(super) fn is_due(&self, now_s: i64) -> bool {
+        self.current.load().as_ref().is_none_or(|current| {
+            current.expires_s.saturating_sub(now_s) <= (current.expires_s - current.begins_s) / 3
+        })
     }
 
     /// Records that there is no new certificate. The current one stays in use.
@@ -96,7 +128,10 @@ impl Certificate {
 }
 
 impl ResolvesServerCert for Certificate {
-    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        if is_tls_alpn_challenge(&hello) {
+            return self.challenges.load().as_ref()?.resolve(hello);
+        }
         self.current.load().as_ref().map(|current| Arc::clone(&current.certified))
     }
 }

@@ -48,27 +48,27 @@ pub(super) fn versions(files: &TlsFiles) -> FileVersions {
 /// Certificate and key are replaced one after the other, so files are read only when they did not change for an interval.
 /// SIGHUP reads them at once. A pair that cannot be used changes nothing and is reported.
 pub(super) async fn reload(
-    files: TlsFiles,
+    files: &TlsFiles,
     mut used: FileVersions,
     certificate: &Certificate,
-    mut hangup: Signal,
-    mut stopping: watch::Receiver<bool>,
+    hangup: &mut Signal,
+    stopping: &mut watch::Receiver<bool>,
 ) {
     let mut seen = used;
     let (mut intervals, mut has_failed, mut is_expiring) = (0, false, false);
     loop {
         let is_asked = tokio::select! {
-            () = wait_for_stop(&mut stopping) => return,
+            () = wait_for_stop(stopping) => return,
             () = tokio::time::sleep(INTERVAL) => false,
             _ = hangup.recv() => true,
         };
-        let now = versions(&files);
+        let now = versions(files);
         let is_settled = now == std::mem::replace(&mut seen, now);
         intervals += 1;
         let is_retry = has_failed && intervals % RETRY_INTERVALS == 0;
         if is_asked || (is_settled && now != used) || is_retry {
             used = now;
-            has_failed = match read(&files) {
+            has_failed = match read(files) {
                 Ok(renewed) => {
                     info!(expires_s = renewed.expires_s, "the certificate was read again");
                     certificate.replace(renewed);

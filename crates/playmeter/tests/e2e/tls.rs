@@ -1,7 +1,9 @@
 //! HTTPS: certificates, HTTP/2 and HTTP/1.1, limits, and the redirect from HTTP.
 
+mod acme;
 mod certificates;
 mod conformance;
+mod guide;
 mod http2;
 mod links;
 

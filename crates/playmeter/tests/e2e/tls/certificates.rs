@@ -155,6 +155,18 @@ fn unusable_certificate_prevents_the_start_and_is_named() {
         ("redirect_listen = '127.0.0.1:0'", "tls.redirect_listen: there is no HTTPS"),
         ("redirect_listen = 'somewhere'", "tls.redirect_listen: `somewhere`"),
         ("handshakes_max = 0", "tls.handshakes_max"),
+        (
+            "certificate = 'one.pem'\nkey = 'one.key'\nacme.domains = ['a.example']",
+            "tls.acme.domains: set either",
+        ),
+        ("acme.domains = ['*.example']", "tls.acme.domains: `*.example`"),
+        ("acme.domains = ['192.0.2.1']", "tls.acme.domains: `192.0.2.1`"),
+        ("acme = { domains = ['a.example'], contact = ['me'] }", "tls.acme.contact: `me`"),
+        ("acme = { domains = ['a.example'], directory_url = 'http://a' }", "tls.acme.directory_url"),
+        ("acme = { domains = ['a.example'], challenge = 'dns-01' }", "tls.acme.challenge: `dns-01`"),
+        ("acme = { domains = ['a.example'], challenge = 'http-01' }", "tls.acme.challenge: http-01 needs"),
+        ("acme = { domains = ['a.example'], ca_file = 'none.pem' }", "tls.acme.ca_file: no such file"),
+        ("acme.domain = 'a.example'", "domain"),
     ] {
         std::fs::write(root.path().join("playmeter.toml"), format!("[tls]\n{settings}\n")).expect("a file");
         let done = run(playmeter(root.path()).args(["serve", "--listen", "127.0.0.1:0"]));
@@ -194,5 +206,6 @@ fn unfinished_handshakes_are_limited_by_address() {
     other.write(b"GET ").expect("it can be sent");
     assert!(!other.is_closed_silently(), "another address gets an answer");
     drop(silent);
+    wait_until("the places are free again", || connect(&world, "one.pem", &[]).is_ok());
     assert!(metric(&world, "playmeter_tls_handshakes_total{outcome=\"rejected\"}") >= 1);
 }
