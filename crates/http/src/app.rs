@@ -26,6 +26,7 @@ use crate::listener::Handler;
 use crate::monitor::RequestCounts;
 use crate::problem::Problem;
 use crate::request_context::{RequestContext, RequestGame};
+use crate::rows::convert_list;
 use crate::{AppState, RuntimeState};
 
 /// The application of one runtime.
@@ -52,6 +53,7 @@ impl App {
 fn routes(runtime: RuntimeState) -> Router {
     api::routes()
         .merge(compat::routes())
+        .route_layer(middleware::from_fn(convert_list))
         .route_layer(middleware::from_fn(label_response))
         .method_not_allowed_fallback(async || {
             Problem::method_not_allowed("Method not allowed on this route.")

@@ -20,6 +20,7 @@ pub mod query_string;
 pub mod redirect;
 mod rejected_requests;
 mod request_context;
+mod rows;
 mod sign_in_attempts;
 mod state;
 pub mod tls;

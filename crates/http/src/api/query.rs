@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Extension, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::{Router, routing};
-use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
+use hyper::header::{ACCEPT, HeaderMap};
 use hyper::http::request::Parts;
 use hyper::{Request, Uri};
 use model::limits::QUERY_BYTES_MAX;
@@ -21,6 +21,7 @@ use crate::auth::Credentials;
 use crate::body;
 use crate::client_stream::ClientPresence;
 use crate::problem::Problem;
+use crate::rows::RowFormat;
 use crate::{AppState, RuntimeState};
 
 /// Returns the routes of this module.
@@ -32,6 +33,8 @@ pub(crate) fn routes() -> Router<RuntimeState> {
 pub(crate) const QUERY: &str = "/v1/query";
 
 /// Runs a query whose fields are query parameters.
+///
+/// With `format=csv` or `format=ndjson` the result is flat rows: `time`, the key of the series, `value`.
 #[utoipa::path(
     get, path = "/v1/query", operation_id = "query_by_url", tag = "analytics", security(("secret_key" = [])),
     params(
@@ -42,14 +45,14 @@ pub(crate) const QUERY: &str = "/v1/query";
         ("last" = Option<String>, Query, description = "Range up to now, instead of `from` and `to`.", example = "24h"),
         ("step" = Option<String>, Query, description = "`minute`, `hour`, `day`, `week`, `month`, `auto` or `all`.", example = "hour"),
         ("by" = Option<String>, Query, description = "Dimensions to break down by, separated by commas.", example = "country"),
-        ("top" = Option<u32>, Query, description = "Number of series; the rest is summed up in `(other)`.", example = 5),
+        ("top" = Option<u32>, Query, minimum = 1, maximum = 1_000, description = "Number of series; the rest is summed up in `(other)`.", example = 5),
         ("tz" = Option<String>, Query, description = "An IANA time zone.", example = "Europe/Paris"),
         ("compare" = Option<String>, Query, description = "`previous` or `year`."),
         ("formula" = Option<String>, Query, description = "Formula over the names in `metrics`."),
         ("metrics" = Option<String>, Query, description = "JSON, as in the body of `POST /v1/query`."),
     ),
     responses(
-        (status = 200, description = "The result; as CSV with `Accept: text/csv`.", body = schemas::QueryResponse),
+        (status = 200, description = "The result, or its rows as CSV or NDJSON.", body = schemas::QueryResponse),
         (status = 400, description = "The query is invalid; `field` names the field.", body = schemas::ProblemDocument),
         (status = 422, description = "The query needs more memory than one query may use.", body = schemas::ProblemDocument),
         (status = 429, description = "The game already runs as many queries as it may; see Retry-After.", body = schemas::ProblemDocument),
@@ -63,12 +66,13 @@ pub(crate) async fn get(
     presence: Option<Extension<ClientPresence>>,
 ) -> Result<Response, Problem> {
     let access = credentials.authorize_query(&shared.catalog, now_s())?;
-    let pairs = crate::query_string::pairs(uri.query().unwrap_or_default())?;
+    let mut pairs = crate::query_string::pairs(uri.query().unwrap_or_default())?;
+    let format = RowFormat::take(&mut pairs)?.unwrap_or_else(|| accepted_format(credentials.headers()));
     let pairs = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let query = pipeline::query::request::from_pairs(pairs, &access.game.settings.declared());
     let query = query.map_err(Problem::from)?;
     let presence = presence.as_ref().map(|Extension(presence)| presence);
-    respond(&shared, &access, &RequestHead { headers: credentials.headers(), presence }, query).await
+    respond(&shared, &access, (format, presence), query).await
 }
 
 /// Runs a query. The result includes every event acknowledged before the request.
@@ -85,7 +89,7 @@ pub(crate) async fn get(
         }),
     ),
     responses(
-        (status = 200, description = "The result; as CSV with `Accept: text/csv`.", body = schemas::QueryResponse),
+        (status = 200, description = "The result, or its rows as CSV or NDJSON.", body = schemas::QueryResponse),
         (status = 400, description = "The query is invalid; `field` names the field.", body = schemas::ProblemDocument),
         (status = 422, description = "The query needs more memory than one query may use.", body = schemas::ProblemDocument),
         (status = 429, description = "The game already runs as many queries as it may; see Retry-After.", body = schemas::ProblemDocument),
@@ -106,41 +110,42 @@ pub(crate) async fn post(
 
 async fn run_from_body(shared: &Arc<AppState>, head: &Parts, body: &mut Body) -> Result<Response, Problem> {
     let access = Credentials::from(head).authorize_query(&shared.catalog, now_s())?;
+    let mut pairs = crate::query_string::pairs(head.uri.query().unwrap_or_default())?;
+    let format = RowFormat::take(&mut pairs)?.unwrap_or_else(|| accepted_format(&head.headers));
     let body = body::collect(head, body, QUERY_BYTES_MAX).await?;
     let query = pipeline::query::request::from_json(&body, &access.game.settings.declared())
         .map_err(Problem::from)?;
     let presence = head.extensions.get::<ClientPresence>();
-    respond(shared, &access, &RequestHead { headers: &head.headers, presence }, query).await
+    respond(shared, &access, (format, presence), query).await
 }
 
 /// Runs a query over everything that was acknowledged before it, and responds in the accepted format.
 async fn respond(
     shared: &Arc<AppState>,
     access: &Access,
-    head: &RequestHead<'_>,
+    (format, presence): (RowFormat, Option<&ClientPresence>),
     query: Query,
 ) -> Result<Response, Problem> {
-    let accept = head.headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let is_csv = accept.contains("text/csv");
-    let run = run_query(shared, access, query, now_ms(), move |result, now_ms| match is_csv {
-        true => result::csv(&result),
-        false => result::json(&result, now_ms),
+    let run = run_query(shared, access, query, now_ms(), move |result, now_ms| match format {
+        RowFormat::Json => Ok(result::json(&result, now_ms)),
+        RowFormat::Csv => result::csv(&result),
+        RowFormat::Ndjson => result::ndjson(&result),
     });
-    let bytes = match head.presence {
+    let encoded = match presence {
         None => run.await?,
         Some(presence) => tokio::select! {
-            bytes = run => bytes?,
+            encoded = run => encoded?,
             () = presence.wait_until_left() => return Err(stopped_problem(QueryStopped::Cancelled)),
         },
     };
-    let content_type = if is_csv { "text/csv; charset=utf-8" } else { "application/json" };
-    Ok(([(CONTENT_TYPE, content_type)], bytes).into_response())
+    let bytes = encoded.map_err(|too_large| Problem::limit_reached(too_large.to_string()))?;
+    Ok(format.response("query", bytes))
 }
 
-/// What a query needs of its request.
-struct RequestHead<'a> {
-    headers: &'a HeaderMap,
-    presence: Option<&'a ClientPresence>,
+/// Returns the format that a request without the parameter `format` accepts.
+fn accepted_format(headers: &HeaderMap) -> RowFormat {
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if accept.contains("text/csv") { RowFormat::Csv } else { RowFormat::Json }
 }
 
 /// Runs a query over everything that was acknowledged before it, on a thread for queries, and encodes its result there.

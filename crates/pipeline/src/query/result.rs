@@ -1,4 +1,4 @@
-//! The result of a query as JSON and as CSV.
+//! The result of a query as JSON, and as flat rows in CSV or NDJSON.
 //!
 //! The encoding is written by hand: a chart of a day by the minute has 1,440 times and as many numbers, and most of the
 //! work of a general serializer for each of them can be done once in advance.
@@ -12,6 +12,15 @@ const TIME_BYTES: usize = r#""2026-11-19T00:00:00+01:00","#.len();
 const MINUTES_OF_DAY: i64 = 24 * 60;
 /// The largest integer up to which `f64` represents all integers exactly.
 const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
+/// Maximum size of a result as rows: each row repeats the key of its series.
+const ROWS_BYTES_MAX: usize = 128 << 20;
+/// The longest number as text.
+const NUMBER_BYTES: usize = 24;
+
+/// The result as rows would be larger than allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the rows take more than {} MiB; ask for fewer series, a larger step or a shorter range", ROWS_BYTES_MAX >> 20)]
+pub struct RowsTooLarge;
 
 /// Encodes a result, computed at `now_ms`, as JSON.
 pub fn json(answer: &QueryResult, now_ms: i64) -> Vec<u8> {
@@ -38,8 +47,12 @@ pub fn json(answer: &QueryResult, now_ms: i64) -> Vec<u8> {
 
 /// Encodes a result as CSV (RFC 4180): a line for each time of each series. Missing values are empty. With a
 /// comparison, the column `window` is `current` or `previous`.
-pub fn csv(answer: &QueryResult) -> Vec<u8> {
-    let mut out = Vec::with_capacity(2 * points(&answer.times, &answer.series));
+///
+/// # Errors
+///
+/// [`RowsTooLarge`] if the lines would take more than 128 MiB.
+pub fn csv(answer: &QueryResult) -> Result<Vec<u8>, RowsTooLarge> {
+    let mut out = Vec::new();
     out.extend_from_slice(b"time");
     let first = answer.series.first();
     if answer.compare.is_some() {
@@ -50,15 +63,42 @@ pub fn csv(answer: &QueryResult) -> Vec<u8> {
     }
     for (by, _) in first.map_or(&[][..], |series| &series.key) {
         out.push(b',');
-        out.extend_from_slice(by.label().as_bytes());
+        push_csv_text(&mut out, by.label());
     }
     out.extend_from_slice(b",value\r\n");
-    let window = answer.compare.as_ref().map(|_| "current");
-    put_lines(&mut out, &answer.times, &answer.series, window);
-    if let Some(ComparedWindow { times, series }) = &answer.compare {
-        put_lines(&mut out, times, series, Some("previous"));
+    each_row_window(answer, |times, series, window| put_csv_lines(&mut out, times, series, window))?;
+    Ok(out)
+}
+
+/// Encodes a result as NDJSON: an object for each time of each series, with the columns of [`csv`] as fields. Missing
+/// values are `null`.
+///
+/// # Errors
+///
+/// [`RowsTooLarge`] if the lines would take more than 128 MiB.
+pub fn ndjson(answer: &QueryResult) -> Result<Vec<u8>, RowsTooLarge> {
+    let mut out = Vec::new();
+    each_row_window(answer, |times, series, window| put_json_lines(&mut out, times, series, window))?;
+    Ok(out)
+}
+
+/// Appends a text as a field of CSV. Spreadsheets would run a text that starts like a formula, so it gets an apostrophe
+/// in front, unless it is a number.
+pub fn push_csv_text(out: &mut Vec<u8>, text: &str) {
+    let is_number = || text.parse::<f64>().is_ok_and(f64::is_finite);
+    let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']) && !is_number();
+    let quoted = text.contains([',', '"', '\r', '\n']);
+    if quoted {
+        out.push(b'"');
     }
-    out
+    if is_formula {
+        out.push(b'\'');
+    }
+    if !quoted {
+        return out.extend_from_slice(text.as_bytes());
+    }
+    out.extend_from_slice(text.replace('"', "\"\"").as_bytes());
+    out.push(b'"');
 }
 
 /// Returns one time of a result, as [`json`] encodes it.
@@ -149,15 +189,44 @@ fn put_number(out: &mut Vec<u8>, value: Option<f64>, missing: &[u8]) {
     }
 }
 
-fn put_lines(out: &mut Vec<u8>, times: &BucketTimes, series: &[Series], window: Option<&str>) {
+/// Calls `put` for the series of the result and for those of its comparison, with the label of the window.
+fn each_row_window(
+    answer: &QueryResult,
+    mut put: impl FnMut(&BucketTimes, &[Series], Option<&str>) -> Result<(), RowsTooLarge>,
+) -> Result<(), RowsTooLarge> {
+    let window = answer.compare.as_ref().map(|_| "current");
+    put(&answer.times, &answer.series, window)?;
+    match &answer.compare {
+        Some(ComparedWindow { times, series }) => put(times, series, Some("previous")),
+        None => Ok(()),
+    }
+}
+
+/// Reserves the memory of the rows of one series, each with a time, the text between time and value, and a value.
+fn reserve_rows(out: &mut Vec<u8>, times: &BucketTimes, middle: &[u8]) -> Result<(), RowsTooLarge> {
+    let bytes = times.minutes.len() * (TIME_BYTES + middle.len() + NUMBER_BYTES);
+    if out.len() + bytes > ROWS_BYTES_MAX {
+        return Err(RowsTooLarge);
+    }
+    out.reserve(bytes);
+    Ok(())
+}
+
+fn put_csv_lines(
+    out: &mut Vec<u8>,
+    times: &BucketTimes,
+    series: &[Series],
+    window: Option<&str>,
+) -> Result<(), RowsTooLarge> {
     for series in series {
         let mut middle = Vec::new();
         let labels = window.into_iter().chain(series.name.as_deref());
         for label in labels.chain(series.key.iter().map(|(_, value)| &value[..])) {
             middle.push(b',');
-            put_csv(&mut middle, label);
+            push_csv_text(&mut middle, label);
         }
         middle.push(b',');
+        reserve_rows(out, times, &middle)?;
         let mut values = series.values.iter();
         each_time(times, |text| {
             out.extend_from_slice(&text[1..text.len() - 2]);
@@ -166,15 +235,38 @@ fn put_lines(out: &mut Vec<u8>, times: &BucketTimes, series: &[Series], window: 
             out.extend_from_slice(b"\r\n");
         });
     }
+    Ok(())
 }
 
-fn put_csv(out: &mut Vec<u8>, field: &str) {
-    if !field.contains([',', '"', '\r', '\n']) {
-        return out.extend_from_slice(field.as_bytes());
+fn put_json_lines(
+    out: &mut Vec<u8>,
+    times: &BucketTimes,
+    series: &[Series],
+    window: Option<&str>,
+) -> Result<(), RowsTooLarge> {
+    for series in series {
+        let mut middle = Vec::new();
+        let window = window.map(|window| ("window", window));
+        let labels = window.into_iter().chain(series.name.as_deref().map(|name| ("name", name)));
+        let keys = series.key.iter().map(|(by, value)| (by.label(), &value[..]));
+        for (label, text) in labels.chain(keys) {
+            middle.push(b',');
+            put_text(&mut middle, label);
+            middle.push(b':');
+            put_text(&mut middle, text);
+        }
+        middle.extend_from_slice(b",\"value\":");
+        reserve_rows(out, times, &middle)?;
+        let mut values = series.values.iter();
+        each_time(times, |text| {
+            out.extend_from_slice(b"{\"time\":");
+            out.extend_from_slice(&text[..text.len() - 1]);
+            out.extend_from_slice(&middle);
+            put_number(out, values.next().copied().flatten(), b"null");
+            out.extend_from_slice(b"}\n");
+        });
     }
-    out.push(b'"');
-    out.extend_from_slice(field.replace('"', "\"\"").as_bytes());
-    out.push(b'"');
+    Ok(())
 }
 
 /// Calls `put` with each time, quoted, with a comma.
@@ -280,7 +372,24 @@ mod tests {
         QueryResult { step: Step::Hour, tz: "Europe/Paris".into(), times, series, compare, as_of: 1_048_576 }
     }
 
+    /// Reads the rows back: both forms have the same cells.
+    fn check_rows(answer: &QueryResult) {
+        let csv = String::from_utf8(csv(answer).expect("it is small")).expect("it is text");
+        let ndjson = String::from_utf8(ndjson(answer).expect("it is small")).expect("it is text");
+        assert_eq!(csv.lines().count(), ndjson.lines().count() + 1);
+        let header = csv.lines().next().expect("a header");
+        for (line, object) in csv.lines().skip(1).zip(ndjson.lines()) {
+            let object: serde_json::Map<String, Value> = serde_json::from_str(object).expect("an object");
+            assert!(header.split(',').all(|column| object.contains_key(column)), "{object:?}");
+            let value = &object["value"];
+            let value = if value.is_null() { String::new() } else { value.to_string() };
+            assert!(line.starts_with(object["time"].as_str().expect("a time")), "{line}");
+            assert!(line.ends_with(&format!(",{value}")), "{line} {value}");
+        }
+    }
+
     fn check(answer: &QueryResult, as_json: Expect, as_csv: Expect) {
+        check_rows(answer);
         let text = String::from_utf8(json(answer, 1_795_132_800_000)).expect("it is text");
         let value: Value = serde_json::from_str(&text).expect("it is JSON");
         for (index, shown) in value["times"].as_array().expect("a list").iter().enumerate() {
@@ -290,7 +399,10 @@ mod tests {
             assert_eq!(shown["total"], number(series.total));
         }
         as_json.assert_eq(&text);
-        as_csv.assert_eq(&String::from_utf8(csv(answer)).expect("it is text").replace('\r', ""));
+        as_csv.assert_eq(&{
+            let csv = csv(answer).expect("it is small");
+            String::from_utf8(csv).expect("it is text").replace('\r', "")
+        });
     }
 
     #[test]
@@ -330,6 +442,35 @@ mod tests {
             2026-03-01T00:00:00Z,previous,A,,
         "#]],
         );
+    }
+
+    #[test]
+    fn csv_text_that_starts_like_a_formula_is_neutralised() {
+        let check = |text: &str, expected: &str| {
+            let mut out = Vec::new();
+            push_csv_text(&mut out, text);
+            assert_eq!(String::from_utf8(out).expect("it is text"), expected, "{text}");
+        };
+        check("=1+1", "'=1+1");
+        check("+cmd", "'+cmd");
+        check("-1+cmd|' /C calc'!A0", "'-1+cmd|' /C calc'!A0");
+        check("@SUM(A1)", "'@SUM(A1)");
+        check("\tx", "'\tx");
+        check("=A,\"B\"", "\"'=A,\"\"B\"\"\"");
+        check("-inf", "'-inf");
+        // Numbers and other texts are unchanged.
+        for text in ["-5", "+1.5e3", "a=b", "", "x-1", "é"] {
+            check(text, text);
+        }
+    }
+
+    #[test]
+    fn rows_above_the_limit_are_refused() {
+        let times = BucketTimes { minutes: vec![0; 1_000_000], ..utc() };
+        let key = vec![(QueryDimension::BuiltIn(Dimension::Country), "x".repeat(128))];
+        let series = Series { name: None, key, values: vec![Some(1.0); 1_000_000], total: None };
+        let large = answer(times, vec![series], None);
+        assert_eq!((csv(&large), ndjson(&large)), (Err(RowsTooLarge), Err(RowsTooLarge)));
     }
 
     #[test]
