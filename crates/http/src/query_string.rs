@@ -21,6 +21,19 @@ pub fn pairs(query: &str) -> Result<Vec<(String, String)>, Problem> {
         .collect()
 }
 
+/// Reads a parameter that is true or false.
+///
+/// # Errors
+///
+/// A [`Problem`] without a field if it is neither.
+pub fn flag(value: &str) -> Result<bool, Problem> {
+    match value {
+        "0" | "false" => Ok(false),
+        "1" | "true" => Ok(true),
+        _ => Err(Problem::invalid("must be true or false")),
+    }
+}
+
 fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

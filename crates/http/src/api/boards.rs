@@ -182,7 +182,7 @@ pub(crate) async fn submit(
     params(
         ("table" = String, Path, description = "The board.", example = "high-scores"),
         ("window" = Option<String>, Query, description = "As in `list_scores`.", example = "day"),
-        ("per_page" = Option<u32>, Query, description = "Rows per page, 1 to 1,000. Default: 20."),
+        ("per_page" = Option<u32>, Query, minimum = 1, maximum = 1_000, description = "Rows per page, 1 to 1,000. Default: 20."),
         ("filter.FIELD" = Option<String>, Query, description = "As in `list_scores`."),
         ("source" = Option<String>, Query, description = "As in `list_scores`."),
         ("friends" = Option<String>, Query, description = "As in `list_scores`."),
@@ -223,9 +223,9 @@ pub(crate) async fn submit_and_list(
             time zone, `season`, `all`, `24h`, `7d` or `30d`. Default: the longest window of the board."),
         ("at" = Option<String>, Query, description = "Returns the past day, week or month that contains this time. The last \
             7 days, 4 weeks and 12 months with scores stay readable."),
-        ("season" = Option<u32>, Query, description = "Number of a closed season. The last 12 stay readable."),
-        ("page" = Option<u32>, Query, description = "Page number, starting at 1."),
-        ("per_page" = Option<u32>, Query, example = 20, description = "Rows per page, 1 to 1,000. Default: 20."),
+        ("season" = Option<u32>, Query, minimum = 1, description = "Number of a closed season. The last 12 stay readable."),
+        ("page" = Option<u32>, Query, minimum = 1, maximum = 1_000_000, description = "Page number, starting at 1."),
+        ("per_page" = Option<u32>, Query, minimum = 1, maximum = 1_000, example = 20, description = "Rows per page, 1 to 1,000. Default: 20."),
         ("by" = Option<String>, Query, description = "Order: `score` (default) or `newest`, which covers the newest \
             10,000 scores. `mode` is an alias."),
         ("highest" = Option<bool>, Query, description = "True: highest scores first. False: lowest first. Default: the order of the board."),

@@ -18,6 +18,7 @@ use pipeline::catalog::{Access, Scope};
 use pipeline::command_quota::PublicWrite;
 use pipeline::ingest::{COMMAND, Claims, IngestError};
 use pipeline::time::now_ms;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use wal::{Ack, Entry};
@@ -34,6 +35,8 @@ use crate::request_context::RequestContext;
 
 /// Limit for a body without level data.
 pub(crate) const BODY_BYTES_MAX: usize = 256 << 10;
+/// Limit for the body of a write that needs none.
+const EMPTY_BODY_BYTES_MAX: usize = 1 << 10;
 /// Limit for an `Idempotency-Key`.
 const IDEMPOTENCY_KEY_BYTES_MAX: usize = 200;
 
@@ -102,7 +105,7 @@ impl RuntimeState {
         read
     }
 
-    /// Reads and authorizes a write without a body.
+    /// Reads and authorizes a write without a body. Clients that always send JSON may send `{}`.
     pub(crate) async fn read_command_without_body(
         &self,
         request: Request<Body>,
@@ -111,8 +114,15 @@ impl RuntimeState {
         let (head, mut incoming) = request.into_parts();
         let received_ms = now_ms();
         let access = self.authorize(&head, rights, received_ms)?;
-        let bytes = body::collect(&head, &mut incoming, 0).await?;
-        self.command_request(&head, rights, received_ms, access, &bytes, ())
+        let bytes = body::collect(&head, &mut incoming, EMPTY_BODY_BYTES_MAX).await;
+        let bytes = bytes.and_then(|bytes| check_empty(&bytes).map(|()| bytes));
+        match bytes {
+            Ok(bytes) => self.command_request(&head, rights, received_ms, access, &bytes, ()),
+            Err(problem) => {
+                body::discard(&head.headers, incoming, &problem);
+                Err(problem)
+            }
+        }
     }
 
     async fn read_parts<T: DeserializeOwned>(
@@ -240,6 +250,17 @@ impl RuntimeState {
             Problem::overloaded(detail).retry_after_s(5)
         })?;
         outcome.ok_or_else(|| Problem::internal("the outcome of the command could not be read"))
+    }
+}
+
+/// Checks that a body has no fields: it is empty or an empty JSON object.
+fn check_empty(body: &[u8]) -> Result<(), Problem> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct EmptyObject {}
+    match body.trim_ascii() {
+        [] => Ok(()),
+        body => from_json::<EmptyObject>(body).map(|EmptyObject {}| ()),
     }
 }
 

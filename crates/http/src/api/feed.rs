@@ -154,7 +154,7 @@ pub(crate) async fn follows(
         ("mode" = Option<String>, Query, example = "latest", description =
             "`latest` (default): newest first. `fair`: the newest activity of each followed player, then the second newest of \
              each, and so on up to the n-th."),
-        ("n" = Option<usize>, Query, description = "Items per page, 1 to 100. Default: 20."),
+        ("n" = Option<usize>, Query, minimum = 1, maximum = 100, description = "Items per page, 1 to 100. Default: 20."),
         ("before" = Option<String>, Query, description = "The `next` of the previous page, which must have the same mode."),
     ),
     responses((

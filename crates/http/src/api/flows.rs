@@ -61,8 +61,8 @@ const BODY_BYTES_MAX: usize = 1 << 20;
         ("loss_above" = Option<f64>, Query, description = "Only flows with a higher packet loss ratio, 0 to 1."),
         ("jitter_above_ms" = Option<f64>, Query, description = "Only flows with a higher jitter in milliseconds."),
         ("rtt_above_ms" = Option<f64>, Query, description = "Only flows with a longer round-trip time in milliseconds."),
-        ("page" = Option<u32>, Query, description = "Page number, starting at 1."),
-        ("per_page" = Option<u32>, Query, example = 20, description = "Flows per page, 1 to 1,000. Default: 100."),
+        ("page" = Option<u32>, Query, minimum = 1, maximum = 10_000, description = "Page number, starting at 1."),
+        ("per_page" = Option<u32>, Query, minimum = 1, maximum = 1_000, example = 20, description = "Flows per page, 1 to 1,000. Default: 100."),
     ),
     responses((status = 200, description = "`{flows, matched, running, now, page, per_page, as_of}`", body = Object)),
 )]
@@ -151,7 +151,7 @@ pub(crate) async fn one(
     post, path = "/v1/flows/packets", operation_id = "send_flow_packets", tag = "flows",
     security(("secret_key" = [])),
     request_body(
-        content = Object, content_type = "application/x-ndjson",
+        content = Option<serde_json::Value>, content_type = "application/x-ndjson",
         example = json!({"from": "ann", "to": "bo", "seq": 17, "ts": 1795174457123.25}),
     ),
     responses(

@@ -128,10 +128,10 @@ pub(crate) async fn load(
         ("to" = Option<String>, Query, description = "Only levels created before this time."),
         ("state" = Option<String>, Query, description = "`published` (default), or `all` together with `player`, for \
             the player and moderators."),
-        ("data" = Option<u8>, Query, description = "1: include the data of the levels, up to 8 MiB per page."),
-        ("thumbs" = Option<u8>, Query, description = "0: leave out the pictures."),
-        ("page" = Option<u64>, Query, description = "Page number, starting at 1."),
-        ("per_page" = Option<u64>, Query, example = 20, description = "Items per page, 1 to 1,000. Default: 20."),
+        ("data" = Option<bool>, Query, description = "True: include the data of the levels, up to 8 MiB per page."),
+        ("thumbs" = Option<bool>, Query, description = "False: leave out the pictures."),
+        ("page" = Option<u64>, Query, minimum = 1, maximum = 1_000_000, description = "Page number, starting at 1."),
+        ("per_page" = Option<u64>, Query, minimum = 1, maximum = 1_000, example = 20, description = "Items per page, 1 to 1,000. Default: 20."),
     ),
     responses((status = 200, description = "A page of levels, with the total on all pages.", body = responses::LevelPage)),
 )]
@@ -235,8 +235,8 @@ pub(crate) async fn flag(
 #[utoipa::path(
     get, path = "/v1/moderation", operation_id = "moderation_queue", tag = "levels", security(("secret_key" = [])),
     params(
-        ("page" = Option<u64>, Query, description = "Page number, starting at 1."),
-        ("per_page" = Option<u64>, Query, description = "Items per page, 1 to 1,000. Default: 20."),
+        ("page" = Option<u64>, Query, minimum = 1, maximum = 1_000_000, description = "Page number, starting at 1."),
+        ("per_page" = Option<u64>, Query, minimum = 1, maximum = 1_000, description = "Items per page, 1 to 1,000. Default: 20."),
     ),
     responses((status = 200, description = "A page of flagged levels, with the total.", body = responses::ModerationQueue)),
 )]

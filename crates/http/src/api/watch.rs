@@ -33,6 +33,7 @@ use super::query::rejected_problem;
 use super::vars::viewer;
 use crate::auth::{self, Credentials};
 use crate::problem::Problem;
+use crate::query_string::flag;
 use crate::{AppState, RuntimeState};
 
 /// Returns the routes of this module.
@@ -53,13 +54,13 @@ pub(crate) const FEED_ITEMS: usize = 20;
     get, path = "/v1/watch", operation_id = "watch", tag = "live",
     security(("public_key" = []), ("secret_key" = [])),
     params(
-        ("online" = Option<String>, Query, description = "`1`: subscribes to the number of players online.", example = "1"),
-        ("events" = Option<String>, Query, description = "`1`: subscribes to the latest events with their outcomes."),
-        ("load" = Option<String>, Query, description = "`1`: subscribes to the ingest accounting."),
-        ("flows" = Option<String>, Query, description = "`1`: subscribes to the number and quality of running flows, and the 50 worst flows."),
+        ("online" = Option<bool>, Query, description = "True: subscribes to the number of players online.", example = true),
+        ("events" = Option<bool>, Query, description = "True: subscribes to the latest events with their outcomes."),
+        ("load" = Option<bool>, Query, description = "True: subscribes to the ingest accounting."),
+        ("flows" = Option<bool>, Query, description = "True: subscribes to the number and quality of running flows, and the 50 worst flows."),
         ("query" = Option<String>, Query, description = "Subscribes to an analytics query in JSON; may be repeated."),
-        ("vars" = Option<String>, Query,
-            description = "`1`: subscribes to the values of the variables, with the parameters of `/v1/vars`. Allowed for all keys."),
+        ("vars" = Option<bool>, Query,
+            description = "True: subscribes to the values of the variables, with the parameters of `/v1/vars`. Allowed for all keys."),
         ("player" = Option<String>, Query, description = "With `vars`: the player."),
         ("platform" = Option<String>, Query, description = "With `vars`: as in `GET /v1/vars`."),
         ("version" = Option<String>, Query, description = "With `vars`: as in `GET /v1/vars`."),
@@ -67,12 +68,12 @@ pub(crate) const FEED_ITEMS: usize = 20;
         ("country" = Option<String>, Query, description = "With `vars` and a secret key: country of the player."),
         ("board" = Option<String>, Query, description = "Subscribes to the first page of a leaderboard. Allowed for all keys."),
         ("window" = Option<String>, Query, description = "With `board`: `day`, `week`, `month`, `season`, `all`, `24h`, `7d` or `30d`."),
-        ("per_page" = Option<u32>, Query, description = "With `board`: number of rows, 1 to 100."),
-        ("newest" = Option<String>, Query, description = "With `board`, `1`: newest first."),
+        ("per_page" = Option<u32>, Query, minimum = 1, maximum = 100, description = "With `board`: number of rows, 1 to 100."),
+        ("newest" = Option<bool>, Query, description = "With `board`, true: newest first."),
         ("code" = Option<String>, Query, description = "With `board`: access code of a private board."),
         ("source" = Option<String>, Query, description = "With `board`: only scores from this source. `filter.FIELD` is also allowed."),
         ("feed" = Option<String>, Query, description = "Subscribes to the feed of this player. Allowed for all keys."),
-        ("min_interval" = Option<u32>, Query, description =
+        ("min_interval" = Option<u32>, Query, maximum = 3_600_000, description =
             "Minimum interval between updates in milliseconds, 0 to 3,600,000. Default: 250.", example = 1000),
         ("last_event_id" = Option<String>, Query, description = "Same as the header `Last-Event-ID`."),
     ),
@@ -224,20 +225,20 @@ impl WatchParams {
     fn read(query: &str) -> Result<WatchParams, Problem> {
         let mut params = WatchParams::default();
         for (name, value) in crate::query_string::pairs(query)? {
-            let on = matches!(value.as_str(), "1" | "true");
+            let on = || flag(&value).map_err(|problem| problem.field(&name));
             match name.as_str() {
                 "last_event_id" => params.last_event_id = Some(value),
-                "online" => params.online = on,
-                "events" => params.events = on,
-                "load" => params.load = on,
-                "flows" => params.flows = on,
+                "online" => params.online = on()?,
+                "events" => params.events = on()?,
+                "load" => params.load = on()?,
+                "flows" => params.flows = on()?,
                 "query" => params.queries.push(value),
-                "vars" => params.vars = on,
+                "vars" => params.vars = on()?,
                 "board" => params.board = Some(value),
                 "min_interval" => params.options.min_interval_ms = min_interval(&value)?,
                 "window" => params.window = Some(parse_window(&value)?),
                 "per_page" => params.per_page = per_page(&value)?,
-                "newest" => params.newest = on,
+                "newest" => params.newest = on()?,
                 "code" => params.code = value,
                 "source" => drop(params.filter.insert(SOURCE.to_owned(), value)),
                 "feed" => params.feed = Some(value),

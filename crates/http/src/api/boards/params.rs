@@ -4,9 +4,12 @@ use liveops::boards::{BoardQuery, BoardWindow, FRIENDS_MAX, PER_PAGE_MAX, SOURCE
 use pipeline::time::parse_time;
 
 use crate::problem::Problem;
+use crate::query_string::flag;
 
 /// Filters of one request: as many as a board can declare.
 const FILTERS_MAX: usize = 4;
+/// The last page of a list.
+pub(crate) const PAGE_MAX: u32 = 1_000_000;
 /// Prefix of the player whose follows count as friends.
 const FOLLOWS: &str = "follows:";
 
@@ -48,7 +51,7 @@ impl BoardListParams {
             "window" => query.window = Some(window(&value)?),
             "at" => query.at_ms = Some(time(&value)?),
             "season" => query.season = Some(number(&value, u32::MAX)?),
-            "page" => query.page = number(&value, u32::MAX)?,
+            "page" => query.page = number(&value, PAGE_MAX)?,
             "per_page" => query.per_page = number(&value, PER_PAGE_MAX)?,
             "by" | "mode" => query.newest = is_newest(&value)?,
             "highest" => query.highest = Some(flag(&value)?),
@@ -121,14 +124,6 @@ fn time(value: &str) -> Result<i64, Problem> {
     parse_time(value).ok_or_else(|| Problem::invalid("must be an RFC 3339 time or milliseconds since 1970"))
 }
 
-fn flag(value: &str) -> Result<bool, Problem> {
-    match value {
-        "0" | "false" => Ok(false),
-        "1" | "true" => Ok(true),
-        _ => Err(Problem::invalid("must be true or false")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,6 +172,7 @@ mod tests {
             ("window=year", "window"),
             ("page=0", "page"),
             ("page=x", "page"),
+            ("page=1000001", "page"),
             ("per_page=1001", "per_page"),
             ("by=votes", "by"),
             ("highest=maybe", "highest"),

@@ -3,7 +3,9 @@
 use liveops::levels::{LevelMode, LevelQuery, LevelViewer};
 use pipeline::time::parse_time;
 
+use crate::api::boards::params::PAGE_MAX;
 use crate::problem::Problem;
+use crate::query_string::flag;
 
 /// Levels per page.
 const PER_PAGE_MAX: u64 = 1_000;
@@ -37,7 +39,7 @@ impl LevelListParams {
         let list = &mut self.list;
         match name {
             "mode" => list.mode = mode(&value)?,
-            "page" => list.page = number(&value, u64::MAX)?,
+            "page" => list.page = number(&value, PAGE_MAX.into())?,
             "per_page" => list.per_page = number(&value, PER_PAGE_MAX)?,
             "player" => list.player = non_empty(value),
             "source" => list.source = non_empty(value),
@@ -88,7 +90,7 @@ pub(crate) fn read_page(query: &str) -> Result<(u64, u64), Problem> {
     for (name, value) in crate::query_string::pairs(query)? {
         let named = |problem: Problem| problem.field(&name);
         match name.as_str() {
-            "page" => page = number(&value, u64::MAX).map_err(named)?,
+            "page" => page = number(&value, PAGE_MAX.into()).map_err(named)?,
             "per_page" => per_page = number(&value, PER_PAGE_MAX).map_err(named)?,
             "key" | "game" => {}
             _ => return Err(named(Problem::invalid("unknown parameter; allowed: `page`, `per_page`"))),
@@ -108,22 +110,11 @@ fn mode(value: &str) -> Result<LevelMode, Problem> {
 
 fn number(value: &str, max: u64) -> Result<u64, Problem> {
     let number = value.parse().ok().filter(|number| (1..=max).contains(number));
-    number.ok_or_else(|| match max {
-        u64::MAX => Problem::invalid("must be a whole number of at least 1"),
-        max => Problem::invalid(format!("must be a whole number between 1 and {max}")),
-    })
+    number.ok_or_else(|| Problem::invalid(format!("must be a whole number between 1 and {max}")))
 }
 
 fn time(value: &str) -> Result<i64, Problem> {
     parse_time(value).ok_or_else(|| Problem::invalid("must be an RFC 3339 time or milliseconds since 1970"))
-}
-
-fn flag(value: &str) -> Result<bool, Problem> {
-    match value {
-        "0" | "false" => Ok(false),
-        "1" | "true" => Ok(true),
-        _ => Err(Problem::invalid("must be 0 or 1")),
-    }
 }
 
 fn all_states(value: &str) -> Result<bool, Problem> {
