@@ -52,20 +52,21 @@ pub(crate) fn routes() -> Router<RuntimeState> {
         ("key" = Option<String>, Query, description = "A public key, for beacons, which cannot send headers."),
     ),
     request_body(
-        content = schemas::EventBody,
-        example = json!({
-            "sent_at": "2026-11-20T12:00:00Z",
-            "events": [
-                {"event": "level_up", "player": "bo", "value": 3, "level": "castle", "props": {"lives": 2}},
-                {"event": "$ping", "player": "bo", "session": "s1"},
-            ],
-        }),
+        description = "A single event, an array, an object with `sent_at` and `events`, or one event per line. JSON may \
+            also be sent as `text/plain`, which needs no preflight request.",
+        content(
+            (schemas::EventsBody = "application/json", example = json!({
+                "sent_at": "2026-11-20T12:00:00Z",
+                "events": [
+                    {"event": "level_up", "player": "bo", "value": 3, "level": "castle", "props": {"lives": 2}},
+                    {"event": "$ping", "player": "bo", "session": "s1"},
+                ],
+            })),
+            (String = "application/x-ndjson", example = json!("{\"event\":\"level_up\",\"player\":\"bo\"}\n{\"event\":\"win\"}\n")),
+        ),
     ),
     responses(
         (status = 202, description = "The receipt: the outcome of each event.", body = schemas::IngestReceipt),
-        (status = 413, description = "The request is too large; nothing was accepted.", body = schemas::ProblemDocument),
-        (status = 429, description = "A quota is exceeded; see Retry-After.", body = schemas::ProblemDocument),
-        (status = 503, description = "The server cannot store data at the moment; see Retry-After.", body = schemas::ProblemDocument),
     ),
 )]
 pub(crate) async fn handle(

@@ -2,6 +2,8 @@
 
 pub(crate) mod schemas;
 
+mod complete;
+
 use std::sync::LazyLock;
 
 use axum::response::{IntoResponse, Response};
@@ -36,7 +38,7 @@ pub(crate) fn routes() -> Router<RuntimeState> {
         events::handle, events::receipt, query::get, query::post, load::get, dimensions::get, watch::get, subscriptions::get, people::me, people::sign_out, metrics::get,
         monitor::get, health::alive, health::ready,
     ),
-    components(schemas(schemas::ProblemDocument)),
+    components(schemas(schemas::ProblemDocument, schemas::EventBody)),
 )]
 struct PlaymeterApi;
 
@@ -59,7 +61,9 @@ static JSON: LazyLock<String> = LazyLock::new(|| {
     description.merge(flows::FlowsApi::openapi());
     description.merge(super::collectors::CollectorsApi::openapi());
     description.merge(super::import::ImportApi::openapi());
-    description.to_json().expect("the description has only string keys")
+    let mut description = serde_json::to_value(&description).expect("the description has only string keys");
+    complete::complete(&mut description);
+    description.to_string()
 });
 
 static LIVEOPS_JSON: LazyLock<String> =

@@ -38,7 +38,10 @@ pub(crate) fn routes() -> Router<RuntimeState> {
 
 /// The operations of this module in the OpenAPI description.
 #[derive(OpenApi)]
-#[openapi(paths(all, one, put, put_many, delete, definitions, history, roll_back))]
+#[openapi(
+    paths(all, one, put, put_many, delete, definitions, history, roll_back),
+    components(schemas(requests::VariableDefinition))
+)]
 pub(crate) struct VariablesApi;
 
 /// Changes in a history by default.
@@ -199,7 +202,7 @@ pub(crate) async fn definitions(
 /// Lists the last changes of the variables, newest first.
 #[utoipa::path(
     get, path = "/v1/vars:history", operation_id = "history", tag = "variables", security(("secret_key" = [])),
-    params(("n" = Option<usize>, Query, description = "Number of changes, 1 to 1,000. Default: 20.")),
+    params(("n" = Option<usize>, Query, minimum = 1, maximum = 1_000, description = "Number of changes, 1 to 1,000. Default: 20.")),
     responses((
         status = 200, description = "`{changes: [{version, at, by, changed: {name: {before, after}}}]}`",
         body = serde_json::Value,

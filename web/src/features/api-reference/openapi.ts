@@ -37,7 +37,7 @@ interface OpenApiOperation {
   description?: string
   parameters?: Parameter[]
   requestBody?: { content?: Record<string, Content> }
-  responses?: Record<string, { description?: string; content?: Record<string, Content> }>
+  responses?: Record<string, { $ref?: string; description?: string; content?: Record<string, Content> }>
   security?: Record<string, string[]>[]
 }
 
@@ -144,11 +144,14 @@ function operationOf(document: OpenApiDocument, method: string, path: string, de
       text: parameter.description ?? '',
     })),
     body: fieldsOf(document, content?.schema),
-    responses: Object.entries(definition.responses ?? {}).map(([status, response]) => ({
-      status,
-      text: response.description ?? '',
-      fields: status.startsWith('2') ? fieldsOf(document, response.content?.[JSON_TYPE]?.schema) : [],
-    })),
+    // Responses by reference are the errors that most operations have; the description of the API explains them.
+    responses: Object.entries(definition.responses ?? {})
+      .filter(([, response]) => !response.$ref)
+      .map(([status, response]) => ({
+        status,
+        text: response.description ?? '',
+        fields: status.startsWith('2') ? fieldsOf(document, response.content?.[JSON_TYPE]?.schema) : [],
+      })),
     example: { ...exampleOf(path, parameters), body: content?.example, credential },
   }
 }
@@ -168,6 +171,9 @@ function exampleOf(path: string, parameters: Parameter[]): { path: string; query
 export function fieldsOf(document: OpenApiDocument, schema: Schema | undefined, depth = 0): Field[] {
   const it = resolved(document, schema)
   if (!it || depth > DEPTH_MAX) return []
+  // Of several forms of a body, the first is shown.
+  const choice = [...(it.oneOf ?? []), ...(it.anyOf ?? [])].find(({ type }) => type !== 'null')
+  if (choice && !it.properties) return fieldsOf(document, choice, depth)
   const parts = (it.allOf ?? []).flatMap((part) => fieldsOf(document, part, depth))
   const own = Object.entries(it.properties ?? {}).flatMap(([name, inner]) => [
     {

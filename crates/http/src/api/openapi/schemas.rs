@@ -4,6 +4,39 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
+/// The body of an ingest request.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(crate) enum EventsBody {
+    /// A single event.
+    One(EventBody),
+    /// A list of events.
+    Many(Vec<EventBody>),
+    /// Events with the time at which they were sent.
+    Envelope(EventsEnvelope),
+}
+
+/// Events with the time at which they were sent.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct EventsEnvelope {
+    /// The client's time when it sent the events. Its difference to the time of receipt corrects their times.
+    sent_at: Option<EventTime>,
+    /// At most 10,000 events.
+    events: Vec<EventBody>,
+}
+
+/// A time: RFC 3339, or milliseconds since 1970.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(crate) enum EventTime {
+    /// RFC 3339.
+    Text(String),
+    /// Milliseconds since 1970.
+    Milliseconds(i64),
+}
+
 /// An event.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct EventBody {
@@ -13,7 +46,7 @@ pub(crate) struct EventBody {
     /// deduplicated.
     id: Option<String>,
     /// Time of the event, RFC 3339 or milliseconds since 1970. Default: the time of receipt.
-    ts: Option<String>,
+    ts: Option<EventTime>,
     /// Player id, up to 128 bytes.
     player: Option<String>,
     /// Session id, up to 128 bytes.

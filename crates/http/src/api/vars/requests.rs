@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use liveops::vars::{self, Json, TimestampMs, VarDefinition};
 use serde::Deserialize;
 use utoipa::ToSchema;
+use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, SchemaType, Type};
+use utoipa::openapi::{Ref, Schema};
 
 /// All fields of a variable. Fields that you leave out are reset to their defaults.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -111,10 +113,18 @@ pub(crate) struct PercentRange {
 #[serde(deny_unknown_fields)]
 pub(crate) struct PutVariablesRequest {
     /// Variables by name; `null` removes a variable.
-    #[schema(value_type = BTreeMap<String, VariableDefinition>)]
+    #[schema(schema_with = definitions_or_null)]
     pub(crate) vars: BTreeMap<String, Option<VariableDefinition>>,
     /// Rejects the request with 409 if the current version differs.
     pub(crate) expected_version: Option<u64>,
+}
+
+/// Describes an object whose values are definitions or `null`.
+fn definitions_or_null() -> Schema {
+    let definition = Ref::from_schema_name(VariableDefinition::name());
+    let null = ObjectBuilder::new().schema_type(SchemaType::Type(Type::Null));
+    let either = Schema::OneOf(OneOfBuilder::new().item(definition).item(null).build());
+    ObjectBuilder::new().additional_properties(Some(either)).build().into()
 }
 
 /// The target of a rollback.
