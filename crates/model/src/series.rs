@@ -5,6 +5,8 @@ use crate::limits::DECLARED_NUMBER_MAX;
 
 /// The value of the row that counts everything the cardinality limit gave no row of its own.
 pub const OTHER: &str = "(other)";
+/// The value of a declared dimension in samples that have no tag for it.
+pub const NONE: &str = "(none)";
 /// The metric over all events of a game.
 pub const EVENTS: &str = "$events";
 /// The metric that counts samples, with a row for each of their names in [`SAMPLE_NAMES`].

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use decode::sample::Tag;
 use model::limits::DIMENSION_BYTES_MAX;
-use model::series::OTHER;
+use model::series::{NONE, OTHER};
 use model::{Dimension, Reject};
 use pipeline::catalog::{DimensionDeclaration, GameSettings};
 
@@ -31,8 +31,14 @@ impl Dimensions {
         Dimensions(settings.dimensions.as_slice().into())
     }
 
+    /// Returns true if the game has declared dimensions.
+    pub(super) fn has_declared(&self) -> bool {
+        !self.0.is_empty()
+    }
+
     /// Appends the values of tags that are dimensions to `list`. Returns the number of tags that are not dimensions. If a
-    /// key occurs twice, the last value counts. An empty value counts as no value.
+    /// key occurs twice, the last value counts. An empty value counts as no value. A declared dimension without a value
+    /// gets `(none)`, so that the rows of a breakdown add up to the total.
     pub(super) fn encode(&self, tags: &[Tag<'_>], list: &mut Vec<u8>) -> Result<u64, Reject> {
         let mut used = 0;
         for dimension in Dimension::ALL {
@@ -41,11 +47,10 @@ impl Dimensions {
             }
         }
         for dimension in &*self.0 {
-            if let Some(value) = last_value(tags, &dimension.name, &mut used) {
-                // As in events, a value too long for a declared dimension counts as `(other)`.
-                let value = if value.len() <= DIMENSION_BYTES_MAX { value } else { OTHER };
-                put(DECLARED_FROM + dimension.number, value.as_bytes(), list);
-            }
+            let value = last_value(tags, &dimension.name, &mut used).unwrap_or(NONE);
+            // As in events, a value too long for a declared dimension counts as `(other)`.
+            let value = if value.len() <= DIMENSION_BYTES_MAX { value } else { OTHER };
+            put(DECLARED_FROM + dimension.number, value.as_bytes(), list);
         }
         Ok(tags.len() as u64 - used)
     }

@@ -74,7 +74,7 @@ impl SampleTable {
         }
         let ts_ms = clamp_timestamp(sample.ts_ms, now_ms)?;
         self.tags.clear();
-        if !sample.tags.is_empty() {
+        if !sample.tags.is_empty() || self.dimensions.has_declared() {
             self.ignored_tags += self.dimensions.encode(sample.tags, &mut self.tags)?;
         }
         let name = sample.name.as_bytes();
