@@ -38,13 +38,7 @@ pub(crate) async fn alive() -> &'static str {
     ),
 )]
 pub(crate) async fn ready(State(shared): State<Arc<AppState>>) -> Result<String, Problem> {
-    if *shared.stopping.borrow() {
-        return Err(Problem::stopping("the server is stopping"));
-    }
-    if shared.log.stats().full || shared.views.space.is_full() {
-        return Err(Problem::disk_full("the disk is full; only reads are served").retry_after_s(5));
-    }
-    shared.views.check_lag()?;
+    check_ready(&shared)?;
     // Requests that arrive are served, so these are warnings.
     let mut text = "ready\n".to_owned();
     if let Some(problem) = shared.tls.as_ref().and_then(|tls| tls.certificate.problem(now_s() as i64)) {
@@ -54,4 +48,15 @@ pub(crate) async fn ready(State(shared): State<Arc<AppState>>) -> Result<String,
         text.push_str(BACKUP_WARNING);
     }
     Ok(text)
+}
+
+/// Returns the reason why the server does not accept events or does not answer queries at the moment.
+pub(crate) fn check_ready(shared: &AppState) -> Result<(), Problem> {
+    if *shared.stopping.borrow() {
+        return Err(Problem::stopping("the server is stopping"));
+    }
+    if shared.log.stats().full || shared.views.space.is_full() {
+        return Err(Problem::disk_full("the disk is full; only reads are served").retry_after_s(5));
+    }
+    Ok(shared.views.check_lag()?)
 }

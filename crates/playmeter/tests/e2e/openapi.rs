@@ -29,6 +29,9 @@ const NOT_DESCRIBED: &[&str] = &[
     "/{key}/tracker/p.aspx",
     "/v3/api.aspx",
     "/{key}/v3/api.aspx",
+    "/ping",
+    "/health",
+    "/query",
     "/websocket",
     "/ddp",
     "/sockjs",
@@ -148,7 +151,14 @@ impl Operation {
             "get" => "GET",
             _ => "DELETE",
         };
-        let request = Request::new(method, self.target(created));
+        let mut request = Request::new(method, self.target(created));
+        for parameter in self.definition["parameters"].as_array().into_iter().flatten() {
+            if let ("header", Some(example)) =
+                (parameter["in"].as_str().unwrap_or_default(), parameter["example"].as_str())
+            {
+                request = request.header(parameter["name"].as_str().expect("a name"), example);
+            }
+        }
         match (self.content_type(), self.body()) {
             (Some(kind), Some(Value::String(text))) => request.header("Content-Type", kind).body(text),
             (_, Some(body)) => request.body(body.to_string()),
