@@ -15,6 +15,7 @@ pub mod json;
 pub mod lines;
 pub mod otlp;
 pub mod playtomic;
+pub mod remote_write;
 pub mod rtcp;
 pub mod sample;
 pub mod statsd;

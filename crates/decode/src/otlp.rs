@@ -1,4 +1,5 @@
-//! OpenTelemetry metrics over HTTP: an `ExportMetricsServiceRequest`, as protobuf or as JSON.
+//! OpenTelemetry over HTTP, as protobuf or as JSON. Metrics, an `ExportMetricsServiceRequest`, are read here; traces and
+//! logs in `records`.
 //!
 //! | sent | sample |
 //! |---|---|
@@ -21,12 +22,14 @@
 
 mod buckets;
 mod json;
-mod point;
+pub(crate) mod point;
+mod records;
 mod response;
-mod schema;
-mod series;
-mod wire;
+pub(crate) mod schema;
+pub(crate) mod series;
+pub(crate) mod wire;
 
+pub use records::{RecordsRequest, TooManyRecords};
 pub use response::{error_status, export_response};
 pub use series::CumulativeSeries;
 
@@ -60,6 +63,28 @@ impl Encoding {
     }
 }
 
+/// What an export carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Points of metrics.
+    Metrics,
+    /// Log records.
+    Logs,
+    /// Spans.
+    Traces,
+}
+
+impl Signal {
+    /// Returns the field of a response in JSON that counts rejections.
+    fn rejected_field(self) -> &'static str {
+        match self {
+            Signal::Metrics => "rejectedDataPoints",
+            Signal::Logs => "rejectedLogRecords",
+            Signal::Traces => "rejectedSpans",
+        }
+    }
+}
+
 /// The error of a body that is rejected as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MalformedRequest {
@@ -89,11 +114,11 @@ impl<'a> MetricsRequest<'a> {
     ) -> Result<MetricsRequest<'a>, MalformedRequest> {
         match encoding {
             Encoding::Protobuf => {
-                schema::check(body, &schema::REQUEST)?;
+                schema::check(body, &schema::REQUEST, "resourceMetrics")?;
                 Ok(MetricsRequest { request: body })
             }
             Encoding::Json => {
-                json::encode(body, memory)?;
+                json::encode(body, &schema::REQUEST, memory)?;
                 Ok(MetricsRequest { request: memory })
             }
         }
@@ -184,13 +209,17 @@ impl<'a> MetricContext<'a, '_> {
 
 /// Returns a key and its value as text, if it is a text, a number or a boolean.
 fn attribute(attribute: &[u8]) -> Option<(&str, Cow<'_, str>)> {
-    let value = last(attribute, 2)?.bytes();
-    let value = match wire::fields(value).last()? {
-        (1, text) => Cow::Borrowed(text.text()),
-        (2, truth) => Cow::Borrowed(if truth.number() != 0 { "true" } else { "false" }),
-        (3, whole) => Cow::Owned((whole.number() as i64).to_string()),
-        (4, double) => Cow::Owned(f64::from_bits(double.number()).to_string()),
-        _ => return None,
-    };
+    let value = plain(wire::fields(last(attribute, 2)?.bytes()).last()?)?;
     Some((text(attribute, 1), value))
+}
+
+/// Returns the field of an `AnyValue` as text, if it is a text, a number or a boolean.
+fn plain((field, value): (u32, wire::WireValue<'_>)) -> Option<Cow<'_, str>> {
+    Some(match field {
+        1 => Cow::Borrowed(value.text()),
+        2 => Cow::Borrowed(if value.number() != 0 { "true" } else { "false" }),
+        3 => Cow::Owned((value.number() as i64).to_string()),
+        4 => Cow::Owned(f64::from_bits(value.number()).to_string()),
+        _ => return None,
+    })
 }

@@ -4,7 +4,8 @@
 mod samples;
 
 use decode::otlp::{
-    CumulativeSeries, Encoding, MalformedRequest, MetricsRequest, error_status, export_response,
+    CumulativeSeries, Encoding, MalformedRequest, MetricsRequest, RecordsRequest, Signal, error_status,
+    export_response,
 };
 use decode::sample::Measured;
 use expect_test::{Expect, expect};
@@ -189,11 +190,14 @@ fn order_of_attributes_does_not_distinguish_series() {
 
 #[test]
 fn responses_follow_the_protocol() {
-    assert_eq!(export_response(Encoding::Protobuf, 0, ""), b"");
-    assert_eq!(export_response(Encoding::Protobuf, 300, "no"), b"\x0a\x07\x08\xac\x02\x12\x02no");
-    assert_eq!(export_response(Encoding::Json, 0, ""), b"{}");
-    let json: Value =
-        serde_json::from_slice(&export_response(Encoding::Json, 3, "a \"b\"")).expect("the response is JSON");
+    assert_eq!(export_response(Signal::Metrics, Encoding::Protobuf, 0, ""), b"");
+    assert_eq!(
+        export_response(Signal::Metrics, Encoding::Protobuf, 300, "no"),
+        b"\x0a\x07\x08\xac\x02\x12\x02no"
+    );
+    assert_eq!(export_response(Signal::Metrics, Encoding::Json, 0, ""), b"{}");
+    let json: Value = serde_json::from_slice(&export_response(Signal::Metrics, Encoding::Json, 3, "a \"b\""))
+        .expect("the response is JSON");
     assert_eq!(json, json!({"partialSuccess": {"rejectedDataPoints": "3", "errorMessage": "a \"b\""}}));
     assert_eq!(error_status(Encoding::Protobuf, "no"), b"\x12\x02no");
     assert_eq!(error_status(Encoding::Json, "no"), br#"{"message":"no"}"#);
@@ -312,4 +316,85 @@ proptest! {
         prop_assert!(described.starts_with(&format!("name histogram count {count} ")), "{}", described);
         prop_assert_eq!(describe_body(&around(9, &packed)), Some(described));
     }
+}
+
+/// The events of a request in JSON, or why it is rejected.
+fn events(signal: Signal, request: Value) -> String {
+    let (body, mut memory) = (request.to_string(), Vec::new());
+    match RecordsRequest::read(body.as_bytes(), signal, Encoding::Json, &mut memory) {
+        Ok(records) => String::from_utf8(records.events().expect("there are few")).expect("it is text"),
+        Err(malformed) => malformed.to_string(),
+    }
+}
+
+fn text_attribute(key: &str, value: &str) -> Value {
+    json!({"key": key, "value": {"stringValue": value}})
+}
+
+#[test]
+fn span_is_an_event_with_its_duration() {
+    let span = json!({
+        "traceId": "5b8efff798038103d269b633813fc60c", "spanId": "eee19b7ec3c1b174", "name": "load \"level\"",
+        "kind": 2, "startTimeUnixNano": "1544712660000000000", "endTimeUnixNano": "1544712661500500000",
+        "attributes": [text_attribute("user.id", "bo"), text_attribute("level", "cave"),
+            {"key": "tries", "value": {"intValue": "3"}}, {"key": "list", "value": {"arrayValue": {}}}],
+        "status": {"code": 2, "message": "no memory"},
+    });
+    let resource = json!({"attributes": [text_attribute("service.name", "game"),
+        text_attribute("service.version", "1.2"), text_attribute("level", "resource")]});
+    let request = json!({"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": [span]}]}]});
+    expect![[r#"[{"event":"load \"level\"","id":"b0dc25ad-eed2-2d7d-4a5f-728d5cc8e003","ts":1544712660000,"value":1500.5,"player":"bo","version":"1.2","props":{"kind":"server","status":"error","message":"no memory","level":"cave","tries":"3","service.name":"game"}}]"#]]
+    .assert_eq(&events(Signal::Traces, request));
+}
+
+#[test]
+fn log_record_is_an_event() {
+    let records = json!([
+        {"timeUnixNano": "1544712660300000000", "severityNumber": 10, "body": {"stringValue": "slow frame"}},
+        {"timeUnixNano": "1544712660300000000", "severityNumber": 10, "body": {"stringValue": "slow frame"}},
+        {"severityText": "Error", "eventName": "crash", "attributes": [text_attribute("session.id", "s1")]},
+    ]);
+    let request = json!({"resourceLogs": [{"scopeLogs": [{"logRecords": records}]}]});
+    expect![[r#"[{"event":"log","id":"9f7e4f59-817b-43ec-0fa4-078b306162fb","ts":1544712660300,"props":{"severity":"INFO","message":"slow frame"}},{"event":"log","id":"969be693-ee4e-fad5-7a1e-baccc3838f89","ts":1544712660300,"props":{"severity":"INFO","message":"slow frame"}},{"event":"crash","session":"s1","props":{"severity":"Error"}}]"#]].assert_eq(&events(Signal::Logs, request));
+}
+
+#[test]
+fn malformed_records_are_rejected() {
+    let spans = |spans: Value| json!({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]});
+    for odd in ["5b8", "xy"] {
+        let message = events(Signal::Traces, spans(json!([{"traceId": odd}])));
+        assert!(message.contains("`traceId` cannot be"), "{message}");
+    }
+    assert_eq!(events(Signal::Traces, spans(json!([]))), "[]");
+    let protobuf =
+        RecordsRequest::read(&[0x0a, 0x05, 0x01], Signal::Logs, Encoding::Protobuf, &mut Vec::new())
+            .map(drop);
+    assert_eq!(protobuf, Err(MalformedRequest::Protobuf { field: "resourceLogs" }));
+}
+
+#[test]
+fn too_many_records_are_refused() {
+    let records = vec![json!({"severityNumber": 1}); 10_001];
+    let body = json!({"resourceLogs": [{"scopeLogs": [{"logRecords": records}]}]}).to_string();
+    let mut memory = Vec::new();
+    let records = RecordsRequest::read(body.as_bytes(), Signal::Logs, Encoding::Json, &mut memory);
+    assert!(records.expect("it is well-formed").events().is_err());
+}
+
+#[test]
+fn long_attributes_are_shortened_and_surplus_ones_left_out() {
+    let long = "é".repeat(2_000);
+    let mut attributes: Vec<Value> = (0..100).map(|n| text_attribute(&n.to_string(), "x")).collect();
+    attributes[0] = text_attribute("long", &long);
+    let request = json!({"resourceLogs": [{"scopeLogs": [{"logRecords": [{"attributes": attributes}]}]}]});
+    let events: Value = serde_json::from_str(&events(Signal::Logs, request)).expect("it is JSON");
+    let props = events[0]["props"].as_object().expect("an object");
+    assert_eq!((props.len(), props["long"].as_str().map(str::len)), (64, Some(1_024)));
+}
+
+#[test]
+fn responses_name_what_was_rejected() {
+    let json = |signal| String::from_utf8(export_response(signal, Encoding::Json, 2, "x")).expect("text");
+    assert_eq!(json(Signal::Traces), r#"{"partialSuccess":{"rejectedSpans":"2","errorMessage":"x"}}"#);
+    assert_eq!(json(Signal::Logs), r#"{"partialSuccess":{"rejectedLogRecords":"2","errorMessage":"x"}}"#);
 }

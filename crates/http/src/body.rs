@@ -5,6 +5,7 @@ use std::io::Read;
 use std::time::Duration;
 
 use bytes::Bytes;
+use decode::remote_write::{InvalidSnappy, unpack, unpacked_len};
 use http_body_util::BodyExt;
 use hyper::body::Body;
 use hyper::header::{CONTENT_ENCODING, EXPECT, HeaderMap};
@@ -80,6 +81,23 @@ pub(crate) async fn inflate(head: &Parts, bytes: Bytes, bytes_max: usize) -> Res
         None => Ok(bytes),
         Some(encoding) => encoding.inflate(&memory_of(head), &bytes, bytes_max).await,
     }
+}
+
+/// Reads a whole body that is compressed with snappy and decompresses it.
+pub(crate) async fn read_snappy(
+    head: &Parts,
+    body: &mut (impl Body<Data = Bytes> + Unpin),
+    limits: BodyLimits,
+) -> Result<Bytes, Problem> {
+    let bytes = collect(head, body, limits.bytes).await?;
+    let invalid = |failure: InvalidSnappy| match failure {
+        InvalidSnappy::TooLarge => Problem::too_large(failure.to_string()),
+        InvalidSnappy::Malformed => Problem::malformed(failure.to_string()).field("Content-Encoding"),
+    };
+    let len = unpacked_len(&bytes, limits.inflated_bytes).map_err(invalid)?;
+    let mut unpacked = HeldBody::new(&memory_of(head));
+    unpack(&bytes, unpacked.zeroed(len)?).map_err(invalid)?;
+    Ok(unpacked.into_bytes())
 }
 
 /// Decompresses a body that starts with the gzip magic number, even without a `Content-Encoding` header; returns others unchanged.

@@ -219,6 +219,14 @@ impl HeldBody {
         Ok(())
     }
 
+    /// Replaces the body by this many zeros and returns them.
+    pub(crate) fn zeroed(&mut self, bytes: usize) -> Result<&mut [u8], Problem> {
+        self.bytes.clear();
+        self.make_room(bytes)?;
+        self.bytes.resize(bytes, 0);
+        Ok(&mut self.bytes)
+    }
+
     /// Reads at most `bytes` and returns how many it read; fewer only at the end.
     pub(crate) fn read_from(
         &mut self,

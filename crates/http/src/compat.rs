@@ -1,6 +1,7 @@
 //! Endpoints for existing clients of other services, each over the same ingest path.
 
 pub(crate) mod influx;
+pub(crate) mod remote_write;
 
 mod capture;
 mod gameanalytics;
@@ -16,6 +17,7 @@ use crate::RuntimeState;
 pub(crate) fn routes() -> Router<RuntimeState> {
     Router::new()
         .merge(influx::routes())
+        .merge(remote_write::routes())
         .merge(playtomic::routes())
         .merge(posthog::routes())
         .merge(segment::routes())

@@ -72,7 +72,7 @@ pub enum Endpoint {
     Statsd = 4,
     /// InfluxDB line protocol.
     Influx = 5,
-    /// OpenTelemetry metrics.
+    /// OpenTelemetry metrics, logs and traces.
     Otlp = 6,
     /// Ends and minutes of flows, sent by the server itself.
     Flows = 7,
@@ -96,11 +96,13 @@ pub enum Endpoint {
     Plausible = 20,
     /// Umami's tracker.
     Umami = 21,
+    /// Prometheus remote write.
+    Prometheus = 22,
 }
 
 impl Endpoint {
     /// All endpoints.
-    pub const ALL: [Endpoint; 17] = [
+    pub const ALL: [Endpoint; 18] = [
         Endpoint::Events,
         Endpoint::Demo,
         Endpoint::Playtomic,
@@ -118,6 +120,7 @@ impl Endpoint {
         Endpoint::Monitor,
         Endpoint::Plausible,
         Endpoint::Umami,
+        Endpoint::Prometheus,
     ];
 
     /// Returns the name used in metrics, responses and the dashboard.
@@ -140,13 +143,14 @@ impl Endpoint {
             Endpoint::Monitor => "monitor",
             Endpoint::Plausible => "plausible",
             Endpoint::Umami => "umami",
+            Endpoint::Prometheus => "prometheus",
         }
     }
 
     /// Returns true if the endpoint receives samples, which are aggregated on the way in.
     pub fn accepts_samples(self) -> bool {
-        use Endpoint::{Agent, Flows, Influx, Monitor, Otlp, Statsd};
-        matches!(self, Statsd | Influx | Otlp | Flows | Agent | Monitor)
+        use Endpoint::{Agent, Flows, Influx, Monitor, Otlp, Prometheus, Statsd};
+        matches!(self, Statsd | Influx | Otlp | Flows | Agent | Monitor | Prometheus)
     }
 
     /// Returns true if only the server itself uses this endpoint and may therefore use internal names.

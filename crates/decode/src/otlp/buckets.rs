@@ -17,7 +17,7 @@ const ONE: i64 = 1 << 40;
 
 /// The number of values and their distribution.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Distribution {
+pub(crate) struct Distribution {
     count: u64,
     sum: Option<f64>,
     min: Extreme,
@@ -29,7 +29,7 @@ pub(super) struct Distribution {
 
 /// The smallest or the largest value, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Extreme {
+pub(crate) enum Extreme {
     /// Exactly this value.
     Exact(f64),
     /// Not beyond this value.

@@ -6,7 +6,7 @@
 //! <https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding>
 
 use super::MalformedRequest;
-use super::schema::{FieldSchema, FieldType, MessageSchema, REQUEST};
+use super::schema::{FieldSchema, FieldType, MessageSchema};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
@@ -17,10 +17,14 @@ use std::fmt;
 const LENGTH_BYTES: usize = 5;
 
 /// Converts a request in JSON to protobuf in `out`, which is emptied first.
-pub(super) fn encode(body: &[u8], out: &mut Vec<u8>) -> Result<(), MalformedRequest> {
+pub(super) fn encode(
+    body: &[u8],
+    message: &'static MessageSchema,
+    out: &mut Vec<u8>,
+) -> Result<(), MalformedRequest> {
     out.clear();
     let mut json = serde_json::Deserializer::from_slice(body);
-    let encoded = MessageEncoder { message: &REQUEST, out }.deserialize(&mut json).and_then(|()| json.end());
+    let encoded = MessageEncoder { message, out }.deserialize(&mut json).and_then(|()| json.end());
     encoded.map_err(|error| MalformedRequest::Json(error.to_string()))
 }
 
@@ -142,6 +146,15 @@ fn scalar(field: &FieldSchema, json: &str, out: &mut Vec<u8>) -> Option<()> {
         FieldType::Fixed => put_fixed(field.number, plain.parse().ok()?, out),
         FieldType::SignedFixed => put_fixed(field.number, plain.parse::<i64>().ok()? as u64, out),
         FieldType::Double => put_fixed(field.number, plain.parse::<f64>().ok()?.to_bits(), out),
+        FieldType::Hex => {
+            let digits = plain.as_bytes();
+            let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
+            let bytes = digits.chunks(2).map(|pair| byte(pair).filter(|_| pair.len() == 2));
+            let bytes: Vec<u8> = bytes.collect::<Option<_>>()?;
+            tag(field.number, 2, out);
+            varint(bytes.len() as u64, out);
+            out.extend_from_slice(&bytes);
+        }
         FieldType::Message(_) => return None,
     }
     Some(())

@@ -15,7 +15,7 @@ const CUMULATIVE: u64 = 2;
 
 /// The data of a metric: its points and their common properties.
 #[derive(Clone, Copy)]
-pub(super) struct MetricData<'a> {
+pub(crate) struct MetricData<'a> {
     kind: DataKind,
     message: &'a [u8],
     temporality: u64,
@@ -34,14 +34,14 @@ enum DataKind {
 
 /// The value of a point.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum PointValue {
+pub(crate) enum PointValue {
     Number(PointNumber),
     Distribution(Distribution),
 }
 
 /// Whole numbers keep all their digits until a difference has been computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum PointNumber {
+pub(crate) enum PointNumber {
     Whole(i64),
     Double(f64),
 }
@@ -174,7 +174,7 @@ fn number_of(point: &[u8]) -> Result<PointNumber, Reject> {
 }
 
 /// Returns the smallest and the largest value, if the sender reports them. `min` and `max` are field numbers.
-pub(super) fn extremes(point: &[u8], min: u32, max: u32) -> (Extreme, Extreme) {
+pub(crate) fn extremes(point: &[u8], min: u32, max: u32) -> (Extreme, Extreme) {
     let extreme = |field| last(point, field).map(|value| Extreme::Exact(f64::from_bits(value.number())));
     (extreme(min).unwrap_or(Extreme::Unknown), extreme(max).unwrap_or(Extreme::Unknown))
 }

@@ -1,13 +1,14 @@
 //! Responses to the sender.
 
-use super::Encoding;
 use super::json::varint;
+use super::{Encoding, Signal};
 use crate::json::push_string;
 
-/// Encodes an `ExportMetricsServiceResponse`: everything was accepted, or how many points were rejected and why.
+/// Encodes the response to an export of a signal: everything was accepted, or how many points, spans or log records were
+/// rejected and why.
 ///
-/// Senders do not retry points rejected this way. A message without rejected points is a warning.
-pub fn export_response(encoding: Encoding, rejected: u64, message: &str) -> Vec<u8> {
+/// Senders do not retry what was rejected this way. A message without rejections is a warning.
+pub fn export_response(signal: Signal, encoding: Encoding, rejected: u64, message: &str) -> Vec<u8> {
     let is_success = rejected == 0 && message.is_empty();
     match encoding {
         Encoding::Protobuf if is_success => Vec::new(),
@@ -24,8 +25,8 @@ pub fn export_response(encoding: Encoding, rejected: u64, message: &str) -> Vec<
         }
         Encoding::Json if is_success => b"{}".to_vec(),
         Encoding::Json => {
-            let mut json =
-                format!(r#"{{"partialSuccess":{{"rejectedDataPoints":"{rejected}","errorMessage":"#);
+            let field = signal.rejected_field();
+            let mut json = format!(r#"{{"partialSuccess":{{"{field}":"{rejected}","errorMessage":"#);
             push_string(&mut json, message);
             json.push_str("}}");
             json.into_bytes()

@@ -6,9 +6,9 @@ use super::MalformedRequest;
 use super::wire::{FieldReader, WireValue};
 
 /// A message, as the fields that are read.
-pub(super) struct MessageSchema(pub &'static [FieldSchema]);
+pub(crate) struct MessageSchema(pub &'static [FieldSchema]);
 
-pub(super) struct FieldSchema {
+pub(crate) struct FieldSchema {
     pub number: u32,
     pub name: &'static str,
     pub field_type: FieldType,
@@ -17,7 +17,7 @@ pub(super) struct FieldSchema {
 
 /// The type of a field.
 #[derive(Clone, Copy)]
-pub(super) enum FieldType {
+pub(crate) enum FieldType {
     Text,
     Bool,
     /// `uint32`, `uint64`, `int64` and enumerations.
@@ -29,6 +29,8 @@ pub(super) enum FieldType {
     /// `sfixed64`.
     SignedFixed,
     Double,
+    /// Bytes, which JSON writes in hexadecimal digits.
+    Hex,
     Message(&'static MessageSchema),
 }
 
@@ -41,7 +43,7 @@ const fn many(number: u32, name: &'static str, field_type: FieldType) -> FieldSc
 }
 
 /// The message of a request.
-pub(super) static REQUEST: MessageSchema =
+pub(crate) static REQUEST: MessageSchema =
     MessageSchema(&[many(1, "resourceMetrics", FieldType::Message(&RESOURCE_METRICS))]);
 static RESOURCE_METRICS: MessageSchema = MessageSchema(&[
     one(1, "resource", FieldType::Message(&RESOURCE)),
@@ -129,9 +131,66 @@ static SUMMARY_POINT: MessageSchema = MessageSchema(&[
     one(8, "flags", FieldType::Varint),
 ]);
 
+/// The message of a request with spans.
+pub(crate) static TRACE_REQUEST: MessageSchema =
+    MessageSchema(&[many(1, "resourceSpans", FieldType::Message(&RESOURCE_SPANS))]);
+static RESOURCE_SPANS: MessageSchema = MessageSchema(&[
+    one(1, "resource", FieldType::Message(&RESOURCE)),
+    many(2, "scopeSpans", FieldType::Message(&SCOPE_SPANS)),
+]);
+static SCOPE_SPANS: MessageSchema = MessageSchema(&[many(2, "spans", FieldType::Message(&SPAN))]);
+static SPAN: MessageSchema = MessageSchema(&[
+    one(1, "traceId", FieldType::Hex),
+    one(2, "spanId", FieldType::Hex),
+    one(5, "name", FieldType::Text),
+    one(6, "kind", FieldType::Varint),
+    one(7, "startTimeUnixNano", FieldType::Fixed),
+    one(8, "endTimeUnixNano", FieldType::Fixed),
+    many(9, "attributes", FieldType::Message(&KEY_VALUE)),
+    one(15, "status", FieldType::Message(&STATUS)),
+]);
+static STATUS: MessageSchema =
+    MessageSchema(&[one(2, "message", FieldType::Text), one(3, "code", FieldType::Varint)]);
+
+/// The message of a request with log records.
+pub(crate) static LOGS_REQUEST: MessageSchema =
+    MessageSchema(&[many(1, "resourceLogs", FieldType::Message(&RESOURCE_LOGS))]);
+static RESOURCE_LOGS: MessageSchema = MessageSchema(&[
+    one(1, "resource", FieldType::Message(&RESOURCE)),
+    many(2, "scopeLogs", FieldType::Message(&SCOPE_LOGS)),
+]);
+static SCOPE_LOGS: MessageSchema = MessageSchema(&[many(2, "logRecords", FieldType::Message(&LOG_RECORD))]);
+static LOG_RECORD: MessageSchema = MessageSchema(&[
+    one(1, "timeUnixNano", FieldType::Fixed),
+    one(2, "severityNumber", FieldType::Varint),
+    one(3, "severityText", FieldType::Text),
+    one(5, "body", FieldType::Message(&ANY_VALUE)),
+    many(6, "attributes", FieldType::Message(&KEY_VALUE)),
+    one(11, "observedTimeUnixNano", FieldType::Fixed),
+    one(12, "eventName", FieldType::Text),
+]);
+
+/// The message of Prometheus remote write 1.0.
+pub(crate) static WRITE_REQUEST: MessageSchema =
+    MessageSchema(&[many(1, "timeseries", FieldType::Message(&TIME_SERIES))]);
+static TIME_SERIES: MessageSchema = MessageSchema(&[
+    many(1, "labels", FieldType::Message(&LABEL)),
+    many(2, "samples", FieldType::Message(&WRITE_SAMPLE)),
+    many(4, "histograms", FieldType::Message(&IGNORED_CONTENT)),
+]);
+static LABEL: MessageSchema =
+    MessageSchema(&[one(1, "name", FieldType::Text), one(2, "value", FieldType::Text)]);
+static WRITE_SAMPLE: MessageSchema =
+    MessageSchema(&[one(1, "value", FieldType::Double), one(2, "timestamp", FieldType::Varint)]);
+
 /// Checks that all bytes are such a message. The depth is bounded by the messages above.
-pub(super) fn check(bytes: &[u8], message: &MessageSchema) -> Result<(), MalformedRequest> {
-    check_in(bytes, message, "resourceMetrics")
+/// `name` is the repeated field of the request.
+pub(crate) fn check(
+    bytes: &[u8],
+    message: &MessageSchema,
+    name: &'static str,
+) -> Result<(), MalformedRequest> {
+    check_in(bytes, message, name)
 }
 
 fn check_in(bytes: &[u8], message: &MessageSchema, around: &'static str) -> Result<(), MalformedRequest> {
@@ -151,6 +210,7 @@ impl FieldSchema {
     fn accepts(&self, value: WireValue<'_>) -> bool {
         match (self.field_type, value) {
             (FieldType::Text, WireValue::Bytes(bytes)) => str::from_utf8(bytes).is_ok(),
+            (FieldType::Hex, WireValue::Bytes(_)) => true,
             (FieldType::Bool | FieldType::Varint | FieldType::Zigzag, WireValue::Varint(_)) => true,
             (FieldType::Fixed | FieldType::SignedFixed | FieldType::Double, WireValue::Fixed64(_)) => true,
             (FieldType::Varint, WireValue::Bytes(packed)) => self.is_repeated && are_varints(packed),

@@ -65,7 +65,7 @@ impl CumulativeSeries {
     }
 
     /// Returns the increase of a total since the previous point, and stores the new total.
-    pub(super) fn update(
+    pub(crate) fn update(
         &mut self,
         key: Vec<u8>,
         start_ns: u64,
@@ -136,7 +136,7 @@ impl PointValue {
 }
 
 /// Returns the key of a series. The order of its tags does not matter.
-pub(super) fn key(name: &str, kind: u8, start_ns: u64, tags: &[Tag<'_>]) -> Vec<u8> {
+pub(crate) fn key(name: &str, kind: u8, start_ns: u64, tags: &[Tag<'_>]) -> Vec<u8> {
     let mut sorted = tags.to_vec();
     sorted.sort_unstable();
     let mut key = vec![kind];

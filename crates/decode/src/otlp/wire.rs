@@ -4,7 +4,7 @@
 
 /// A field's value, typed as far as the wire format does.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum WireValue<'a> {
+pub(crate) enum WireValue<'a> {
     Varint(u64),
     Fixed64(u64),
     Fixed32,
@@ -31,13 +31,13 @@ impl<'a> WireValue<'a> {
 }
 
 /// Iterates over the fields of a message. An error ends the iteration.
-pub(super) struct FieldReader<'a> {
+pub(crate) struct FieldReader<'a> {
     rest: &'a [u8],
 }
 
 /// The bytes are not a message.
 #[derive(Debug, PartialEq)]
-pub(super) struct InvalidField;
+pub(crate) struct InvalidField;
 
 impl<'a> Iterator for FieldReader<'a> {
     type Item = Result<(u32, WireValue<'a>), InvalidField>;
@@ -98,37 +98,37 @@ impl<'a> FieldReader<'a> {
 }
 
 /// Iterates over the fields of a checked message.
-pub(super) fn fields(message: &[u8]) -> impl Iterator<Item = (u32, WireValue<'_>)> {
+pub(crate) fn fields(message: &[u8]) -> impl Iterator<Item = (u32, WireValue<'_>)> {
     FieldReader::new(message).flatten()
 }
 
 /// Returns the value of a singular field; if it occurs several times, the last one.
-pub(super) fn last(message: &[u8], number: u32) -> Option<WireValue<'_>> {
+pub(crate) fn last(message: &[u8], number: u32) -> Option<WireValue<'_>> {
     fields(message).filter(|(own, _)| *own == number).last().map(|(_, value)| value)
 }
 
 /// Returns the bits of a number, 0 if it is absent.
-pub(super) fn number(message: &[u8], number: u32) -> u64 {
+pub(crate) fn number(message: &[u8], number: u32) -> u64 {
     last(message, number).map_or(0, WireValue::number)
 }
 
 /// Returns a double, if it is present.
-pub(super) fn double(message: &[u8], number: u32) -> Option<f64> {
+pub(crate) fn double(message: &[u8], number: u32) -> Option<f64> {
     last(message, number).map(|value| f64::from_bits(value.number()))
 }
 
 /// Returns a text, empty if it is absent.
-pub(super) fn text(message: &[u8], number: u32) -> &str {
+pub(crate) fn text(message: &[u8], number: u32) -> &str {
     last(message, number).map_or("", WireValue::text)
 }
 
 /// Iterates over the messages of a repeated field.
-pub(super) fn messages(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn messages(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
     fields(message).filter(move |(own, _)| *own == number).map(|(_, value)| value.bytes())
 }
 
 /// Iterates over the bits of a repeated field of eight-byte numbers, packed or not.
-pub(super) fn fixed(message: &[u8], number: u32) -> impl Iterator<Item = u64> {
+pub(crate) fn fixed(message: &[u8], number: u32) -> impl Iterator<Item = u64> {
     let values = fields(message).filter(move |(own, _)| *own == number);
     values.flat_map(|(_, value)| {
         let single = matches!(value, WireValue::Fixed64(_)).then_some(value.number());
@@ -140,7 +140,7 @@ pub(super) fn fixed(message: &[u8], number: u32) -> impl Iterator<Item = u64> {
 }
 
 /// Iterates over the numbers of a repeated varint field, packed or not.
-pub(super) fn varints(message: &[u8], number: u32) -> impl Iterator<Item = u64> {
+pub(crate) fn varints(message: &[u8], number: u32) -> impl Iterator<Item = u64> {
     let values = fields(message).filter(move |(own, _)| *own == number);
     values.flat_map(|(_, value)| {
         let single = matches!(value, WireValue::Varint(_)).then_some(value.number());
@@ -150,6 +150,6 @@ pub(super) fn varints(message: &[u8], number: u32) -> impl Iterator<Item = u64> 
 }
 
 /// Decodes `sint32` and `sint64`, where small numbers of either sign are short.
-pub(super) fn zigzag(number: u64) -> i64 {
+pub(crate) fn zigzag(number: u64) -> i64 {
     (number >> 1) as i64 ^ -((number & 1) as i64)
 }

@@ -24,6 +24,9 @@ pub(crate) fn routes() -> Router<RuntimeState> {
 #[openapi(paths(
     get,
     super::otlp::export,
+    super::otlp::export_logs,
+    super::otlp::export_traces,
+    crate::compat::remote_write::write,
     crate::compat::influx::write,
     crate::compat::influx::write_1,
     super::agent::write

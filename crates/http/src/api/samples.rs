@@ -133,7 +133,7 @@ impl SampleReceipt {
     }
 }
 
-fn add_count(rejected: &mut Vec<(Reject, u32)>, reject: Reject, count: u32) {
+pub(super) fn add_count(rejected: &mut Vec<(Reject, u32)>, reject: Reject, count: u32) {
     match rejected.iter_mut().find(|(other, _)| *other == reject) {
         Some((_, sum)) => *sum = sum.saturating_add(count),
         None => rejected.push((reject, count)),

@@ -34,6 +34,11 @@ const MATRIX: &[(&str, &str, &str, [u16; 6])] = &[
     ("/v1/import", "GET", "/v1/import", [401, 401, 403, 403, 403, 200]),
     ("/v1/agent/readings", "POST", "/v1/agent/readings", [401, 401, 403, 204, 403, 204]),
     ("/v1/metrics", "POST", "/v1/metrics", [401, 401, 200, 200, 403, 200]),
+    ("/v1/logs", "POST", "/v1/logs", [401, 401, 200, 200, 403, 200]),
+    ("/v1/traces", "POST", "/v1/traces", [401, 401, 200, 200, 403, 200]),
+    ("/api/v1/write", "POST", "/api/v1/write", [401, 401, 415, 415, 403, 415]),
+    ("/query", "GET", "/query?q=SHOW+DATABASES", [401, 401, 200, 200, 403, 200]),
+    ("/query", "POST", "/query?q=SHOW+DATABASES", [401, 401, 200, 200, 403, 200]),
     ("/api/v2/write", "POST", "/api/v2/write", [401, 401, 204, 204, 403, 204]),
     ("/write", "POST", "/write", [401, 401, 204, 204, 403, 204]),
     ("/v1/collectors", "GET", "/v1/collectors", [401, 401, 403, 403, 200, 200]),
@@ -136,6 +141,8 @@ const MATRIX: &[(&str, &str, &str, [u16; 6])] = &[
 
 /// Routes that need no credential.
 const OPEN: &[&str] = &[
+    "/ping",
+    "/health",
     "/play",
     "/play/",
     "/play/config.json",
@@ -183,6 +190,7 @@ fn request(method: &'static str, target: &str) -> Request {
         ("PUT", "/v1/surveys/a") => r#"{"title":"a","questions":[{"key":"q","kind":"scale","text":"q"}]}"#,
         (_, "/v1/surveys/none/answers") => r#"{"player":"bo","answers":{"q":1}}"#,
         (_, "/v1/metrics") => r#"{"resourceMetrics":[]}"#,
+        (_, "/v1/logs" | "/v1/traces") => "{}",
         (_, "/api/v2/write" | "/write" | "/v1/agent/readings") => "load value=1",
         (_, "/e" | "/e/" | "/i/v0/e" | "/i/v0/e/" | "/capture" | "/capture/" | "/batch" | "/batch/") => "{}",
         (_, "/v1/batch") => r#"{"batch":[]}"#,
@@ -190,7 +198,11 @@ fn request(method: &'static str, target: &str) -> Request {
         _ => "",
     };
     let request = Request::new(method, target).body(body);
-    if target == "/v1/metrics" { request.header("Content-Type", "application/json") } else { request }
+    if ["/v1/metrics", "/v1/logs", "/v1/traces"].contains(&target) {
+        request.header("Content-Type", "application/json")
+    } else {
+        request
+    }
 }
 
 #[test]

@@ -50,6 +50,8 @@ mod queries;
 mod quotas;
 mod receipts;
 mod sdk_files;
+mod remote_write;
+mod rows;
 mod sessions;
 mod settings;
 mod sockets;
