@@ -419,13 +419,50 @@ impl figment::Provider for FlagProvider {
 pub(crate) fn read(figment: &Figment) -> anyhow::Result<RawSettings> {
     figment.extract().map_err(|errors| match errors.into_iter().next() {
         Some(error) => {
-            let at = error.metadata.as_ref().map(|metadata| format!(" (from {})", source(metadata)));
+            let line = line_of(&error).map_or_else(String::new, |line| format!(", line {line}"));
+            let at = error.metadata.as_ref().map(|metadata| format!(" (from {}{line})", source(metadata)));
             let key = error.path.join(".");
             let key = if key.is_empty() { String::new() } else { format!("`{key}`: ") };
             anyhow::anyhow!("settings: {key}{}{}", one_line(&error.kind.to_string()), at.unwrap_or_default())
         }
         None => anyhow::anyhow!("settings: cannot be read"),
     })
+}
+
+/// Returns the line of the settings file on which the key of an error is written. A key inside an inline table has the
+/// line of the table.
+fn line_of(error: &figment::Error) -> Option<usize> {
+    let file = error.metadata.as_ref()?.source.as_ref()?.file_path()?;
+    let mut path: Vec<&str> = error.path.iter().map(String::as_str).collect();
+    if let figment::error::Kind::UnknownField(name, _) = &error.kind
+        && path.last() != Some(&name.as_str())
+    {
+        path.push(name);
+    }
+    let text = std::fs::read_to_string(file).ok()?;
+    (1..=path.len()).rev().find_map(|depth| line_of_key(&text, &path[..depth]))
+}
+
+/// Returns the number of the line that sets a key or begins its table.
+fn line_of_key(text: &str, path: &[&str]) -> Option<usize> {
+    fn keys(dotted: &str) -> Vec<&str> {
+        dotted.split('.').map(|key| key.trim().trim_matches(['"', '\''])).collect()
+    }
+    let mut table = Vec::new();
+    for (index, line) in text.lines().map(str::trim).enumerate() {
+        if let Some(header) = line.strip_prefix('[') {
+            table = keys(header.trim_start_matches('[').split(']').next().unwrap_or_default());
+            if table.starts_with(path) {
+                return Some(index + 1);
+            }
+        } else if let Some((key, _)) = line.split_once('=').filter(|_| !line.starts_with('#')) {
+            let full: Vec<&str> = table.iter().copied().chain(keys(key)).collect();
+            if full.starts_with(path) {
+                return Some(index + 1);
+            }
+        }
+    }
+    None
 }
 
 /// Drops the excerpt of the file that the TOML parser draws below its message.

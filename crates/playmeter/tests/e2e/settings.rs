@@ -127,10 +127,11 @@ fn unknown_or_invalid_setting_is_named() {
     let root = folder();
     let file = root.path().join("own.toml");
     for (text, parts) in [
-        ("listn = \"127.0.0.1:0\"\n", &["listn", "own.toml"][..]),
-        ("[log]\nsegments = 1\n", &["segments", "own.toml"]),
-        ("[lgo]\nsegment_bytes = 1\n", &["lgo", "own.toml"]),
-        ("runtimes = \"many\"\n", &["runtimes", "own.toml"]),
+        ("listn = \"127.0.0.1:0\"\n", &["listn", "own.toml, line 1)"][..]),
+        ("# log\n[log]\nsegment_bytes = 1\nsegments = 1\n", &["segments", "own.toml, line 4)"]),
+        ("[collectors.a]\ntransport = \"udp\"\nlissten = 1\n", &["lissten", "own.toml, line 3)"]),
+        ("demo = false\n[lgo]\nsegment_bytes = 1\n", &["lgo", "own.toml, line 2)"]),
+        ("\nruntimes = \"many\"\n", &["runtimes", "own.toml, line 2)"]),
         ("listen = \"somewhere\"\n", &["listen", "own.toml"]),
         ("[log]\nsegment_bytes = 5\n", &["log.segment_bytes"]),
         ("[connections]\ntotal_max = 0\n", &["connections.total_max"]),
