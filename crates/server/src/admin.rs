@@ -20,7 +20,7 @@ use crate::bootstrap;
 use collect::CollectorAction;
 use pipeline::catalog::{Catalog, Cidr, Game, InvalidCidr, KeyRecord, Scopes, SettingsChange};
 use pipeline::ingest::Claims;
-use pipeline::time::now_s;
+use pipeline::time::{now_s, rfc3339};
 use pipeline::views::Views;
 
 /// A command on a data folder, whether a server runs on it or not.
@@ -230,7 +230,8 @@ fn game(catalog: &Catalog, game: &Game) -> Value {
 
 fn key_with_last_use(catalog: &Catalog, record: &KeyRecord) -> Value {
     let mut answer = key(record);
-    answer["last_used_s"] = catalog.last_used_s(&record.id).into();
+    let last_s = catalog.last_used_s(&record.id);
+    answer["last_used"] = last_s.map(|last_s| rfc3339(last_s as i64 * 1000)).into();
     answer
 }
 

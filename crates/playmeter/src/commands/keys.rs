@@ -1,7 +1,7 @@
 //! `playmeter keys`: creates, lists, rotates and revokes keys.
 
 use clap::{Args, Subcommand};
-use pipeline::time::{now_s, rfc3339};
+use pipeline::time::now_s;
 use serde_json::Value;
 use server::admin::Command;
 
@@ -101,9 +101,7 @@ fn print(key: &Value) {
         let scopes: Vec<&str> =
             key["scopes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let state = if key["revoked_s"].is_null() { "active" } else { "revoked" };
-        let used = key["last_used_s"]
-            .as_u64()
-            .map_or("never used".into(), |last_s| format!("used {}", rfc3339(last_s as i64 * 1000)));
+        let used = key["last_used"].as_str().map_or("never used".into(), |at| format!("used {at}"));
         let label = key["label"].as_str().unwrap_or_default();
         println!("{id}  {state}  {used}  {label}  {}{}", scopes.join(","), allowed_from(key));
     }

@@ -219,13 +219,14 @@ fn last_use_of_a_key_survives_a_restart() {
     let last = |world: &World| {
         let keys = world.command(&["keys", "list", "--json"]).json();
         let keys = keys.as_array().expect("a list").clone();
-        keys.into_iter().find(|key| key["id"] == id).expect("it is listed")["last_used_s"].clone()
+        keys.into_iter().find(|key| key["id"] == id).expect("it is listed")["last_used"].clone()
     };
     assert_eq!(last(&world), Value::Null);
     assert!(world.command(&["keys", "list"]).out.contains("never used  job"));
     world.post_as(&key, r#"{"event":"hit"}"#);
     let used = last(&world);
-    let age_s = crate::world::now_ms() / 1000 - used.as_i64().expect("it was used");
+    let used_ms = pipeline::time::parse_time(used.as_str().expect("it was used")).expect("RFC 3339");
+    let age_s = (crate::world::now_ms() - used_ms) / 1000;
     assert!((0..60).contains(&age_s), "{age_s}");
     world.restart();
     assert_eq!(last(&world), used);
