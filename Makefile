@@ -85,7 +85,7 @@ test-s3: test-build tools
 	python3 compat/s3/run.py $(BINARY)
 
 # Published third-party clients that the compatibility tests run.
-CLIENTS := $(patsubst %,compat/%/node_modules/.package-lock.json,ddp collectors capture)
+CLIENTS := $(patsubst %,compat/%/node_modules/.package-lock.json,ddp collectors capture openapi)
 
 compat/%/node_modules/.package-lock.json: compat/%/package.json compat/%/package-lock.json
 	cd compat/$* && PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 npm ci --ignore-scripts --no-fund --no-audit
@@ -102,6 +102,8 @@ test-web: test-build tools telegraf sdk letters $(CLIENTS)
 	python3 compat/datadog/run.py $(BINARY)
 	cd compat/collectors && npm test
 	cd compat/capture && npm test
+	cd compat/openapi && npm test
+	python3 compat/python/run.py
 
 # The linter of the Godot client.
 GDTOOLKIT := target/gdtoolkit
