@@ -83,9 +83,9 @@ fn samples_of_one_metric_are_aggregated_into_one_row() {
          users:ann|s
          users:bo|s",
         expect![[r#"
-            hits: 2 of 2, sum 2 in -1..3
-            load: 2 of 2, sum 27 in 12..15
-            users: 3 of 3, 2 seen
+            hits 7=(none): 2 of 2, sum 2 in -1..3
+            load 7=(none): 2 of 2, sum 27 in 12..15
+            users 7=(none): 3 of 3, 2 seen
         "#]],
     );
 }
@@ -95,15 +95,15 @@ fn sampled_value_counts_with_its_weight_and_fractions_add_up() {
     check(
         "hits:3|c|@0.1",
         expect![[r#"
-        hits: 1 of 10, sum 30 in 3..3
-    "#]],
+            hits 7=(none): 1 of 10, sum 30 in 3..3
+        "#]],
     );
     check(
         "hits:1|c|@0.3
          hits:1|c|@0.3
          hits:1|c|@0.3",
         expect![[r#"
-            hits: 3 of 10, sum 10 in 1..1
+            hits 7=(none): 3 of 10, sum 10 in 1..1
         "#]],
     );
 }
@@ -129,19 +129,19 @@ fn gauge_changes_apply_across_writes_and_sockets() {
     let (mut one, mut other) = (table(&gauges), table(&gauges));
     add_packets(&mut one, "players:10|g\nplayers:+5|g\nplayers:-3|g");
     expect![[r#"
-        players: 3 of 3, sum 37 in 10..15, last 12
+        players 7=(none): 3 of 3, sum 37 in 10..15, last 12
     "#]]
     .assert_eq(&describe(&mut one));
     one.clear(dimensions());
     add_packets(&mut other, "players:-17|g\nplayers:+1|g|#hat:red");
     expect![[r#"
-        players: 1 of 1, sum -5 in -5..-5, last -5
+        players 7=(none): 1 of 1, sum -5 in -5..-5, last -5
         players 7=red: 1 of 1, sum 1 in 1..1, last 1
     "#]]
     .assert_eq(&describe(&mut other));
     add_packets(&mut one, "players:+1|g");
     expect![[r#"
-        players: 1 of 1, sum -4 in -4..-4, last -4
+        players 7=(none): 1 of 1, sum -4 in -4..-4, last -4
     "#]]
     .assert_eq(&describe(&mut one));
 }
@@ -157,7 +157,7 @@ fn dimension_tags_get_rows_and_other_tags_are_counted() {
         expect![[r#"
             hits DE 7=red: 2 of 2, sum 3 in 1..2
             hits DE 7=blue: 1 of 1, sum 4 in 4..4
-            hits: 1 of 1, sum 8 in 8..8
+            hits 7=(none): 1 of 1, sum 8 in 8..8
             hits:16|c|#country:germany: country_invalid
         "#]],
     );
@@ -177,8 +177,8 @@ fn each_minute_has_its_own_rows_and_a_timestamp_far_ahead_is_clamped() {
             NOW / 1000 + 25 * 3600,
         ),
         expect![[r#"
-            hits -1 min: 1 of 1, sum 1 in 1..1
-            hits: 2 of 2, sum 6 in 2..4
+            hits 7=(none) -1 min: 1 of 1, sum 1 in 1..1
+            hits 7=(none): 2 of 2, sum 6 in 2..4
         "#]],
     );
 }
