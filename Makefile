@@ -10,7 +10,7 @@ ECHO := target/release/examples/echo
 
 # Targets share target/release, so they run one after the other.
 .NOTPARALLEL:
-.PHONY: help run build web letters sdk geo test test-build test-rust test-s3 test-web test-sdk test-websocket test-torture lint bench torture tools telegraf go-tools clean
+.PHONY: help run build release web letters sdk geo test test-build test-rust test-s3 test-packages test-web test-sdk test-websocket test-torture lint bench torture tools telegraf go-tools clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -18,8 +18,17 @@ help: ## List the targets.
 run: build ## Build the server and run it on 127.0.0.1:8080 with a demo game.
 	$(BINARY) serve --data $(DATA) --listen $(LISTEN) --demo
 
+# The commit is part of `playmeter --version`.
+COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+build release: export PLAYMETER_COMMIT = $(COMMIT)
+build release: export PLAYMETER_VERSION = $(VERSION)$(if $(COMMIT), ($(COMMIT)))
+
 build: web letters sdk geo ## Build the server binary.
 	$(CARGO) build --release --locked --bin playmeter
+
+release: build ## Pack a tarball, a Debian package, the image's context, an SBOM and checksums in target/dist.
+	scripts/release $(BINARY) target/dist
 
 web: web/dist/index.html ## Build the dashboard.
 
@@ -54,7 +63,7 @@ geo/node_modules/.package-lock.json: geo/package.json geo/package-lock.json
 	cd geo && npm ci --no-fund --no-audit
 	@touch $@
 
-test: test-rust test-torture test-websocket test-s3 test-web test-sdk ## Run every test; installs what the tests need.
+test: test-rust test-torture test-websocket test-packages test-s3 test-web test-sdk ## Run every test; installs what the tests need.
 	@echo "all tests passed"
 
 # One build for everything that is tested: the program, the examples and the tests share their crates. Injected faults
@@ -77,6 +86,9 @@ test-torture: test-build tools
 	python3 torture/fill.py --binary $(BINARY) --cycles 1
 	python3 torture/loss.py --binary $(BINARY) --packets 4000
 	python3 torture/fault_injection.py --binary $(BINARY)
+
+test-packages: test-build tools
+	python3 packaging/test.py --binary $(BINARY)
 
 test-websocket: test-build
 	python3 compat/autobahn/run.py $(ECHO)

@@ -13,13 +13,15 @@ use crate::commands::games::GamesArgs;
 use crate::commands::import::ImportArgs;
 use crate::commands::keys::KeysArgs;
 use crate::commands::repair::RepairArgs;
+use crate::commands::shell::{CompletionsArgs, ManualArgs};
 use crate::commands::top::TopArgs;
 use crate::commands::verify::RangeArgs;
+use crate::commands::version::{self, VersionArgs};
 use crate::settings::listen::ListenAddress;
 
 /// Realtime analytics and live-ops for games, in one program
 #[derive(Parser)]
-#[command(name = "playmeter", version, about)]
+#[command(name = "playmeter", version = version::VERSION, about)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: CliCommand,
@@ -57,6 +59,12 @@ pub(crate) enum CliCommand {
     Repair(RepairArgs),
     /// Import past events from files
     Import(ImportArgs),
+    /// Print the version and the commit of this program
+    Version(VersionArgs),
+    /// Print completions for a shell
+    Completions(CompletionsArgs),
+    /// Write the manual pages to a folder
+    Manual(ManualArgs),
 }
 
 /// Settings that have a flag. Flags override the environment, which overrides the file.

@@ -11,5 +11,7 @@ pub(crate) mod keys;
 pub(crate) mod rebuild;
 pub(crate) mod repair;
 pub(crate) mod serve;
+pub(crate) mod shell;
 pub(crate) mod top;
 pub(crate) mod verify;
+pub(crate) mod version;
