@@ -108,7 +108,7 @@ class Service:
     def start(self):
         # The port is chosen by the system, so that the test can run beside others.
         command = ["chroot", "--userspec=playmeter:playmeter", self.root.path, *self.command, "--listen", "127.0.0.1:0"]
-        environment = {"PATH": "/usr/bin:/bin"}
+        environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
         self.process = subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, env=environment, text=True)
         line = self.process.stdout.readline()
         check("ready" in line or line, f"the service starts: {line.strip()[:60]}")

@@ -76,13 +76,17 @@ fn is_empty(folder: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[track_caller]
     fn check_with(names: &[&str], expected: bool) {
         let folder = tempfile::tempdir().expect("a temporary folder");
         for name in names {
-            fs::write(folder.path().join(name), r#"{"format":1}"#).expect("a file");
+            let path = folder.path().join(name);
+            fs::write(&path, r#"{"format":1}"#).expect("a file");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("it is owned");
         }
         let checked = check(folder.path());
         assert_eq!(checked.is_ok(), expected, "{names:?}: {checked:?}");

@@ -163,6 +163,22 @@ const OPEN: &[&str] = &[
     "/",
     "/assets/{*path}",
     "/{file}",
+    // These find their game by the site that the page names.
+    "/api/event",
+    "/api/send",
+    // A session logs in like one at `/ddp`.
+    "/sockjs",
+    "/sockjs/",
+    "/sockjs/info",
+    "/sockjs/{server}/{session}/websocket",
+    "/sockjs/{server}/{session}/xhr",
+    "/sockjs/{server}/{session}/xhr_send",
+    "/sockjs/{server}/{session}/xhr_streaming",
+    // The game and its key are in the body, or in the path that this test does not fill in.
+    "/tracker/p.aspx",
+    "/{key}/tracker/p.aspx",
+    "/v3/api.aspx",
+    "/{key}/v3/api.aspx",
 ];
 
 fn request(method: &'static str, target: &str) -> Request {
