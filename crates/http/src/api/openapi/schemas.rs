@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 #[expect(dead_code, reason = "only its schema is used")]
 pub(crate) enum EventsBody {
     /// A single event.
-    One(EventBody),
+    One(Box<EventBody>),
     /// A list of events.
     Many(Vec<EventBody>),
     /// Events with the time at which they were sent.
