@@ -205,12 +205,17 @@ impl Applier {
             if let Err(CycleError::Store(_)) = read {
                 return read;
             }
-            if self.views.counters.wants_checkpoint() {
+            if self.is_short_of_memory() {
                 break;
             }
         }
         self.apply()?;
         read
+    }
+
+    /// Returns true if a checkpoint has to be started, or to be waited for, before more is applied.
+    fn is_short_of_memory(&self) -> bool {
+        self.views.counters.wants_checkpoint() || self.views.counters.is_over_budget()
     }
 
     /// Returns the number of rows to apply at once: fewer if memory is scarce, because each may be new.
@@ -246,7 +251,7 @@ impl Applier {
             if self.deltas.len() > self.rows_max() {
                 self.at = chunk.until();
                 self.apply()?;
-                if self.views.counters.wants_checkpoint() {
+                if self.is_short_of_memory() {
                     return Ok(());
                 }
             }
