@@ -96,7 +96,7 @@ def debian_mirror():
     files = [Path("/etc/apt/sources.list"), *Path("/etc/apt/sources.list.d").glob("*")]
     text = "\n".join(file.read_text() for file in files if file.is_file())
     found = re.search(r"https?://\S*/debian/?(?=\s|$)", text)
-    return found.group(0) if found else "http://deb.debian.org/debian"
+    return found.group(0) if found else sys.exit("FAILED no Debian archive in apt's sources; set DEBIAN_MIRROR")
 
 
 class Service:
