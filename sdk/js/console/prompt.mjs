@@ -27,7 +27,7 @@ function print(line) {
   process.stdout.write(`${line}\n`)
 }
 
-/** Loads the description that completion needs, and says so: it is the only request that nobody typed. */
+/** Loads the description that completion needs, and says so: it is the only request that was not typed. */
 async function loadRoutes(session) {
   try {
     const { status, body } = await session.request('GET', '/openapi.json')

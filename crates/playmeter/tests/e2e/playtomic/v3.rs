@@ -214,6 +214,6 @@ fn event_about_a_player_is_counted() {
         );
     }
     assert_eq!(post(json!([])).summary(), "400 malformed (data)");
-    let nobody = world.send(&Request::new("POST", "/tracker/p.aspx").body("data=e30="));
-    assert_eq!(nobody.summary(), "401 key (guid)");
+    let unknown = world.send(&Request::new("POST", "/tracker/p.aspx").body("data=e30="));
+    assert_eq!(unknown.summary(), "401 key (guid)");
 }
