@@ -16,7 +16,7 @@ pub(crate) fn routes() -> Router<RuntimeState> {
     Router::new().route("/healthz", routing::get(alive)).route("/readyz", routing::get(ready))
 }
 
-/// What is wrong with the backup is in the log and not here, because everybody may ask.
+/// The cause is in the log of the server only: this route needs no credential.
 const BACKUP_WARNING: &str = "warning: the last backup failed; see the log of the server\n";
 
 /// Liveness: the process responds.
