@@ -20,14 +20,13 @@ import os
 import random
 import statistics
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-from server import Server, ServerFailure
+from server import ServerFailure, run_checks
 from slow import P99_FLOOR_US, RATIO_MAX, measure
 
 NAMES, DAYS, BATCH = 1_000, 30, 1_000
@@ -177,6 +176,20 @@ def compare(server, args, folder):
         yield f"the server held {peak:.0f} MiB, the budgets allow {MEMORY_MIB_MAX}"
 
 
+def import_and_compare(server, args, folder):
+    """Imports events, prints what they cost, and measures; yields what is wrong."""
+    started_s = time.monotonic()
+    import_events(server, args.events)
+    imported_s = time.monotonic() - started_s
+    wait_until_applied(server, args.events)
+    print(
+        f"  {args.events} events of {NAMES} names over {DAYS} days imported in {imported_s:.0f} s and counted"
+        f" after {time.monotonic() - started_s:.0f} s: {memory_mib(server, 'VmRSS'):.0f} MiB,"
+        f" {memory_mib(server, 'VmHWM'):.0f} MiB at most"
+    )
+    yield from compare(server, args, folder)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", required=True, type=Path)
@@ -186,32 +199,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="playmeter-queries-") as folder:
-        server = Server(args.binary.resolve(), Path(folder) / "data", Path(folder) / "server.log")
-        try:
-            server.start()
-            server.wait_ready()
-            started_s = time.monotonic()
-            import_events(server, args.events)
-            imported_s = time.monotonic() - started_s
-            wait_until_applied(server, args.events)
-            print(
-                f"  {args.events} events of {NAMES} names over {DAYS} days imported in {imported_s:.0f} s and counted"
-                f" after {time.monotonic() - started_s:.0f} s: {memory_mib(server, 'VmRSS'):.0f} MiB,"
-                f" {memory_mib(server, 'VmHWM'):.0f} MiB at most"
-            )
-            problems = list(compare(server, args, Path(folder)))
-            server.terminate()
-            code = server.wait_stopped()
-            problems += [f"the server exited with {code}"] if code else []
-        except ServerFailure as error:
-            problems = [str(error)]
-        finally:
-            server.kill()
-    for problem in problems:
-        print(f"FAILED {problem}")
-    print(f"{0 if problems else 1} passed, {1 if problems else 0} failed")
-    return 1 if problems else 0
+    return run_checks(args.binary, "queries", {}, lambda server, folder: import_and_compare(server, args, folder))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,9 @@ import os
 import select
 import signal
 import subprocess
+import tempfile
 import time
+from pathlib import Path
 from urllib.parse import urlsplit
 
 READY_TIMEOUT_S = 30
@@ -98,6 +100,27 @@ class Server:
         command = [self.binary, *args, "--data", str(self.data), "--json"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S)
         return done.returncode, json.loads(done.stdout) if done.stdout.strip() else done.stderr.strip()
+
+
+def run_checks(binary, name, settings, check):
+    """Runs `check(server, folder)`, which yields what is wrong, on a new server; prints the outcome, returns the exit code."""
+    with tempfile.TemporaryDirectory(prefix=f"playmeter-{name}-") as folder:
+        server = Server(binary.resolve(), Path(folder) / "data", Path(folder) / "server.log")
+        try:
+            server.start(**settings)
+            server.wait_ready()
+            problems = list(check(server, Path(folder)))
+            server.terminate()
+            code = server.wait_stopped()
+            problems += [f"the server exited with {code}"] if code else []
+        except ServerFailure as error:
+            problems = [str(error)]
+        finally:
+            server.kill()
+    for problem in problems:
+        print(f"FAILED {problem}")
+    print(f"{0 if problems else 1} passed, {1 if problems else 0} failed")
+    return 1 if problems else 0
 
 
 class Client:

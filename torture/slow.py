@@ -19,12 +19,11 @@ import socket
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
 
-from server import Server, ServerFailure
+from server import ServerFailure, run_checks
 
 CONNECTIONS_PER_ADDRESS = 200
 # Bytes per second of a slow connection: above the least speed of heads, below that of bodies.
@@ -152,23 +151,8 @@ def main():
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="playmeter-slow-") as folder:
-        server = Server(args.binary.resolve(), Path(folder) / "data", Path(folder) / "server.log")
-        try:
-            server.start(CONNECTIONS__TOTAL_MAX=args.connections + 200)
-            server.wait_ready()
-            problems = list(compare(server, args, Path(folder)))
-            server.terminate()
-            code = server.wait_stopped()
-            problems += [f"the server exited with {code}"] if code else []
-        except ServerFailure as error:
-            problems = [str(error)]
-        finally:
-            server.kill()
-    for problem in problems:
-        print(f"FAILED {problem}")
-    print(f"{0 if problems else 1} passed, {1 if problems else 0} failed")
-    return 1 if problems else 0
+    settings = {"CONNECTIONS__TOTAL_MAX": args.connections + 200}
+    return run_checks(args.binary, "slow", settings, lambda server, folder: compare(server, args, folder))
 
 
 if __name__ == "__main__":
