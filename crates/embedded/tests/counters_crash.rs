@@ -98,6 +98,13 @@ impl Writer {
         kill_process(id, signal).expect("the process is running");
     }
 
+    /// Waits until a position after this one was reported as durable.
+    fn wait_for_checkpoint_after(&self, position: u64) {
+        while self.reported.load(Ordering::Acquire) <= position {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Copies the folder as it is now, and returns the last position that was reported as durable before.
     fn snapshot(&self, folder: &Path, copy: &Path) -> u64 {
         let reported = self.reported.load(Ordering::Acquire);
@@ -185,10 +192,12 @@ fn folder_copied_at_any_moment_resumes_from_its_position() {
     let (folder, mut oracle) = (home.path().join("life"), Oracle::new());
     let writer = Writer::start(&folder);
     let mut snapshots: Vec<(PathBuf, u64)> = Vec::new();
+    writer.wait_for_checkpoint_after(0);
+    let first = writer.reported.load(Ordering::Acquire);
     for number in 0..12u64 {
-        std::thread::sleep(Duration::from_millis(20 + number * 7919 % 131));
-        if writer.reported.load(Ordering::Acquire) == 0 {
-            continue;
+        match number {
+            11 => writer.wait_for_checkpoint_after(first),
+            _ => std::thread::sleep(Duration::from_millis(20 + number * 7919 % 131)),
         }
         let copy = home.path().join(format!("copy-{number}"));
         let reported = writer.snapshot(&folder, &copy);
