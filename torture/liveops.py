@@ -7,10 +7,12 @@ answer, also after restarts. So the exact result of everything it sent is known 
 import http.client
 import json
 import random
+import re
 import socket
 import threading
 import time
 import uuid
+from urllib.parse import quote
 
 GAME = "third"
 SCOPES = "events:write,scores:write,players:delete,query,admin"
@@ -112,12 +114,12 @@ class Writer:
         return None
 
     def _private_event(self):
-        canary = f"canary-{uuid.uuid4().hex}"
+        canary = new_canary()
         event = {"event": PRIVATE, "player": canary, "props": {"note": f"{canary} was here"}, "id": str(uuid.uuid4())}
         return "POST", "/v1/events", event, None, lambda _: self._erase(canary)
 
     def _erase(self, canary):
-        self.pending = "DELETE", f"/v1/players/{canary}", None, uuid.uuid4().hex, lambda it: self._erased(canary, it)
+        self.pending = "DELETE", f"/v1/players/{quote(canary)}", None, uuid.uuid4().hex, lambda it: self._erased(canary, it)
 
     def _erased(self, canary, answer):
         self.erased[canary] = answer["receipt"]
@@ -181,7 +183,8 @@ def send(connection, key, method, path, body, idempotency_key):
     """Sends a request; returns its status and its JSON."""
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
     headers |= {"Idempotency-Key": idempotency_key} if idempotency_key else {}
-    connection.request(method, path.replace(" ", "%20"), None if body is None else json.dumps(body), headers)
+    content = None if body is None else json.dumps(body, ensure_ascii=False).encode()
+    connection.request(method, path.replace(" ", "%20"), content, headers)
     response = connection.getresponse()
     content = response.read()
     return response.status, json.loads(content) if content else None
@@ -251,11 +254,25 @@ def compare(name, found, expected):
     return [f"{name} (found, expected): {different}"] if different else []
 
 
-def find(data, texts):
-    """Returns where a file of the folder contains one of the texts."""
+def new_canary():
+    """Returns a player id whose pairs of characters occur nowhere else."""
+    return "canary-" + "".join(chr(random.randrange(0x4E00, 0x9FA6)) for _ in range(12))
+
+
+# Two characters of a canary. The expression looks ahead, so that pairs overlap.
+PAIR = re.compile(rb"(?=((?:[\xe4-\xe9][\x80-\xbf]{2}){2}))")
+
+
+def find(data, canaries):
+    """Returns where a file of the folder contains a part of a canary.
+
+    Two adjacent characters are enough: a compressed table keeps a name as a whole or in pieces, and a piece that it
+    replaces by a reference occurred before.
+    """
+    names = {pair.group(1): canary for canary in canaries for pair in PAIR.finditer(canary.encode())}
     problems = []
     for path in sorted(data.rglob("*")):
         if path.is_file():
-            content = path.read_bytes()
-            problems += [f"{path.relative_to(data)} contains {text}" for text in texts if text.encode() in content]
+            found = {names.get(pair.group(1)) for pair in PAIR.finditer(path.read_bytes())} - {None}
+            problems += [f"{path.relative_to(data)} contains {canary}" for canary in sorted(found)]
     return problems

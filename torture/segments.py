@@ -186,13 +186,16 @@ def read_batch(content, offset=0):
         end = at + 4 + length
         if end > events_end:
             raise DamagedLogError(f"offset {offset}: an event is truncated")
-        events.append(_event(content, at, end))
+        event = _event(content, at, end)
+        if event is not None:
+            events.append(event)
         at = end
     counted = [TALLY.unpack_from(content, events_end + index * TALLY.size) for index in range(tallies)]
     return StoredBatch(offset, endpoint, key_class, game, received_ms, counted, events)
 
 
 def _event(content, at, end):
+    """Decodes one event; None for aggregated samples, which are not events."""
     _length, flags, ts_ms = EVENT.unpack_from(content, at)
     at += EVENT.size
     event_id = value = None
@@ -213,7 +216,7 @@ def _event(content, at, end):
     if flags & HAS_ANONYMOUS:
         at += 1 + content[at]
     if flags & HAS_SAMPLES:
-        at += 8 + int.from_bytes(content[at + 4 : at + 8], "little")
+        return None
     props = content[at:end] if flags & HAS_PROPS else b""
     if at + len(props) != end:
         raise DamagedLogError(f"an event's fields end at byte {at}, the event at {end}")
