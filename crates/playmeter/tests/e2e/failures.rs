@@ -1,6 +1,7 @@
 //! Panics, unreadable segments, and stops that do not end: the process ends or continues, and never does half of its work.
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -124,6 +125,95 @@ fn a_closed_segment_that_cannot_be_read_is_skipped_and_the_server_serves_the_res
     assert_eq!(world.post(&event).summary(), "1 accepted");
     assert_eq!(world.load()["totals"]["accepted"], counted + 1, "new events are applied");
     world.stop();
+}
+
+/// An event with a random id made of a number.
+fn numbered(number: usize) -> String {
+    format!(r#"{{"event":"win","id":"00000000-0000-4000-8000-{number:012x}"}}"#)
+}
+
+/// Sends numbered events up to and including the one after which the first file of ids is written.
+fn fill_table_of_ids(world: &World) -> usize {
+    const BATCH: usize = 10_000;
+    for batch in 0..54 {
+        let events: Vec<String> = (batch * BATCH..(batch + 1) * BATCH).map(numbered).collect();
+        assert_eq!(world.post(format!("[{}]", events.join(","))).summary(), "10000 accepted");
+    }
+    54 * BATCH
+}
+
+/// The finished files of event ids.
+fn files_of_ids(world: &World) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(world.folder().join("ids")).expect("the folder of ids");
+    let files = files.map(|file| file.expect("it is readable").path());
+    files.filter(|path| path.extension().is_some_and(|kind| kind == "ids")).collect()
+}
+
+fn wait_for_file_of_ids(world: &World) -> PathBuf {
+    let started = Instant::now();
+    loop {
+        if let Some(file) = files_of_ids(world).pop() {
+            return file;
+        }
+        assert!(started.elapsed() < Duration::from_secs(60), "no file of ids: {}", world.log_lines());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn event_ids_that_cannot_be_read_reject_only_events_that_need_them() {
+    if !strace_works() {
+        testkit::skip::skip("strace", "it does not run on this machine");
+        return;
+    }
+    let mut world = World::new();
+    let sent = fill_table_of_ids(&world);
+    let file = wait_for_file_of_ids(&world);
+    world.kill9();
+    // A start reads the file four times, and each lookup of an id in it is a read by another thread.
+    let command = with_faults(&world, &[&file], "pread64:error=EIO:when=5+");
+    world.start_as(command);
+    for _ in 0..4 {
+        assert_eq!(world.post(numbered(0)).summary(), "0 accepted; 0 duplicate seen_before");
+    }
+    for number in sent..sent + 2 {
+        let again = world.post(numbered(0)).summary();
+        assert!(again.starts_with("503 "), "an event that may have been counted is not accepted: {again}");
+        assert_eq!(world.post(numbered(number)).summary(), "1 accepted");
+    }
+    assert_eq!(world.load()["totals"]["accepted"], sent + 2);
+    world.kill9();
+    world.start();
+    assert_eq!(world.post(numbered(0)).summary(), "0 accepted; 0 duplicate seen_before");
+}
+
+#[test]
+fn event_ids_that_cannot_be_written_are_kept_and_written_later() {
+    if !strace_works() {
+        testkit::skip::skip("strace", "it does not run on this machine");
+        return;
+    }
+    let mut world = World::new();
+    world.kill9();
+    // The log may have entries of the server's own, so the end of the file's range is one of these.
+    let unfinished: Vec<PathBuf> = (0..10)
+        .map(|more| world.folder().join(format!("ids/{:020}-{:020}.tmp", 0, 530_000 + more)))
+        .collect();
+    let unfinished: Vec<&Path> = unfinished.iter().map(PathBuf::as_path).collect();
+    let command = with_faults(&world, &unfinished, "pwrite64:error=EIO:when=1..3");
+    world.start_as(command);
+    let sent = fill_table_of_ids(&world);
+    let file = wait_for_file_of_ids(&world);
+    let log = world.log_lines();
+    assert!(log.contains("cannot write event ids, retrying"), "{}: {log}", file.display());
+    assert_eq!(world.post(numbered(0)).summary(), "0 accepted; 0 duplicate seen_before");
+    assert_eq!(world.post(numbered(sent)).summary(), "1 accepted");
+    world.kill9();
+    world.start();
+    for number in [0, sent - 1, sent] {
+        assert_eq!(world.post(numbered(number)).summary(), "0 accepted; 0 duplicate seen_before");
+    }
+    assert_eq!(world.load()["totals"]["accepted"], sent + 1);
 }
 
 #[test]
