@@ -58,7 +58,8 @@ pub struct IdsOptions {
     pub keys_per_run: usize,
     /// Age at which a memtable becomes a run, in milliseconds: it bounds what is replayed after a crash.
     pub run_age_ms: u64,
-    /// Memory for the filters and directories of runs, in bytes. Beyond it those of the oldest runs are read from disk.
+    /// Memory for the filters and directories of runs, in bytes. If they need more, filters are halved, the oldest first;
+    /// beyond that they are read from disk.
     pub filter_bytes_max: u64,
     /// A deliberate bug that a crash test has to detect.
     #[cfg(feature = "fault-injection")]
@@ -394,27 +395,12 @@ fn find_in_run(
 fn recover_and_load(folder: &Path, log_end: u64, filter_bytes_max: u64) -> Result<RecoveredFolder, IdsError> {
     loop {
         let mut found = folder::recover(folder, log_end)?;
-        match load_newest(&mut found.runs, filter_bytes_max) {
+        match background::load_filters(&mut found.runs, filter_bytes_max) {
             Ok(()) => return Ok(found),
             Err(error) if folder::quarantine_if_corrupt(&error, &found.runs) => {}
             Err(error) => return Err(error),
         }
     }
-}
-
-/// Loads the filters of the newest runs, up to the memory budget.
-fn load_newest(runs: &mut [Run], bytes_max: u64) -> Result<(), IdsError> {
-    let mut used = 0;
-    for run in runs.iter_mut().rev() {
-        for kind in IdKind::ALL {
-            used += run.section(kind).resident_bytes();
-            if used > bytes_max {
-                return Ok(());
-            }
-            run.load(kind)?;
-        }
-    }
-    Ok(())
 }
 
 fn start_threads(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, IdsError> {

@@ -10,6 +10,7 @@ use model::ports::ids::IdsError;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::IdsOptions;
+use super::filter::Precision;
 use super::folder::{self, DamagedFile};
 use super::hash::IdKind;
 use super::memtable::Memtable;
@@ -33,6 +34,8 @@ pub(super) struct Shared {
     folder: PathBuf,
     options: IdsOptions,
     state: Mutex<SharedState>,
+    /// Held while the runs are changed: only then is what was read of them still what is replaced.
+    changing: Mutex<()>,
     /// Notified when a memtable is sealed, a run is published, runs may have expired, or the threads must stop.
     work: Condvar,
     /// Notified when a run was published or could not be written.
@@ -72,6 +75,7 @@ impl Shared {
             folder,
             options,
             state: Mutex::new(state),
+            changing: Mutex::new(()),
             work: Condvar::new(),
             progress: Condvar::new(),
             version: AtomicU64::new(1),
@@ -168,19 +172,19 @@ impl Shared {
     }
 
     /// Loads a new run's filters into memory, unless they alone exceed the budget.
-    fn load(&self, mut run: Run) -> Result<Run, IdsError> {
-        for kind in IdKind::ALL {
-            if run.section(kind).resident_bytes() <= self.options.filter_bytes_max {
-                run.load(kind)?;
-            }
-        }
+    fn load(&self, run: Run) -> Result<Run, IdsError> {
+        let mut runs = [run];
+        load_filters(&mut runs, self.options.filter_bytes_max)?;
+        let [run] = runs;
         Ok(run)
     }
 
     fn publish_written(&self, run: Run) {
-        self.change_runs(|state, runs| {
+        let insert = |runs: &mut Vec<Run>| {
             let at = runs.partition_point(|other| other.header.from < run.header.from);
             runs.insert(at, run);
+        };
+        self.change_runs(insert, |state| {
             state.sealed.pop_front();
             state.last_error = None;
         });
@@ -229,21 +233,23 @@ impl Shared {
     }
 
     fn remove_expired(&self) {
-        let mut expired_runs = Vec::new();
-        self.change_runs(|state, runs| {
-            expired_runs = runs.drain(..expired(runs, state.now_ms, self.options.window_ms)).collect();
-        });
+        let (mut expired_runs, now_ms) = (Vec::new(), self.state().now_ms);
+        let remove = |runs: &mut Vec<Run>| {
+            expired_runs = runs.drain(..expired(runs, now_ms, self.options.window_ms)).collect();
+        };
+        self.change_runs(remove, |_| {});
         self.remove_files(&expired_runs);
     }
 
     fn finish_merge(&self, inputs: &[Run], merged: Run) {
         let replaced = merged.header.from..merged.header.to;
         let merged = self.load(merged.clone()).unwrap_or(merged);
-        self.change_runs(|_, runs| {
+        let replace = |runs: &mut Vec<Run>| {
             let first = runs.partition_point(|run| run.header.from < replaced.start);
             let end = runs.partition_point(|run| run.header.to <= replaced.end);
             runs.splice(first..end, [merged]);
-        });
+        };
+        self.change_runs(replace, |_| {});
         self.remove_files(inputs);
     }
 
@@ -262,12 +268,14 @@ impl Shared {
         self.wait_before_retry(self.state());
     }
 
-    /// Changes the runs atomically for all readers.
-    fn change_runs(&self, change: impl FnOnce(&mut SharedState, &mut Vec<Run>)) {
-        let mut state = self.state();
-        let mut runs = state.runs.to_vec();
-        change(&mut state, &mut runs);
+    /// Changes the runs atomically for all readers. Halving filters takes a while, so claims go on meanwhile.
+    fn change_runs(&self, change: impl FnOnce(&mut Vec<Run>), publish: impl FnOnce(&mut SharedState)) {
+        let _alone = self.changing.lock();
+        let mut runs = self.state().runs.to_vec();
+        change(&mut runs);
         enforce_filter_budget(&mut runs, self.options.filter_bytes_max);
+        let mut state = self.state();
+        publish(&mut state);
         if let Err(error) = folder::remove_covered(&mut state.damaged, &runs) {
             tracing::warn!(%error, "cannot remove a damaged run of event ids; it is removed at the next start");
         }
@@ -294,16 +302,38 @@ pub(super) fn expired(runs: &[Run], now_ms: u64, window_ms: u64) -> usize {
     expired
 }
 
-/// Unloads the filters of the oldest runs until the rest is within the budget.
-fn enforce_filter_budget(runs: &mut [Run], bytes_max: u64) {
-    let mut used = 0;
-    for run in runs.iter_mut().rev() {
-        for kind in IdKind::ALL {
-            used += run.resident_bytes(kind);
-            if used > bytes_max {
-                used -= run.resident_bytes(kind);
-                run.unload(kind);
+/// Chooses what is kept in memory of each run, newest first: all filters as halves as far as they fit, then whole ones as
+/// far as memory is left.
+fn choose_precisions(runs: &[Run], bytes_max: u64) -> Vec<(usize, IdKind, Option<Precision>)> {
+    let newest_first = (0..runs.len()).rev().flat_map(|at| IdKind::ALL.map(|kind| (at, kind)));
+    let mut chosen: Vec<_> = newest_first.map(|(at, kind)| (at, kind, None)).collect();
+    let mut left = bytes_max;
+    for (from, to) in [(None, Precision::Half), (Some(Precision::Half), Precision::Whole)] {
+        for (at, kind, precision) in chosen.iter_mut().filter(|(_, _, precision)| *precision == from) {
+            let bytes = |precision| runs[*at].section(*kind).resident_bytes(precision);
+            let more = bytes(to) - from.map_or(0, bytes);
+            if more <= left {
+                left -= more;
+                *precision = Some(to);
             }
         }
+    }
+    chosen
+}
+
+/// Loads filters up to the memory budget.
+pub(super) fn load_filters(runs: &mut [Run], bytes_max: u64) -> Result<(), IdsError> {
+    for (at, kind, precision) in choose_precisions(runs, bytes_max) {
+        if let Some(precision) = precision {
+            runs[at].load(kind, precision)?;
+        }
+    }
+    Ok(())
+}
+
+/// Halves and unloads filters until the rest is within the budget.
+fn enforce_filter_budget(runs: &mut [Run], bytes_max: u64) {
+    for (at, kind, precision) in choose_precisions(runs, bytes_max) {
+        runs[at].reduce(kind, precision);
     }
 }

@@ -31,9 +31,8 @@ use std::sync::Arc;
 
 use model::ports::ids::IdsError;
 
-use super::filter::{self, FilterLine};
+use super::filter::{Filter, FilterLine, Precision, bits_of};
 use super::hash::{IdKind, Probe, partition_of};
-use super::table_memory;
 use super::times::{INTERVALS_MAX, TimeIntervals};
 
 pub(super) const HEADER_BYTES: usize = 1024;
@@ -47,6 +46,8 @@ const SECTION_BYTES: usize = 56;
 const SECTIONS_AT: usize = 48;
 const INTERVALS_AT: usize = SECTIONS_AT + 2 * SECTION_BYTES;
 const CHECKSUM_AT: usize = HEADER_BYTES - 4;
+/// Bytes that are read at once to load a filter or a directory: whole lines and whole buckets.
+const PIECE_BYTES: u64 = 1 << 20;
 
 /// The header of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -94,8 +95,8 @@ pub(super) struct Run {
 
 /// The parts of a section that are kept in memory.
 struct Resident {
-    filter: Vec<FilterLine>,
-    directory: Vec<Bucket>,
+    filter: Filter,
+    directory: Arc<Vec<Bucket>>,
 }
 
 impl Run {
@@ -128,36 +129,60 @@ impl Run {
         &self.header.sections[kind as usize]
     }
 
-    /// Loads a section's filter and directory into memory.
-    pub(super) fn load(&mut self, kind: IdKind) -> Result<(), IdsError> {
+    /// Loads a section's filter and directory into memory, unless they are there already.
+    pub(super) fn load(&mut self, kind: IdKind, precision: Precision) -> Result<(), IdsError> {
         let section = *self.section(kind);
-        if section.keys > 0 && self.resident[kind as usize].is_none() {
-            let directory = self.read(section.directory_at, section.buckets as usize * Bucket::BYTES)?;
-            let filter = self.read(section.filter_at, section.lines as usize * FilterLine::BYTES)?;
-            let is_valid = crc32c::crc32c(&directory) == section.directory_checksum
-                && crc32c::crc32c(&filter) == section.filter_checksum;
-            if !is_valid {
-                return Err(self.corrupt());
-            }
-            let mut resident = Resident {
-                filter: table_memory::with_capacity(section.lines as usize),
-                directory: Vec::new(),
-            };
-            resident.filter.extend(filter.as_chunks().0.iter().map(FilterLine::from_bytes));
-            resident.directory.extend(directory.as_chunks().0.iter().map(Bucket::from_bytes));
-            self.resident[kind as usize] = Some(Arc::new(resident));
+        if section.keys == 0 || self.resident[kind as usize].is_some() {
+            return Ok(());
         }
+        let mut directory = Vec::with_capacity(section.buckets as usize);
+        let mut checksum = 0;
+        for piece in self.pieces(section.directory_at, section.buckets * Bucket::BYTES as u64) {
+            let piece = piece?;
+            checksum = crc32c::crc32c_append(checksum, &piece);
+            directory.extend(piece.as_chunks().0.iter().map(Bucket::from_bytes));
+        }
+        let mut filter_checksum = 0;
+        let lines =
+            self.pieces(section.filter_at, section.lines * FilterLine::BYTES as u64).flat_map(|piece| {
+                let (lines, failure) = match piece {
+                    Ok(piece) => {
+                        filter_checksum = crc32c::crc32c_append(filter_checksum, &piece);
+                        (piece.as_chunks().0.iter().map(FilterLine::from_bytes).collect(), None)
+                    }
+                    Err(failure) => (Vec::new(), Some(Err(failure))),
+                };
+                lines.into_iter().map(Ok).chain(failure)
+            });
+        let filter = Filter::collect(section.lines, precision, lines)?;
+        if (checksum, filter_checksum) != (section.directory_checksum, section.filter_checksum) {
+            return Err(self.corrupt());
+        }
+        self.resident[kind as usize] = Some(Arc::new(Resident { filter, directory: Arc::new(directory) }));
         Ok(())
     }
 
-    /// Unloads a section's filter and directory; lookups then read the file.
-    pub(super) fn unload(&mut self, kind: IdKind) {
-        self.resident[kind as usize] = None;
+    /// Reads a part of the file in pieces, so that loading needs little memory beside what is kept.
+    fn pieces(&self, at: u64, bytes: u64) -> impl Iterator<Item = Result<Vec<u8>, IdsError>> {
+        let piece = move |from: u64| self.read(at + from, PIECE_BYTES.min(bytes - from) as usize);
+        (0..bytes).step_by(PIECE_BYTES as usize).map(piece)
+    }
+
+    /// Keeps less of a section in memory: half of its filter, or nothing, so that lookups read the file.
+    pub(super) fn reduce(&mut self, kind: IdKind, to: Option<Precision>) {
+        let resident = &mut self.resident[kind as usize];
+        *resident = resident.take().and_then(|now| match to? {
+            Precision::Half if now.filter.precision == Precision::Whole => {
+                Some(Arc::new(Resident { filter: now.filter.halved(), directory: now.directory.clone() }))
+            }
+            _ => Some(now),
+        });
     }
 
     /// Returns the bytes of memory that the section uses now.
     pub(super) fn resident_bytes(&self, kind: IdKind) -> u64 {
-        self.resident[kind as usize].as_ref().map_or(0, |_| self.section(kind).resident_bytes())
+        let resident = self.resident[kind as usize].as_ref();
+        resident.map_or(0, |now| self.section(kind).resident_bytes(now.filter.precision))
     }
 
     /// Returns a mask of the probes in `wanted` that may be in the run. Most runs result from memory.
@@ -165,11 +190,18 @@ impl Run {
         if self.section(kind).keys == 0 {
             return Ok(0);
         }
-        if let Some(resident) = &self.resident[kind as usize] {
-            return Ok(filter::may_contain(&resident.filter, probes, wanted));
-        }
+        let wanted = match &self.resident[kind as usize] {
+            Some(resident) => {
+                let passed = resident.filter.may_contain(probes, wanted);
+                if resident.filter.precision == Precision::Whole {
+                    return Ok(passed);
+                }
+                passed
+            }
+            None => wanted,
+        };
         let mut passed = 0;
-        for n in filter::bits_of(wanted) {
+        for n in bits_of(wanted) {
             passed |= u64::from(self.line_of(kind, &probes[n])?.may_contain(&probes[n].bits)) << n;
         }
         Ok(passed)
@@ -262,8 +294,8 @@ impl Bucket {
 
 impl RunSection {
     /// Returns the bytes of memory that filter and directory need.
-    pub(super) fn resident_bytes(&self) -> u64 {
-        self.lines * FilterLine::BYTES as u64 + self.buckets * Bucket::BYTES as u64
+    pub(super) fn resident_bytes(&self, precision: Precision) -> u64 {
+        precision.lines(self.lines) * FilterLine::BYTES as u64 + self.buckets * Bucket::BYTES as u64
     }
 
     fn encode(&self) -> [u8; SECTION_BYTES] {
