@@ -87,7 +87,7 @@ test-torture: test-build tools
 	python3 torture/loss.py --binary $(BINARY) --packets 4000
 	python3 torture/fault_injection.py --binary $(BINARY)
 
-test-packages: test-build tools
+test-packages: test-build tools go-tools web/node_modules/.package-lock.json
 	python3 packaging/test.py --binary $(BINARY)
 
 test-websocket: test-build

@@ -3,7 +3,7 @@
 
 The tarball is unpacked and run. The Debian package is installed in a new root folder of Debian 12, which debootstrap
 creates; the service's own command runs there as its own user, receives events, survives `kill -9`, stops on SIGTERM, and
-the package is removed and purged. Needs root.
+the package is removed and purged. Then `acceptance.py` uses the package in another such root. Needs root.
 """
 
 import argparse
@@ -19,22 +19,9 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from roots import REPOSITORY, Root, check, install_debian, run
+
 READY_TIMEOUT_S = 60
-
-
-def run(*command, **options):
-    """Runs a command and returns its output."""
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True, **options)
-    if done.returncode:
-        sys.exit(f"FAILED {' '.join(map(str, command))}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
-    return done.stdout
-
-
-def check(holds, promise):
-    if not holds:
-        sys.exit(f"FAILED {promise}")
-    print(f"  ok    {promise}", flush=True)
 
 
 def check_files(out, work):
@@ -51,14 +38,14 @@ def check_files(out, work):
     names = {component["name"] for component in components}
     check({"tokio", "fjall", "svelte"} <= names and "proptest" not in names, f"{len(names)} components are listed")
     again = work / "again"
-    run(ROOT / "scripts/release", out / "image/playmeter", again)
+    run(REPOSITORY / "scripts/release", out / "image/playmeter", again)
     check((again / "SHA256SUMS").read_text() == (out / "SHA256SUMS").read_text(), "packing twice gives the same bytes")
     return package
 
 
 def check_unit():
     """Checks the unit as systemd reads it."""
-    unit = ROOT / "packaging/playmeter.service"
+    unit = REPOSITORY / "packaging/playmeter.service"
     text = unit.read_text()
     with tempfile.TemporaryDirectory() as folder:
         # The program of the unit is not installed on this machine.
@@ -68,35 +55,6 @@ def check_unit():
         complaints = [line for line in done.stderr.splitlines() if "playmeter" in line]
         check(not complaints, f"systemd accepts the unit {complaints or ''}")
     return re.search(r"^ExecStart=(.*)$", text, re.MULTILINE).group(1).split()
-
-
-class Root:
-    """A root folder with Debian 12."""
-
-    def __init__(self, path):
-        self.path, self.mounted = path, []
-
-    def __enter__(self):
-        mirror = os.environ.get("DEBIAN_MIRROR") or debian_mirror()
-        run("debootstrap", "--variant=minbase", "--include=adduser", "bookworm", self.path, mirror)
-        run("mount", "-t", "proc", "proc", self.path / "proc")
-        self.mounted.append(self.path / "proc")
-        return self
-
-    def __exit__(self, *_):
-        for mount in reversed(self.mounted):
-            subprocess.run(["umount", "--lazy", mount], check=False)
-
-    def run(self, *command):
-        return run("chroot", self.path, *command)
-
-
-def debian_mirror():
-    """Returns the archive that this machine's apt uses."""
-    files = [Path("/etc/apt/sources.list"), *Path("/etc/apt/sources.list.d").glob("*")]
-    text = "\n".join(file.read_text() for file in files if file.is_file())
-    found = re.search(r"https?://\S*/debian/?(?=\s|$)", text)
-    return found.group(0) if found else sys.exit("FAILED no Debian archive in apt's sources; set DEBIAN_MIRROR")
 
 
 class Service:
@@ -167,11 +125,15 @@ def main():
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="playmeter-packages-") as folder:
         work = Path(folder)
-        print(run(ROOT / "scripts/release", args.binary, work / "out").rstrip())
+        print(run(REPOSITORY / "scripts/release", args.binary, work / "out").rstrip())
         package = check_files(work / "out", work)
         command = check_unit()
-        with Root(work / "root") as root:
+        debian = work / "debian"
+        install_debian(debian)
+        with Root(debian, work / "root") as root:
             check_package(package, root, command)
+        arguments = ["--package", package, "--root", debian]
+        subprocess.run([sys.executable, REPOSITORY / "packaging/acceptance.py", *arguments], check=True)
     print("all checks of the packages passed")
 
 

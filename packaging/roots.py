@@ -1,0 +1,69 @@
+"""Root folders with Debian 12 and what the tests of packages do in them."""
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+def run(*command, **options):
+    """Runs a command and returns its output."""
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, **options)
+    if done.returncode:
+        sys.exit(f"FAILED {' '.join(map(str, command))}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def check(holds, promise):
+    if not holds:
+        sys.exit(f"FAILED {promise}")
+    print(f"  ok    {promise}", flush=True)
+
+
+def install_debian(path):
+    """Installs a minimal Debian 12 in a new folder."""
+    mirror = os.environ.get("DEBIAN_MIRROR") or debian_mirror()
+    run("debootstrap", "--variant=minbase", "--include=adduser", "bookworm", path, mirror)
+
+
+def debian_mirror():
+    """Returns the archive that this machine's apt uses."""
+    files = [Path("/etc/apt/sources.list"), *Path("/etc/apt/sources.list.d").glob("*")]
+    text = "\n".join(file.read_text() for file in files if file.is_file())
+    found = re.search(r"https?://\S*/debian/?(?=\s|$)", text)
+    return found.group(0) if found else sys.exit("FAILED no Debian archive in apt's sources; set DEBIAN_MIRROR")
+
+
+class Root:
+    """A root folder with Debian 12, copied from an installed one."""
+
+    def __init__(self, installed, path):
+        run("cp", "-a", installed, path)
+        self.path = path
+
+    def __enter__(self):
+        run("mount", "-t", "proc", "proc", self.path / "proc")
+        return self
+
+    def __exit__(self, *_):
+        subprocess.run(["umount", "--lazy", self.path / "proc"], check=False)
+
+    def run(self, *command):
+        return run("chroot", self.path, *command)
+
+    def run_as_service(self, *command):
+        return run("chroot", "--userspec=playmeter:playmeter", self.path, *command)
+
+
+@contextlib.contextmanager
+def running(process):
+    """Ends the process at the end."""
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
