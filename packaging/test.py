@@ -3,7 +3,8 @@
 
 The tarball is unpacked and run. The Debian package is installed in a new root folder of Debian 12, which debootstrap
 creates; the service's own command runs there as its own user, receives events, survives `kill -9`, stops on SIGTERM, and
-the package is removed and purged. Then `acceptance.py` uses the package in another such root. Needs root.
+the package is removed and purged. Then `acceptance.py` uses the package in another such root, and `image.py` builds
+the container image and runs it. Needs root.
 """
 
 import argparse
@@ -94,10 +95,20 @@ def request(bootstrap, method, path, body=None, key="secret_key"):
             time.sleep(0.1)
 
 
+def commands_of_the_guide():
+    """Returns the commands of `docs/howto/systemd.md`, without those of systemd."""
+    page = (REPOSITORY / "docs/howto/systemd.md").read_text()
+    lines = "".join(re.findall(r"```sh\n(.*?)```", page, re.DOTALL)).splitlines()
+    return [line for line in lines if not line.startswith("systemctl")]
+
+
 def check_package(package, root, command):
-    """Installs the package and uses the service."""
+    """Installs the package and uses the service, with the commands of the guide."""
+    install, config, *of_the_user, remove, purge = [line.split() for line in commands_of_the_guide()]
+    check(Path(install[-1]).name == package.name, "the guide installs this package")
     shutil.copy(package, root.path / "tmp/playmeter.deb")
-    root.run("dpkg", "--install", "/tmp/playmeter.deb")
+    root.run(*install[:-1], "/tmp/playmeter.deb")
+    check('data = "/var/lib/playmeter"' in root.run(*config), "the settings are valid")
     status = (root.path / "etc/playmeter/playmeter.toml").stat()
     check(status.st_mode & 0o777 == 0o640 and status.st_uid == 0, "the settings can be read by the service only")
     data = (root.path / "var/lib/playmeter").stat()
@@ -108,14 +119,16 @@ def check_package(package, root, command):
     check((status, receipt["accepted"]) == (202, 1), "an event is accepted")
     service.stop(signal.SIGKILL)
     bootstrap = service.start()
+    for each in of_the_user:
+        check(root.run(*each), f"the guide's command succeeds: {' '.join(each[4:])}")
     _, result = request(bootstrap, "GET", "/v1/query?metric=installed&step=all")
     check(result["series"][0]["total"] == 1, "it is counted after kill -9")
     check(service.stop(signal.SIGTERM) == 0, "the service stops on SIGTERM")
     report = json.loads(root.run("playmeter", "verify", "--data", "/var/lib/playmeter", "--json"))
     check(report["agrees"], "verify agrees")
-    root.run("dpkg", "--remove", "playmeter")
+    root.run(*remove)
     check((root.path / "var/lib/playmeter/log").exists(), "removing the package keeps the data")
-    root.run("dpkg", "--purge", "playmeter")
+    root.run(*purge)
     check(not (root.path / "var/lib/playmeter").exists(), "purging it removes the data")
 
 
@@ -134,6 +147,8 @@ def main():
             check_package(package, root, command)
         arguments = ["--package", package, "--root", debian]
         subprocess.run([sys.executable, REPOSITORY / "packaging/acceptance.py", *arguments], check=True)
+        arguments = ["--context", work / "out/image", "--root", debian]
+        subprocess.run([sys.executable, REPOSITORY / "packaging/image.py", *arguments], check=True)
     print("all checks of the packages passed")
 
 
