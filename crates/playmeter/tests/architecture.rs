@@ -35,7 +35,8 @@ fn metadata() -> Value {
     let rustc = String::from_utf8(rustc.stdout).expect("text");
     let host = rustc.lines().find_map(|line| line.strip_prefix("host: ")).expect("a host");
     let cargo = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version=1", "--locked", "--offline", "--filter-platform", host])
+        .args(["metadata", "--format-version=1", "--all-features", "--locked", "--offline"])
+        .args(["--filter-platform", host])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .expect("cargo runs");
