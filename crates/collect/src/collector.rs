@@ -15,7 +15,7 @@ use crate::settings::{CollectorSettings, Transport};
 use crate::status::{CollectorState, CollectorStatus};
 use crate::supervise::DesiredState;
 use crate::unixgram::{self, SocketFile};
-use crate::{tcp, udp};
+use crate::{net, tcp, udp};
 
 /// A collector and its state.
 pub struct Collector {
@@ -31,7 +31,8 @@ pub struct Collector {
     pub(crate) gauges: Arc<Gauges>,
     pub(crate) status: Mutex<CollectorStatus>,
     pub(crate) desired: watch::Sender<DesiredState>,
-    bound: Mutex<Option<BoundSockets>>,
+    /// What the first start gets: the sockets, or why they could not be bound.
+    bound: Mutex<Option<anyhow::Result<BoundSockets>>>,
     listening: Mutex<ListenInfo>,
 }
 
@@ -50,7 +51,8 @@ struct ListenInfo {
 }
 
 impl Collector {
-    /// Binds the sockets of the collector. Fails if, for example, a port is in use or the game is unknown.
+    /// Binds the sockets of the collector. Fails if the settings are wrong, for example if the game is unknown. A port
+    /// that another program uses is a failure of the first start instead, and so is tried again.
     pub(crate) fn open(
         settings: CollectorSettings,
         number: usize,
@@ -60,14 +62,18 @@ impl Collector {
         let game = game(&settings, catalog)?;
         let bound = match &settings.transport {
             Transport::Udp(udp) => {
-                Some(BoundSockets::Udp(udp::bind(udp, udp.listen, sockets).context("listen")?))
+                Some(udp::bind(udp, udp.listen, sockets).map(BoundSockets::Udp).context("listen"))
             }
-            Transport::Unixgram(unix) => Some(BoundSockets::Unix(unixgram::bind(unix).context("path")?)),
+            Transport::Unixgram(unix) => Some(unixgram::bind(unix).map(BoundSockets::Unix).context("path")),
             Transport::TcpServer(tcp) => {
                 tcp.tls.as_ref().map(tcp::acceptor).transpose()?;
-                Some(BoundSockets::Tcp(tcp::bind(tcp.listen, sockets).context("listen")?))
+                Some(tcp::bind(tcp.listen, sockets).map(BoundSockets::Tcp).context("listen"))
             }
             Transport::TcpClient(_) | Transport::Dir(_) => None,
+        };
+        let bound = match bound {
+            Some(Err(failure)) if !net::is_in_use(&failure) => return Err(failure),
+            bound => bound,
         };
         Ok(Collector {
             number,
@@ -82,9 +88,9 @@ impl Collector {
         })
     }
 
-    /// Returns the sockets that [`Collector::open`] bound. Only the first start gets them.
-    pub(crate) fn take_bound_sockets(&self) -> Option<BoundSockets> {
-        self.bound.lock().take()
+    /// Returns the sockets that [`Collector::open`] bound, or why it could not. Only the first start gets them.
+    pub(crate) fn take_bound_sockets(&self) -> anyhow::Result<Option<BoundSockets>> {
+        self.bound.lock().take().transpose()
     }
 
     /// Returns the address it listened on before, so that a restart binds the same port.
@@ -107,6 +113,16 @@ impl Collector {
     /// Returns true if the collector receives data.
     pub fn is_running(&self) -> bool {
         self.status.lock().state == CollectorState::Running
+    }
+
+    /// Returns true if the collector has failed and waits to be started again.
+    pub fn is_failed(&self) -> bool {
+        self.status.lock().state == CollectorState::Failed
+    }
+
+    /// Returns how often the collector has failed.
+    pub fn failures(&self) -> u64 {
+        self.status.lock().failures()
     }
 
     /// Returns the access with which its events are admitted.

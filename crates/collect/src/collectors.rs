@@ -38,7 +38,7 @@ pub struct Collectors {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CollectorAction {
-    /// Start it, if it is stopped or waiting.
+    /// Start it, if it is stopped or has failed.
     Start,
     /// Stop it until it is started again.
     Stop,
@@ -47,7 +47,8 @@ pub enum CollectorAction {
 }
 
 impl Collectors {
-    /// Opens all collectors and binds their sockets. The error names the first collector that fails.
+    /// Opens all collectors and binds their sockets. A port that another program uses is a failure of its collector, which
+    /// is tried again once it runs. The error names the first collector whose settings are wrong.
     pub fn open(
         settings: &[CollectorSettings],
         catalog: &Catalog,
@@ -55,6 +56,7 @@ impl Collectors {
     ) -> anyhow::Result<Collectors> {
         let mut all = Vec::new();
         for (number, settings) in settings.iter().enumerate() {
+            check_place(settings, &all)?;
             let opened = Collector::open(settings.clone(), number, catalog, sockets);
             all.push(Arc::new(opened.with_context(|| format!("collectors.{}", settings.name))?));
         }
@@ -112,6 +114,11 @@ impl Collectors {
         selected.map(row).collect()
     }
 
+    /// Returns the number of collectors that have failed and will be started again.
+    pub fn failed(&self) -> usize {
+        self.all.iter().filter(|collector| collector.is_failed()).count()
+    }
+
     /// Returns all collectors.
     pub fn all(&self) -> &[Arc<Collector>] {
         &self.all
@@ -140,6 +147,24 @@ impl Collectors {
         }
         Ok(collector.to_json())
     }
+}
+
+/// Fails if an earlier collector listens on the same address or file: that is a mistake in the settings, and waiting would
+/// not mend it.
+fn check_place(settings: &CollectorSettings, earlier: &[Arc<Collector>]) -> anyhow::Result<()> {
+    let Some((key, place)) = settings.transport.place() else { return Ok(()) };
+    let same = |other: &&Arc<Collector>| {
+        other.settings.transport.label() == settings.transport.label()
+            && other.settings.transport.place().is_some_and(|(_, other)| other == place)
+    };
+    if let Some(other) = earlier.iter().find(same) {
+        bail!(
+            "collectors.{}: {key}: {place} is also that of collectors.{}",
+            settings.name,
+            other.settings.name
+        );
+    }
+    Ok(())
 }
 
 /// Counts a running supervisor. The count also decreases if the supervisor panics.

@@ -168,6 +168,19 @@ impl Transport {
             Transport::Dir(_) => "dir",
         }
     }
+
+    /// Returns the setting and the value of the address or file that no other collector may listen on; `None` if the
+    /// transport does not listen, or if the system picks the port.
+    pub(crate) fn place(&self) -> Option<(&'static str, String)> {
+        match self {
+            Transport::Udp(UdpSettings { listen, .. })
+            | Transport::TcpServer(TcpServerSettings { listen, .. }) => {
+                (listen.port() != 0).then(|| ("listen", listen.to_string()))
+            }
+            Transport::Unixgram(unix) => Some(("path", unix.path.display().to_string())),
+            Transport::TcpClient(_) | Transport::Dir(_) => None,
+        }
+    }
 }
 
 impl Decoder {

@@ -15,7 +15,7 @@ pub(crate) enum CollectorState {
     /// It receives data.
     Running,
     /// It failed and will be started again.
-    Waiting,
+    Failed,
     /// It was stopped.
     Stopped,
 }
@@ -25,7 +25,7 @@ impl CollectorState {
         match self {
             CollectorState::Starting => "starting",
             CollectorState::Running => "running",
-            CollectorState::Waiting => "waiting",
+            CollectorState::Failed => "failed",
             CollectorState::Stopped => "stopped",
         }
     }
@@ -57,7 +57,7 @@ impl CollectorStatus {
         if state == CollectorState::Starting {
             self.starts += 1;
         }
-        if state != CollectorState::Waiting {
+        if state != CollectorState::Failed {
             self.next_try_ms = None;
         }
     }
@@ -67,9 +67,14 @@ impl CollectorStatus {
         self.starts
     }
 
+    /// Returns how often it failed.
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures
+    }
+
     /// Returns true if the collector has followed an action that was requested after `starts` starts.
     pub(crate) fn has_followed(&self, action: CollectorAction, starts: u64) -> bool {
-        let is_up = matches!(self.state, CollectorState::Running | CollectorState::Waiting);
+        let is_up = matches!(self.state, CollectorState::Running | CollectorState::Failed);
         match action {
             CollectorAction::Stop => self.state == CollectorState::Stopped,
             CollectorAction::Start => is_up,
@@ -79,7 +84,7 @@ impl CollectorStatus {
 
     /// Records a failure. The collector is started again after `wait`.
     pub(crate) fn set_failed(&mut self, error: String, wait: Duration) {
-        self.set_state(CollectorState::Waiting);
+        self.set_state(CollectorState::Failed);
         self.failures += 1;
         self.error = Some(error);
         self.next_try_ms = Some(now_ms() + wait.as_millis() as i64);

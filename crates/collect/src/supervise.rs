@@ -1,6 +1,7 @@
 //! Supervision: a collector is started, watched, started again after a failure, and stopped.
 //!
-//! A failure or a panic affects only its own collector, which is started again after a [`Backoff`].
+//! A failure or a panic affects only its own collector, which is started again after a [`Backoff`]. A port that another
+//! program uses is such a failure, at the start of the server too; wrong settings prevent the start.
 
 mod workers;
 

@@ -25,7 +25,7 @@ use tracing::{debug, warn};
 use crate::CollectContext;
 use crate::buffer::Buffer;
 use crate::collector::{BoundSockets, Collector};
-use crate::net::{self, ConnectionLimits, Connections};
+use crate::net::{self, ConnectionLimits, Connections, InUse};
 use crate::runtimes::Runtimes;
 use crate::settings::{StreamSettings, TcpClientSettings, TcpServerSettings};
 use crate::sink::Sink;
@@ -42,7 +42,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Binds `sockets` listening sockets to the address. Fails if another program listens there.
 pub(crate) fn bind(listen: SocketAddr, sockets: usize) -> anyhow::Result<Vec<TcpListener>> {
     if net::is_address_in_use(listen) {
-        bail!("another program listens on {listen}: stop it, or choose another port");
+        let place = listen.to_string();
+        return Err(InUse { verb: "listens", place, setting: "port" }.into());
     }
     let mut bound: Vec<TcpListener> = Vec::with_capacity(sockets);
     for _ in 0..sockets {
@@ -60,7 +61,7 @@ pub(crate) async fn serve(
     runtimes: Arc<Runtimes>,
     stop: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
-    let listeners = match collector.take_bound_sockets() {
+    let listeners = match collector.take_bound_sockets()? {
         Some(BoundSockets::Tcp(listeners)) => listeners,
         _ => bind(collector.address().unwrap_or(settings.listen), runtimes.count())?,
     };

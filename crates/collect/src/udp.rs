@@ -9,7 +9,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use decode::rtcp::Compound;
 use model::Reject;
 use pipeline::flows::{Datagram, Flows};
@@ -24,6 +24,7 @@ use tokio::sync::watch;
 use crate::CollectContext;
 use crate::buffer::Buffer;
 use crate::collector::{BoundSockets, Collector};
+use crate::net::InUse;
 use crate::runtimes::Runtimes;
 use crate::settings::{Decoder, UdpSettings};
 use crate::sink::Sink;
@@ -47,8 +48,9 @@ pub(crate) fn bind(
     sockets: usize,
 ) -> anyhow::Result<Vec<UdpSocket>> {
     // With SO_REUSEPORT, packets would silently be shared with another program that uses it too.
-    if listen.port() != 0 && socket(listen, false)?.bind(&listen.into()).is_err_and(is_in_use) {
-        bail!("another program receives on {listen} (UDP): stop it, or choose another port");
+    if listen.port() != 0 && socket(listen, false)?.bind(&listen.into()).is_err_and(is_address_in_use) {
+        let place = format!("{listen} (UDP)");
+        return Err(InUse { verb: "receives", place, setting: "port" }.into());
     }
     let mut bound: Vec<UdpSocket> = Vec::with_capacity(sockets);
     for _ in 0..sockets {
@@ -62,7 +64,7 @@ pub(crate) fn bind(
     Ok(bound)
 }
 
-fn is_in_use(failure: io::Error) -> bool {
+fn is_address_in_use(failure: io::Error) -> bool {
     failure.kind() == io::ErrorKind::AddrInUse
 }
 
@@ -81,7 +83,7 @@ pub(crate) async fn run(
     runtimes: Arc<Runtimes>,
     stop: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
-    let sockets = match collector.take_bound_sockets() {
+    let sockets = match collector.take_bound_sockets()? {
         Some(BoundSockets::Udp(sockets)) => sockets,
         _ => bind(&settings, collector.address().unwrap_or(settings.listen), runtimes.count())?,
     };

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use model::Reject;
 use pipeline::shutdown::wait_for_stop;
 use pipeline::time::now_ms;
@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use crate::CollectContext;
 use crate::buffer::Buffer;
 use crate::collector::{BoundSockets, Collector};
+use crate::net::InUse;
 use crate::runtimes::Runtimes;
 use crate::settings::UnixgramSettings;
 use crate::sink::Sink;
@@ -82,7 +83,8 @@ fn check_is_free(path: &Path) -> anyhow::Result<()> {
         path.display()
     );
     if UnixDatagram::unbound()?.connect(path).is_ok() {
-        bail!("another program receives on {}: stop it, or choose another path", path.display());
+        let place = path.display().to_string();
+        return Err(InUse { verb: "receives", place, setting: "path" }.into());
     }
     Ok(())
 }
@@ -111,7 +113,7 @@ pub(crate) async fn run(
     runtimes: Arc<Runtimes>,
     stop: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
-    let file = match collector.take_bound_sockets() {
+    let file = match collector.take_bound_sockets()? {
         Some(BoundSockets::Unix(file)) => file,
         _ => bind(&settings)?,
     };

@@ -19,6 +19,16 @@ pub(crate) fn routes() -> Router<RuntimeState> {
 /// The cause is in the log of the server only: this route needs no credential.
 const BACKUP_WARNING: &str = "warning: the last backup failed; see the log of the server\n";
 
+/// Returns the warning about failed collectors. Which and why is not for everyone either.
+fn collector_warning(failed: usize) -> Option<String> {
+    let what = match failed {
+        0 => return None,
+        1 => "a collector has failed and is",
+        _ => "collectors have failed and are",
+    };
+    Some(format!("warning: {what} tried again; see `playmeter collectors list` or the log of the server\n"))
+}
+
 /// Liveness: the process responds.
 #[utoipa::path(
     get, path = "/healthz", operation_id = "alive", tag = "operations", security(()),
@@ -29,7 +39,8 @@ pub(crate) async fn alive() -> &'static str {
 }
 
 /// Readiness: the server accepts events and answers queries, because it is not stopping, the disk has room, and the views
-/// follow the log. Further lines are warnings, for example about a certificate that could not be renewed or a failed backup.
+/// follow the log. Further lines are warnings, for example about a certificate that could not be
+/// renewed, a failed backup or a failed collector.
 #[utoipa::path(
     get, path = "/readyz", operation_id = "ready", tag = "operations", security(()),
     responses(
@@ -47,6 +58,7 @@ pub(crate) async fn ready(State(shared): State<Arc<AppState>>) -> Result<String,
     if shared.backups.report().failure.is_some() {
         text.push_str(BACKUP_WARNING);
     }
+    text.extend(collector_warning(shared.collectors.failed()));
     Ok(text)
 }
 

@@ -162,8 +162,12 @@ impl Text {
 
     fn collectors(mut self, shared: &AppState) -> Text {
         type Figure = (&'static str, &'static str, &'static str, fn(&Collector) -> u64);
-        const FIGURES: [Figure; 6] = [
+        const FIGURES: [Figure; 8] = [
             ("running", "gauge", "1 while the collector receives.", |one| u64::from(one.is_running())),
+            ("failed", "gauge", "1 while the collector has failed and waits to be started again.", |one| {
+                u64::from(one.is_failed())
+            }),
+            ("failures_total", "counter", "Failures since the server started.", Collector::failures),
             ("received_total", "counter", "Samples or events received, including lost ones.", |one| {
                 one.counters.received()
             }),

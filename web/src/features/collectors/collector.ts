@@ -1,6 +1,6 @@
 /** Collectors as returned by the server. */
 
-export type CollectorState = 'starting' | 'running' | 'waiting' | 'stopped'
+export type CollectorState = 'starting' | 'running' | 'failed' | 'stopped'
 
 export interface Collector {
   name: string

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::net::TcpListener;
+use std::os::unix::net::UnixDatagram;
 
 use super::*;
 
@@ -77,7 +78,7 @@ impl HealthyTraffic {
 /// Waits until a collector has failed this often and returns its last error.
 fn failed(world: &World, name: &str, count: u64) -> String {
     let now =
-        wait_until(world, name, |now| now["failures"].as_u64() >= Some(count) && now["state"] == "waiting");
+        wait_until(world, name, |now| now["failures"].as_u64() >= Some(count) && now["state"] == "failed");
     now["error"].as_str().expect("a sentence").to_owned()
 }
 
@@ -130,7 +131,7 @@ fn collector_rebinds_its_port_once_it_is_free() {
     assert_eq!(control(&world, "stop", "one")["state"], "stopped");
     let occupied = UdpSocket::bind(address).expect("the address is free now");
     let state = control(&world, "start", "one");
-    assert_eq!(state["state"], "waiting", "{state}");
+    assert_eq!(state["state"], "failed", "{state}");
     let error = state["error"].as_str().expect("a sentence");
     assert!(error.contains("another program receives on"), "{error}");
     drop(occupied);
@@ -142,6 +143,57 @@ fn collector_rebinds_its_port_once_it_is_free() {
     );
     packets(&world, "one").send(b"hits:1|c").expect("it listens");
     wait_received(&world, "one", 1);
+}
+
+#[test]
+fn busy_port_at_the_start_is_a_failure_of_its_collector_only() {
+    let root = tempfile::tempdir().expect("a temporary folder");
+    let file = root.path().join("in.sock");
+    let receiver = UnixDatagram::bind(&file).expect("a socket");
+    let packets_socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let addresses = [packets_socket.local_addr(), listener.local_addr()].map(|it| it.expect("an address"));
+    let config = format!(
+        "[collectors.base]\ntemplate=true\ndecoder='statsd'\n\
+         [collectors.udp]\nextends='base'\ntransport='udp'\nlisten='{}'\n\
+         [collectors.tcp]\nextends='base'\ntransport='tcp_server'\nlisten='{}'\n\
+         [collectors.unix]\nextends='base'\ntransport='unixgram'\npath='{}'\n\
+         [collectors.free]\nextends='base'\ntransport='udp'\nlisten='127.0.0.1:0'\n",
+        addresses[0],
+        addresses[1],
+        file.display()
+    );
+    std::fs::write(root.path().join("playmeter.toml"), config).expect("a file");
+    let world = World::on(root, &[]);
+    let gauge = |name: &str| format!("playmeter_collector_failed{{collector=\"{name}\"}} 1");
+    let ready = || world.send(&Request::get("/readyz"));
+    for name in ["udp", "tcp", "unix"] {
+        assert!(failed(&world, name, 1).contains("another program"), "{name}");
+        assert!(collector(&world, name)["next_try"].is_string(), "{name}");
+        let metrics = world.send(&Request::get("/metrics")).text();
+        assert!(metrics.contains(&gauge(name)), "{name} in {metrics}");
+        assert!(metrics.contains(&format!("playmeter_collector_failures_total{{collector=\"{name}\"}}")));
+    }
+    let text = ready().text();
+    assert!(text.starts_with("ready\nwarning: collectors have failed"), "{text}");
+    let log = world.log_lines();
+    assert!(log.contains("collector failed") && log.contains("another program receives on"), "{log}");
+    packets(&world, "free").send(b"hits:1|c").expect("it listens");
+    wait_received(&world, "free", 1);
+    drop((receiver, packets_socket, listener));
+    for name in ["udp", "tcp", "unix"] {
+        let now = wait_until(&world, name, |now| now["state"] == "running");
+        let starts = now["starts"].as_u64().expect("a number");
+        assert_eq!(now["failures"], starts - 1, "it started again by itself: {now}");
+    }
+    assert_eq!(ready().text(), "ready\n");
+    let sender = UnixDatagram::unbound().expect("a socket");
+    sender.send_to(b"hits:1|c", &file).expect("it receives");
+    packets(&world, "udp").send(b"hits:1|c").expect("it listens");
+    connect(&world, "tcp").write_all(b"hits:1|c\n").expect("it reads");
+    for name in ["udp", "tcp", "unix"] {
+        wait_received(&world, name, 1);
+    }
 }
 
 #[test]

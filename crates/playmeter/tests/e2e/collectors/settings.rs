@@ -2,7 +2,6 @@
 
 use std::process::Command;
 
-use super::*;
 use crate::world::{playmeter, run};
 
 fn with_config(command: &str, config: &str) -> (tempfile::TempDir, Command) {
@@ -18,12 +17,9 @@ fn with_config(command: &str, config: &str) -> (tempfile::TempDir, Command) {
 
 #[test]
 fn invalid_collector_prevents_start_and_is_named() {
-    let occupied = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-    let occupied = occupied.local_addr().expect("an address");
     let udp = "[collectors.one]\ntransport='udp'\ndecoder='statsd'\n";
     let folder = tempfile::tempdir().expect("a folder");
     let (used, file) = (folder.path().join("used.sock"), folder.path().join("file"));
-    let _receiver = std::os::unix::net::UnixDatagram::bind(&used).expect("a socket");
     std::fs::write(&file, "precious").expect("a file");
     let unix = |path: &std::path::Path| {
         format!("[collectors.one]\ntransport='unixgram'\ndecoder='statsd'\npath='{}'\n", path.display())
@@ -34,8 +30,15 @@ fn invalid_collector_prevents_start_and_is_named() {
         (format!("{udp}listn='127.0.0.1:1'\n"), ["collectors.one", "listn"]),
         (format!("{udp}listen='somewhere'\n"), ["collectors.one.listen", "invalid socket address"]),
         (udp.to_owned(), ["collectors.one", "listen: missing"]),
-        (format!("{udp}listen='{occupied}'\n"), ["collectors.one: listen", "another program"]),
-        (unix(&used), ["collectors.one: path", "another program receives on"]),
+        (format!("{udp}listen='192.0.2.1:9'\n"), ["collectors.one: listen", "binding 192.0.2.1:9"]),
+        (
+            format!("{udp}listen='127.0.0.1:9'\n[collectors.two]\nextends='one'\n"),
+            ["collectors.two: listen", "also that of collectors.one"],
+        ),
+        (
+            [unix(&used), "[collectors.two]\nextends='one'\n".into()].concat(),
+            ["collectors.two: path", "also that of"],
+        ),
         (unix(&file), ["collectors.one: path", "is not a socket"]),
         (unix(&folder.path().join("none/in.sock")), ["collectors.one: path", "No such file"]),
         (format!("{udp}listen='127.0.0.1:0'\ngame='none'\n"), ["collectors.one: game", "no game `none`"]),

@@ -132,12 +132,12 @@ fn tcp_client_reconnects_after_the_source_closes() {
     stream.write_all(STATSD.as_bytes()).expect("it reads");
     check(&world, "statsd");
     drop(stream);
-    let waiting = wait_until(&world, "one", |now| now["state"] == "waiting");
+    let failed = wait_until(&world, "one", |now| now["state"] == "failed");
     assert!(
-        waiting["error"].as_str().is_some_and(|error| error.contains("closed the connection")),
-        "{waiting}"
+        failed["error"].as_str().is_some_and(|error| error.contains("closed the connection")),
+        "{failed}"
     );
-    assert!(waiting["next_try"].is_string(), "{waiting}");
+    assert!(failed["next_try"].is_string(), "{failed}");
     control(&world, "start", "one");
     let (mut stream, _) = source.accept().expect("it connects again");
     stream.write_all(b"hits:1|c\n").expect("it reads");
