@@ -8,6 +8,7 @@ use anyhow::{Context, bail};
 use model::Dimension;
 use parking_lot::Mutex;
 use pipeline::catalog::{Catalog, SettingsChange};
+use pipeline::shutdown::wait_for_stop;
 use pipeline::time::now_ms;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -23,6 +24,9 @@ use crate::{CollectContext, dir, tcp, udp, unixgram};
 
 /// How long [`Collectors::apply`] waits for a collector to reach the requested state.
 const APPLY_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The interval at which a running collector notices that its game was archived.
+const ARCHIVED_POLL: Duration = Duration::from_secs(1);
 
 /// All collectors of a server.
 pub struct Collectors {
@@ -182,8 +186,47 @@ async fn run(collector: Arc<Collector>, context: CollectContext, runtimes: Arc<R
     supervise(Arc::clone(&collector), Backoff::default(), stopping, attempt).await;
 }
 
-/// Runs a collector once, until it fails or `stop` becomes true.
+/// Runs a collector once, until it fails or `stop` becomes true. That its game is archived is a failure, too: it is tried
+/// again and runs once the game is restored.
 async fn attempt(
+    collector: Arc<Collector>,
+    context: CollectContext,
+    runtimes: Arc<Runtimes>,
+    mut stop: watch::Receiver<bool>,
+) -> anyhow::Result<()> {
+    let (catalog, game) = (Arc::clone(&context.catalog), collector.game);
+    check_writable(&catalog, game)?;
+    let (stop_run, stop_receiver) = watch::channel(false);
+    let mut running = std::pin::pin!(run_once(collector, context, runtimes, stop_receiver));
+    let archived = tokio::select! {
+        ended = &mut running => return ended,
+        archived = wait_archived(&catalog, game) => Err(archived),
+        () = wait_for_stop(&mut stop) => Ok(()),
+    };
+    stop_run.send_replace(true);
+    running.await.and(archived)
+}
+
+fn check_writable(catalog: &Catalog, game: u32) -> anyhow::Result<()> {
+    catalog.game_by_number(game).context("its game does not exist any more")?.check_writable()?;
+    Ok(())
+}
+
+/// Returns when the game accepts no writes any more, with the reason.
+async fn wait_archived(catalog: &Catalog, game: u32) -> anyhow::Error {
+    let mut revision = None;
+    loop {
+        // The catalog rarely changes: nothing is looked up while it stays the same.
+        if revision.replace(catalog.revision()) != Some(catalog.revision())
+            && let Err(archived) = check_writable(catalog, game)
+        {
+            return archived;
+        }
+        tokio::time::sleep(ARCHIVED_POLL).await;
+    }
+}
+
+async fn run_once(
     collector: Arc<Collector>,
     context: CollectContext,
     runtimes: Arc<Runtimes>,

@@ -10,6 +10,7 @@ pub(crate) mod dimensions;
 pub(crate) mod events;
 pub(crate) mod feed;
 pub(crate) mod flows;
+pub(crate) mod games;
 pub(crate) mod health;
 pub(crate) mod import;
 pub(crate) mod json;
@@ -60,6 +61,7 @@ pub(crate) fn routes() -> Router<RuntimeState> {
         .merge(levels::routes())
         .merge(openapi::routes())
         .merge(people::routes())
+        .merge(games::routes())
         .merge(metrics::routes())
         .merge(health::routes())
         .merge(sdk::routes())

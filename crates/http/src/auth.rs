@@ -92,6 +92,28 @@ impl Credentials {
             return Ok(access);
         }
         let access = self.authorize_person(catalog, now_s)?;
+        self.check_intended()?;
+        Ok(access)
+    }
+
+    /// Fails unless the request is sent by a signed-in person, who may manage every game. A key belongs to one game.
+    pub(crate) fn authorize_owner(&self, catalog: &Catalog, now_s: u64) -> Result<(), Problem> {
+        if self.authorize_key(catalog, now_s)?.is_some() {
+            let detail =
+                "a key cannot manage games; sign in to the dashboard, or use `playmeter games` on the server";
+            return Err(Problem::forbidden(detail).field("Authorization"));
+        }
+        self.check_signed_in(catalog, now_s)
+    }
+
+    /// As [`Credentials::authorize_owner`], for a write: the person's page sends the CSRF token.
+    pub(crate) fn authorize_owner_write(&self, catalog: &Catalog, now_s: u64) -> Result<(), Problem> {
+        self.authorize_owner(catalog, now_s)?;
+        self.check_intended()
+    }
+
+    /// Fails unless a write by a signed-in person comes from a page of the dashboard.
+    fn check_intended(&self) -> Result<(), Problem> {
         if !self.headers.contains_key(ORIGIN) {
             return Err(
                 Problem::forbidden("a write by a signed-in person must send its origin").field("Origin")
@@ -102,15 +124,19 @@ impl Credentials {
         if !bool::from(token.ct_eq(expected.as_bytes())) {
             return Err(Problem::forbidden("send the `csrf` token from `/v1/me`").field(CSRF_HEADER));
         }
-        Ok(access)
+        Ok(())
+    }
+
+    fn check_signed_in(&self, catalog: &Catalog, now_s: u64) -> Result<(), Problem> {
+        if !is_signed_in(catalog, &self.headers, self.context.is_https(), now_s) {
+            return Err(Problem::unauthorized("send a key as `Authorization: Bearer KEY`, or sign in"));
+        }
+        same_origin(&self.headers, self.context.is_https())
     }
 
     /// Returns the access of a signed-in person to the game that the request names, or to the first game.
     fn authorize_person(&self, catalog: &Catalog, now_s: u64) -> Result<Access, Problem> {
-        if !is_signed_in(catalog, &self.headers, self.context.is_https(), now_s) {
-            return Err(Problem::unauthorized("send a key as `Authorization: Bearer KEY`, or sign in"));
-        }
-        same_origin(&self.headers, self.context.is_https())?;
+        self.check_signed_in(catalog, now_s)?;
         let games = catalog.games();
         let id = self
             .query

@@ -25,8 +25,9 @@ pub(crate) fn is_open(path: &str) -> bool {
         "/api/send",
     ];
     // These are for the pages of this server only.
-    const CLOSED: [&str; 2] = ["/v1/me", "/v1/sign-out"];
+    const CLOSED: [&str; 3] = ["/v1/me", "/v1/sign-out", "/v1/games"];
     !CLOSED.contains(&path)
+        && !path.starts_with("/v1/games/")
         && PREFIXES.iter().any(|prefix| match path.strip_prefix(prefix) {
             Some(rest) => prefix.ends_with('/') || matches!(rest, "" | "/"),
             None => false,

@@ -7,6 +7,7 @@ use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use serde::Serialize;
 
 use model::query::QueryError;
+use pipeline::catalog::GameArchived;
 use pipeline::views::ViewsBehind;
 
 /// The reason why a request was rejected: a kind for programs and a sentence for people.
@@ -45,6 +46,8 @@ problems! {
     unauthorized = 401, "key", "Missing or invalid credential";
     /// The credential does not permit this request.
     forbidden = 403, "scope", "Permission denied";
+    /// The game is archived and accepts no writes.
+    archived = 403, "archived", "Game archived";
     /// The signature does not match the request.
     invalid_signature = 401, "signature", "Invalid signature";
     /// The route or the addressed object does not exist.
@@ -113,6 +116,12 @@ impl Problem {
 impl From<QueryError> for Problem {
     fn from(error: QueryError) -> Problem {
         Problem::invalid(error.message).field(error.field)
+    }
+}
+
+impl From<GameArchived> for Problem {
+    fn from(archived: GameArchived) -> Problem {
+        Problem::archived(archived.to_string())
     }
 }
 

@@ -36,7 +36,7 @@ pub use error::CatalogError;
 pub use file::{check_format, read_private, replace_private};
 pub use game_settings::{DimensionDeclaration, GameSettings, SettingsChange};
 pub use gameanalytics::GameAnalytics;
-pub use games::Game;
+pub use games::{Game, GameArchived};
 pub use key_format::KeyKind;
 pub use keys::KeyRecord;
 pub use playtomic::Playtomic;
@@ -136,6 +136,7 @@ impl Catalog {
         let _writing = self.writing.lock();
         let mut file = self.current.load().file.clone();
         let result = change(&mut file)?;
+        file.set_format();
         file::save(&self.folder, &file).map_err(|error| CatalogError::NotWritten(format!("{error:#}")))?;
         self.replace(file);
         Ok(result)

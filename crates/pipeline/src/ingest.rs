@@ -144,6 +144,7 @@ impl Ingest {
         decoded: &RawBatch<'_>,
         commit_latency: Option<&CommitLatency>,
     ) -> Result<Receipt, IngestError> {
+        access.game.check_writable()?;
         self.check_rate(access, request, decoded)?;
         self.wait_for_links(decoded).await;
         let context = self.admission_context(access, request, decoded.sent_at_ms);

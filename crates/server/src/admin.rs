@@ -45,6 +45,16 @@ pub enum Command {
         /// The new name.
         name: String,
     },
+    /// Lets a game accept no writes; its data stays readable.
+    ArchiveGame {
+        /// The game.
+        game: String,
+    },
+    /// Lets an archived game accept writes again.
+    RestoreGame {
+        /// The game.
+        game: String,
+    },
     /// Changes a game's ingest settings; those left out stay.
     SetGame {
         /// The game.
@@ -174,6 +184,8 @@ pub fn run(admin: &Admin<'_>, command: Command) -> anyhow::Result<Value> {
         Command::ListGames => catalog.games().iter().map(|it| game(catalog, it)).collect(),
         Command::CreateGame { id, name, tz } => game(catalog, &catalog.create_game(&id, &name, &tz)?),
         Command::RenameGame { game: id, name } => game(catalog, &catalog.rename_game(&id, &name)?),
+        Command::ArchiveGame { game: id } => game(catalog, &catalog.archive_game(&id, now_s())?),
+        Command::RestoreGame { game: id } => game(catalog, &catalog.restore_game(&id)?),
         Command::SetGame { game: id, change } => game(catalog, &catalog.set_game(&id, change)?),
         Command::SetPlaytomic { game: id, key, private_key, data_api } => {
             game(catalog, &catalog.set_playtomic(&id, key, private_key, data_api)?)
@@ -224,6 +236,7 @@ fn game(catalog: &Catalog, game: &Game) -> Value {
         "data_api": game.playtomic.data_api,
     });
     answer["sites"] = json!(game.sites);
+    answer["archived_at"] = json!(game.archived_s.map(|archived_s| rfc3339(archived_s as i64 * 1000)));
     answer["gameanalytics"] = json!(catalog.gameanalytics_keys(game));
     answer
 }

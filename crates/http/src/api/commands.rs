@@ -12,6 +12,7 @@ use bytes::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderMap};
 use hyper::http::request::Parts;
 use hyper::{Request, StatusCode};
+use liveops::players::PlayerCommand;
 use liveops::{Caller, Command, CommandRef, CommandResponse, Idempotency, Principal, Refusal, RefusalKind};
 use model::batch::KeyClass;
 use pipeline::catalog::{Access, Scope};
@@ -233,6 +234,10 @@ impl RuntimeState {
         blob: &[u8],
     ) -> Result<Result<CommandResponse, Refusal>, Problem> {
         let CommandRequest { access, by, received_ms, address, idempotency, .. } = request;
+        // The right to be forgotten does not end with the game.
+        if !matches!(command, Command::Players(PlayerCommand::Erase { .. })) {
+            access.game.check_writable()?;
+        }
         if access.class == KeyClass::Public {
             self.check_rate(&access, address, &by, &command, received_ms)?;
         }
@@ -264,7 +269,8 @@ fn check_empty(body: &[u8]) -> Result<(), Problem> {
     }
 }
 
-fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
+/// Rejects a body that is declared to be something other than JSON.
+pub(crate) fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
     let value = headers.get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or("?"));
     let kind = value.unwrap_or("application/json").split(';').next().unwrap_or_default().trim();
     if kind.eq_ignore_ascii_case("application/json") || kind.eq_ignore_ascii_case("text/plain") {

@@ -220,6 +220,7 @@ pub(crate) fn ingest_problem(error: IngestError) -> Problem {
         IngestError::Wal(WalError::Overloaded { .. }) => Problem::overloaded(detail).retry_after_s(1),
         IngestError::Wal(WalError::TooLarge { .. }) => Problem::too_large(detail),
         IngestError::Wal(WalError::Rejected { .. }) => Problem::overloaded(detail).retry_after_s(5),
+        IngestError::Archived(archived) => archived.into(),
         IngestError::Limited(over) => {
             Problem::quota_exceeded(detail).field(over.quota).retry_after_s(over.retry_s)
         }

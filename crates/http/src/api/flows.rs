@@ -180,6 +180,7 @@ async fn read_packets(
     let access = Credentials::from(head).authorize_key(&shared.catalog, now_s())?;
     let access = access.ok_or_else(|| Problem::unauthorized("send a key as `Authorization: Bearer KEY`"))?;
     let access = auth::allow(access, Scope::EventsWrite)?;
+    access.game.check_writable()?;
     if access.class == model::batch::KeyClass::Public {
         return Err(Problem::forbidden("packets of flows need a secret key"));
     }

@@ -61,6 +61,7 @@ static JSON: LazyLock<String> = LazyLock::new(|| {
     description.merge(flows::FlowsApi::openapi());
     description.merge(super::collectors::CollectorsApi::openapi());
     description.merge(super::import::ImportApi::openapi());
+    description.merge(super::games::GamesApi::openapi());
     let mut description = serde_json::to_value(&description).expect("the description has only string keys");
     complete::complete(&mut description);
     description.to_string()

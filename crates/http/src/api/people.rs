@@ -38,7 +38,7 @@ pub(crate) async fn me(State(shared): State<Arc<AppState>>, headers: HeaderMap) 
             "you are not signed in; open the link that `playmeter serve` or `playmeter keys sign-in` prints",
         ));
     }
-    let game = |game: pipeline::catalog::Game| json!({ "id": game.id, "name": game.name, "public_key": game.public_key, "tz": game.tz });
+    let game = |game: pipeline::catalog::Game| json!({ "id": game.id, "name": game.name, "public_key": game.public_key, "tz": game.tz, "archived": game.is_archived() });
     let games: Vec<_> = shared.catalog.games().into_iter().map(game).collect();
     let csrf = auth::csrf_token(auth::session(&headers, is_https).unwrap_or_default());
     let me = json!({ "signed_in": true, "role": "owner", "games": games, "csrf": csrf });

@@ -181,7 +181,11 @@ async fn submit(
     let (endpoint, received_ms, ack) = (Endpoint::Monitor, now_ms(), Ack::Disk);
     let client = ClientInfo::default();
     let request = IngestRequest { endpoint, received_ms, ack, rejected: &[], client };
-    shared.ingest.submit(lane, &Access::server(game), &request, &decoded).await.map(drop)
+    match shared.ingest.submit(lane, &Access::server(game), &request, &decoded).await {
+        // An archived game stays as it is; its requests are in `/metrics` only.
+        Ok(_) | Err(IngestError::Archived(_)) => Ok(()),
+        Err(failure) => Err(failure),
+    }
 }
 
 #[cfg(test)]

@@ -14,7 +14,11 @@ use super::sign_ins::{SIGN_IN_LINK_S, SignIn};
 use super::{CatalogError, Game, InitialKeys, KeyRecord, Scopes};
 
 const NAME: &str = "catalog.json";
-const FORMAT: u32 = 1;
+/// The newest format that this program reads.
+const FORMAT: u32 = 2;
+/// The format of a file without what format 2 added: archived games, and the number after that of a deleted game. Such a
+/// file is written in this format, so that an older program reads it.
+const FIRST_FORMAT: u32 = 1;
 /// The permissions of users who are neither the owner nor in the group. (Volumes of containers are often given to a
 /// group.)
 const OTHERS: u32 = 0o007;
@@ -32,6 +36,10 @@ pub(super) struct CatalogFile {
     /// are no longer valid.
     #[serde(default)]
     pub(super) sign_in_expires_s: u64,
+    /// The lowest number of a new game, once it is greater than that of the newest game: the numbers of deleted games are
+    /// not used again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) next_game: Option<u32>,
     pub(super) games: Vec<Game>,
     pub(super) keys: Vec<KeyRecord>,
     pub(super) sign_ins: Vec<SignIn>,
@@ -54,15 +62,29 @@ impl CatalogFile {
             revoked_s: None,
         };
         let file = CatalogFile {
-            format: FORMAT,
+            format: FIRST_FORMAT,
             id_secret: key_format::sha256_hex(&key_format::random_token()),
             sign_in_sha256: key_format::sha256_hex(&sign_in_token),
             sign_in_expires_s: now_s + SIGN_IN_LINK_S,
+            next_game: None,
             games: vec![game.clone()],
             keys: vec![key],
             sign_ins: Vec::new(),
         };
         (file, InitialKeys { game, secret_key: secret.text, sign_in_token })
+    }
+
+    /// Returns the number of a new game: greater than that of every game that ever was. Files of older versions have no
+    /// `next_game`; they could not delete games, so the newest game has the greatest number.
+    pub(super) fn next_game(&self) -> u32 {
+        let newest = self.games.iter().map(|game| game.number).max().unwrap_or(0);
+        self.next_game.unwrap_or(0).max(newest + 1)
+    }
+
+    /// Sets the format that the content needs.
+    pub(super) fn set_format(&mut self) {
+        let needs_second = self.next_game.is_some() || self.games.iter().any(Game::is_archived);
+        self.format = if needs_second { FORMAT } else { FIRST_FORMAT };
     }
 
     pub(super) fn game_mut(&mut self, id: &str) -> Result<&mut Game, CatalogError> {

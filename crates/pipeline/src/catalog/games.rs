@@ -37,6 +37,9 @@ pub struct Game {
     /// The domains and website ids by which trackers of web analytics name the game, in lower case.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sites: Vec<String>,
+    /// The time since which the game is archived, in seconds since 1970: its data can be read and nothing is written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archived_s: Option<u64>,
     /// The settings of the game.
     #[serde(default, skip_serializing_if = "GameSettings::is_default")]
     pub settings: GameSettings,
@@ -54,9 +57,29 @@ impl Game {
             playtomic: Playtomic::default(),
             gameanalytics: GameAnalytics::default(),
             sites: Vec::new(),
+            archived_s: None,
             settings: GameSettings::default(),
         }
     }
+}
+
+impl Game {
+    /// Returns true if the game accepts no writes.
+    pub fn is_archived(&self) -> bool {
+        self.archived_s.is_some()
+    }
+
+    /// Fails if the game accepts no writes.
+    pub fn check_writable(&self) -> Result<(), GameArchived> {
+        if self.is_archived() { Err(GameArchived { game: self.id.clone() }) } else { Ok(()) }
+    }
+}
+
+/// A write was rejected because the game is archived.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the game `{game}` is archived: its data can be read, but it accepts no writes until it is restored")]
+pub struct GameArchived {
+    game: String,
 }
 
 impl Catalog {
@@ -87,7 +110,10 @@ impl Catalog {
             if file.games.iter().any(|game| game.id == id) {
                 return Err(invalid("id", format!("a game `{id}` exists already")));
             }
-            let number = file.games.iter().map(|game| game.number).max().unwrap_or(0) + 1;
+            let number = file.next_game();
+            if file.next_game.is_some() {
+                file.next_game = Some(number + 1);
+            }
             let game = Game::new(number, id, name, tz);
             file.games.push(game.clone());
             Ok(game)
@@ -100,6 +126,25 @@ impl Catalog {
         self.update(|file| {
             let game = file.game_mut(id)?;
             game.name = name.to_owned();
+            Ok(game.clone())
+        })
+    }
+
+    /// Archives a game: its data stays readable, and writes are rejected from now on. An archived game stays archived since
+    /// the first time.
+    pub fn archive_game(&self, id: &str, now_s: u64) -> Result<Game, CatalogError> {
+        self.update(|file| {
+            let game = file.game_mut(id)?;
+            game.archived_s.get_or_insert(now_s);
+            Ok(game.clone())
+        })
+    }
+
+    /// Lets an archived game accept writes again.
+    pub fn restore_game(&self, id: &str) -> Result<Game, CatalogError> {
+        self.update(|file| {
+            let game = file.game_mut(id)?;
+            game.archived_s = None;
             Ok(game.clone())
         })
     }

@@ -163,3 +163,39 @@ fn a_game_needs_a_valid_id_and_a_known_time_zone() {
         assert!(matches!(create(id, tz), Err(CatalogError::Invalid { field: found, .. }) if found == field));
     }
 }
+
+#[test]
+fn number_of_a_game_is_greater_than_that_of_every_game_that_ever_was() {
+    let (folder, catalog, _) = open();
+    let create = |catalog: &Catalog, id: &str| catalog.create_game(id, "Name", "UTC").unwrap().number;
+    assert_eq!((create(&catalog, "two"), create(&catalog, "three")), (2, 3));
+    // The file after game 3 was deleted.
+    let path = folder.path().join("catalog.json");
+    let mut file: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    assert_eq!(file["next_game"], serde_json::Value::Null, "as in files of older versions");
+    file["games"].as_array_mut().unwrap().pop();
+    file["next_game"] = 4.into();
+    std::fs::write(&path, file.to_string()).unwrap();
+    let (catalog, _) = Catalog::open(folder.path(), 100).unwrap();
+    assert_eq!(create(&catalog, "four"), 4);
+    let (catalog, _) = Catalog::open(folder.path(), 100).unwrap();
+    assert_eq!(create(&catalog, "five"), 5);
+}
+
+#[test]
+fn file_has_the_first_format_until_it_needs_the_second() {
+    let (folder, catalog, _) = open();
+    let format = || {
+        let bytes = std::fs::read(folder.path().join("catalog.json")).unwrap();
+        serde_json::from_slice::<serde_json::Value>(&bytes).unwrap()["format"].clone()
+    };
+    assert_eq!(format(), 1);
+    catalog.archive_game("demo", 200).unwrap();
+    assert_eq!(format(), 2);
+    assert_eq!(catalog.archive_game("demo", 300).unwrap().archived_s, Some(200));
+    let (reopened, _) = Catalog::open(folder.path(), 400).unwrap();
+    assert!(reopened.game("demo").unwrap().check_writable().is_err());
+    reopened.restore_game("demo").unwrap();
+    assert_eq!(format(), 1);
+    assert!(reopened.game("demo").unwrap().check_writable().is_ok());
+}

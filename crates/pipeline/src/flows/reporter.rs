@@ -202,6 +202,8 @@ impl Reporter {
                 self.context.flows.unreported.fetch_add(count, Ordering::Relaxed);
                 Ok(())
             }
+            // Its flows were running when it was archived.
+            Err(IngestError::Archived(_)) => Ok(()),
             Err(failure) => Err(failure),
         }
     }

@@ -3,6 +3,7 @@
 use wal::WalError;
 
 use super::QuotaExceeded;
+use crate::catalog::GameArchived;
 
 /// The reason why a whole batch was not appended. Nothing of it was stored.
 #[derive(Debug, thiserror::Error)]
@@ -13,6 +14,9 @@ pub enum IngestError {
     /// The batch exceeds a quota.
     #[error(transparent)]
     Limited(#[from] QuotaExceeded),
+    /// The game is archived.
+    #[error(transparent)]
+    Archived(#[from] GameArchived),
 }
 
 impl IngestError {

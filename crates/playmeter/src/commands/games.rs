@@ -1,4 +1,4 @@
-//! `playmeter games`: creates, lists, renames and configures games.
+//! `playmeter games`: creates, lists, renames, configures and archives games.
 
 use clap::{Args, Subcommand};
 use pipeline::catalog::SettingsChange;
@@ -40,6 +40,20 @@ enum GamesCommand {
         id: String,
         /// New display name
         name: String,
+        #[command(flatten)]
+        folder: FolderArgs,
+    },
+    /// Archive a game: its data stays readable, its keys are rejected for writing
+    Archive {
+        /// Id of the game
+        id: String,
+        #[command(flatten)]
+        folder: FolderArgs,
+    },
+    /// Restore an archived game: it accepts writes again
+    Restore {
+        /// Id of the game
+        id: String,
         #[command(flatten)]
         folder: FolderArgs,
     },
@@ -115,6 +129,8 @@ pub(crate) fn run(args: GamesArgs) -> anyhow::Result<()> {
             (folder, Command::CreateGame { id, name, tz })
         }
         GamesCommand::Rename { id, name, folder } => (folder, Command::RenameGame { game: id, name }),
+        GamesCommand::Archive { id, folder } => (folder, Command::ArchiveGame { game: id }),
+        GamesCommand::Restore { id, folder } => (folder, Command::RestoreGame { game: id }),
         GamesCommand::Set { id, late_days, values_max, dimension, drop_dimension, folder } => {
             let change = SettingsChange { late_days, values_max, declare: dimension, drop: drop_dimension };
             (folder, Command::SetGame { game: id, change })
@@ -138,6 +154,9 @@ pub(crate) fn run(args: GamesArgs) -> anyhow::Result<()> {
 fn print(game: &Value) {
     let text = |field: &str| game[field].as_str().unwrap_or_default().to_owned();
     println!("{:<20} {:<24} {:<18} {}", text("id"), text("name"), text("tz"), text("public_key"));
+    if let Some(archived_at) = game["archived_at"].as_str() {
+        println!("{:<20} archived since {archived_at}", "");
+    }
     let settings = &game["settings"];
     let dimensions = settings["dimensions"].as_array().into_iter().flatten();
     let dimensions: Vec<&str> = dimensions.filter_map(|dimension| dimension["name"].as_str()).collect();

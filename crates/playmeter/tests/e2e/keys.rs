@@ -135,6 +135,9 @@ const MATRIX: &[(&str, &str, &str, [u16; 6])] = &[
     ("/v2/{key}/init", "POST", "/v2/nobody/init", [401; 6]),
     ("/remote_configs/v1/init", "POST", "/remote_configs/v1/init?game_key=nobody", [401; 6]),
     ("/v1/me", "GET", "/v1/me", [401; 6]),
+    ("/v1/games", "GET", "/v1/games", [401, 401, 403, 403, 403, 403]),
+    ("/v1/games", "POST", "/v1/games", [401, 401, 403, 403, 403, 403]),
+    ("/v1/games/{game}", "PATCH", "/v1/games/demo", [401, 401, 403, 403, 403, 403]),
     ("/metrics", "GET", "/metrics", [200; 6]),
     ("/readyz", "GET", "/readyz", [200; 6]),
 ];

@@ -28,6 +28,7 @@ mod failures;
 mod feed;
 mod fields;
 mod flows;
+mod games;
 mod golden_folders;
 mod howto_backup;
 mod http_syntax;

@@ -46,7 +46,7 @@ fn folder_of_a_newer_version_is_refused_by_every_command_and_left_as_it_is() {
     let text = fs::read_to_string(&path).expect("a catalog");
     let mut catalog: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(catalog["format"], 1);
-    catalog["format"] = 2.into();
+    catalog["format"] = 3.into();
     catalog["a_field_of_the_future"] = true.into();
     fs::write(&path, catalog.to_string()).expect("a file");
     let state = || {
@@ -57,7 +57,7 @@ fn folder_of_a_newer_version_is_refused_by_every_command_and_left_as_it_is() {
     };
     let before = state();
     let message = refused(world.root(), &world.folder());
-    assert!(message.contains("newer version of Playmeter: its catalog.json has format 2"), "{message}");
+    assert!(message.contains("newer version of Playmeter: its catalog.json has format 3"), "{message}");
     for command in [&["verify"][..], &["rebuild"], &["games", "list"], &["keys", "list"], &["repair"]] {
         let output = world.command(command);
         assert!(

@@ -1,0 +1,189 @@
+//! Games, for the owner of the installation: list, create, rename, archive and restore.
+//!
+//! A key belongs to one game, so only a signed-in person may use these routes; on the server there is `playmeter games`.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use axum::{Router, routing};
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE};
+use hyper::{Request, StatusCode};
+use pipeline::catalog::{Catalog, CatalogError, Game};
+use pipeline::time::{now_s, rfc3339};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use utoipa::{OpenApi, ToSchema};
+
+use super::commands::{HandlerResult, is_json};
+use super::json::from_json;
+use crate::auth::Credentials;
+use crate::body::{self, BodyLimits};
+use crate::problem::Problem;
+use crate::{AppState, RuntimeState};
+
+/// Limit for a body.
+const BODY_BYTES_MAX: usize = 16 << 10;
+
+/// Returns the routes of this module.
+pub(crate) fn routes() -> Router<RuntimeState> {
+    Router::new()
+        .route("/v1/games", routing::get(list).post(create))
+        .route("/v1/games/{game}", routing::patch(change))
+}
+
+/// The operations of this module in the OpenAPI description.
+#[derive(OpenApi)]
+#[openapi(paths(list, create, change))]
+pub(crate) struct GamesApi;
+
+/// All games.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct GameList {
+    /// Oldest first.
+    games: Vec<GameRow>,
+}
+
+/// A game.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct GameRow {
+    /// Its id in routes and commands.
+    id: String,
+    /// Its display name.
+    name: String,
+    /// The IANA time zone of its days, weeks and months.
+    tz: String,
+    /// Its public key, which is in every client.
+    public_key: String,
+    /// Time since which it accepts no writes (RFC 3339); null unless it is archived.
+    archived_at: Option<String>,
+}
+
+impl From<&Game> for GameRow {
+    fn from(game: &Game) -> GameRow {
+        GameRow {
+            id: game.id.clone(),
+            name: game.name.clone(),
+            tz: game.tz.clone(),
+            public_key: game.public_key.clone(),
+            archived_at: game.archived_s.map(|archived_s| rfc3339(archived_s as i64 * 1000)),
+        }
+    }
+}
+
+/// A new game.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CreateGameRequest {
+    /// Its id in routes and commands: 1 to 40 lower-case letters, digits and `-`.
+    id: String,
+    /// Its display name; the id if it is not given.
+    name: Option<String>,
+    /// The IANA time zone of its days, weeks and months; UTC if it is not given.
+    tz: Option<String>,
+}
+
+/// Changes to a game. What is not given stays unchanged.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ChangeGameRequest {
+    /// The new display name.
+    name: Option<String>,
+    /// True to archive the game, false to restore it.
+    archived: Option<bool>,
+}
+
+/// Lists all games of the installation.
+#[utoipa::path(
+    get, path = "/v1/games", operation_id = "list_games", tag = "games", security(("sign_in" = [])),
+    responses((status = 200, description = "All games, oldest first.", body = GameList)),
+)]
+pub(crate) async fn list(State(shared): State<Arc<AppState>>, credentials: Credentials) -> HandlerResult {
+    credentials.authorize_owner(&shared.catalog, now_s())?;
+    let games = shared.catalog.games().iter().map(GameRow::from).collect();
+    json_with_status(StatusCode::OK, &GameList { games })
+}
+
+/// Creates a game with a public key of its own. Secret keys are created with `playmeter keys create`.
+#[utoipa::path(
+    post, path = "/v1/games", operation_id = "create_game", tag = "games", security(("sign_in" = [])),
+    request_body(content = CreateGameRequest, example = json!({ "id": "word-game", "name": "Word game", "tz": "Europe/Paris" })),
+    responses((status = 201, description = "The new game.", body = GameRow)),
+)]
+pub(crate) async fn create(State(runtime): State<RuntimeState>, request: Request<Body>) -> HandlerResult {
+    let CreateGameRequest { id, name, tz } = read(&runtime.shared, request).await?;
+    let name = name.unwrap_or_else(|| id.clone());
+    let tz = tz.unwrap_or_else(|| "UTC".to_owned());
+    let game = update(&runtime.shared, move |catalog| catalog.create_game(&id, &name, &tz)).await?;
+    json_with_status(StatusCode::CREATED, &GameRow::from(&game))
+}
+
+/// Renames, archives or restores a game.
+///
+/// The keys of an archived game are rejected for writing with 403 and the type `/problems/archived`; its data can be read.
+/// Players can still be erased.
+#[utoipa::path(
+    patch, path = "/v1/games/{game}", operation_id = "change_game", tag = "games", security(("sign_in" = [])),
+    params(("game" = String, Path, description = "The game's id.", example = "word-game")),
+    request_body(content = ChangeGameRequest, example = json!({ "name": "Word game 2", "archived": true })),
+    responses((status = 200, description = "The changed game.", body = GameRow)),
+)]
+pub(crate) async fn change(
+    State(runtime): State<RuntimeState>,
+    Path(id): Path<String>,
+    request: Request<Body>,
+) -> HandlerResult {
+    let shared = &runtime.shared;
+    let ChangeGameRequest { name, archived } = read(shared, request).await?;
+    let game = shared.catalog.game(&id);
+    let mut game =
+        Game::clone(&*game.ok_or_else(|| Problem::not_found(format!("no such game: `{id}`")).field("game"))?);
+    if let Some(name) = name {
+        let id = id.clone();
+        game = update(shared, move |catalog| catalog.rename_game(&id, &name)).await?;
+    }
+    if let Some(archived) = archived {
+        game = update(shared, move |catalog| match archived {
+            true => catalog.archive_game(&id, now_s()),
+            false => catalog.restore_game(&id),
+        })
+        .await?;
+    }
+    json_with_status(StatusCode::OK, &GameRow::from(&game))
+}
+
+/// Reads a write of the owner, whose body is a JSON object with the fields of `T` and no others.
+async fn read<T: DeserializeOwned>(shared: &AppState, request: Request<Body>) -> Result<T, Problem> {
+    let (head, mut incoming) = request.into_parts();
+    let limits = BodyLimits { bytes: BODY_BYTES_MAX, inflated_bytes: BODY_BYTES_MAX };
+    let read = async {
+        Credentials::from(&head).authorize_owner_write(&shared.catalog, now_s())?;
+        is_json(&head.headers)?;
+        from_json(&body::read(&head, &mut incoming, limits).await?)
+    };
+    let read = read.await;
+    if let Err(problem) = &read {
+        body::discard(&head.headers, incoming, problem);
+    }
+    read
+}
+
+/// Changes the catalog, which waits for the disk.
+async fn update(
+    shared: &Arc<AppState>,
+    change: impl FnOnce(&Catalog) -> Result<Game, CatalogError> + Send + 'static,
+) -> Result<Game, Problem> {
+    let shared = Arc::clone(shared);
+    let changed = tokio::task::spawn_blocking(move || change(&shared.catalog)).await;
+    changed.map_err(|error| Problem::internal(error.to_string()))?.map_err(|error| match error {
+        CatalogError::Invalid { field, message } => Problem::invalid(message).field(field),
+        error => Problem::internal(error.to_string()),
+    })
+}
+
+fn json_with_status(status: StatusCode, body: &impl Serialize) -> Result<Response, Problem> {
+    let json = serde_json::to_vec(body).map_err(|error| Problem::internal(error.to_string()))?;
+    let headers = [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")];
+    Ok((status, headers, json).into_response())
+}
