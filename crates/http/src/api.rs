@@ -8,6 +8,7 @@ pub(crate) mod collectors;
 pub(crate) mod commands;
 pub(crate) mod dimensions;
 pub(crate) mod events;
+mod export_stream;
 pub(crate) mod feed;
 pub(crate) mod flows;
 pub(crate) mod games;

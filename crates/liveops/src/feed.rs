@@ -42,7 +42,7 @@ use self::post::ItemBody;
 use self::recent_grants::RecentGrants;
 use crate::game::{CommandContext, Game, LogPoint};
 use crate::subject::{BlobStore, RecordError, RecordWriter, Subject};
-use crate::{CommandResponse, Refusal, check_text};
+use crate::{CommandResponse, ExportCursor, ExportPage, Refusal, check_text};
 
 pub use self::achievements::{Achievement, AchievementList, FriendFilter};
 pub use self::cursor::Cursor;
@@ -164,6 +164,28 @@ impl Feed {
         self.remove_all_follows(actor);
         self.dirty.insert(records::grants_key(player));
         self.remove_if_idle(actor);
+    }
+
+    /// Returns all achievements of the catalogue.
+    pub(crate) fn export_achievements(&self) -> Vec<serde_json::Value> {
+        self.achievements.export()
+    }
+
+    /// Returns the next players with everything about them.
+    pub(crate) fn export_players(&self, from: &ExportCursor, limit: usize) -> Result<ExportPage, StoreError> {
+        let until = from.next.saturating_add(limit as u32).min(self.actors.numbers().end);
+        let mut rows = Vec::new();
+        for actor in from.next..until {
+            let id = &*self.actors.get(actor).id;
+            if !id.is_empty() {
+                let mut row = self.export_player(id)?;
+                row["player"] = id.into();
+                rows.push(row);
+            }
+        }
+        let next =
+            (until < self.actors.numbers().end).then(|| ExportCursor { outer: String::new(), next: until });
+        Ok(ExportPage { rows, next })
     }
 
     /// Returns everything about a player as JSON: name, grants, follows and items.

@@ -10,6 +10,7 @@
 
 mod command;
 mod engine;
+mod export;
 mod game;
 mod idempotency;
 mod names;
@@ -27,6 +28,7 @@ pub use command::{
     Caller, Command, CommandDecodeError, CommandRef, Idempotency, Principal, RequestSignature, encode,
 };
 pub use engine::{AppliedCommand, LiveOps};
+pub use export::{ExportCursor, ExportPage, ExportPart};
 pub use game::{Game, LogPoint, Touched};
 pub(crate) use names::check_text;
 pub use names::{check_player, is_key};

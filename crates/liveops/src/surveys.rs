@@ -20,6 +20,7 @@ use sha2::{Digest, Sha256};
 
 use crate::subject::{RecordError, RecordWriter, Subject};
 use crate::vars::{Json, TimestampMs, VarsViewer, is_within};
+use crate::{ExportCursor, ExportPage};
 
 use definition::event_name;
 use response::{QuestionAnswer, SurveyResponse};
@@ -219,6 +220,19 @@ impl Surveys {
             Some(json!({ "survey": key, "at": at, "answers": response.json(&survey.definition) }))
         });
         answered.collect()
+    }
+
+    /// Returns the responses to the next survey.
+    pub(crate) fn export_responses(&self, from: &ExportCursor) -> ExportPage {
+        let Some((key, survey)) = self.surveys.range(from.outer.clone()..).next() else {
+            return Vec::new().into();
+        };
+        let row = |(player, response): (&Box<str>, &SurveyResponse)| {
+            let at = TimestampMs::from_ms(response.at_ms);
+            json!({ "survey": key, "player": &**player, "at": at, "answers": response.json(&survey.definition) })
+        };
+        let next = Some(ExportCursor { outer: format!("{key}\0"), next: 0 });
+        ExportPage { rows: survey.responses.iter().map(row).collect(), next }
     }
 
     /// Erases all responses of a player, also from the results.

@@ -74,6 +74,12 @@ fn digits_value(bytes: u64) -> u32 {
     ((quads | quads >> 16) as u32).swap_bytes()
 }
 
+/// Returns the usual form of a UUID.
+pub fn format(id: u128) -> String {
+    let hex = format!("{id:032x}");
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}
+
 #[cfg(test)]
 mod tests {
     use super::parse;

@@ -17,6 +17,7 @@ pub mod enrich;
 pub mod erasure;
 pub mod file_ids;
 pub mod flows;
+pub mod game_export;
 pub mod interest;
 mod lag;
 pub mod open;

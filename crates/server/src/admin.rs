@@ -1,13 +1,14 @@
 //! Administration of a data folder: games, keys, backups, and verification of the views against the log.
 
 mod backup;
+mod export;
 mod recount;
 
 pub(crate) use self::backup::take as take_backup;
 pub use self::backup::{BackupContext, BackupRequest};
 
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
@@ -54,6 +55,13 @@ pub enum Command {
     RestoreGame {
         /// The game.
         game: String,
+    },
+    /// Writes everything that is stored about a game into a new folder.
+    ExportGame {
+        /// The game.
+        game: String,
+        /// The folder: an absolute path.
+        to: PathBuf,
     },
     /// Changes a game's ingest settings; those left out stay.
     SetGame {
@@ -186,6 +194,7 @@ pub fn run(admin: &Admin<'_>, command: Command) -> anyhow::Result<Value> {
         Command::RenameGame { game: id, name } => game(catalog, &catalog.rename_game(&id, &name)?),
         Command::ArchiveGame { game: id } => game(catalog, &catalog.archive_game(&id, now_s())?),
         Command::RestoreGame { game: id } => game(catalog, &catalog.restore_game(&id)?),
+        Command::ExportGame { game, to } => export::run(admin, &game, &to)?,
         Command::SetGame { game: id, change } => game(catalog, &catalog.set_game(&id, change)?),
         Command::SetPlaytomic { game: id, key, private_key, data_api } => {
             game(catalog, &catalog.set_playtomic(&id, key, private_key, data_api)?)

@@ -1,6 +1,9 @@
-//! Games, for the owner of the installation: list, create, rename, archive and restore.
+//! Games, for the owner of the installation: list, create, rename, archive, restore and export.
 //!
-//! A key belongs to one game, so only a signed-in person may use these routes; on the server there is `playmeter games`.
+//! A key belongs to one game, so only a signed-in person may use these routes, except the export; on the server there is
+//! `playmeter games`.
+
+mod tar;
 
 use std::sync::Arc;
 
@@ -8,20 +11,23 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Router, routing};
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE};
+use hyper::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE};
 use hyper::{Request, StatusCode};
-use pipeline::catalog::{Catalog, CatalogError, Game};
-use pipeline::time::{now_s, rfc3339};
+use pipeline::catalog::{Catalog, CatalogError, Game, Scope};
+use pipeline::game_export::GameExport;
+use pipeline::time::{now_ms, now_s, rfc3339};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use utoipa::{OpenApi, ToSchema};
 
 use super::commands::{HandlerResult, is_json};
+use super::export_stream;
 use super::json::from_json;
-use crate::auth::Credentials;
+use crate::auth::{self, Credentials};
 use crate::body::{self, BodyLimits};
 use crate::problem::Problem;
 use crate::{AppState, RuntimeState};
+use tar::TarWriter;
 
 /// Limit for a body.
 const BODY_BYTES_MAX: usize = 16 << 10;
@@ -31,11 +37,12 @@ pub(crate) fn routes() -> Router<RuntimeState> {
     Router::new()
         .route("/v1/games", routing::get(list).post(create))
         .route("/v1/games/{game}", routing::patch(change))
+        .route("/v1/games/{game}/export", routing::get(export))
 }
 
 /// The operations of this module in the OpenAPI description.
 #[derive(OpenApi)]
-#[openapi(paths(list, create, change))]
+#[openapi(paths(list, create, change, export))]
 pub(crate) struct GamesApi;
 
 /// All games.
@@ -151,6 +158,52 @@ pub(crate) async fn change(
         .await?;
     }
     json_with_status(StatusCode::OK, &GameRow::from(&game))
+}
+
+/// Exports everything that is stored about a game, as a tar archive.
+///
+/// `events/` has the events in the log, oldest first, as `playmeter import` reads them; `rollups/` one line per metric, hour
+/// and value of a dimension; further folders live-ops. The archive is complete if `summary.json` is in it.
+#[utoipa::path(
+    get, path = "/v1/games/{game}/export", operation_id = "export_game", tag = "games",
+    security(("secret_key" = []), ("sign_in" = [])),
+    params(("game" = String, Path, description = "The game's id, which is that of the key.", example = "demo")),
+    responses((status = 200, description = "The archive.", body = Vec<u8>, content_type = "application/x-tar")),
+)]
+pub(crate) async fn export(
+    State(runtime): State<RuntimeState>,
+    Path(id): Path<String>,
+    credentials: Credentials,
+) -> HandlerResult {
+    let shared = Arc::clone(&runtime.shared);
+    let not_found = || Problem::not_found(format!("no such game: `{id}`")).field("game");
+    let game = match credentials.authorize_key(&shared.catalog, now_s())? {
+        Some(access) => Some(auth::allow(access, Scope::Export)?.game).filter(|game| game.id == id),
+        None => {
+            credentials.authorize_owner(&shared.catalog, now_s())?;
+            shared.catalog.game(&id)
+        }
+    };
+    let game = game.ok_or_else(not_found)?;
+    let busy = || Problem::overloaded("other exports are running").retry_after_s(10);
+    let permit = Arc::clone(&shared.erasure.exports).try_acquire_owned().map_err(|_| busy())?;
+    let until = shared.log.durable_until();
+    shared.views.caught_up(until).await?;
+    let headers = [
+        (CONTENT_TYPE, "application/x-tar".to_owned()),
+        (CACHE_CONTROL, "no-store".to_owned()),
+        (CONTENT_DISPOSITION, format!("attachment; filename=\"{id}.tar\"")),
+    ];
+    let body = export_stream::stream(shared, permit, "a game", move |shared, out| {
+        let requested_ms = now_ms();
+        let is_stopping = || *shared.stopping.borrow();
+        let (views, log) = (&*shared.views, &shared.log);
+        let export = GameExport { game: &game, views, log, until, requested_ms, is_stopping: &is_stopping };
+        let mut archive = TarWriter { out, folder: game.id.clone(), time_s: now_s() };
+        export.write(&mut archive)?;
+        archive.finish()
+    });
+    Ok((headers, body).into_response())
 }
 
 /// Reads a write of the owner, whose body is a JSON object with the fields of `T` and no others.

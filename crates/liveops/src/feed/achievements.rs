@@ -65,6 +65,12 @@ struct CatalogueEntry {
 }
 
 impl AchievementCatalogue {
+    /// Returns the achievements by key, as JSON.
+    pub(super) fn export(&self) -> Vec<serde_json::Value> {
+        let defined = self.by_key.iter().filter_map(|(key, entry)| Some((key, entry.achievement.as_ref()?)));
+        defined.map(|(key, achievement)| serde_json::json!(KeyedAchievement { key, achievement })).collect()
+    }
+
     pub(super) fn get(&self, key: &str) -> Option<&Achievement> {
         self.by_key.get(key)?.achievement.as_ref()
     }

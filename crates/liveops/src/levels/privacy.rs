@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::days::{date, rfc3339};
 use super::{Levels, content};
 use crate::levels::level::Level;
+use crate::{ExportCursor, ExportPage};
 
 impl Levels {
     /// Returns the player's levels with their data, and the player's ratings and flags. Takes one pass over all votes.
@@ -21,6 +22,27 @@ impl Levels {
         Ok(
             json!({ "levels": made, "ratings": self.ratings(contributor), "flags": self.flags_of(contributor) }),
         )
+    }
+
+    /// Returns the next levels with their data, ratings and flags.
+    pub(crate) fn export_levels(&self, from: &ExportCursor, limit: usize) -> Result<ExportPage, StoreError> {
+        let mut levels = self.arena.iter().filter(|(slot, _)| *slot >= from.next);
+        let rows = levels.by_ref().take(limit).map(|(_, level)| {
+            let mut row = self.export(level)?;
+            let rating = |player: u32| {
+                let dated = level.votes.of(player);
+                dated.map(|dated| json!({ "player": &*self.contributors.get(player).id, "rating": dated.rating(), "day": date(dated.day()) }))
+            };
+            row["ratings"] = level.votes.contributors().filter_map(rating).collect();
+            let flags = level.flags.iter().map(|flag| {
+                json!({ "player": &*self.contributors.get(flag.contributor).id, "reason": flag.reason, "at": rfc3339(flag.at_ms) })
+            });
+            row["flags"] = flags.collect();
+            Ok(row)
+        });
+        let rows = rows.collect::<Result<Vec<Value>, StoreError>>()?;
+        let next = levels.next().map(|(slot, _)| ExportCursor { outer: String::new(), next: slot });
+        Ok(ExportPage { rows, next })
     }
 
     fn export(&self, level: &Level) -> Result<Value, StoreError> {

@@ -11,8 +11,10 @@ use std::collections::BTreeSet;
 
 use model::ports::counters::StoreError;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::subject::BlobStore;
+use crate::{ExportCursor, ExportPage};
 
 use super::Players;
 
@@ -90,6 +92,18 @@ impl Players {
         if anonymous != player {
             self.aliases.put(&IdentityLink { anonymous: anonymous.to_owned(), player: player.to_owned() });
         }
+    }
+
+    /// Returns the next links. Reads the store.
+    pub(crate) fn export_links(&self, from: &ExportCursor, limit: usize) -> Result<ExportPage, StoreError> {
+        let keys = self.aliases.0.keys(b"t/")?;
+        let mut left = keys.iter().map(|key| text(&key[2..])).filter(|anonymous| *anonymous >= from.outer);
+        let mut rows = Vec::new();
+        for anonymous in left.by_ref().take(limit) {
+            let player = self.aliases.0.get(&[b"t/", anonymous.as_bytes()].concat())?;
+            rows.extend(player.map(|player| json!({ "anonymous": anonymous, "player": text(&player) })));
+        }
+        Ok(ExportPage { rows, next: left.next().map(|outer| ExportCursor { outer, next: 0 }) })
     }
 
     /// Returns all links between the ids of the player who has this id. Reads the store.

@@ -1,5 +1,8 @@
-//! `playmeter games`: creates, lists, renames, configures and archives games.
+//! `playmeter games`: creates, lists, renames, configures, archives and exports games.
 
+use std::path::PathBuf;
+
+use anyhow::Context;
 use clap::{Args, Subcommand};
 use pipeline::catalog::SettingsChange;
 use serde_json::Value;
@@ -54,6 +57,16 @@ enum GamesCommand {
     Restore {
         /// Id of the game
         id: String,
+        #[command(flatten)]
+        folder: FolderArgs,
+    },
+    /// Export everything that is stored about a game into a new folder
+    Export {
+        /// Id of the game
+        id: String,
+        /// The folder, which must be empty or not exist
+        #[arg(long, value_name = "FOLDER")]
+        to: PathBuf,
         #[command(flatten)]
         folder: FolderArgs,
     },
@@ -131,6 +144,12 @@ pub(crate) fn run(args: GamesArgs) -> anyhow::Result<()> {
         GamesCommand::Rename { id, name, folder } => (folder, Command::RenameGame { game: id, name }),
         GamesCommand::Archive { id, folder } => (folder, Command::ArchiveGame { game: id }),
         GamesCommand::Restore { id, folder } => (folder, Command::RestoreGame { game: id }),
+        GamesCommand::Export { id, to, folder } => {
+            print_one = print_export;
+            // A running server has another working folder.
+            let to = std::path::absolute(&to).with_context(|| format!("--to {}", to.display()))?;
+            (folder, Command::ExportGame { game: id, to })
+        }
         GamesCommand::Set { id, late_days, values_max, dimension, drop_dimension, folder } => {
             let change = SettingsChange { late_days, values_max, declare: dimension, drop: drop_dimension };
             (folder, Command::SetGame { game: id, change })
@@ -167,6 +186,15 @@ fn print(game: &Value) {
         settings["values_max"],
         if dimensions.is_empty() { "none".to_owned() } else { dimensions.join(", ") },
     );
+}
+
+fn print_export(summary: &Value) {
+    for (part, lines) in summary["lines"].as_object().into_iter().flatten() {
+        println!("{part:<18} {lines} lines");
+    }
+    if summary["events_lost"] != 0 {
+        println!("{} events are damaged in the log and missing", summary["events_lost"]);
+    }
 }
 
 fn print_playtomic(game: &Value) {

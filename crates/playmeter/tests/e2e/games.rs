@@ -1,11 +1,17 @@
-//! Games: managed by the owner, archived, restored.
+//! Games: managed by the owner, archived, restored, exported.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
 use crate::client::{Answer, Request};
 use crate::collectors;
 use crate::keys::{cookie, sign_in};
-use crate::world::World;
+use crate::world::{World, playmeter, run};
 
 /// A signed-in owner.
 struct Owner<'a> {
@@ -179,4 +185,220 @@ fn collector_of_an_archived_game_fails_until_the_game_is_restored() {
     collectors::wait_until(&world, "one", |now| now["state"] == "running");
     collectors::packets(&world, "one").send(b"hits:1|c").expect("it listens");
     collectors::wait_received(&world, "one", 2);
+}
+
+/// Fills a game with something of each kind: 1,200 events of 40 players, samples, live-ops.
+fn fill(world: &World) {
+    let events: Vec<String> = (0..1200)
+        .map(|n| {
+            let id = crate::world::new_id();
+            let (player, country) = (n % 40, ["NO", "DE", "JP"][n % 3]);
+            format!(
+                r#"{{"event":"score","id":"{id}","player":"p{player}","session":"s{player}","value":{n},"country":"{country}","version":"1.{}","props":{{"weapon":"w{}"}}}}"#,
+                n % 2,
+                n % 5
+            )
+        })
+        .collect();
+    for some in events.chunks(100) {
+        assert_eq!(
+            world.post_as(&world.secret_key, format!("[{}]", some.join(","))).summary(),
+            "100 accepted"
+        );
+    }
+    let links = r#"{"event":"$identify","player":"p1","props":{"anonymous":"anon-1"}}"#;
+    assert_eq!(world.post(links).summary(), "1 accepted");
+    let put = |method, target: &str, body: &str| {
+        let answer = world.send(&Request::new(method, target).key(&world.secret_key).body(body));
+        assert!((200..300).contains(&answer.status), "{method} {target}: {}", answer.text());
+    };
+    put("PUT", "/v1/vars/speed", r#"{"value":5}"#);
+    put("PUT", "/v1/boards/high", r#"{"mode":"open","windows":["all","day"]}"#);
+    for player in 0..450 {
+        put("POST", "/v1/boards/high/scores", &format!(r#"{{"player":"b{player}","score":{player}}}"#));
+    }
+    put("PUT", "/v1/boards/low", r#"{"mode":"open"}"#);
+    put("POST", "/v1/boards/low/scores", r#"{"player":"ann","name":"Ann","score":7}"#);
+    put("PUT", "/v1/players/eve/ban", "{}");
+    put("POST", "/v1/levels", r#"{"name":"cave","data":"..x","player":"ann"}"#);
+    put("PUT", "/v1/achievements/first", r#"{"name":"First"}"#);
+    put("POST", "/v1/achievements/first/grants", r#"{"player":"ann"}"#);
+    put("POST", "/v1/feed", r#"{"player":"ann","text":"hello all"}"#);
+    put("PUT", "/v1/players/ann/follows/bo", "");
+    put(
+        "PUT",
+        "/v1/surveys/mood",
+        r#"{"title":"Mood","questions":[{"key":"q","kind":"scale","text":"Fun?"}]}"#,
+    );
+    put("POST", "/v1/surveys/mood/answers", r#"{"player":"ann","answers":{"q":1}}"#);
+    put("POST", "/write", "cpu value=1.5");
+}
+
+/// The lines of all files of a folder.
+fn lines(export: &Path, part: &str) -> Vec<Value> {
+    let Ok(files) = fs::read_dir(export.join(part)) else { return Vec::new() };
+    let mut files: Vec<_> = files.map(|file| file.expect("an entry").path()).collect();
+    files.sort();
+    let text: String = files.iter().map(|file| fs::read_to_string(file).expect("a file")).collect();
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+/// The totals of a game with this key that an import of its events must give again.
+fn totals(world: &World, key: &str) -> Vec<Value> {
+    let queries = [
+        json!({"metric": "score", "measure": "count"}),
+        json!({"metric": "score", "measure": "sum", "by": ["country"]}),
+        json!({"metric": "score", "measure": "uniques", "by": ["version"]}),
+        json!({"metric": "score", "measure": "p90"}),
+        json!({"metric": "events", "measure": "uniques"}),
+    ];
+    let total = |mut query: Value| {
+        query["last"] = "48h".into();
+        query["step"] = "all".into();
+        let request = Request::new("POST", "/v1/query").key(key).header("Content-Type", "application/json");
+        let answer = world.send(&request.body(query.to_string())).json();
+        let mut series: Vec<String> = answer["series"]
+            .as_array()
+            .unwrap_or_else(|| panic!("{answer}"))
+            .iter()
+            .map(|series| format!("{} {}", series["key"], series["total"]))
+            .collect();
+        series.sort();
+        json!(series)
+    };
+    queries.into_iter().map(total).collect()
+}
+
+#[test]
+fn export_has_everything_and_its_events_can_be_imported_again() {
+    let mut world = World::new();
+    fill(&world);
+    let other = world.command(&["games", "create", "other", "--json"]).json();
+    let other_key = other["public_key"].as_str().expect("a key");
+    assert_eq!(world.post_as(other_key, r#"{"event":"secret-of-other"}"#).summary(), "1 accepted");
+    let folder = world.root().join("export");
+    let to = folder.to_str().expect("text");
+    let summary = world.command(&["games", "export", "demo", "--to", to, "--json"]).json();
+    let again = world.command(&["games", "export", "demo", "--to", to]);
+    assert!(again.code == 1 && again.err.contains("is not empty"), "{again:?}");
+    assert_eq!((&summary["complete"], &summary["events_lost"]), (&json!(true), &json!(0)), "{summary}");
+    let count = |part: &str| lines(&folder, part).len();
+    let expected = [
+        ("events", 1202),
+        ("vars", 1),
+        ("boards", 2),
+        ("scores", 451),
+        ("bans", 1),
+        ("levels", 1),
+        ("achievements", 1),
+        ("surveys", 1),
+        ("survey_responses", 1),
+        ("links", 1),
+    ];
+    for (part, expected) in expected {
+        assert_eq!((count(part), &summary["lines"][part]), (expected, &json!(expected)), "{part}");
+    }
+    assert_eq!(lines(&folder, "levels")[0]["data"], "..x");
+    assert_eq!(lines(&folder, "links"), [json!({"anonymous": "anon-1", "player": "p1"})]);
+    let feed: String = lines(&folder, "feed").iter().map(Value::to_string).collect();
+    assert!(feed.contains("hello all") && feed.contains(r#""follows":["bo"]"#), "{feed}");
+    let mut players: Vec<String> =
+        lines(&folder, "scores").iter().map(|row| row["player"].to_string()).collect();
+    players.sort();
+    players.dedup();
+    assert_eq!(players.len(), 451, "each player once");
+    let rollups = lines(&folder, "rollups");
+    let sum = |by: Value, key: Value| -> i64 {
+        let of =
+            rollups.iter().filter(|row| row["metric"] == "score" && row["by"] == by && row["key"] == key);
+        of.filter_map(|row| row["count"].as_i64()).sum()
+    };
+    assert_eq!((sum(Value::Null, Value::Null), sum(json!("country"), json!("NO"))), (1200, 400));
+    assert!(rollups.iter().any(|row| row["metric"] == "cpu" && row["last"] == 1.5), "samples are rollups");
+    let all: String = lines(&folder, "events").iter().chain(&rollups).map(Value::to_string).collect();
+    assert!(!all.contains("secret-of-other"), "nothing of another game");
+    let key = world
+        .command(&[
+            "keys",
+            "create",
+            "--game",
+            "other",
+            "--scopes",
+            "events:write,events:import,query",
+            "--json",
+        ])
+        .json();
+    let key = key["secret_key"].as_str().expect("a key").to_owned();
+    let mut import = playmeter(world.root());
+    import.args(["import", "--to", &format!("http://{}", world.address)]).env("PLAYMETER_KEY", &key);
+    import.arg(folder.join("events/000001.ndjson"));
+    let imported = run(&mut import);
+    assert_eq!(imported.code, 0, "{imported:?}");
+    assert_eq!(totals(&world, &key)[..4], totals(&world, &world.secret_key)[..4]);
+    world.stop();
+    let offline = world.root().join("offline");
+    let to = offline.to_str().expect("text");
+    let summary_offline = world.command(&["games", "export", "demo", "--to", to, "--json"]).json();
+    assert_eq!(summary_offline["lines"], summary["lines"], "without a server");
+}
+
+/// The export of the demo game, which is sent in chunks.
+fn download(world: &World) -> Vec<u8> {
+    let request = Request::get("/v1/games/demo/export").key(&world.secret_key).header("Connection", "close");
+    let mut stream = TcpStream::connect(world.address).expect("the server accepts connections");
+    stream.write_all(&request.bytes()).expect("it can be sent");
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).expect("an answer");
+    let line_end = |bytes: &[u8]| bytes.windows(2).position(|two| two == b"\r\n").expect("a line");
+    let head = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("a head");
+    let text = String::from_utf8_lossy(&bytes[..head]).to_ascii_lowercase();
+    assert!(text.starts_with("http/1.1 200") && text.contains("content-type: application/x-tar"), "{text}");
+    let (mut rest, mut body) = (&bytes[head + 4..], Vec::new());
+    loop {
+        let at = line_end(rest);
+        let length = std::str::from_utf8(&rest[..at]).expect("a number");
+        let length = usize::from_str_radix(length, 16).expect("the length of a chunk");
+        if length == 0 {
+            return body;
+        }
+        body.extend_from_slice(&rest[at + 2..at + 2 + length]);
+        rest = &rest[at + 2 + length + 2..];
+    }
+}
+
+#[test]
+fn export_over_http_is_a_tar_archive_for_keys_with_the_scope() {
+    let world = World::new();
+    fill(&world);
+    let get = |key: &str, game: &str| world.send(&Request::get(format!("/v1/games/{game}/export")).key(key));
+    let archive = world.root().join("demo.tar");
+    fs::write(&archive, download(&world)).expect("a file");
+    let unpacked = Command::new("tar").arg("xf").arg(&archive).arg("-C").arg(world.root()).output();
+    let unpacked = unpacked.expect("tar is installed");
+    assert!(unpacked.status.success() && unpacked.stderr.is_empty(), "{unpacked:?}");
+    let folder = world.root().join("demo");
+    assert_eq!(lines(&folder, "events").len(), 1202);
+    let summary = fs::read(folder.join("summary.json")).expect("the archive is complete");
+    let summary: Value = serde_json::from_slice(&summary).expect("JSON");
+    assert_eq!(summary["lines"]["scores"], 451);
+    assert_eq!(get(&world.key("query"), "demo").summary(), "403 scope");
+    assert_eq!(get(&world.public_key, "demo").summary(), "403 scope");
+    assert_eq!(world.command(&["games", "create", "other"]).code, 0);
+    assert_eq!(get(&world.secret_key, "other").summary(), "404 not_found (game)", "another game's key");
+    let owner = Owner::of(&world);
+    assert_eq!(owner.send("GET", "/v1/games/other/export", &Value::Null).status, 200);
+    assert_eq!(owner.send("GET", "/v1/games/none/export", &Value::Null).summary(), "404 not_found (game)");
+}
+
+#[test]
+fn export_leaves_out_a_player_who_is_erased() {
+    let world = World::new();
+    let events = r#"[{"event":"hit","player":"canary-1"},{"event":"hit","player":"bo"}]"#;
+    assert_eq!(world.post(events).summary(), "2 accepted");
+    assert_eq!(
+        world.send(&Request::new("DELETE", "/v1/players/canary-1").key(&world.secret_key)).status,
+        202
+    );
+    let text = String::from_utf8_lossy(&download(&world)).into_owned();
+    assert!(text.contains(r#""player":"bo""#) && !text.contains("canary-1"), "{text}");
 }

@@ -6,29 +6,22 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use axum::body::Body;
-use bytes::Bytes;
-use http_body_util::StreamBody;
-use hyper::body::Frame;
 use model::Dimension;
 use model::batch::{EventBatch, StoredEvent};
 use model::series::SERVER_DIMENSIONS;
+use model::uuid;
 use pipeline::catalog::Game;
 use pipeline::ingest::BATCH;
 use pipeline::time::rfc3339;
 use serde_json::{Map, Value, json};
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tracing::error;
 use wal::WalError;
 
 use crate::AppState;
+use crate::api::export_stream::{self, ChunkWriter};
 
 /// Bytes read from the log at a time.
 const READ_BYTES: usize = 1 << 20;
-/// Size of a chunk of the response.
-const CHUNK_BYTES: usize = 64 << 10;
-/// Chunks that may be queued for the client.
-const CHUNKS: usize = 4;
 
 /// An export of one player.
 pub(super) struct Export {
@@ -43,24 +36,10 @@ pub(super) struct Export {
     pub(super) until: u64,
 }
 
-type Chunk = Result<Frame<Bytes>, std::io::Error>;
-
 impl Export {
-    /// Returns the document as a body. A failure cuts the JSON short and closes the connection.
+    /// Returns the document as a body.
     pub(super) fn stream(self, shared: Arc<AppState>, permit: OwnedSemaphorePermit) -> Body {
-        let (sender, receiver) = channel(CHUNKS);
-        tokio::task::spawn_blocking(move || {
-            let _permit = permit;
-            let mut out = ChunkWriter { sender, buffer: Vec::new() };
-            if let Err(failure) = self.write(&shared, &mut out)
-                && !failure.is::<ClientDisconnected>()
-            {
-                error!(failure = format!("{failure:#}"), "failed to export a player");
-                out.fail();
-            }
-        });
-        let next = async |mut receiver: Receiver<Chunk>| Some((receiver.recv().await?, receiver));
-        Body::new(StreamBody::new(futures_util::stream::unfold(receiver, next)))
+        export_stream::stream(shared, permit, "a player", move |shared, out| self.write(shared, out))
     }
 
     fn write(&self, shared: &AppState, out: &mut ChunkWriter) -> anyhow::Result<()> {
@@ -79,8 +58,7 @@ impl Export {
         let (events, lost) = self.write_events(shared, out)?;
         let foot = json!({ "events_count": events, "events_lost": lost, "complete": true }).to_string();
         out.put(b"],")?;
-        out.put(&foot.as_bytes()[1..])?;
-        out.flush()
+        out.put(&foot.as_bytes()[1..])
     }
 
     /// Returns the first offset to read: earlier entries may contain data of an erased player with the same id.
@@ -152,7 +130,7 @@ fn event_json(batch: &EventBatch<'_>, event: &StoredEvent<'_>) -> Value {
     fields.insert("time".to_owned(), rfc3339(event.ts_ms).into());
     fields.insert("received".to_owned(), rfc3339(batch.received_ms).into());
     if let Some(id) = event.id {
-        fields.insert("id".to_owned(), uuid(id).into());
+        fields.insert("id".to_owned(), uuid::format(id).into());
     }
     if let Some(value) = event.value {
         fields.insert("value".to_owned(), value.into());
@@ -173,36 +151,4 @@ fn event_json(batch: &EventBatch<'_>, event: &StoredEvent<'_>) -> Value {
         fields.insert("props".to_owned(), props);
     }
     fields.into()
-}
-
-fn uuid(id: u128) -> String {
-    let hex = format!("{id:032x}");
-    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("the client disconnected")]
-struct ClientDisconnected;
-
-/// The response body, sent in chunks.
-struct ChunkWriter {
-    sender: Sender<Chunk>,
-    buffer: Vec<u8>,
-}
-
-impl ChunkWriter {
-    fn put(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
-        self.buffer.extend_from_slice(bytes);
-        if self.buffer.len() >= CHUNK_BYTES { self.flush() } else { Ok(()) }
-    }
-
-    fn flush(&mut self) -> anyhow::Result<()> {
-        let chunk = Bytes::from(std::mem::take(&mut self.buffer));
-        Ok(self.sender.blocking_send(Ok(Frame::data(chunk))).map_err(|_| ClientDisconnected)?)
-    }
-
-    /// Ends the body with an error, so that the client notices the missing rest.
-    fn fail(&self) {
-        let _ = self.sender.blocking_send(Err(std::io::Error::other("the export was cut short")));
-    }
 }
