@@ -31,6 +31,7 @@ mod flows;
 mod games;
 mod golden_folders;
 mod howto_backup;
+mod howto_pages;
 mod http_syntax;
 mod identity;
 mod imports;
