@@ -1,15 +1,25 @@
 /** The shared cases of `sdk/conformance`. */
 import { readFileSync } from 'node:fs'
-import { createServer } from 'node:http'
+import { createHash, createHmac } from 'node:crypto'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterEach, expect, test } from 'vitest'
 import { EventsLost, Playmeter } from '../src/index.js'
+
+/** A response of the server. */
+interface Planned {
+  status: number
+  code?: string
+  body?: object
+  retry_after_s?: number
+  etag?: string
+}
 
 interface Case {
   name: string
   options: object
   calls: { call: 'track' | 'flush' | 'identify' | 'close'; event: string; player: string; error?: string; props?: any }[]
-  responses?: { status: number; code?: string; body?: object; retry_after_s?: number }[]
+  responses?: (Planned | null)[]
   requests: object[]
   reported: object[]
 }
@@ -49,15 +59,13 @@ async function make(game: Playmeter, { call, event, player, error: _, ...details
   game.track(event, details)
 }
 
-async function start(planned: NonNullable<Case['responses']>) {
+async function start(planned: (Planned | null)[]) {
   const bodies: unknown[] = []
   const server = createServer(async (request, response) => {
     let text = ''
     for await (const part of request) text += part
     bodies.push(JSON.parse(text))
-    const { status, code, body, retry_after_s } = planned.shift() ?? { status: 202, body: RECEIPT }
-    if (retry_after_s) response.setHeader('Retry-After', retry_after_s)
-    response.writeHead(status).end(JSON.stringify(body ?? { type: `/problems/${code}`, status }))
+    respond(response, planned.length ? planned.shift()! : { status: 202, body: RECEIPT })
   })
   await new Promise<void>((done) => server.listen(0, '127.0.0.1', done))
   cleanups.push(() => {
@@ -65,6 +73,14 @@ async function start(planned: NonNullable<Case['responses']>) {
     server.close()
   })
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, bodies }
+}
+
+function respond(response: ServerResponse, planned: Planned | null) {
+  if (!planned) return response.destroy()
+  const { status, code, body, retry_after_s, etag } = planned
+  if (retry_after_s) response.setHeader('Retry-After', retry_after_s)
+  if (etag) response.setHeader('ETag', etag)
+  return response.writeHead(status).end(status === 304 ? undefined : JSON.stringify(body ?? { type: `/problems/${code}`, status }))
 }
 
 function match(value: any, expected: any, ids: Map<string, unknown>): void {
@@ -87,4 +103,79 @@ function match(value: any, expected: any, ids: Map<string, unknown>): void {
   } else {
     expect(value).toEqual(expected)
   }
+}
+
+interface LiveopsCase {
+  name: string
+  options: object
+  calls: ({ call: 'load_vars' | 'submit' | 'list' | 'identify'; table: string; score: number; player: string } & Expected)[]
+  responses?: Record<string, (Planned | null)[]>
+  requests: { route: string; query?: object; headers?: Record<string, string>; body?: object; absent?: string[] }[]
+}
+
+/** What a call is expected to give. */
+interface Expected {
+  query?: object
+  loaded?: boolean
+  vars?: object
+  result?: object
+  error?: string
+}
+
+const LIVEOPS_FILE = new URL('../../conformance/liveops.json', import.meta.url)
+const liveops: { defaults: Record<string, Planned>; cases: LiveopsCase[] } = JSON.parse(readFileSync(LIVEOPS_FILE, 'utf8'))
+const SESSION_KEY = Buffer.from((liveops.defaults['POST /v1/session']!.body as any).key, 'base64url')
+
+test.each(liveops.cases)('$name', async ({ options, calls, responses = {}, requests }) => {
+  const seen: { request: IncomingMessage; route: string; query: URLSearchParams; body: string }[] = []
+  const server = createServer(async (request, response) => {
+    let body = ''
+    for await (const part of request) body += part
+    const { pathname, searchParams } = new URL(request.url!, 'http://server')
+    const route = `${request.method} ${pathname}`
+    seen.push({ request, route, query: searchParams, body })
+    respond(response, responses[route]?.length ? responses[route].shift()! : liveops.defaults[route]!)
+  })
+  await new Promise<void>((done) => server.listen(0, '127.0.0.1', done))
+  cleanups.push(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const game = new Playmeter({ url, key: 'pm_pk_test', flush_interval_ms: 1e9, ...options })
+  for (const call of calls) await makeLiveops(game, call)
+  expect(seen.map(({ route }) => route)).toEqual(requests.map(({ route }) => route))
+  const ids = new Map<string, unknown>()
+  requests.forEach((expected, i) => {
+    const { request, route, query, body } = seen[i]!
+    for (const name of expected.absent ?? []) expect(request.headers).not.toHaveProperty(name.toLowerCase())
+    match(Object.fromEntries(query), expected.query ?? {}, ids)
+    if (expected.body) match(JSON.parse(body), expected.body, ids)
+    for (const [name, header] of Object.entries(expected.headers ?? {})) {
+      const value = request.headers[name.toLowerCase()] as string
+      if (header === '$signature') checkSignature(value, route.replace(' ', '\n'), body)
+      else if (header.startsWith('$other:')) expect(value).not.toBe(ids.get('$id:' + header.slice(7)))
+      else match(value, header, ids)
+    }
+  })
+})
+
+async function makeLiveops(game: Playmeter, { call, table, score, player, ...expected }: LiveopsCase['calls'][number]) {
+  if (call === 'identify') return game.identify(player)
+  if (call === 'load_vars') {
+    expect(await game.vars.load()).toBe(expected.loaded)
+    return expect(game.vars.all()).toEqual(expected.vars)
+  }
+  const board = game.board(table)
+  const made: Promise<object> = call === 'submit' ? board.submit(score) : board.list(expected.query)
+  if (expected.error) return expect(made).rejects.toMatchObject({ code: expected.error })
+  return expect(await made).toMatchObject(expected.result ?? {})
+}
+
+function checkSignature(header: string, methodAndPath: string, body: string) {
+  const [version, session, at, nonce, mac] = header.split(';')
+  expect([version, session]).toEqual(['v1', 'session-1'])
+  const digest = createHash('sha256').update(body).digest('hex')
+  const message = [at, nonce, methodAndPath, digest].join('\n')
+  expect(mac).toBe(createHmac('sha256', SESSION_KEY).update(message).digest('hex'))
 }
