@@ -49,12 +49,13 @@ class Api:
     def identity(self, field: str = "name") -> dict[str, Any]:
         return {"player": self.player, **({field: self.name} if self.name else {})}
 
-    def get(self, path: str, query: Mapping[str, object] | None = None) -> Any:
-        return _with_retries(lambda: self._http.send("GET", path, query=query).data)
+    def get(self, path: str, query: Mapping[str, object] | None = None) -> dict[str, Any]:
+        data: dict[str, Any] = _with_retries(lambda: self._http.send("GET", path, query=query).data)
+        return data
 
     def write(
         self, method: str, path: str, value: Mapping[str, object] | None = None, query: Mapping[str, object] | None = None
-    ) -> Any:
+    ) -> dict[str, Any]:
         """Every try has the same idempotency key: the server applies the write once and repeats its response."""
         body = None if value is None else json.dumps({k: v for k, v in value.items() if v is not None}).encode()
         idempotency = {"Idempotency-Key": uuid7()}
@@ -72,7 +73,8 @@ class Api:
                         self._session = None
             raise AssertionError("the second try returns or raises")
 
-        return _with_retries(attempt)
+        data: dict[str, Any] = _with_retries(attempt)
+        return data
 
     def friends(self, query: Mapping[str, object]) -> dict[str, object]:
         """Resolves ``friends="follows"`` to the players that the player follows."""

@@ -69,7 +69,9 @@ class Achievements:
 
     def list(self, **query: object) -> list[dict[str, Any]]:
         """Lists all achievements; those of the player have ``granted_at``."""
-        return self._api.get("/v1/achievements", {"player": self._api.player, **self._api.friends(query)})["achievements"]
+        query = {"player": self._api.player, **self._api.friends(query)}
+        achievements: list[dict[str, Any]] = self._api.get("/v1/achievements", query)["achievements"]
+        return achievements
 
 
 class Feed:
