@@ -125,10 +125,20 @@ $(GDTOOLKIT)/installed: sdk/godot/requirements.txt
 	$(GDTOOLKIT)/bin/pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
-test-sdk: test-build tools sdk $(GDTOOLKIT)/installed
+# The type checker of the Python client.
+MYPY := target/mypy
+
+$(MYPY)/installed: sdk/python/requirements-dev.txt
+	python3 -m venv $(MYPY)
+	$(MYPY)/bin/pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+test-sdk: test-build tools sdk $(GDTOOLKIT)/installed $(MYPY)/installed
 	cd sdk/js && npm run check && npm test && npm run size
 	scripts/with-server $(BINARY) -- npm --prefix sdk/js run e2e
 	scripts/with-server $(BINARY) -- env PYTHONPATH=sdk/python/src python3 -W error -m unittest discover -s sdk/python/tests
+	$(MYPY)/bin/mypy --strict sdk/python/src
+	scripts/with-server $(BINARY) -- scripts/test-unity
 	$(GDTOOLKIT)/bin/gdparse sdk/godot/addons/playmeter/*.gd
 	$(GDTOOLKIT)/bin/gdlint sdk/godot/addons/playmeter/*.gd
 
