@@ -227,12 +227,12 @@ impl Surveys {
         let Some((key, survey)) = self.surveys.range(from.outer.clone()..).next() else {
             return Vec::new().into();
         };
-        let row = |(player, response): (&Box<str>, &SurveyResponse)| {
+        let rows = survey.responses.iter().map(|(player, response)| {
             let at = TimestampMs::from_ms(response.at_ms);
             json!({ "survey": key, "player": &**player, "at": at, "answers": response.json(&survey.definition) })
-        };
+        });
         let next = Some(ExportCursor { outer: format!("{key}\0"), next: 0 });
-        ExportPage { rows: survey.responses.iter().map(row).collect(), next }
+        ExportPage { rows: rows.collect(), next }
     }
 
     /// Erases all responses of a player, also from the results.
