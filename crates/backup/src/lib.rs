@@ -4,6 +4,7 @@
 //! chunks, each stored once under the hash of its content, so a backup copies only what is new. The manifest is written
 //! last: a backup without one does not exist. `docs/backup_format.md` describes every byte.
 
+mod agent;
 mod create;
 mod installation;
 mod keys;
@@ -15,6 +16,7 @@ mod sealed;
 mod status;
 mod target;
 
+pub use agent::agent;
 pub use create::{CreatedBackup, Snapshot, SnapshotFile, create};
 pub use installation::installation_id;
 pub use keys::Secret;

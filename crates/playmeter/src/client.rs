@@ -8,7 +8,6 @@
 mod tests;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -16,7 +15,6 @@ use clap::Args;
 use serde_json::Value;
 use server::bootstrap;
 use ureq::http::{HeaderMap, Method, Uri, header};
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 /// A reachable server accepts a connection sooner than this.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -152,7 +150,7 @@ impl Client {
         }
         let bad_url = || InvalidServer::Url(url.to_owned());
         let uri: Uri = url.parse().map_err(|_| bad_url())?;
-        let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(bad_url)?;
+        uri.host().filter(|host| !host.is_empty()).ok_or_else(bad_url)?;
         let is_web = matches!(uri.scheme_str(), Some("http" | "https"));
         if !is_web || uri.query().is_some() {
             return Err(bad_url());
@@ -160,7 +158,7 @@ impl Client {
         if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(InvalidServer::Key);
         }
-        let agent = agent(host, uri.scheme_str() == Some("https"));
+        let agent = backup::agent(url, CONNECT_TIMEOUT, REQUEST_TIMEOUT);
         Ok(Client { agent, url: url.trim_end_matches('/').to_owned(), bearer: format!("Bearer {key}") })
     }
 
@@ -219,33 +217,6 @@ impl Client {
         let retry_after = seconds.map(Duration::from_secs);
         ClientError::Rejected { url: self.url.clone(), status, why, retry_after }
     }
-}
-
-/// A server on this machine is reached directly, without the proxy of the environment.
-fn agent(host: &str, with_tls: bool) -> ureq::Agent {
-    let mut config = ureq::Agent::config_builder()
-        .http_status_as_error(false)
-        .max_redirects(0)
-        .max_redirects_will_error(false)
-        .timeout_connect(Some(CONNECT_TIMEOUT))
-        .timeout_global(Some(REQUEST_TIMEOUT));
-    if with_tls {
-        config = config.tls_config(tls());
-    }
-    let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
-    let is_local = host == "localhost" || address.is_ok_and(|address| address.is_loopback());
-    let config = if is_local { config.proxy(None) } else { config };
-    config.build().new_agent()
-}
-
-/// Trusts the certificates that the system trusts, except those that cannot be parsed.
-fn tls() -> TlsConfig {
-    let trusted = rustls_native_certs::load_native_certs().certs;
-    let trusted: Vec<Certificate<'static>> =
-        trusted.iter().map(|certificate| Certificate::from_der(certificate).to_owned()).collect();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = TlsConfig::builder().root_certs(RootCerts::new_with_certs(&trusted));
-    builder.unversioned_rustls_crypto_provider(provider).build()
 }
 
 /// Returns the problem document of an error response in one line.

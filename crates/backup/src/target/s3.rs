@@ -4,7 +4,6 @@
 //! interrupted upload leaves nothing behind.
 
 use std::fs::File;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail, ensure};
@@ -12,9 +11,9 @@ use rusty_s3::actions::ListObjectsV2;
 use rusty_s3::{Bucket, Credentials, S3Action, UrlStyle};
 use ureq::Agent;
 use ureq::http::StatusCode;
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use super::{S3Credentials, Target};
+use crate::agent;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Enough for an object at 50 KB/s.
@@ -57,7 +56,7 @@ impl S3Target {
             Some(token) => Credentials::new_with_token(&settings.key, &settings.secret, token),
             None => Credentials::new(&settings.key, &settings.secret),
         };
-        let agent = agent(&endpoint);
+        let agent = agent(&endpoint, CONNECT_TIMEOUT, REQUEST_TIMEOUT);
         Ok(S3Target { bucket: made, prefix: prefix.to_owned(), credentials, agent })
     }
 
@@ -217,31 +216,4 @@ fn element<'a>(body: &'a [u8], name: &str) -> Option<&'a str> {
     let text = std::str::from_utf8(body).ok()?;
     let (_, rest) = text.split_once(&format!("<{name}>"))?;
     Some(rest.split_once("</")?.0)
-}
-
-/// A service on this machine is reached directly, without the proxy of the environment.
-fn agent(endpoint: &str) -> Agent {
-    let mut config = Agent::config_builder()
-        .http_status_as_error(false)
-        .max_redirects(0)
-        .max_redirects_will_error(false)
-        .timeout_connect(Some(CONNECT_TIMEOUT))
-        .timeout_global(Some(REQUEST_TIMEOUT));
-    if endpoint.starts_with("https:") {
-        config = config.tls_config(tls());
-    }
-    let host = endpoint.split_once("://").map_or("", |(_, rest)| rest);
-    let is_local = ["127.", "localhost", "[::1]"].iter().any(|local| host.starts_with(local));
-    let config = if is_local { config.proxy(None) } else { config };
-    config.build().new_agent()
-}
-
-/// Trusts the certificates that the system trusts, except those that cannot be parsed.
-fn tls() -> TlsConfig {
-    let trusted = rustls_native_certs::load_native_certs().certs;
-    let trusted: Vec<Certificate<'static>> =
-        trusted.iter().map(|certificate| Certificate::from_der(certificate).to_owned()).collect();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = TlsConfig::builder().root_certs(RootCerts::new_with_certs(&trusted));
-    builder.unversioned_rustls_crypto_provider(provider).build()
 }
