@@ -9,7 +9,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use hyper::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, StatusCode, Uri};
-use pipeline::query::result::push_csv_text;
+use model::csv::push_csv_text;
 use serde_json::{Map, Value};
 
 use crate::problem::Problem;

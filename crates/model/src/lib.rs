@@ -4,6 +4,7 @@
 
 pub mod admit;
 pub mod batch;
+pub mod csv;
 pub mod deltas;
 pub mod event;
 pub mod flows;
