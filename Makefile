@@ -10,7 +10,7 @@ ECHO := target/release/examples/echo
 
 # Targets share target/release, so they run one after the other.
 .NOTPARALLEL:
-.PHONY: help run build release web letters sdk geo test test-build test-rust test-s3 test-packages test-web test-sdk test-websocket test-torture lint bench torture tools telegraf go-tools clean
+.PHONY: help run build release web letters sdk geo sql-library test test-build test-rust test-s3 test-packages test-web test-sdk test-websocket test-torture lint bench torture tools telegraf go-tools clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -24,8 +24,8 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 build release: export PLAYMETER_COMMIT = $(COMMIT)
 build release: export PLAYMETER_VERSION = $(VERSION)$(if $(COMMIT), ($(COMMIT)))
 
-build: web letters sdk geo ## Build the server binary.
-	$(CARGO) build --release --locked --bin playmeter
+build: web letters sdk geo ## Build the server and its worker for SQL.
+	$(CARGO) build --release --locked --bin playmeter --bin playmeter-sql
 
 release: build ## Pack a tarball, a Debian package, the image's context, an SBOM and checksums in target/dist.
 	scripts/release $(BINARY) target/dist
@@ -63,6 +63,12 @@ geo/node_modules/.package-lock.json: geo/package.json geo/package-lock.json
 	cd geo && npm ci --no-fund --no-audit
 	@touch $@
 
+sql-library: sql/node_modules/.package-lock.json ## Download DuckDB's library, which runs SQL.
+
+sql/node_modules/.package-lock.json: sql/package.json sql/package-lock.json
+	cd sql && npm ci --no-fund --no-audit
+	@touch $@
+
 test: test-rust test-torture test-websocket test-packages test-s3 test-web test-sdk ## Run every test; installs what the tests need.
 	@echo "all tests passed"
 
@@ -70,7 +76,7 @@ test: test-rust test-torture test-websocket test-packages test-s3 test-web test-
 # are compiled in and stay off unless a test sets PLAYMETER_INJECTED_FAULT; `make build` compiles them out.
 CARGO_TEST := $(CARGO) test --release --locked --workspace --features playmeter/fault-injection
 
-test-build: web letters sdk geo
+test-build: web letters sdk geo sql-library
 	$(CARGO_TEST) --no-run
 
 test-rust: test-build tools go-tools
@@ -173,4 +179,4 @@ torture: test-build tools ## Run the long crash, model and fuzz tests.
 
 clean: ## Remove build outputs; keeps the data folder.
 	$(CARGO) clean
-	rm -rf compat/*/node_modules compat/s3/jars web/dist web/node_modules geo/node_modules sdk/js/dist sdk/js/node_modules examples/letters/dist examples/letters/node_modules
+	rm -rf compat/*/node_modules compat/s3/jars web/dist web/node_modules geo/node_modules sql/node_modules sdk/js/dist sdk/js/node_modules examples/letters/dist examples/letters/node_modules

@@ -1,0 +1,8 @@
+//! Drives real workers over Parquet files that DuckDB has written.
+
+mod duckdb;
+mod support;
+
+mod answers;
+mod isolation;
+mod lifecycle;
