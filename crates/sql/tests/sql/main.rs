@@ -4,5 +4,6 @@ mod duckdb;
 mod support;
 
 mod answers;
+mod docs;
 mod isolation;
 mod lifecycle;
