@@ -10,7 +10,7 @@ ECHO := target/release/examples/echo
 
 # Targets share target/release, so they run one after the other.
 .NOTPARALLEL:
-.PHONY: help run build release web letters sdk geo sql-library test test-build test-rust test-s3 test-packages test-web test-sdk test-websocket test-torture lint bench torture tools telegraf go-tools clean
+.PHONY: help run build release web letters sdk geo sql-library test test-build test-rust test-sql test-s3 test-packages test-web test-sdk test-websocket test-torture lint bench torture tools telegraf go-tools clean
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -69,7 +69,7 @@ sql/node_modules/.package-lock.json: sql/package.json sql/package-lock.json
 	cd sql && npm ci --no-fund --no-audit
 	@touch $@
 
-test: test-rust test-torture test-websocket test-packages test-s3 test-web test-sdk ## Run every test; installs what the tests need.
+test: test-rust test-sql test-torture test-websocket test-packages test-s3 test-web test-sdk ## Run every test; installs what the tests need.
 	@echo "all tests passed"
 
 # One build for everything that is tested: the program, the examples and the tests share their crates. Injected faults
@@ -81,6 +81,9 @@ test-build: web letters sdk geo sql-library
 
 test-rust: test-build tools go-tools
 	$(CARGO_TEST)
+
+test-sql: test-build tools
+	python3 compat/sql/run.py
 
 test-torture: test-build tools
 	python3 -m unittest discover -s torture -p 'test_*.py'
