@@ -351,8 +351,12 @@ impl Disk for SimDisk {
 
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
         let state = self.state.lock();
-        let inside = state.names.keys().filter(|path| path.parent() == Some(folder));
-        Ok(inside.filter_map(|path| Some(path.file_name()?.to_str()?.to_owned())).collect())
+        // A folder is there as long as a file is below it.
+        let below =
+            state.names.keys().filter_map(|path| path.strip_prefix(folder).ok()?.iter().next()?.to_str());
+        let mut names: Vec<String> = below.map(str::to_owned).collect();
+        names.dedup();
+        Ok(names)
     }
 
     fn sync_folder(&self, _: &Path) -> io::Result<()> {
