@@ -1,6 +1,6 @@
 //! Events as columns: what a scan hands out.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The code of a row without a value.
 pub const ABSENT: u32 = u32::MAX;
@@ -63,6 +63,11 @@ impl Chunk {
     pub fn rows(&self) -> usize {
         self.times.len()
     }
+
+    /// Returns about how many bytes of memory the rows take.
+    pub fn bytes(&self) -> usize {
+        self.rows() * 16 + self.columns.iter().map(Column::bytes).sum::<usize>()
+    }
 }
 
 /// The values of one column of a chunk, one per row.
@@ -79,9 +84,31 @@ pub enum Column {
     },
     /// Numbers; NaN where a row has no value, since no event can hold NaN.
     Numbers(Vec<f64>),
+    /// UUIDs.
+    Uuids(Uuids),
 }
 
 impl Column {
+    /// Returns true if the column has this many rows.
+    pub(crate) fn has_rows(&self, rows: usize) -> bool {
+        match self {
+            Column::Absent => true,
+            Column::Coded { codes, .. } => codes.len() == rows,
+            Column::Numbers(values) => values.len() == rows,
+            Column::Uuids(uuids) => uuids.len() == rows,
+        }
+    }
+
+    /// Returns about how many bytes of memory the column takes, with its dictionary.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Column::Absent => 0,
+            Column::Coded { codes, dictionary } => codes.len() * 4 + dictionary.bytes(),
+            Column::Numbers(values) => values.len() * 8,
+            Column::Uuids(uuids) => uuids.len() * 17,
+        }
+    }
+
     /// Returns the value of a row.
     pub fn value(&self, row: usize) -> Option<Value<'_>> {
         match self {
@@ -90,7 +117,72 @@ impl Column {
                 (codes[row] != ABSENT).then(|| dictionary.value(codes[row]))
             }
             Column::Numbers(values) => (!values[row].is_nan()).then(|| Value::Number(values[row])),
+            Column::Uuids(uuids) => uuids.text(row).map(Value::Text),
         }
+    }
+}
+
+/// UUIDs, one per row. Their text is written when it is first asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Uuids {
+    values: Vec<u128>,
+    present: Vec<bool>,
+    texts: OnceLock<String>,
+}
+
+const UUID_TEXT_BYTES: usize = 36;
+
+impl Uuids {
+    /// Appends a row.
+    pub fn push(&mut self, value: Option<u128>) {
+        self.values.push(value.unwrap_or_default());
+        self.present.push(value.is_some());
+        self.texts = OnceLock::new();
+    }
+
+    /// Removes the UUIDs of some rows.
+    pub(crate) fn remove(&mut self, is_removed: impl Fn(usize) -> bool) {
+        for row in 0..self.values.len() {
+            if is_removed(row) {
+                (self.values[row], self.present[row]) = (0, false);
+            }
+        }
+        self.texts = OnceLock::new();
+    }
+
+    /// Returns the UUID of a row, most significant byte first.
+    pub fn get(&self, row: usize) -> Option<u128> {
+        self.present[row].then_some(self.values[row])
+    }
+
+    /// Returns the UUID of a row as text.
+    pub fn text(&self, row: usize) -> Option<&str> {
+        let texts = self.texts.get_or_init(|| {
+            let mut texts = String::with_capacity(self.values.len() * UUID_TEXT_BYTES);
+            self.values.iter().for_each(|value| write_uuid(*value, &mut texts));
+            texts
+        });
+        self.present[row].then(|| &texts[row * UUID_TEXT_BYTES..][..UUID_TEXT_BYTES])
+    }
+
+    /// Returns the number of rows.
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Returns true if there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+}
+
+fn write_uuid(value: u128, into: &mut String) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for digit in 0..32 {
+        if matches!(digit, 8 | 12 | 16 | 20) {
+            into.push('-');
+        }
+        into.push(char::from(DIGITS[(value >> (124 - 4 * digit)) as usize & 15]));
     }
 }
 
@@ -125,6 +217,12 @@ impl Dictionary {
             Value::Flag(flag) => Entry::Flag(flag),
         });
         code
+    }
+
+    /// Makes room for more values, and for their text.
+    pub(crate) fn reserve(&mut self, values: usize, text_bytes: usize) {
+        self.entries.reserve(values);
+        self.text.reserve(text_bytes);
     }
 
     /// Returns the value with a code.

@@ -5,3 +5,19 @@
 
 pub mod columns;
 pub mod scan;
+
+mod archive;
+mod bits;
+mod builder;
+mod column_builder;
+mod decode;
+mod encode;
+mod files;
+mod json;
+mod merge;
+mod part;
+mod shape;
+mod snapshot;
+
+pub use archive::{Archive, ArchiveError, ArchiveMemory, ArchiveOptions, Erased, Maintained, OpenReport};
+pub use snapshot::Snapshot;

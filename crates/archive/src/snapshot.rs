@@ -1,0 +1,156 @@
+//! The events of one game at one position of the log, as questions read them.
+
+use std::collections::BTreeMap;
+use std::ops::{Range, RangeInclusive};
+use std::sync::Arc;
+
+use model::query::{QueryControl, QueryStopped};
+
+use crate::archive::{OpenTail, Part, Segment};
+use crate::builder::{Day, Table};
+use crate::columns::Chunk;
+use crate::merge::{CHUNK_ROWS, Cut, Filter, Merge, PartStream, Stream, TableStream};
+use crate::scan::{Order, ScanFailure, ScanRequest, Source};
+use crate::shape::Projection;
+
+/// Players of one range of [`Source::player_ranges`], at most, as far as hashes are even.
+const RANGE_PLAYERS: u64 = 1 << 20;
+const RANGES_MAX: u64 = 4_096;
+
+/// All events of a game that were appended before it was taken.
+pub struct Snapshot {
+    seed: u64,
+    parts: Vec<Arc<Part>>,
+    segments: Vec<Arc<Segment>>,
+    open: Arc<OpenTail>,
+}
+
+/// Where rows of one day are, in the order of the log.
+enum Place {
+    File(Arc<Part>),
+    Memory(Arc<Table>),
+}
+
+impl Snapshot {
+    pub(crate) fn new(
+        seed: u64,
+        parts: Vec<Arc<Part>>,
+        segments: Vec<Arc<Segment>>,
+        open: Arc<OpenTail>,
+    ) -> Snapshot {
+        Snapshot { seed, parts, segments, open }
+    }
+
+    pub(crate) fn empty() -> Snapshot {
+        Snapshot::new(0, Vec::new(), Vec::new(), Arc::default())
+    }
+
+    /// Returns the time of the first event, and that of the last one plus one. `None` if there are no events.
+    pub fn times(&self) -> Option<Range<i64>> {
+        let files = self.parts.iter().map(|part| part.info.times.0..part.info.times.1);
+        let memory = self.tables().into_iter().map(|table| table.times.clone());
+        files.chain(memory).reduce(|one, other| one.start.min(other.start)..one.end.max(other.end))
+    }
+
+    /// Returns the number of events.
+    pub fn events(&self) -> u64 {
+        let files = self.parts.iter().map(|part| part.info.rows).sum::<u64>();
+        files + self.tables().iter().map(|table| table.rows() as u64).sum::<u64>()
+    }
+
+    fn tables(&self) -> Vec<Arc<Table>> {
+        let sealed = self.segments.iter().flat_map(|segment| segment.tables.iter().cloned());
+        // Appending has checked the entries.
+        let open = self.open.tables(self.seed).unwrap_or_default();
+        sealed.chain(open.iter().cloned()).collect()
+    }
+
+    /// Returns where rows of these times are, by day.
+    fn places(&self, filter: &Filter) -> BTreeMap<Day, Vec<Place>> {
+        let mut days: BTreeMap<Day, Vec<Place>> = BTreeMap::new();
+        for part in &self.parts {
+            if filter.may_match(part.info.times, part.info.hashes) {
+                days.entry(part.info.day).or_default().push(Place::File(part.clone()));
+            }
+        }
+        for table in self.tables() {
+            if filter.may_match((table.times.start, table.times.end), (0, u64::MAX)) {
+                days.entry(table.day).or_default().push(Place::Memory(table));
+            }
+        }
+        days
+    }
+
+    fn open<'a>(
+        &self,
+        place: &Place,
+        request: &ScanRequest,
+        filter: &Filter,
+    ) -> Result<Box<dyn Stream + 'a>, ScanFailure> {
+        let reads_event = request.events.is_some();
+        Ok(match place {
+            Place::File(part) => {
+                let reader = part.open()?;
+                let projection = Projection::of_fields(reader.shape(), &request.fields, reads_event);
+                Box::new(PartStream::new(reader, projection, filter.clone()))
+            }
+            Place::Memory(table) => {
+                let projection = Projection::of_fields(&table.shape, &request.fields, reads_event);
+                Box::new(TableStream::new(table.clone(), projection, filter.clone()))
+            }
+        })
+    }
+}
+
+impl Source for Snapshot {
+    fn player_ranges(&self, times: Range<i64>) -> Vec<RangeInclusive<u64>> {
+        let filter = Filter::of_times(times);
+        let count = |place: &Place| match place {
+            Place::File(part) => part.info.players,
+            Place::Memory(table) => table.players,
+        };
+        let players: u64 = self.places(&filter).values().flatten().map(count).sum();
+        let ranges = players.div_ceil(RANGE_PLAYERS).clamp(1, RANGES_MAX);
+        let first = |range: u64| ((u128::from(range) << 64) / u128::from(ranges)) as u64;
+        let last = |range: u64| if range + 1 == ranges { u64::MAX } else { first(range + 1) - 1 };
+        (0..ranges).map(|range| first(range)..=last(range)).collect()
+    }
+
+    fn scan(
+        &self,
+        request: &ScanRequest,
+        control: &dyn QueryControl,
+        rows: &mut dyn FnMut(&Chunk) -> Result<(), QueryStopped>,
+    ) -> Result<(), ScanFailure> {
+        if request.times.is_empty() || request.players.is_empty() {
+            return Ok(());
+        }
+        let filter = Filter::of(request);
+        for places in self.places(&filter).into_values() {
+            let mut streams = Vec::with_capacity(places.len());
+            if places.len() == 1 || request.order == Order::Any {
+                for place in &places {
+                    let mut stream = self.open(place, request, &filter)?;
+                    let mut bytes = 0;
+                    loop {
+                        control.check(bytes)?;
+                        let Some(chunk) = stream.next()? else { break };
+                        if chunk.rows() > 0 {
+                            bytes = stream.bytes() + chunk.bytes();
+                            rows(&chunk)?;
+                        }
+                    }
+                }
+                continue;
+            }
+            for place in &places {
+                streams.push(self.open(place, request, &filter)?);
+            }
+            let mut merge = Merge::new(streams, request.fields.len());
+            while let Some(chunk) = merge.next(Cut::Rows(CHUNK_ROWS), control)? {
+                rows(&chunk)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,8 @@
+//! The archive through its own interface, over the simulated disk and the real one.
+
+mod archiving;
+mod crashes;
+mod damage;
+mod erasure;
+mod readers;
+mod world;
