@@ -125,6 +125,7 @@ test-web: test-build tools telegraf sdk letters $(CLIENTS)
 	cd compat/capture && npm test
 	cd compat/openapi && npm test
 	python3 compat/python/run.py
+	python3 compat/archive/run.py target/release/examples/archive_events
 
 # The linter of the Godot client.
 GDTOOLKIT := target/gdtoolkit

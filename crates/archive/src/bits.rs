@@ -4,8 +4,6 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
-/// Runs shorter than this are packed bit by bit.
-const RUN_MIN: usize = 16;
 const BLOCK: usize = 128;
 const MINIBLOCK: usize = 32;
 
@@ -94,6 +92,9 @@ pub(crate) fn encode_hybrid(codes: &[u32], width: u8, into: &mut Vec<u8>) {
         let values = packed.iter().copied().chain(std::iter::repeat_n(0, padding));
         pack(values.map(u64::from), width, into);
     };
+    // A run is worth it when it takes a third less than packed bits.
+    let run_bits = 8 * (1 + usize::from(width).div_ceil(8));
+    let run_min = (run_bits * 3 / 2 / usize::from(width.max(1))).max(4);
     let (mut packed_from, mut at) = (0, 0);
     while at < codes.len() {
         let value = codes[at];
@@ -103,7 +104,7 @@ pub(crate) fn encode_hybrid(codes: &[u32], width: u8, into: &mut Vec<u8>) {
         }
         // Packed groups before a run are whole.
         let run_from = at + (packed_from..at).len().next_multiple_of(8) - (at - packed_from);
-        if end >= run_from + RUN_MIN {
+        if end >= run_from + run_min {
             flush(&codes[packed_from..run_from], into);
             put_varint(((end - run_from) as u64) << 1, into);
             into.extend_from_slice(&value.to_le_bytes()[..usize::from(width).div_ceil(8)]);
