@@ -151,6 +151,11 @@ impl Links {
         self.read().0.decide(anonymous, player).map(drop)
     }
 
+    /// Returns a copy of all links: the anonymous id and its player.
+    pub fn pairs(&self) -> Vec<(u64, u64)> {
+        self.read().0.players.iter().map(|(anonymous, link)| (*anonymous, link.player)).collect()
+    }
+
     /// Locks the links for several lookups.
     pub(crate) fn read(&self) -> LinksReadGuard<'_> {
         LinksReadGuard(self.table.read().unwrap_or_else(PoisonError::into_inner))

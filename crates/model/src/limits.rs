@@ -64,15 +64,15 @@ pub(crate) const ONLINE_MS: i64 = 180_000;
 pub(crate) const SESSION_TIMEOUT_MS: i64 = 30 * 60_000;
 
 /// Points in one query result: times multiplied by series.
-pub(crate) const QUERY_POINTS_MAX: usize = 1_000_000;
+pub const QUERY_POINTS_MAX: usize = 1_000_000;
 /// Metrics in one query.
 pub(crate) const QUERY_METRICS_MAX: usize = 10;
 /// Bytes of a query as JSON.
 pub const QUERY_BYTES_MAX: usize = 64 << 10;
 /// Series in the result of a query with `by` that sets no `top`, not counting `(other)`.
-pub(crate) const QUERY_TOP: usize = 50;
+pub const QUERY_TOP: usize = 50;
 /// The maximum of `top`.
-pub(crate) const QUERY_TOP_MAX: usize = 1_000;
+pub const QUERY_TOP_MAX: usize = 1_000;
 /// Bytes of a query's formula.
 pub(crate) const QUERY_FORMULA_BYTES_MAX: usize = 1_000;
 

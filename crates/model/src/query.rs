@@ -20,7 +20,7 @@ pub use control::{QueryControl, QueryFailure, QueryStopped, Unbounded};
 pub use incremental::{ChangedValues, IncrementalQuery, Refreshed};
 pub use plan::{QueryPlan, is_event};
 pub use run::run;
-pub use time::ZoneOffset;
+pub use time::{Buckets, ZoneOffset, minutes_before, step_for};
 
 use std::sync::Arc;
 

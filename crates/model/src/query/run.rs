@@ -45,12 +45,7 @@ pub fn run(
 
 impl QueryPlan {
     fn times(&self, buckets: &Buckets) -> BucketTimes {
-        let offsets = time::offsets(&self.zone, &buckets.starts);
-        BucketTimes {
-            minutes: buckets.starts.clone(),
-            offsets,
-            utc: matches!(&self.tz[..], "UTC" | "Etc/UTC"),
-        }
+        buckets.times(&self.zone)
     }
 }
 

@@ -951,6 +951,17 @@ fn hours_follow_local_clocks() {
     );
 }
 
+/// A month before 28 March 01:00 is 28 February 01:00, and so far before 29 March 00:30 it is 28 February 00:30.
+#[test]
+fn compared_window_in_a_shorter_month_does_not_end_before_it_starts() {
+    let minute = |text: &str| (text.parse::<jiff::Timestamp>().expect("a time").as_second() / 60) as u32;
+    let window = minute("2026-03-28T01:00Z")..minute("2026-03-29T00:30Z");
+    let zone = jiff::tz::TimeZone::UTC;
+    let previous = Buckets::cut(&zone, Step::Month, window).previous(&zone, Step::Month).expect("after 1970");
+    let start = minute("2026-02-28T01:00Z");
+    assert_eq!(previous.window(), start..start);
+}
+
 #[test]
 fn weeks_start_on_monday_and_months_on_the_first() {
     check_lengths(

@@ -9,7 +9,7 @@ use jiff::civil::{Date, DateTime};
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{Span, Timestamp};
 
-use super::{Step, WindowLength};
+use super::{BucketTimes, Step, WindowLength};
 use crate::series::Resolution;
 
 const HOUR: u32 = 60;
@@ -19,7 +19,7 @@ const CHART_POINTS: Range<u32> = 50..400;
 
 /// The buckets of a window, adjacent and without gaps.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Buckets {
+pub struct Buckets {
     /// The start of each bucket by the calendar. The first may lie before the window.
     pub starts: Vec<u32>,
     /// Bucket `i` counts the minutes `edges[i]..edges[i + 1]`: the calendar's bucket, clipped to the window.
@@ -28,7 +28,7 @@ pub(super) struct Buckets {
 
 impl Buckets {
     /// Returns the buckets of width `step` in the zone's calendar that overlap the window, which must not be empty.
-    pub(crate) fn cut(zone: &TimeZone, step: Step, window: Range<u32>) -> Buckets {
+    pub fn cut(zone: &TimeZone, step: Step, window: Range<u32>) -> Buckets {
         let starts = match step {
             Step::Minute => window.clone().collect(),
             Step::Hour => hours(zone, &window),
@@ -43,7 +43,7 @@ impl Buckets {
     }
 
     /// Returns a single bucket from the first edge to the last.
-    pub(crate) fn whole(&self) -> Buckets {
+    pub fn whole(&self) -> Buckets {
         let window = self.window();
         Buckets { starts: vec![window.start], edges: vec![window.start, window.end] }
     }
@@ -54,12 +54,28 @@ impl Buckets {
         Buckets { starts: self.starts[which].to_vec(), edges }
     }
 
-    pub(crate) fn window(&self) -> Range<u32> {
+    /// Returns the minutes from the first edge to the last.
+    pub fn window(&self) -> Range<u32> {
         self.edges[0]..self.edges[self.len()]
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// Returns the number of buckets.
+    pub fn len(&self) -> usize {
         self.starts.len()
+    }
+
+    /// Returns true if there is no bucket, which [`Buckets::cut`] never returns.
+    pub fn is_empty(&self) -> bool {
+        self.starts.is_empty()
+    }
+
+    /// Returns the start times of the buckets, as results show them.
+    pub fn times(&self, zone: &TimeZone) -> BucketTimes {
+        BucketTimes {
+            offsets: offsets(zone, &self.starts),
+            minutes: self.starts.clone(),
+            utc: matches!(zone.iana_name(), Some("UTC" | "Etc/UTC")),
+        }
     }
 
     /// Returns the bucket that counts this minute of the window.
@@ -75,7 +91,7 @@ impl Buckets {
     /// Returns the same number of buckets before these. Days, weeks and months move by the calendar, so that a day
     /// until noon is compared with a day until noon; other steps move by the window's length. `None` if that is
     /// before 1970.
-    pub(crate) fn previous(&self, zone: &TimeZone, step: Step) -> Option<Buckets> {
+    pub fn previous(&self, zone: &TimeZone, step: Step) -> Option<Buckets> {
         let count = self.len() as i32;
         match step {
             Step::Minute | Step::Hour | Step::All => self.back_minutes(self.window().len() as u32),
@@ -86,7 +102,7 @@ impl Buckets {
     }
 
     /// Returns the same buckets one year earlier; weeks move by 52 weeks. `None` if that is before 1970.
-    pub(crate) fn year_before(&self, zone: &TimeZone, step: Step) -> Option<Buckets> {
+    pub fn year_before(&self, zone: &TimeZone, step: Step) -> Option<Buckets> {
         let year = Span::new().years(1);
         match step {
             Step::Minute | Step::Hour | Step::All => {
@@ -106,17 +122,20 @@ impl Buckets {
         self.map(|minute| back(zone, minute, span))
     }
 
-    /// A shorter month can make two edges meet, but never cross.
+    /// In a shorter month, times after its end become times of its last day, which can be before the edge before.
     fn map(&self, to: impl Fn(u32) -> Option<u32>) -> Option<Buckets> {
-        let edges: Option<Vec<u32>> = self.edges.iter().map(|&edge| to(edge)).collect();
+        let mut edges: Vec<u32> = self.edges.iter().map(|&edge| to(edge)).collect::<Option<_>>()?;
+        for at in 1..edges.len() {
+            edges[at] = edges[at].max(edges[at - 1]);
+        }
         // Only the start of the first bucket can lie before 1970.
         let starts = self.starts.iter().map(|&start| to(start).unwrap_or(0)).collect();
-        Some(Buckets { starts, edges: edges? })
+        Some(Buckets { starts, edges })
     }
 }
 
 /// Returns the step that gives a window of this length 50 to 400 points, or comes nearest.
-pub(super) fn step_for(minutes: u32) -> Step {
+pub fn step_for(minutes: u32) -> Step {
     let steps = [Step::Minute, Step::Hour, Step::Day, Step::Week, Step::Month];
     let distance = |step: &Step| {
         let points = f64::from(minutes) / f64::from(step.minutes_min());
@@ -127,7 +146,7 @@ pub(super) fn step_for(minutes: u32) -> Step {
 }
 
 /// Returns the minute `last` before `minute`. Days follow the calendar: 7 days before midnight is midnight.
-pub(super) fn minutes_before(zone: &TimeZone, minute: u32, last: WindowLength) -> Option<u32> {
+pub fn minutes_before(zone: &TimeZone, minute: u32, last: WindowLength) -> Option<u32> {
     back(zone, minute, Span::new().days(last.days as i32))?.checked_sub(last.minutes)
 }
 
@@ -141,7 +160,7 @@ pub struct ZoneOffset {
 }
 
 /// Returns the UTC offsets of ascending minutes.
-pub(super) fn offsets(zone: &TimeZone, minutes: &[u32]) -> Vec<ZoneOffset> {
+fn offsets(zone: &TimeZone, minutes: &[u32]) -> Vec<ZoneOffset> {
     let (Some(&first), Some(&last)) = (minutes.first(), minutes.last()) else {
         return Vec::new();
     };
@@ -357,7 +376,7 @@ impl SlotReads {
 
 impl Step {
     /// Returns the minimum length of a bucket in minutes, which bounds the number of points in a result.
-    pub(super) fn minutes_min(self) -> u32 {
+    pub fn minutes_min(self) -> u32 {
         match self {
             Step::Minute => 1,
             Step::Hour => HOUR,

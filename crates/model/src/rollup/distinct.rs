@@ -88,7 +88,7 @@ impl Distinct {
     }
 
     /// Returns the heap memory in use, in bytes.
-    pub(crate) fn heap_bytes(&self) -> usize {
+    pub fn heap_bytes(&self) -> usize {
         let Some(sketch) = self.0.as_deref() else { return 0 };
         size_of::<Sketch>()
             + match sketch {

@@ -124,7 +124,7 @@ impl Quantiles {
     }
 
     /// Adds other quantiles.
-    pub(crate) fn merge(&mut self, other: &Quantiles) {
+    pub fn merge(&mut self, other: &Quantiles) {
         self.total = self.total.wrapping_add(other.total);
         other.counts.iter().for_each(|(bucket, count)| self.counts.add(bucket, count));
     }
@@ -147,7 +147,7 @@ impl Quantiles {
     }
 
     /// Returns the heap memory in use, in bytes.
-    pub(crate) fn heap_bytes(&self) -> usize {
+    pub fn heap_bytes(&self) -> usize {
         match &self.counts {
             Counts::One(_) => 0,
             Counts::Sparse(entries) => entries.capacity() * size_of::<(Bucket, i64)>(),
