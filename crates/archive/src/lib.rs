@@ -4,6 +4,7 @@
 //! nothing else.
 
 pub mod columns;
+pub mod questions;
 pub mod scan;
 
 mod archive;

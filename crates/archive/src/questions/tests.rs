@@ -1,0 +1,9 @@
+//! Each question compared with straightforward code over small worlds of events: ties of time, late events, links of
+//! identity, clock changes, and chunks that end anywhere.
+
+mod bounds;
+mod explore;
+mod filter;
+mod funnel;
+mod retention;
+mod world;
