@@ -8,11 +8,16 @@
 //! ([`walk`]). Events without a player count in [`explore`], and in nothing that is about players.
 
 pub mod answer;
+pub mod cohort;
 pub mod explore;
 pub mod funnel;
+pub mod levels;
 pub mod limits;
+pub mod paths;
 pub mod players;
 pub mod retention;
+pub mod search;
+pub mod timeline;
 
 mod calendar;
 mod filter;

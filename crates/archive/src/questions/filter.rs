@@ -57,6 +57,8 @@ pub(super) enum Test {
     Greater(Operand),
     GreaterOrEqual(Operand),
     Contains(String),
+    /// The search of players only.
+    StartsWith(String),
     In(Vec<Operand>),
     Set,
     Unset,
@@ -212,11 +214,13 @@ pub(super) fn read_comparison(fields: &mut Fields) -> Result<Condition, QueryErr
 }
 
 impl Operand {
+    pub(super) fn of_text(text: &str) -> Operand {
+        Operand { number: number_in(text), flag: text.parse().ok(), text: Some(text.to_owned()) }
+    }
+
     fn read(item: &Item) -> Result<Operand, QueryError> {
         match item.value {
-            Json::String(text) if text.len() <= OPERAND_BYTES_MAX => {
-                Ok(Operand { number: number_in(text), flag: text.parse().ok(), text: Some(text.clone()) })
-            }
+            Json::String(text) if text.len() <= OPERAND_BYTES_MAX => Ok(Operand::of_text(text)),
             Json::String(_) => Err(item.must_be(&format!("at most {OPERAND_BYTES_MAX} bytes long"))),
             Json::Number(number) => Ok(Operand { text: None, number: number.as_f64(), flag: None }),
             Json::Bool(flag) => Ok(Operand { text: None, number: None, flag: Some(*flag) }),
@@ -265,6 +269,7 @@ impl Test {
             Test::Greater(operand) => operand.order(value).is_some_and(Ordering::is_gt),
             Test::GreaterOrEqual(operand) => operand.order(value).is_some_and(Ordering::is_ge),
             Test::Contains(part) => matches!(value, Value::Text(text) if text.contains(&**part)),
+            Test::StartsWith(start) => matches!(value, Value::Text(text) if text.starts_with(&**start)),
             Test::In(operands) => operands.iter().any(|operand| operand.equals(value)),
             Test::Set => true,
             Test::Unset => false,
@@ -401,7 +406,7 @@ fn narrow_numbers(values: &[f64], test: &Test, mask: &mut [u8]) {
         Test::GreaterOrEqual(operand) => compare!(operand, >=),
         Test::Set => each(mask, &|value| !value.is_nan()),
         Test::Unset => each(mask, &f64::is_nan),
-        Test::Contains(_) => mask.fill(0),
+        Test::Contains(_) | Test::StartsWith(_) => mask.fill(0),
         Test::In(operands) => each(mask, &|value| {
             !value.is_nan() && operands.iter().any(|operand| operand.number == Some(value))
         }),

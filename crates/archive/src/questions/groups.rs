@@ -85,6 +85,12 @@ impl Groups {
         self.columns.iter().zip(pair).map(name).collect()
     }
 
+    /// Returns true if the events of a group have none of the properties.
+    pub(super) fn is_empty_key(&self, group: u32) -> bool {
+        let is_empty = |(column, value): (&GroupColumn, &u32)| column.names[*value as usize].is_empty();
+        self.columns.iter().zip(&self.keys[group as usize]).all(is_empty)
+    }
+
     /// Prepares for [`Groups::group_of`] with rows of a chunk.
     pub(super) fn start_chunk(&mut self, chunk: &Chunk) {
         for column in &mut self.columns {

@@ -103,6 +103,14 @@ impl<'v> Item<'v> {
         found.ok_or_else(|| self.must_be(&format!("an integer from {} to {}", range.start(), range.end())))
     }
 
+    pub(super) fn number(&self) -> Result<f64, QueryError> {
+        self.value.as_f64().ok_or_else(|| self.must_be("a number"))
+    }
+
+    pub(super) fn flag(&self) -> Result<bool, QueryError> {
+        self.value.as_bool().ok_or_else(|| self.must_be("true or false"))
+    }
+
     pub(super) fn choice<T>(
         &self,
         parse: impl FnOnce(&str) -> Option<T>,

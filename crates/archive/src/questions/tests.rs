@@ -2,8 +2,12 @@
 //! identity, clock changes, and chunks that end anywhere.
 
 mod bounds;
+mod cohort;
 mod explore;
 mod filter;
 mod funnel;
+mod levels;
+mod paths;
 mod retention;
+mod search;
 mod world;

@@ -1,0 +1,129 @@
+//! Searches for players, and timelines.
+
+use proptest::prelude::*;
+use serde_json::{Value as Json, json};
+
+use super::super::QuestionFailure;
+use super::super::answer::{Answer, csv, utc};
+use super::super::search::PlayerSearch;
+use super::super::timeline::Timeline;
+use super::world::{TestEvent, World, conditions, hash, id, world, worlds};
+
+fn naive_search(world: &World, request: &Json) -> Json {
+    let search = request["search"].as_str().expect("a search");
+    let is_found = |event: &&&TestEvent| {
+        let id = event.player.as_deref().expect("it has a player");
+        let has_id = if request["match"] == "prefix" { id.starts_with(search) } else { id.contains(search) };
+        has_id && world.meets(event, &request["where"])
+    };
+    let mut found: Vec<(&str, Vec<&TestEvent>)> = world.players().into_iter().collect();
+    found.retain(|(_, events)| events.iter().any(|event| is_found(&event)));
+    let last = |events: &[&TestEvent]| events.last().expect("one").time;
+    found.sort_by_key(|(player, events)| (std::cmp::Reverse(last(events)), hash(player)));
+    let player = |(player, events): &(&str, Vec<&TestEvent>)| {
+        let has_own_id = events.iter().any(|event| event.player.as_deref() == Some(*player));
+        let latest = events.last().expect("one").player.as_deref().expect("it has a player");
+        let countries = events.iter().filter_map(|event| event.fields.get("country"));
+        json!({
+            "player": if has_own_id { *player } else { latest }, "events": events.len(),
+            "first_seen": utc(events[0].time), "last_seen": utc(last(events)),
+            "country": countries.last(), "platform": null, "version": null,
+        })
+    };
+    json!({"found": found.len(), "players": found.iter().take(3).map(player).collect::<Vec<_>>()})
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+    #[test]
+    fn searches_equal_the_naive_ones(
+        world in worlds(),
+        search in prop_oneof![Just("player"), Just("3"), Just("r-1"), Just("player-2"), Just("nobody")],
+        how in prop_oneof![Just("contains"), Just("prefix")],
+        conditions in conditions(),
+    ) {
+        let request = json!({"search": search, "match": how, "where": conditions, "limit": 3});
+        let question = PlayerSearch::from_json(&world.request(request.clone())).expect("it is valid");
+        let answer = world.ask(|context| question.run(context)).expect("it has no bounds");
+        prop_assert_eq!(Json::from(answer.fields()), naive_search(&world, &request));
+    }
+
+    #[test]
+    fn pages_of_a_timeline_join_to_all_events_newest_first(world in worlds(), player in 0usize..8, limit in 1usize..6) {
+        let player = id(player);
+        let own = world.canonical(&player).to_owned();
+        let mut expected: Vec<&TestEvent> = world.events.iter().filter(|event| {
+            event.player.as_deref().is_some_and(|player| world.canonical(player) == own)
+        }).collect();
+        expected.sort_by_key(|event| event.time);
+        let show = |event: &&TestEvent| (utc(event.time), event.event.clone(), event.field("props.weapon"));
+        let expected: Vec<_> = expected.iter().rev().map(show).collect();
+        let (mut found, mut before) = (Vec::new(), Json::Null);
+        loop {
+            let page = timeline(&world, &player, json!({"before": before, "limit": limit})).expect("it is valid");
+            let events = page["events"].as_array().expect("a list");
+            prop_assert!(events.len() <= limit);
+            for event in events {
+                let text = |name: &str| event[name].as_str().expect("a text").to_owned();
+                found.push((text("ts"), text("event"), event["props"]["weapon"].clone()));
+            }
+            before = page["next"].clone();
+            if before.is_null() {
+                break;
+            }
+            prop_assert_eq!(events.len(), limit);
+        }
+        prop_assert_eq!(found, expected.into_iter().map(|(ts, event, weapon)| (ts, event, numbers_as_answers(weapon))).collect::<Vec<_>>());
+    }
+}
+
+fn numbers_as_answers(value: Json) -> Json {
+    match value.as_f64() {
+        Some(number) if number.fract() == 0.0 => json!(number as i64),
+        _ => value,
+    }
+}
+
+fn timeline(world: &World, player: &str, request: Json) -> Result<Json, QuestionFailure> {
+    let question = Timeline::from_json(request.to_string().as_bytes())?;
+    let oldest = world.events.iter().map(|event| event.time).min().unwrap_or(0);
+    let page = world.ask(|context| question.run(context, hash(player), &["weapon".into()], oldest))?;
+    csv(&page).expect("it is small");
+    Ok(page.fields().into())
+}
+
+#[test]
+fn timeline_shows_what_an_event_has() {
+    let world = world("10:00 ann buy country=FR value=2 props.weapon=\"bow\"\n10:00 bo buy");
+    assert_eq!(
+        timeline(&world, "ann", json!({})).expect("it is valid"),
+        json!({
+            "events": [{
+                "ts": "2026-11-19T10:00:00Z", "event": "buy", "player": "ann", "country": "FR", "value": 2,
+                "received": "1970-01-01T00:00:01Z", "props": {"weapon": "bow"},
+            }],
+            "next": null,
+        })
+    );
+}
+
+#[test]
+fn errors_name_the_field_of_a_search_and_a_timeline() {
+    let check = |request: Json, expected: &str| {
+        let error = PlayerSearch::from_json(request.to_string().as_bytes()).expect_err("it is invalid");
+        assert!(error.to_string().starts_with(expected), "{error}");
+    };
+    check(json!({"search": ""}), "search: must be between 1 and 128 bytes long");
+    check(json!({"match": "regex"}), "match: must be contains or prefix");
+    check(json!({"limit": 1_001}), "limit: must be an integer from 1 to 1000");
+    check(json!({"id": "a"}), "id: is not a field of a search for players");
+    let check = |request: Json, expected: &str| {
+        let error = Timeline::from_json(request.to_string().as_bytes()).expect_err("it is invalid");
+        assert!(error.to_string().starts_with(expected), "{error}");
+    };
+    for cursor in ["x", "-5", "5-x", "5-100001", "9223372036854775807"] {
+        check(json!({"before": cursor}), "before: must be the cursor `next` of another page");
+    }
+    check(json!({"limit": 0}), "limit: must be an integer from 1 to 1000");
+    check(json!({"until": 0}), "until: is not a field of a timeline");
+}
