@@ -9,6 +9,7 @@
 
 pub mod answer;
 pub mod cohort;
+pub mod experiment;
 pub mod explore;
 pub mod funnel;
 pub mod levels;
