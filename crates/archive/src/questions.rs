@@ -16,9 +16,11 @@ pub mod levels;
 pub mod limits;
 pub mod paths;
 pub mod players;
+pub mod question;
 pub mod retention;
 pub mod search;
 pub mod timeline;
+pub mod totals;
 
 mod calendar;
 mod filter;

@@ -232,9 +232,8 @@ impl Explore {
         let scanned = context.source.scan(&request, &control, &mut |chunk| {
             selector.select(chunk, context.links);
             values.start_chunk(chunk);
-            table.add_rows(context, chunk, &selector.rows, &values);
+            is_too_large = !table.add_rows(context, chunk, &selector.rows, &values, cells_max);
             context.progress.add_rows(chunk.rows());
-            is_too_large = cells_max.is_some_and(|cells_max| table.cells.len() > cells_max);
             if is_too_large { Err(QueryStopped::Cancelled) } else { control.set(table.bytes()) }
         });
         if is_too_large {
@@ -356,7 +355,15 @@ impl<M: Measured> Table<M> {
         }
     }
 
-    fn add_rows(&mut self, context: &Context<'_>, chunk: &Chunk, rows: &[u32], values: &Values) {
+    /// Adds rows of a chunk. Returns false, without adding all, if they need more than `cells_max` cells.
+    fn add_rows(
+        &mut self,
+        context: &Context<'_>,
+        chunk: &Chunk,
+        rows: &[u32],
+        values: &Values,
+        cells_max: Option<usize>,
+    ) -> bool {
         self.groups.start_chunk(chunk);
         for row in rows.iter().map(|row| *row as usize) {
             let value = values.get(chunk, row);
@@ -367,9 +374,14 @@ impl<M: Measured> Table<M> {
             let bucket = if self.width == 1 { 0 } else { self.bucket_of.bucket(chunk.times[row]) };
             let at = group * self.width + bucket;
             if at >= self.cells.len() {
-                self.cells.resize((group + 1) * self.width, M::default());
+                let count = (group + 1) * self.width;
+                if cells_max.is_some_and(|cells_max| count > cells_max) {
+                    return false;
+                }
+                self.cells.resize(count, M::default());
             }
-            self.cells[at].add(context.links.player(chunk.players[row]), value);
+            let player = if M::NEEDS_PLAYER { context.links.player(chunk.players[row]) } else { 0 };
+            self.cells[at].add(player, value);
             self.has_rest |= self.is_closed && group == self.groups.rest() as usize;
         }
         if M::HAS_HEAP {
@@ -379,6 +391,7 @@ impl<M: Measured> Table<M> {
                 self.heap_bytes = self.heap_measured;
             }
         }
+        true
     }
 
     fn bytes(&self) -> usize {

@@ -20,6 +20,8 @@ pub(super) fn number_of(column: &Column, row: usize) -> Option<f64> {
 pub(super) trait Measured: Clone + Default {
     /// True if the measure is of values, so that events without one do not matter.
     const NEEDS_VALUE: bool;
+    /// True if the measure is of players.
+    const NEEDS_PLAYER: bool = false;
     /// True if the measure has memory on the heap.
     const HAS_HEAP: bool = false;
 
@@ -196,6 +198,7 @@ impl Uniques {
 
 impl Measured for Uniques {
     const NEEDS_VALUE: bool = false;
+    const NEEDS_PLAYER: bool = true;
     const HAS_HEAP: bool = true;
 
     #[inline]

@@ -7,6 +7,7 @@ use super::super::QuestionFailure;
 use super::super::answer::{Answer, csv, utc};
 use super::super::search::PlayerSearch;
 use super::super::timeline::Timeline;
+use super::super::totals::PlayerTotals;
 use super::world::{TestEvent, World, conditions, hash, id, world, worlds};
 
 fn naive_search(world: &World, request: &Json) -> Json {
@@ -46,6 +47,32 @@ proptest! {
         let question = PlayerSearch::from_json(&world.request(request.clone())).expect("it is valid");
         let answer = world.ask(|context| question.run(context)).expect("it has no bounds");
         prop_assert_eq!(Json::from(answer.fields()), naive_search(&world, &request));
+    }
+
+    #[test]
+    fn totals_equal_the_naive_ones(world in worlds(), player in 0usize..8) {
+        let player = id(player);
+        let events = world.players().remove(world.canonical(&player)).unwrap_or_default();
+        let totals = world.ask(|context| PlayerTotals::read(context, hash(&player), world.window.clone()));
+        let totals = totals.expect("it has no bounds");
+        let Some(first) = events.first() else {
+            prop_assert_eq!(totals, None);
+            return Ok(());
+        };
+        let by_event = |name: &str| {
+            let own: Vec<_> = events.iter().filter(|event| event.event == name).collect();
+            let values: Vec<f64> = own.iter().filter_map(|event| event.field("value").as_f64()).collect();
+            let sum: f64 = values.iter().sum();
+            let sum = if sum.fract() == 0.0 { json!(sum as i64) } else { json!(sum) };
+            json!({"event": name, "count": own.len(), "sum": if values.is_empty() { Json::Null } else { sum }})
+        };
+        let mut expected: Vec<Json> = ["buy", "quit", "start", "win"].map(by_event).to_vec();
+        expected.retain(|event| event["count"] != 0);
+        expected.sort_by_key(|event| std::cmp::Reverse(event["count"].as_u64()));
+        prop_assert_eq!(Json::from(totals.expect("there are events").fields()), json!({
+            "first_seen": utc(first.time), "last_seen": utc(events.last().expect("one").time), "events": events.len(),
+            "sessions": 0, "by_event": expected,
+        }));
     }
 
     #[test]
@@ -126,4 +153,14 @@ fn errors_name_the_field_of_a_search_and_a_timeline() {
     }
     check(json!({"limit": 0}), "limit: must be an integer from 1 to 1000");
     check(json!({"until": 0}), "until: is not a field of a timeline");
+}
+
+#[test]
+fn totals_count_sessions_of_both_ids_once() {
+    let mut world =
+        world("10:00 anon buy session=s1\n10:01 ann buy session=s1\n10:02 ann buy session=s2\n10:03 ann buy");
+    world.links.push(("anon".to_owned(), "ann".to_owned()));
+    let totals = world.ask(|context| PlayerTotals::read(context, hash("anon"), world.window.clone()));
+    let totals = totals.expect("it has no bounds").expect("there are events");
+    assert_eq!((totals.events, totals.sessions), (4, 2));
 }
