@@ -25,6 +25,7 @@ pub(crate) mod people;
 pub(crate) mod players;
 pub(crate) mod privacy;
 pub(crate) mod query;
+pub(crate) mod questions;
 pub(crate) mod samples;
 pub(crate) mod sdk;
 pub(crate) mod signature;
@@ -42,6 +43,7 @@ pub(crate) fn routes() -> Router<RuntimeState> {
     Router::new()
         .merge(events::routes())
         .merge(query::routes())
+        .merge(questions::routes())
         .merge(load::routes())
         .merge(monitor::routes())
         .merge(dimensions::routes())

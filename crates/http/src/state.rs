@@ -8,6 +8,7 @@ use axum::extract::FromRef;
 use backup::BackupStatus;
 use collect::Collectors;
 use live::Live;
+use pipeline::archiver::Archiver;
 use pipeline::catalog::Catalog;
 use pipeline::command_quota::CommandQuota;
 use pipeline::erasure::Erasure;
@@ -63,6 +64,8 @@ pub struct AppState {
     pub queries: Arc<QueryPool>,
     /// Running flows.
     pub flows: Arc<Flows>,
+    /// Keeps raw events, and answers questions over them.
+    pub archiver: Arc<Archiver>,
     /// Removes the data of erased players from the log.
     pub erasure: Arc<Erasure>,
     /// The limits of live-ops writes with public keys.

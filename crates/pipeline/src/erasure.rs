@@ -4,7 +4,7 @@
 //!
 //! 1. A checkpoint contains the command that requested the erasure, so that the log is not needed to derive it. Closed
 //!    segments are then rewritten: the player's events keep what rollups count, and commands about the player become
-//!    empty. Offsets stay.
+//!    empty. Offsets stay. Then the files of the archive that contain the player's events are written anew.
 //! 2. The command `Erased` removes the player's ids from the receipt. A checkpoint writes that, and the store is
 //!    purged.
 //! 3. The command `Purged` closes the receipt.
@@ -15,6 +15,7 @@
 
 mod log_eraser;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -23,12 +24,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use liveops::players::{ErasedCounts, ErasureStage, PlayerCommand as Players};
 use liveops::{Caller, Command, CommandRef, Principal, Touched};
+use model::rollup::hash_player;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::Semaphore;
 use tracing::{error, info};
 use wal::{Ack, Entry, Wal};
 
 use crate::applier::{checkpoint_now, lower_priority};
+use crate::archiver::Archiver;
 use crate::ingest::{COMMAND, Claims, IdMasks, RegisteredUntil};
 use crate::time::now_ms;
 use crate::views::Views;
@@ -77,6 +80,7 @@ struct ErasurePass {
     log: Wal<Claims>,
     views: Arc<Views>,
     registered_until: RegisteredUntil,
+    archiver: Arc<Archiver>,
     masks: IdMasks,
 }
 
@@ -91,10 +95,11 @@ impl Erasure {
         log: Wal<Claims>,
         views: Arc<Views>,
         registered_until: RegisteredUntil,
+        archiver: Arc<Archiver>,
         secret: &str,
     ) -> Arc<Erasure> {
         let masks = IdMasks::new(secret);
-        let pass = ErasurePass { log, views, registered_until, masks };
+        let pass = ErasurePass { log, views, registered_until, archiver, masks };
         let exports = Arc::new(Semaphore::new(EXPORTS_MAX));
         Arc::new(Erasure { pass, signal: ErasureSignal::default(), thread: Mutex::default(), exports })
     }
@@ -191,6 +196,7 @@ impl ErasurePass {
             if requests.is_empty() && erased.is_empty() { None } else { Some(self.lock_files(signal)?) };
         if !requests.is_empty() {
             let found = self.erase_from_log(&requests, signal)?;
+            self.erase_from_archive(&requests, signal)?;
             for (request, found) in requests.into_iter().zip(found) {
                 let (game, receipt, until) = (request.game, request.receipt, request.offset);
                 self.command(game, Players::Erased { receipt: receipt.clone(), found, until }, signal)?;
@@ -263,6 +269,23 @@ impl ErasurePass {
             }
         }
         Ok(eraser.found())
+    }
+
+    /// Removes the players from the archive. Until the log was rewritten, the archive might append them again after a crash.
+    fn erase_from_archive(&self, requests: &[ErasureRequest], signal: &ErasureSignal) -> anyhow::Result<()> {
+        let games: BTreeSet<u32> = requests.iter().map(|request| request.game).collect();
+        for game in games {
+            let seed = self.views.seeds.of(game);
+            let of_game = || requests.iter().filter(|request| request.game == game);
+            let players = of_game().flat_map(|request| &request.ids);
+            let players: Vec<u64> = players.map(|id| hash_player(seed, id.as_bytes())).collect();
+            let until = of_game().map(|request| request.offset + 1).max().unwrap_or_default();
+            let is_done = self.archiver.erase(game, &players, until, || signal.is_stopped());
+            if !is_done.context("erasing from the archive")? {
+                return Err(Stopping.into());
+            }
+        }
+        Ok(())
     }
 
     /// Appends a command of the server itself and returns when it is applied.

@@ -5,6 +5,7 @@
 pub mod ingest;
 
 pub mod applier;
+pub mod archiver;
 pub mod views;
 
 pub mod accounting;

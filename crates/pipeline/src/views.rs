@@ -72,6 +72,10 @@ pub struct Views {
     pub space: Arc<DiskSpace>,
     /// Locked while erased players are removed from files, and while a backup copies them.
     pub files: Mutex<()>,
+    /// Locked while files of the archive are written or removed, and while a backup links them.
+    pub archive_files: Mutex<()>,
+    /// The position of the log before which all events are in files of the archive: the log keeps what comes after.
+    pub archived_until: AtomicU64,
     /// How long the applier has been behind the log.
     pub(crate) lag: Lag,
     on_fatal: OnceLock<OnFatal>,
@@ -110,6 +114,8 @@ impl Views {
             quarantine: Quarantine::default(),
             space: Arc::default(),
             files: Mutex::default(),
+            archive_files: Mutex::default(),
+            archived_until: AtomicU64::new(0),
             lag: Lag::default(),
             on_fatal: OnceLock::new(),
             stopping: AtomicBool::new(false),

@@ -14,8 +14,9 @@ const LOCK: &str = "lock";
 /// What a restore leaves until it is complete.
 const RESTORING: &str = "restore.unfinished";
 /// What a first start may leave that was interrupted before it wrote the catalog.
-const FIRST_START: [&str; 15] = [
+const FIRST_START: [&str; 16] = [
     LOCK,
+    "archive",
     "bootstrap.json",
     "bootstrap.json.new",
     "catalog.json.new",

@@ -14,7 +14,7 @@ const NOT_OWNER: u32 = 0o077;
 /// Everybody may create files in such a folder, for example in `/tmp`.
 const STICKY: u32 = 0o1000;
 /// The folders whose whole content is restricted.
-const FOLDERS: [&str; 3] = ["log", "ids", "views"];
+const FOLDERS: [&str; 4] = ["log", "ids", "views", "archive"];
 /// Files beside them. `catalog.json` and `bootstrap.json` are not among them: if others could read their keys, the start
 /// fails, so that the keys are rotated.
 const FILES: [&str; 7] =

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use archive::ArchiveOptions;
 use backup::BackupRetention;
 use collect::net::ConnectionLimits;
 use figment::providers::{Env, Format, Serialized, Toml};
@@ -93,6 +94,7 @@ pub(crate) struct RawSettings {
     pub(crate) events_per_second: u64,
     pub(crate) quotas: RawQuotas,
     pub(crate) queries: RawQueries,
+    pub(crate) archive: RawArchive,
     pub(crate) bodies: RawBodies,
     pub(crate) backup: RawBackup,
     /// Collectors by name.
@@ -170,6 +172,20 @@ impl Default for RawQueries {
             memory_bytes_max: limits.memory_bytes_max,
             per_game_max: limits.per_game_max,
         }
+    }
+}
+
+/// The archive of raw events.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
+pub(crate) struct RawArchive {
+    /// Bytes of memory for events that are not in a file yet, of all games together.
+    pub(crate) memory_bytes_max: usize,
+}
+
+impl Default for RawArchive {
+    fn default() -> RawArchive {
+        RawArchive { memory_bytes_max: ArchiveOptions::default().memory_bytes_max }
     }
 }
 
@@ -314,6 +330,7 @@ impl Default for RawSettings {
             events_per_second: 0,
             quotas: RawQuotas::default(),
             queries: RawQueries::default(),
+            archive: RawArchive::default(),
             bodies: RawBodies::default(),
             backup: RawBackup::default(),
             collectors: RawCollectors::new(),
@@ -565,6 +582,7 @@ impl RawSettings {
             origins: self.origins,
             collectors: collectors::resolve(&self.collectors)?,
             queries: self.queries.resolve()?,
+            archive: self.archive.resolve()?,
             bodies: self.bodies.resolve()?,
             command_quotas: CommandQuotaSettings {
                 key_writes_per_second: self.quotas.key_writes_per_second,
@@ -613,6 +631,16 @@ impl RawQueries {
             memory_bytes_max: self.memory_bytes_max,
             per_game_max: self.per_game_max,
         })
+    }
+}
+
+impl RawArchive {
+    fn resolve(self) -> anyhow::Result<ArchiveOptions> {
+        ensure!(
+            self.memory_bytes_max >= 16 << 20,
+            "archive.memory_bytes_max: must be at least 16777216 (16 MiB)"
+        );
+        Ok(ArchiveOptions { memory_bytes_max: self.memory_bytes_max, ..ArchiveOptions::default() })
     }
 }
 

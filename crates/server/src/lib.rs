@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use archive::ArchiveOptions;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 use wal::Options;
@@ -27,6 +28,7 @@ use http::tls::{Tls, TlsSettings};
 use http::{AppState, BatchReceipts, BodyBudget, BodyMemoryLimits, HttpSettings, PublicUrl};
 use http::{RejectedRequests, SignInAttempts};
 use live::Live;
+use pipeline::archiver::Archiver;
 use pipeline::catalog::{Catalog, InitialKeys};
 use pipeline::command_quota::{CommandQuota, CommandQuotaSettings};
 use pipeline::engine::Engine;
@@ -85,6 +87,8 @@ pub struct Settings {
     pub command_quotas: CommandQuotaSettings,
     /// The memory of request bodies.
     pub bodies: BodyMemoryLimits,
+    /// How much the archive keeps in memory.
+    pub archive: ArchiveOptions,
     /// The bounds of queries.
     pub queries: QueryLimits,
     /// The collectors to run.
@@ -105,6 +109,7 @@ pub struct Server {
     pub state: Arc<AppState>,
     stop: watch::Sender<bool>,
     threads: Vec<std::thread::JoinHandle<()>>,
+    archiver: [std::thread::JoinHandle<()>; 2],
     applier: std::thread::JoinHandle<()>,
 }
 
@@ -161,7 +166,14 @@ impl Server {
             .context("starting a thread")?;
         let geo = geo(settings.geo_file.clone());
         let ingest = Arc::new(Ingest::new(geo, &catalog, Arc::clone(&views), log.clone(), settings.quotas));
-        let erasure = Erasure::new(log.clone(), Arc::clone(&views), registered_until, &catalog.id_secret());
+        let archiver = Archiver::open(&settings.data, settings.archive, log.clone(), Arc::clone(&views))?;
+        let erasure = Erasure::new(
+            log.clone(),
+            Arc::clone(&views),
+            registered_until,
+            Arc::clone(&archiver),
+            &catalog.id_secret(),
+        );
         let (stop, stopping) = watch::channel(false);
         let rejected_requests = RejectedRequests::default();
         let tls = settings.tls.as_ref().map(Tls::open).transpose()?;
@@ -175,6 +187,7 @@ impl Server {
             live,
             queries,
             flows,
+            archiver,
             erasure,
             command_quota: CommandQuota::new(settings.command_quotas),
             bodies: BodyBudget::new(settings.bodies),
@@ -215,8 +228,9 @@ impl Server {
             threads.push(tls.start(state.stopping.clone())?);
         }
         let applier = applier.start().context("starting a thread")?;
+        let archiver = state.archiver.start().context("starting a thread")?;
         state.erasure.start().context("starting a thread")?;
-        Ok(Server { address, url: urls.local, state, stop, threads, applier })
+        Ok(Server { address, url: urls.local, state, stop, threads, archiver, applier })
     }
 
     /// Stops accepting work, finishes requests in progress and writes a last checkpoint.
@@ -233,6 +247,11 @@ impl Server {
             }
         }
         self.state.erasure.stop();
+        self.state.archiver.stop();
+        for thread in self.archiver {
+            // A thread that panicked has ended the process.
+            let _ = thread.join();
+        }
         let closed = self.state.log.close();
         if self.applier.join().is_err() {
             error!("the applier has panicked; the log is applied again at the next start");

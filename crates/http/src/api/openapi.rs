@@ -14,7 +14,7 @@ use utoipa::{Modify, OpenApi};
 
 use super::{
     achievements, boards, dimensions, events, feed, flows, health, levels, load, metrics, monitor, people,
-    players, privacy, query, subscriptions, surveys, vars, watch,
+    players, privacy, query, questions, subscriptions, surveys, vars, watch,
 };
 use crate::RuntimeState;
 
@@ -62,6 +62,7 @@ static JSON: LazyLock<String> = LazyLock::new(|| {
     description.merge(super::collectors::CollectorsApi::openapi());
     description.merge(super::import::ImportApi::openapi());
     description.merge(super::games::GamesApi::openapi());
+    description.merge(questions::QuestionsApi::openapi());
     let mut description = serde_json::to_value(&description).expect("the description has only string keys");
     complete::complete(&mut description);
     description.to_string()

@@ -143,7 +143,7 @@ async fn respond(
 }
 
 /// Returns the format that a request without the parameter `format` accepts.
-fn accepted_format(headers: &HeaderMap) -> RowFormat {
+pub(super) fn accepted_format(headers: &HeaderMap) -> RowFormat {
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if accept.contains("text/csv") { RowFormat::Csv } else { RowFormat::Json }
 }

@@ -75,7 +75,9 @@ fn commit(
     checkpoint: Box<dyn Checkpoint>,
 ) -> Result<(), Abandoned> {
     commit_durably(views, checkpoint)?;
-    log.keep_from(views.counters.durable_until().min(registered_until.load(Ordering::Acquire)));
+    let archived_until = views.archived_until.load(Ordering::Acquire);
+    let registered_until = registered_until.load(Ordering::Acquire);
+    log.keep_from(views.counters.durable_until().min(registered_until).min(archived_until));
     views.committing.store(false, Ordering::Release);
     Ok(())
 }

@@ -49,6 +49,7 @@ mod playtomic;
 mod privacy;
 mod proxies;
 mod queries;
+mod questions;
 mod quotas;
 mod receipts;
 mod remote_write;

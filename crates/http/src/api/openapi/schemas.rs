@@ -165,6 +165,38 @@ pub(crate) struct QueryResponse {
     as_of: Value,
 }
 
+/// A question over raw events. Beside these, each question has fields of its own.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct QuestionRequest {
+    /// Start, RFC 3339 or milliseconds since 1970.
+    from: Option<String>,
+    /// End, RFC 3339 or milliseconds since 1970.
+    to: Option<String>,
+    /// Range up to now, instead of `from` and `to`: `60m`, `24h`, `7d`.
+    last: Option<String>,
+    /// IANA time zone. Default: the game's time zone.
+    tz: Option<String>,
+    /// Conditions that events must meet: `[{"property": "country", "op": "=", "value": "FR"}]`.
+    #[schema(value_type = Option<Vec<Object>>)]
+    r#where: Option<Value>,
+    /// The fields of the question.
+    #[serde(flatten)]
+    #[schema(value_type = Object)]
+    question: Value,
+}
+
+/// The answer to a question over raw events. Beside `as_of`, each question has fields of its own.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct QuestionAnswer {
+    /// The log position and time that the answer includes: `{"position": "0/1048576", "time": "..."}`.
+    #[schema(value_type = Object)]
+    as_of: Value,
+    /// The fields of the answer.
+    #[serde(flatten)]
+    #[schema(value_type = Object)]
+    answer: Value,
+}
+
 /// An error (RFC 9457).
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ProblemDocument {

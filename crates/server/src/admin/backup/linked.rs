@@ -13,7 +13,7 @@ use super::super::Admin;
 /// The name of the folders with the links. They are in the folders of the originals, which may be on other disks.
 const NAME: &str = "backup.unfinished";
 /// The folders whose files are linked.
-const LINKED: [&str; 3] = ["log", "ids", "views"];
+const LINKED: [&str; 4] = ["log", "ids", "views", "archive"];
 /// Files and sockets of the running process, and what it can create again.
 const NOT_COPIED: [&str; 6] =
     ["lock", "control.sock", "server.pid", "reserve", "flows.damaged", "lost+found"];
@@ -83,14 +83,22 @@ impl LinkedSnapshot {
     }
 }
 
-/// Links the files of views, event ids and log. The log contains the position of the views, and everything whose ids are
+/// Links the files of views, event ids, archive and log. The log contains the position of the views, and everything whose ids are
 /// registered; a start removes ids beyond it.
 fn link_pipeline(admin: &Admin<'_>, files: &mut Vec<SnapshotFile>) -> anyhow::Result<u64> {
     admin.views.wait_caught_up(admin.log.durable_until())?;
     let _paused = admin.views.pause_at_checkpoint().context("writing a checkpoint")?;
-    let [log, ids, views] = LINKED.map(|name| admin.folder.join(name).join(NAME));
+    let [log, ids, views, archive] = LINKED.map(|name| admin.folder.join(name).join(NAME));
     admin.views.counters.link_files(&views).context("views")?;
     link_ids(&admin.folder.join("ids"), &ids).context("ids")?;
+    // Before the log, which then contains every event that is in no file of the archive.
+    {
+        let _unchanged = admin.views.archive_files.lock();
+        let originals = admin.folder.join("archive");
+        // A folder of an older version has none before its first start.
+        fs::create_dir_all(&originals).with_context(|| format!("creating {}", originals.display()))?;
+        link_archive(&originals, &archive)?;
+    }
     let held = admin.log.hold_files();
     let (segments, position) = held.segments();
     fs::create_dir(&log).with_context(|| format!("creating {}", log.display()))?;
@@ -104,6 +112,7 @@ fn link_pipeline(admin: &Admin<'_>, files: &mut Vec<SnapshotFile>) -> anyhow::Re
     drop(held);
     list(&ids, "ids", files)?;
     list(&views, "views", files)?;
+    list(&archive, "archive", files)?;
     Ok(position)
 }
 
@@ -126,6 +135,25 @@ fn try_link(from: &Path, to: &Path) -> std::io::Result<()> {
         let is_temporary = entry.path().extension().is_some_and(|kind| kind == TEMPORARY);
         if entry.file_type()?.is_file() && !is_temporary {
             fs::hard_link(entry.path(), to.join(entry.file_name()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Links the files of the archive and of the folders in it.
+fn link_archive(from: &Path, to: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(to).with_context(|| format!("creating {}", to.display()))?;
+    for entry in fs::read_dir(from).with_context(|| format!("listing {}", from.display()))? {
+        let entry = entry.with_context(|| format!("listing {}", from.display()))?;
+        let (path, name) = (entry.path(), entry.file_name());
+        if name == NAME || path.extension().is_some_and(|kind| kind == UNFINISHED) {
+            continue;
+        }
+        let kind = entry.file_type().with_context(|| format!("reading {}", path.display()))?;
+        if kind.is_dir() {
+            link_archive(&path, &to.join(name))?;
+        } else if kind.is_file() {
+            fs::hard_link(&path, to.join(name)).with_context(|| format!("linking {}", path.display()))?;
         }
     }
     Ok(())
@@ -177,7 +205,7 @@ fn copy_folder(
         } else if found.is_file() {
             *bytes_left = bytes_left.checked_sub(found.len()).with_context(|| {
                 format!(
-                    "{} does not fit: besides log, ids and views a backup takes {OTHERS_BYTES_MAX} bytes; move it out of \
+                    "{} does not fit: besides log, ids, views and archive a backup takes {OTHERS_BYTES_MAX} bytes; move it out of \
                      the data folder",
                     path.display()
                 )

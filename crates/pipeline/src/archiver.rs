@@ -1,0 +1,264 @@
+//! Follows the log and keeps raw events in the archive.
+//!
+//! Two threads: `archive` appends the events of the log in its order; `archive-files` writes them to files, merges files,
+//! and tells the log what it may remove. The archive is behind the log by a second at most, or by nothing when a reader
+//! waits.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use archive::{Archive, ArchiveOptions, Snapshot};
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::watch;
+use tracing::{error, info, warn};
+use wal::{RealDisk, Wal, WalError};
+
+use crate::applier::lower_priority;
+use crate::ingest::{BATCH, Claims};
+use crate::time::now_ms;
+use crate::views::{Views, ViewsBehind};
+
+/// The folder of the archive in a data folder.
+const FOLDER: &str = "archive";
+/// The time for which events gather before they are appended, unless a reader waits.
+const CYCLE: Duration = Duration::from_secs(1);
+/// Bytes of the log that are read at once.
+const READ_BYTES: usize = 1 << 20;
+/// The interval at which files are written and merged.
+const FILES_INTERVAL: Duration = Duration::from_secs(5);
+/// The pause after a failure.
+const RETRY: Duration = Duration::from_secs(2);
+/// Closed segments of the log that may wait for events of quiet games to be written to files.
+const SEGMENTS_MAX: usize = 4;
+/// The time that a reader waits for the archive at most.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+/// The interval at which a full memory is looked at again.
+const MEMORY_POLL: Duration = Duration::from_millis(20);
+
+/// The archive and the position of the log that it contains.
+pub struct Archiver {
+    archive: Archive,
+    log: Wal<Claims>,
+    views: Arc<Views>,
+    /// The end of the log that was offered to the archive.
+    appended: watch::Sender<u64>,
+    signal: Mutex<Signal>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Signal {
+    /// A reader waits for this position.
+    wanted: u64,
+    /// The memory is full.
+    is_full: bool,
+    is_stopped: bool,
+}
+
+impl Archiver {
+    /// Opens the archive of a data folder, without starting its threads.
+    ///
+    /// # Errors
+    /// If the disk fails, or a manifest cannot be read; the error names it and says what to do.
+    pub fn open(
+        data: &Path,
+        options: ArchiveOptions,
+        log: Wal<Claims>,
+        views: Arc<Views>,
+    ) -> anyhow::Result<Arc<Archiver>> {
+        let (archive, report) =
+            Archive::open(Arc::new(RealDisk), &data.join(FOLDER), options).context("opening the archive")?;
+        for problem in report.problems {
+            error!(problem, "a file of the archive is damaged; questions that need it fail");
+        }
+        if report.removed > 0 {
+            info!(files = report.removed, "removed files of the archive that a crash had left behind");
+        }
+        let (appended, _) = watch::channel(archive.position());
+        views.archived_until.store(archive.position(), Ordering::Release);
+        let (signal, changed) = (Mutex::default(), Condvar::new());
+        Ok(Arc::new(Archiver { archive, log, views, appended, signal, changed }))
+    }
+
+    /// Starts the threads. They end after [`Archiver::stop`]; if one panics, the process must end.
+    pub fn start(self: &Arc<Archiver>) -> std::io::Result<[JoinHandle<()>; 2]> {
+        let start = |name: &'static str, run: fn(&Archiver)| {
+            let archiver = Arc::clone(self);
+            let run = move || {
+                lower_priority();
+                if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(&archiver))).is_err() {
+                    archiver.views.fail(&format!("the thread {name} panicked; start the server again"));
+                }
+            };
+            std::thread::Builder::new().name(name.into()).spawn(run)
+        };
+        Ok([start("archive", Archiver::follow)?, start("archive-files", Archiver::write_files)?])
+    }
+
+    /// Ends the threads. What is not in a file is appended again after the next start.
+    pub fn stop(&self) {
+        self.set(|signal| signal.is_stopped = true);
+    }
+
+    /// Returns all events of a game up to `position` of the log, as soon as the archive contains them.
+    ///
+    /// # Errors
+    /// If it does not in time.
+    pub async fn snapshot(&self, game: u32, position: u64) -> Result<Snapshot, ViewsBehind> {
+        self.caught_up(position).await?;
+        Ok(self.archive.snapshot(game))
+    }
+
+    async fn caught_up(&self, position: u64) -> Result<(), ViewsBehind> {
+        if *self.appended.borrow() >= position {
+            return Ok(());
+        }
+        self.want(position);
+        let mut appended = self.appended.subscribe();
+        // The sender lives in `self`, so it cannot be gone.
+        let wait = appended.wait_for(|until| *until >= position);
+        tokio::time::timeout(WAIT_MAX, wait).await.map(|_| ()).map_err(|_| ViewsBehind)
+    }
+
+    /// Removes what identifies players from the events of a game up to `position`; see [`Archive::erase`]. Blocks until no
+    /// file contains it any more. Returns early, with false, if `is_stopping` says so.
+    pub fn erase(
+        &self,
+        game: u32,
+        players: &[u64],
+        position: u64,
+        is_stopping: impl Fn() -> bool,
+    ) -> anyhow::Result<bool> {
+        self.want(position);
+        let wait = |is_done: &dyn Fn() -> bool| {
+            while !is_done() {
+                if is_stopping() {
+                    return false;
+                }
+                std::thread::sleep(MEMORY_POLL);
+            }
+            true
+        };
+        if !wait(&|| *self.appended.borrow() >= position) {
+            return Ok(false);
+        }
+        let files = self.views.archive_files.lock();
+        let erased = self.archive.erase(game, self.views.seeds.of(game), players)?;
+        drop(files);
+        if erased.events > 0 {
+            info!(events = erased.events, files = erased.files, "events of erased players in the archive");
+        }
+        // Questions that still read the old files end within their deadline.
+        Ok(wait(&|| self.archive.replaced_files() == 0))
+    }
+
+    fn want(&self, position: u64) {
+        self.set(|signal| signal.wanted = signal.wanted.max(position));
+    }
+
+    fn set(&self, change: impl FnOnce(&mut Signal)) {
+        change(&mut self.signal.lock());
+        self.changed.notify_all();
+    }
+
+    /// Waits until `is_due` or for `pause`. Returns false if the thread is to end.
+    fn wait(&self, pause: Duration, is_due: impl Fn(&Signal) -> bool) -> bool {
+        let until = Instant::now() + pause;
+        let mut signal = self.signal.lock();
+        while !signal.is_stopped && !is_due(&signal) {
+            if self.changed.wait_until(&mut signal, until).timed_out() {
+                break;
+            }
+        }
+        !signal.is_stopped
+    }
+
+    /// Body of the thread that appends.
+    fn follow(&self) {
+        let mut at = self.archive.position();
+        while self.wait(CYCLE, |signal| signal.wanted > at) {
+            while at < self.log.durable_until() && !self.signal.lock().is_stopped {
+                at = match self.append_from(at) {
+                    Ok(next) => next,
+                    Err(WalError::Stopped | WalError::Closed) => return,
+                    Err(failure) => {
+                        error!(%failure, at, "the log cannot be read for the archive; trying again");
+                        std::thread::sleep(RETRY);
+                        at
+                    }
+                };
+                self.appended.send_replace(at);
+                self.wait_for_memory();
+            }
+        }
+    }
+
+    /// Appends a part of the log. Returns where the next part starts.
+    fn append_from(&self, at: u64) -> Result<u64, WalError> {
+        let batch = match self.log.read(at, READ_BYTES) {
+            Err(WalError::Trimmed { first }) => {
+                warn!(
+                    from = at,
+                    until = first,
+                    "a part of the log was removed before the archive contained it"
+                );
+                return Ok(first);
+            }
+            batch => batch?,
+        };
+        for entry in batch.chunks.iter().flat_map(|chunk| chunk.entries_from(at)) {
+            if entry.kind != BATCH || entry.events == 0 || self.views.quarantine.is_skipped(entry.offset) {
+                continue;
+            }
+            let game = model::batch::EventBatch::read(entry.bytes).map(|batch| batch.game);
+            let seed = |game| self.views.seeds.of(game);
+            let appended = game
+                .and_then(|game| self.archive.append(seed(game), entry.offset..entry.until(), entry.bytes));
+            if let Err(failure) = appended {
+                error!(%failure, offset = entry.offset, "an invalid batch in the log is not archived");
+            }
+        }
+        Ok(batch.next)
+    }
+
+    /// Waits while events outside of files take too much memory. What is not appended yet waits in the log.
+    fn wait_for_memory(&self) {
+        while self.archive.is_over_budget() && !self.signal.lock().is_stopped {
+            self.set(|signal| signal.is_full = true);
+            std::thread::sleep(MEMORY_POLL);
+        }
+    }
+
+    /// Body of the thread that writes files.
+    fn write_files(&self) {
+        while self.wait(FILES_INTERVAL, |signal| signal.is_full) {
+            self.signal.lock().is_full = false;
+            if let Err(failure) = self.maintain() {
+                error!(
+                    failure = format!("{failure:#}"),
+                    "files of the archive cannot be written; trying again"
+                );
+                self.wait(RETRY, |_| false);
+            }
+        }
+    }
+
+    fn maintain(&self) -> anyhow::Result<()> {
+        // Before the position is taken, so that it is behind everything that was offered.
+        let appended = *self.appended.borrow();
+        let _files = self.views.archive_files.lock();
+        self.archive.maintain(now_ms())?;
+        let waiting = self.log.closed_segments();
+        let position = self.archive.position();
+        if waiting.iter().filter(|segment| segment.end > position).count() > SEGMENTS_MAX {
+            self.archive.games().into_iter().try_for_each(|game| self.archive.flush(game))?;
+        }
+        let position = self.archive.advance(appended)?;
+        self.views.archived_until.store(position, Ordering::Release);
+        Ok(())
+    }
+}
