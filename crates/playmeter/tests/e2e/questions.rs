@@ -12,9 +12,11 @@ fn ask(world: &World, path: &str, question: &Value) -> Answer {
     world.send(&Request::new("POST", path).key(&world.secret_key).body(question.to_string()))
 }
 
-/// Events of four players on one day, two days ago.
+const DAY_MS: i64 = 86_400_000;
+
+/// Sends events of four players, most of them on one day, three days ago. Returns the time of the first one, 10:00.
 fn play(world: &World) -> i64 {
-    let start = now_ms() - 2 * 86_400_000;
+    let start = now_ms() / DAY_MS * DAY_MS - 3 * DAY_MS + 10 * 3_600_000;
     let event = |name: &str, player: &str, second: i64, props: Value| json!({"event": name, "player": player, "ts": start + second * 1_000, "country": "FR", "props": props});
     let events = json!([
         event("start", "ann", 0, json!({"weapon": "bow"})),
@@ -32,7 +34,7 @@ fn play(world: &World) -> i64 {
 
 /// The answers to one question of each kind, without the moment of the answer.
 fn answers(world: &World, start: i64) -> Vec<Value> {
-    let window = json!({"from": start - 86_400_000, "to": start + 172_000_000});
+    let window = json!({"from": start - 10 * 3_600_000, "to": start + 2 * DAY_MS});
     let question = |own: Value| {
         let mut fields = window.as_object().expect("an object").clone();
         fields.extend(own.as_object().expect("an object").clone());
