@@ -8,7 +8,7 @@ use model::batch::{EventBatch, InvalidBatch, StoredEvent};
 use crate::column_builder::Interner;
 use crate::columns::{ABSENT, Chunk, Column, Uuids, Value};
 use crate::json::{Leaf, ObjectWriter, Scratch, flatten};
-use crate::shape::{Kind, Property, RestNames, Shape, count_players};
+use crate::shape::{Kind, Property, RestNames, Shape, count_players, select_columns};
 
 /// Names of properties that are counted in one segment. An event can have 64 names of its own; the values of further
 /// names go to the JSON of the rest.
@@ -29,7 +29,7 @@ pub(crate) struct Table {
     pub(crate) day: Day,
     pub(crate) shape: Arc<Shape>,
     /// All columns of the shape.
-    pub(crate) chunk: Chunk,
+    pub(crate) chunk: Arc<Chunk>,
     pub(crate) times: Range<i64>,
     pub(crate) players: u64,
 }
@@ -89,10 +89,7 @@ impl TextColumn {
             self.codes.push(last);
             return;
         }
-        let code = match std::str::from_utf8(text) {
-            Ok(text) => self.interner.intern(Value::Text(text)),
-            Err(_) => self.interner.intern(Value::Text(&String::from_utf8_lossy(text))),
-        };
+        let code = self.interner.intern_bytes(text);
         self.last = Some(code);
         self.codes.push(code);
     }
@@ -157,8 +154,6 @@ impl Builder {
         columns.extend(properties);
         let table = |sorted: &[(Day, u64, i64, u32)]| {
             let rows: Vec<u32> = sorted.iter().map(|(_, _, _, row)| *row).collect();
-            let chunk = Chunk { players: Vec::new(), times: Vec::new(), columns: Vec::new() };
-            let chunk = Chunk { columns: crate::shape::select_columns(&columns, &rows), ..chunk };
             let players: Vec<u64> = sorted.iter().map(|(_, player, _, _)| *player).collect();
             let times: Vec<i64> = sorted.iter().map(|(_, _, time, _)| *time).collect();
             let first = times.iter().copied().min().unwrap_or(0);
@@ -168,7 +163,7 @@ impl Builder {
                 shape: shape.clone(),
                 times: first..last + 1,
                 players: count_players(&players),
-                chunk: Chunk { players, times, ..chunk },
+                chunk: Arc::new(Chunk { players, times, columns: select_columns(&columns, &rows) }),
             }
         };
         order.chunk_by(|one, other| one.0 == other.0).map(table).collect()
@@ -185,85 +180,68 @@ struct Properties {
     /// Rows whose properties are no JSON object.
     malformed: Vec<(u32, Box<str>)>,
     scratch: Scratch,
-    /// The values of the event that is being read.
-    event: Vec<(u32, EventValue)>,
-    event_texts: String,
     /// The name that follows each name in the events so far, most often.
     next: Vec<u32>,
 }
 
-#[derive(Default)]
 struct Named {
     texts: Vec<(u32, u32)>,
     interner: Interner,
     numbers: Vec<(u32, f64)>,
     flags: Vec<(u32, bool)>,
+    /// `u32::MAX` before the first.
+    last_row: u32,
 }
 
 impl Named {
-    fn last_row(&self) -> Option<u32> {
-        let texts = self.texts.last().map(|(row, _)| *row);
-        let numbers = self.numbers.last().map(|(row, _)| *row);
-        texts.max(numbers).max(self.flags.last().map(|(row, _)| *row))
+    fn new() -> Named {
+        Named {
+            texts: Vec::new(),
+            interner: Interner::default(),
+            numbers: Vec::new(),
+            flags: Vec::new(),
+            last_row: u32::MAX,
+        }
     }
-}
 
-enum EventValue {
-    /// Where the text lies in `event_texts`.
-    Text(usize, usize),
-    Number(f64),
-    Flag(bool),
+    /// Removes the value of the newest row.
+    fn remove(&mut self, row: u32) {
+        self.texts.pop_if(|(last, _)| *last == row);
+        self.numbers.pop_if(|(last, _)| *last == row);
+        self.flags.pop_if(|(last, _)| *last == row);
+    }
 }
 
 impl Properties {
     fn push(&mut self, row: u32, json: &str) {
         let mut scratch = std::mem::take(&mut self.scratch);
-        self.event.clear();
-        self.event_texts.clear();
         let rest = self.rest.len();
         let mut before = 0u32;
         let read = flatten(json, &mut scratch, |name, leaf, raw| {
-            let code = self.code(&mut before, name);
-            let (Some(code), false) = (code, matches!(leaf, Leaf::Other | Leaf::LargeNumber(_))) else {
+            let is_plain = !matches!(leaf, Leaf::Other | Leaf::LargeNumber(_));
+            let code = if is_plain { self.code(&mut before, name) } else { None };
+            let named = code.map(|code| &mut self.named[code as usize]);
+            // A name that comes again in the same event goes to the rest: only JSON can hold both.
+            let Some(named) = named.filter(|named| named.last_row != row) else {
                 self.rest.push((row, name.into(), raw.into()));
                 return;
             };
-            let value = match leaf {
+            named.last_row = row;
+            match leaf {
                 Leaf::Text(text) => {
-                    let start = self.event_texts.len();
-                    self.event_texts.push_str(text);
-                    EventValue::Text(start, self.event_texts.len())
+                    let code = named.interner.intern(Value::Text(text));
+                    named.texts.push((row, code));
                 }
-                Leaf::Number(number) => EventValue::Number(number),
-                Leaf::Flag(flag) => EventValue::Flag(flag),
+                Leaf::Number(number) => named.numbers.push((row, number)),
+                Leaf::Flag(flag) => named.flags.push((row, flag)),
                 Leaf::LargeNumber(_) | Leaf::Other => unreachable!("went to the rest"),
-            };
-            self.event.push((code, value));
+            }
         });
         self.scratch = scratch;
         if read.is_err() {
             self.rest.truncate(rest);
+            self.named.iter_mut().for_each(|named| named.remove(row));
             self.malformed.push((row, json.into()));
-            return;
-        }
-        for (code, value) in &self.event {
-            let named = &mut self.named[*code as usize];
-            if named.last_row() == Some(row) {
-                // The name again in the same event: only JSON can hold both.
-                let mut writer = ObjectWriter::default();
-                writer.push_json_value(value.borrow(&self.event_texts));
-                let Value::Text(name) = self.names.dictionary.value(*code) else { continue };
-                self.rest.push((row, name.into(), writer.text.into()));
-                continue;
-            }
-            match value {
-                EventValue::Text(start, end) => {
-                    let code = named.interner.intern(Value::Text(&self.event_texts[*start..*end]));
-                    named.texts.push((row, code));
-                }
-                EventValue::Number(number) => named.numbers.push((row, *number)),
-                EventValue::Flag(flag) => named.flags.push((row, *flag)),
-            }
         }
     }
 
@@ -284,7 +262,7 @@ impl Properties {
             self.names.find(Value::Text(name))?
         };
         if code as usize == self.named.len() {
-            self.named.push(Named::default());
+            self.named.push(Named::new());
             self.next.resize(self.named.len() + 1, u32::MAX);
         }
         self.next[*before as usize] = code;
@@ -350,16 +328,6 @@ impl Properties {
         let (rest, names) = rest_column(rows, self.rest, &self.malformed);
         columns.push(rest);
         (Shape { properties: chosen, rest: names }, columns)
-    }
-}
-
-impl EventValue {
-    fn borrow<'a>(&self, texts: &'a str) -> Value<'a> {
-        match self {
-            EventValue::Text(start, end) => Value::Text(&texts[*start..*end]),
-            EventValue::Number(number) => Value::Number(*number),
-            EventValue::Flag(flag) => Value::Flag(*flag),
-        }
     }
 }
 

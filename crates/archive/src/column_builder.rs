@@ -31,6 +31,21 @@ impl Interner {
         code
     }
 
+    /// Returns the code of a text that is most likely UTF-8. Known text is not checked again.
+    #[inline]
+    pub(crate) fn intern_bytes(&mut self, text: &[u8]) -> u32 {
+        let short = hash_of_text(text) as u32;
+        let dictionary = &self.dictionary;
+        let known = |(known, code): &(u32, u32)| {
+            *known == short
+                && matches!(dictionary.value(*code), Value::Text(known) if known.as_bytes() == text)
+        };
+        match self.index.find(spread(short), known) {
+            Some((_, code)) => *code,
+            None => self.intern(Value::Text(&String::from_utf8_lossy(text))),
+        }
+    }
+
     /// Returns the code of a value if it is known.
     pub(crate) fn find(&self, value: Value<'_>) -> Option<u32> {
         let short = hash_of(value) as u32;
@@ -56,10 +71,18 @@ fn is_same(one: Value<'_>, other: Value<'_>) -> bool {
 fn hash_of(value: Value<'_>) -> u64 {
     let mut hasher = FxHasher::default();
     match value {
-        Value::Text(text) => hasher.write(text.as_bytes()),
+        Value::Text(text) => return hash_of_text(text.as_bytes()),
         Value::Number(number) => hasher.write_u64(number.to_bits()),
         Value::Flag(flag) => hasher.write_u8(flag.into()),
     }
+    let hash = hasher.finish();
+    hash ^ (hash >> 32)
+}
+
+#[inline]
+fn hash_of_text(text: &[u8]) -> u64 {
+    let mut hasher = FxHasher::default();
+    hasher.write(text);
     let hash = hasher.finish();
     hash ^ (hash >> 32)
 }

@@ -99,6 +99,16 @@ impl Column {
         }
     }
 
+    /// Returns the number of rows that have a value.
+    pub(crate) fn count_values(&self) -> usize {
+        match self {
+            Column::Absent => 0,
+            Column::Coded { codes, .. } => codes.iter().filter(|code| **code != ABSENT).count(),
+            Column::Numbers(values) => values.iter().filter(|value| !value.is_nan()).count(),
+            Column::Uuids(uuids) => uuids.present.iter().filter(|present| **present).count(),
+        }
+    }
+
     /// Returns about how many bytes of memory the column takes, with its dictionary.
     pub fn bytes(&self) -> usize {
         match self {

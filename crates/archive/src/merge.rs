@@ -20,7 +20,7 @@ const COPY_BYTES: usize = 4 << 20;
 /// Rows sorted by player, time and position in the log, in chunks.
 pub(crate) trait Stream {
     /// Returns the next rows, at most [`CHUNK_ROWS`]; an empty chunk if there may be more; `None` at the end.
-    fn next(&mut self) -> Result<Option<Chunk>, ScanFailure>;
+    fn next(&mut self) -> Result<Option<Arc<Chunk>>, ScanFailure>;
 
     /// Returns about how many bytes of memory the stream holds beside the chunks that it has returned.
     fn bytes(&self) -> usize;
@@ -53,6 +53,10 @@ impl Filter {
     pub(crate) fn may_match(&self, times: (i64, i64), hashes: (u64, u64)) -> bool {
         let (first, last) = (*self.players.start(), *self.players.end());
         times.0 < self.times.end && self.times.start < times.1 && hashes.0 <= last && first <= hashes.1
+    }
+
+    fn is_all(&self) -> bool {
+        self.times == (i64::MIN..i64::MAX) && self.players == (0..=u64::MAX) && self.events.is_none()
     }
 
     /// Returns the wanted rows. `event` is the place of the names among the columns.
@@ -114,10 +118,14 @@ impl TableStream {
 }
 
 impl Stream for TableStream {
-    fn next(&mut self) -> Result<Option<Chunk>, ScanFailure> {
+    fn next(&mut self) -> Result<Option<Arc<Chunk>>, ScanFailure> {
         let whole = &self.table.chunk;
         if self.at == whole.rows() {
             return Ok(None);
+        }
+        if whole.rows() <= CHUNK_ROWS && self.projection.is_identity() && self.filter.is_all() {
+            self.at = whole.rows();
+            return Ok(Some(whole.clone()));
         }
         let rows = self.at..whole.rows().min(self.at + CHUNK_ROWS);
         self.at = rows.end;
@@ -129,7 +137,7 @@ impl Stream for TableStream {
         };
         let mut chunk = self.filter.apply(chunk, self.event);
         chunk.columns = self.projection.apply(chunk.rows(), chunk.columns);
-        Ok(Some(chunk))
+        Ok(Some(Arc::new(chunk)))
     }
 
     fn bytes(&self) -> usize {
@@ -169,7 +177,7 @@ impl<'a> PartStream<'a> {
 }
 
 impl Stream for PartStream<'_> {
-    fn next(&mut self) -> Result<Option<Chunk>, ScanFailure> {
+    fn next(&mut self) -> Result<Option<Arc<Chunk>>, ScanFailure> {
         loop {
             if self.group.is_none() {
                 let Some(index) = self.groups.next() else { return Ok(None) };
@@ -191,7 +199,7 @@ impl Stream for PartStream<'_> {
                 edit(&mut page);
             }
             page.columns = self.projection.apply(page.rows(), page.columns);
-            return Ok(Some(page));
+            return Ok(Some(Arc::new(page)));
         }
     }
 
@@ -217,7 +225,7 @@ pub(crate) struct Merge<'a> {
 
 struct Input<'a> {
     stream: Box<dyn Stream + 'a>,
-    chunk: Chunk,
+    chunk: Arc<Chunk>,
     at: usize,
     is_done: bool,
     remaps: Vec<Remap>,
@@ -234,7 +242,7 @@ impl<'a> Merge<'a> {
     pub(crate) fn new(streams: Vec<Box<dyn Stream + 'a>>, width: usize) -> Merge<'a> {
         let input = |stream| Input {
             stream,
-            chunk: Chunk::default(),
+            chunk: Arc::default(),
             at: 0,
             is_done: false,
             remaps: (0..width).map(|_| Remap::default()).collect(),

@@ -239,6 +239,16 @@ impl Projection {
         .with_places_sorted()
     }
 
+    /// Returns true if the columns of the shape are returned as they are.
+    pub(crate) fn is_identity(&self) -> bool {
+        let in_order =
+            |(index, output): (usize, &Output)| output.column == Some(index) && output.in_rest.is_none();
+        self.has_rest_output
+            && self.put_back.is_empty()
+            && self.places.len() == self.outputs.len() + 1
+            && self.outputs.iter().enumerate().all(in_order)
+    }
+
     /// Turns places of the shape into indices of the columns read.
     fn with_places_sorted(mut self) -> Projection {
         self.places.sort_unstable();

@@ -112,7 +112,7 @@ impl PartWriter {
         group.close()?;
         let shape = &mut self.metadata.shape;
         for (property, column) in shape.properties.iter_mut().zip(&rows.columns[FIXED.len()..]) {
-            property.rows += (0..count).filter(|row| column.value(*row).is_some()).count() as u64;
+            property.rows += column.count_values() as u64;
         }
         if let Some(rest @ Column::Coded { .. }) = rows.columns.last() {
             for row in 0..count {
