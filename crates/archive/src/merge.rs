@@ -194,6 +194,9 @@ impl Stream for PartStream<'_> {
                 self.group = None;
                 continue;
             };
+            if page.rows() == 0 {
+                continue;
+            }
             let mut page = self.filter.apply(page, self.event);
             if let Some(edit) = self.edit {
                 edit(&mut page);

@@ -20,7 +20,7 @@ use crate::shape::{FIXED, Projection, Property, Shape, place};
 /// Rows of a row group, before the player ends.
 const GROUP_ROWS: usize = 262_144;
 /// Bytes of a row group in memory, about.
-const GROUP_BYTES: usize = 32 << 20;
+const GROUP_BYTES: usize = 64 << 20;
 /// Files that are merged at once: each takes some pages of memory.
 const MERGE_PARTS_MAX: usize = 16;
 /// Small files behind a large one that are merged with each other.
@@ -102,6 +102,9 @@ impl Archive {
         let parts = self.with_game(game, |game| game.parts.values().flatten().cloned().collect::<Vec<_>>());
         let mut erased = Erased::default();
         for part in parts.unwrap_or_default() {
+            if !is_mentioned(&part, seed, &players)? {
+                continue;
+            }
             let (events, properties) = find_identified(&part, seed, &players)?;
             if events == 0 {
                 continue;
@@ -425,7 +428,10 @@ impl Archive {
 
     /// Lets files be removed as soon as no snapshot uses them.
     fn forget(&self, parts: Vec<Arc<Part>>) {
-        self.replaced.lock().extend(parts.iter().map(Arc::downgrade));
+        let mut replaced = self.replaced.lock();
+        replaced.retain(|part| part.strong_count() > 0);
+        replaced.extend(parts.iter().map(Arc::downgrade));
+        drop(replaced);
         parts.iter().for_each(|part| part.set_obsolete());
     }
 
@@ -475,6 +481,20 @@ fn many(parts: &[Arc<Part>]) -> Option<usize> {
 struct RowEdit<'a> {
     edit: Edit<'a>,
     properties: Vec<Property>,
+}
+
+/// Returns true if a row is of one of the players or names one as anonymous id. Reads three columns only.
+fn is_mentioned(part: &Arc<Part>, seed: u64, players: &HashSet<u64>) -> Result<bool, ArchiveError> {
+    let reader = part.open().map_err(damaged)?;
+    let projection = Projection::of_fields(reader.shape(), &[Field::Anonymous], false);
+    let mut stream = PartStream::new(reader, projection, Filter::all());
+    while let Some(rows) = stream.next().map_err(damaged)? {
+        let named = is_named(&rows.columns[0], seed, players);
+        if (0..rows.rows()).any(|row| players.contains(&rows.players[row]) || named(row)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Returns the number of events from which [`erase_rows`] would remove something, and the properties that have a column

@@ -1,11 +1,13 @@
 //! The events of one game that are in no file yet.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use model::batch::InvalidBatch;
 
 use crate::builder::{Table, build};
+use crate::columns::Column;
 
 /// Entries become columns when there are this many events or bytes of them.
 const SEGMENT_ROWS: u64 = 32_768;
@@ -46,6 +48,23 @@ impl OpenTail {
         let tables = build(seed, self.batches.iter().map(|(_, batch)| &**batch))?;
         Ok(self.tables.get_or_init(|| tables.into_iter().map(Arc::new).collect()))
     }
+}
+
+/// Returns about how many bytes of memory tables take that share dictionaries.
+fn bytes_of(tables: &[Arc<Table>]) -> usize {
+    let mut shared = HashSet::new();
+    let mut bytes = 256;
+    for table in tables {
+        bytes += table.chunk.bytes() + 256;
+        for column in &table.chunk.columns {
+            if let Column::Coded { dictionary, .. } = column
+                && !shared.insert(Arc::as_ptr(dictionary))
+            {
+                bytes -= dictionary.bytes();
+            }
+        }
+    }
+    bytes
 }
 
 /// Sealed segments and the open entries behind them.
@@ -97,7 +116,7 @@ impl Tail {
         let (Some(log), Some(tables), true) = (&sealed.log, sealed.tables.get(), is_prefix) else { return };
         let received_ms = sealed.batches.first().map_or(0, |(received_ms, _)| *received_ms);
         let rows = tables.iter().map(|table| table.rows() as u64).sum();
-        let bytes = tables.iter().map(|table| table.chunk.bytes()).sum::<usize>() + 256;
+        let bytes = bytes_of(tables);
         let segment = Segment { log: log.clone(), tables: tables.clone(), bytes, rows, received_ms };
         self.segments.push(Arc::new(segment));
         let left = self.open.batches[sealed.batches.len()..].to_vec();

@@ -123,7 +123,8 @@ impl RowGroupReader {
         self.bytes
     }
 
-    /// Returns the rows of the next page if `keep` wants any of its players; an empty chunk if not.
+    /// Returns the rows of the next page if `keep` wants any of its players; a chunk without rows
+    /// and columns if not.
     pub(crate) fn next(&mut self, keep: impl FnOnce(&[u64]) -> bool) -> Result<Option<Chunk>, ScanFailure> {
         if self.rows_left == 0 {
             return Ok(None);

@@ -202,6 +202,42 @@ fn player_ranges_are_without_gaps() {
 }
 
 #[test]
+fn large_day_has_several_row_groups_that_end_where_a_player_ends() {
+    let disk = SimDisk::new(1);
+    let options = ArchiveOptions { part_rows: usize::MAX, memory_bytes_max: usize::MAX };
+    let archive = open(disk.clone(), options);
+    // Few players, so that one of them has many pages.
+    let world = WorldOptions { entries: 300, events_per_entry: 4_000, players: 40, days: 1, late_percent: 0 };
+    let entries = entries(11, world);
+    append(&archive, &entries);
+    let fields = [Field::Event, Field::Property("mixed".into())];
+    let mut expected = expected(&entries, &fields);
+    expected.sort_by_key(|row| (row.0, row.1));
+    let expected_of = by_player(&expected);
+    for step in 0..2 {
+        let snapshot = archive.snapshot(GAME);
+        let request = ScanRequest { order: Order::ByPlayer, ..request(&fields) };
+        let rows = scan(&snapshot, &request).unwrap();
+        assert!(by_player(&rows) == expected_of, "step {step}");
+        let (third, mut rows) = (u64::MAX / 3, Vec::new());
+        for players in [0..=third, third + 1..=2 * third, 2 * third + 1..=u64::MAX] {
+            rows.extend(scan(&snapshot, &ScanRequest { players, ..request.clone() }).unwrap());
+        }
+        assert!(by_player(&rows) == expected_of, "step {step} by range");
+        archive.flush(GAME).unwrap();
+    }
+    // The first events are some milliseconds before the day.
+    let part = disk.paths().into_iter().filter_map(|path| disk.content(&path)).max_by_key(Vec::len);
+    let file = bytes::Bytes::from(part.unwrap());
+    let footer = parquet::file::metadata::ParquetMetaDataReader::new().parse_and_finish(&file).unwrap();
+    let groups: Vec<i64> = footer.row_groups().iter().map(|group| group.num_rows()).collect();
+    assert!(groups.len() > 1 && groups[0] >= 262_144, "{groups:?}");
+    expected.retain(|row| row.1 >= START_MS);
+    let until = groups[0] as usize;
+    assert_ne!(expected[until - 1].0, expected[until].0);
+}
+
+#[test]
 fn question_that_is_stopped_ends_the_scan() {
     struct Stop;
     impl QueryControl for Stop {

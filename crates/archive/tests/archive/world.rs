@@ -232,7 +232,7 @@ pub(crate) fn scan(source: &dyn Source, request: &ScanRequest) -> Result<Vec<Row
 }
 
 /// Returns each player's rows in the order in which they come.
-fn by_player(rows: &[Row]) -> BTreeMap<u64, Vec<Row>> {
+pub(crate) fn by_player(rows: &[Row]) -> BTreeMap<u64, Vec<Row>> {
     let mut players: BTreeMap<u64, Vec<Row>> = BTreeMap::new();
     rows.iter().for_each(|row| players.entry(row.0).or_default().push(row.clone()));
     players
