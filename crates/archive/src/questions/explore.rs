@@ -323,6 +323,8 @@ struct Table<M> {
     cells: Vec<M>,
     is_closed: bool,
     has_rest: bool,
+    /// The group of each row of a chunk.
+    row_groups: Vec<u32>,
     /// The memory of cells on the heap: measured, and estimated since then.
     heap_measured: usize,
     heap_bytes: usize,
@@ -350,6 +352,7 @@ impl<M: Measured> Table<M> {
             cells: vec![M::default(); rows * width],
             is_closed,
             has_rest: false,
+            row_groups: Vec::new(),
             heap_measured: 0,
             heap_bytes: 0,
         }
@@ -365,24 +368,14 @@ impl<M: Measured> Table<M> {
         cells_max: Option<usize>,
     ) -> bool {
         self.groups.start_chunk(chunk);
-        for row in rows.iter().map(|row| *row as usize) {
-            let value = values.get(chunk, row);
-            if M::NEEDS_VALUE && value.is_nan() {
-                continue;
-            }
-            let group = self.groups.group_of(chunk, row) as usize;
-            let bucket = if self.width == 1 { 0 } else { self.bucket_of.bucket(chunk.times[row]) };
-            let at = group * self.width + bucket;
-            if at >= self.cells.len() {
-                let count = (group + 1) * self.width;
-                if cells_max.is_some_and(|cells_max| count > cells_max) {
-                    return false;
-                }
-                self.cells.resize(count, M::default());
-            }
-            let player = if M::NEEDS_PLAYER { context.links.player(chunk.players[row]) } else { 0 };
-            self.cells[at].add(player, value);
-            self.has_rest |= self.is_closed && group == self.groups.rest() as usize;
+        let mut groups = std::mem::take(&mut self.row_groups);
+        groups.clear();
+        self.groups.extend_groups(chunk, rows, &mut groups);
+        let rest = if self.is_closed { self.groups.rest() as usize } else { usize::MAX };
+        let is_complete = self.add_grouped(context, chunk, rows, values, &groups, rest, cells_max);
+        self.row_groups = groups;
+        if !is_complete {
+            return false;
         }
         if M::HAS_HEAP {
             self.heap_bytes += rows.len() * HEAP_BYTES_PER_EVENT;
@@ -390,6 +383,53 @@ impl<M: Measured> Table<M> {
                 self.heap_measured = self.cells.iter().map(M::heap_bytes).sum();
                 self.heap_bytes = self.heap_measured;
             }
+        }
+        true
+    }
+
+    #[expect(clippy::too_many_arguments)]
+    fn add_grouped(
+        &mut self,
+        context: &Context<'_>,
+        chunk: &Chunk,
+        rows: &[u32],
+        values: &Values,
+        groups: &[u32],
+        rest: usize,
+        cells_max: Option<usize>,
+    ) -> bool {
+        // Events of a player follow each other and often fall into one cell: they are added at once.
+        let (mut cell, mut count) = (0, 0);
+        for (index, row) in rows.iter().map(|row| *row as usize).enumerate() {
+            let value = if M::NEEDS_VALUE { values.get(chunk, row) } else { 0.0 };
+            if value.is_nan() {
+                continue;
+            }
+            let group = groups.get(index).map_or(0, |group| *group as usize);
+            let bucket = if self.width == 1 { 0 } else { self.bucket_of.bucket(chunk.times[row]) };
+            let at = group * self.width + bucket;
+            if M::IS_COUNT && at == cell && count > 0 {
+                count += 1;
+                continue;
+            }
+            if at >= self.cells.len() {
+                let needed = (group + 1) * self.width;
+                if cells_max.is_some_and(|cells_max| needed > cells_max) {
+                    return false;
+                }
+                self.cells.resize(needed, M::default());
+            }
+            self.has_rest |= group == rest;
+            if M::IS_COUNT {
+                self.cells[cell].add_events(count);
+                (cell, count) = (at, 1);
+            } else {
+                let player = if M::NEEDS_PLAYER { context.links.player(chunk.players[row]) } else { 0 };
+                self.cells[at].add(player, value);
+            }
+        }
+        if count > 0 {
+            self.cells[cell].add_events(count);
         }
         true
     }

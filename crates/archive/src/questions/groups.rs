@@ -111,6 +111,7 @@ impl Groups {
             0 => return 0,
             // With one property, values and groups have the same numbers.
             1 if (pair[0] as usize) < self.keys.len() => return pair[0],
+            1 if self.is_closed => return self.rest(),
             _ => {}
         }
         if self.last.0 == pair {
@@ -119,6 +120,26 @@ impl Groups {
         let group = self.group(pair);
         self.last = (pair, group);
         group
+    }
+
+    /// Appends the groups of rows; nothing if there are no properties.
+    pub(super) fn extend_groups(&mut self, chunk: &Chunk, rows: &[u32], groups: &mut Vec<u32>) {
+        if self.by.is_empty() {
+            return;
+        }
+        groups.reserve(rows.len());
+        let first = &chunk.columns[self.columns[0].column];
+        if let (1, Column::Coded { codes, .. }) = (self.by.len(), first) {
+            for row in rows.iter().map(|row| *row as usize) {
+                let value = self.columns[0].table.item(codes[row]);
+                let is_known = (value as usize) < self.keys.len();
+                groups.push(if is_known { value } else { self.group_of(chunk, row) });
+            }
+            return;
+        }
+        for row in rows.iter().map(|row| *row as usize) {
+            groups.push(self.group_of(chunk, row));
+        }
     }
 
     fn group(&mut self, pair: [u32; 2]) -> u32 {

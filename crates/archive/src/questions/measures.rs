@@ -22,11 +22,15 @@ pub(super) trait Measured: Clone + Default {
     const NEEDS_VALUE: bool;
     /// True if the measure is of players.
     const NEEDS_PLAYER: bool = false;
+    /// True if only the number of events matters.
+    const IS_COUNT: bool = false;
     /// True if the measure has memory on the heap.
     const HAS_HEAP: bool = false;
 
     /// Adds an event.
     fn add(&mut self, player: u64, value: f64);
+    /// Adds events of which only the number matters.
+    fn add_events(&mut self, _: u64) {}
     fn merge(&mut self, other: &Self);
     /// Returns the result, if there is anything to measure.
     fn result(&self, quantile: f64) -> Option<f64>;
@@ -42,10 +46,15 @@ pub(super) struct Count(u64);
 
 impl Measured for Count {
     const NEEDS_VALUE: bool = false;
+    const IS_COUNT: bool = true;
 
-    #[inline]
     fn add(&mut self, _: u64, _: f64) {
         self.0 += 1;
+    }
+
+    #[inline]
+    fn add_events(&mut self, count: u64) {
+        self.0 += count;
     }
 
     fn merge(&mut self, other: &Self) {

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashSet;
 use model::limits::NAME_BYTES_MAX;
 use model::query::QueryError;
 use rustc_hash::FxBuildHasher;
@@ -128,10 +128,9 @@ impl Paths {
     /// Answers the question. The events are read twice: to find the top nodes, and to count what leads to them.
     pub fn run(&self, context: &Context<'_>) -> Result<PathsAnswer, QuestionFailure> {
         let window = self.window.resolve(context.now_ms, context.tz, days(DEFAULT_DAYS))?;
-        let mut counts = self.walk(context, &window.times, NodeCounts::default())?;
-        let nodes = counts.tally.top(&counts.names, self.top);
-        let counts = LinkCounts { nodes, other: OTHER.into(), ..LinkCounts::default() };
-        let linked = self.walk(context, &window.times, counts)?;
+        let counts = self.walk(context, &window.times, NodeCounts::default())?;
+        let tops = counts.tally.top(&counts.names, self.top);
+        let linked = self.walk(context, &window.times, LinkCounts::new(tops, self.top))?;
         Ok(linked.tally.answer(self.is_before))
     }
 
@@ -252,126 +251,158 @@ impl<T: Tally> PlayerQuestion for PathsWalk<'_, T> {
     }
 }
 
-/// The occurrences of each event at each distance.
+/// The occurrences of each event at each distance, by the event's number.
 #[derive(Default)]
-struct NodeCounts(HashMap<(usize, u32), u64, FxBuildHasher>);
+struct NodeCounts([Vec<u64>; PATH_DEPTH_MAX + 1]);
+
+impl NodeCounts {
+    #[inline]
+    fn add(&mut self, distance: usize, event: u32) {
+        let counts = &mut self.0[distance];
+        if event as usize >= counts.len() {
+            counts.resize(event as usize + 1, 0);
+        }
+        counts[event as usize] += 1;
+    }
+
+    /// Returns the names of the events that get a node at each distance, the most frequent first.
+    fn top(&self, names: &Groups, top: usize) -> Vec<Vec<String>> {
+        let of_distance = |counts: &Vec<u64>| {
+            let used = counts.iter().zip(0u32..).filter(|(count, _)| **count > 0);
+            let mut ranked: Vec<(u64, String)> =
+                used.map(|(count, event)| (*count, names.key(event).swap_remove(0))).collect();
+            ranked.sort_by(|one, other| (other.0, &one.1).cmp(&(one.0, &other.1)));
+            ranked.into_iter().take(top).map(|(_, event)| event).collect()
+        };
+        self.0.iter().map(of_distance).collect()
+    }
+}
 
 impl Tally for NodeCounts {
     fn add_start(&mut self, _: u64, event: u32, _: &Groups) {
-        *self.0.entry((0, event)).or_default() += 1;
+        self.add(0, event);
     }
 
     fn add_link(&mut self, _: u64, distance: usize, _: u32, event: u32, _: &Groups) {
-        *self.0.entry((distance, event)).or_default() += 1;
+        self.add(distance, event);
     }
 
     fn bytes(&self) -> usize {
-        self.0.capacity() * 25
+        self.0.iter().map(|counts| counts.capacity() * size_of::<u64>()).sum()
     }
 }
 
-impl NodeCounts {
-    /// Returns the events that get a node, with its number.
-    fn top(&mut self, names: &Groups, top: usize) -> HashMap<(usize, String), usize, FxBuildHasher> {
-        let mut counts: Vec<(usize, u64, String)> = Vec::with_capacity(self.0.len());
-        for ((distance, event), count) in self.0.drain() {
-            counts.push((distance, count, names.key(event).swap_remove(0)));
-        }
-        counts.sort_by(|one, other| (one.0, other.1, &one.2).cmp(&(other.0, one.1, &other.2)));
-        let mut nodes = HashMap::default();
-        for level in counts.chunk_by(|one, next| one.0 == next.0) {
-            for (distance, _, event) in level.iter().take(top) {
-                nodes.insert((*distance, event.clone()), nodes.len());
-            }
-        }
-        nodes
-    }
-}
-
-/// Paths and players of nodes and links. Numbers of nodes are those of the top; `(other)` of each distance follows.
-#[derive(Default)]
+/// Paths and players of nodes and links. At each distance, a node is numbered by its rank; the last is `(other)`.
 struct LinkCounts {
-    nodes: HashMap<(usize, String), usize, FxBuildHasher>,
-    other: Box<str>,
-    /// The node of each event at each distance, found by its number.
-    known: HashMap<(usize, u32), u32, FxBuildHasher>,
-    counts: HashMap<(u32, u32), (u64, u64), FxBuildHasher>,
-    /// What players of the range have been counted for.
-    seen: HashSet<(u64, u32, u32), FxBuildHasher>,
+    /// The events with a node of their own.
+    tops: Vec<Vec<String>>,
+    /// Nodes at each distance.
+    width: usize,
+    /// The rank of each event at each distance, by its number.
+    ranks: Vec<Vec<u32>>,
+    /// By distance and rank.
+    nodes: Vec<PathCount>,
+    /// By distance and rank, and the rank of the neighbour at the distance before.
+    links: Vec<PathCount>,
+    /// What players of the range have been counted for: a node, or a link after all nodes.
+    seen: HashSet<(u64, u32), FxBuildHasher>,
 }
 
-/// In the place of a neighbour: the count is that of the node itself.
-const NODE: u32 = u32::MAX;
+#[derive(Clone, Copy, Default)]
+struct PathCount {
+    count: u64,
+    players: u64,
+    /// The player that was counted last.
+    last: u64,
+}
+
+const UNRANKED: u32 = u32::MAX;
 
 impl LinkCounts {
-    fn node(&mut self, distance: usize, event: u32, names: &Groups) -> u32 {
-        if let Some(node) = self.known.get(&(distance, event)) {
-            return *node;
+    fn new(tops: Vec<Vec<String>>, top: usize) -> LinkCounts {
+        let (width, distances) = (top + 1, tops.len());
+        LinkCounts {
+            ranks: vec![Vec::new(); distances],
+            nodes: vec![PathCount::default(); distances * width],
+            links: vec![PathCount::default(); distances * width * width],
+            tops,
+            width,
+            seen: HashSet::default(),
         }
+    }
+
+    #[inline]
+    fn rank(&mut self, distance: usize, event: u32, names: &Groups) -> usize {
+        match self.ranks[distance].get(event as usize) {
+            Some(rank) if *rank != UNRANKED => *rank as usize,
+            _ => self.find_rank(distance, event, names),
+        }
+    }
+
+    #[cold]
+    fn find_rank(&mut self, distance: usize, event: u32, names: &Groups) -> usize {
         let name = names.key(event).swap_remove(0);
-        let top = self.nodes.get(&(distance, name)).copied();
-        let others = self.top_count() + distance;
-        let node = top.unwrap_or(others) as u32;
-        self.known.insert((distance, event), node);
-        node
-    }
-
-    fn top_count(&self) -> usize {
-        self.nodes.len()
-    }
-
-    fn add(&mut self, player: u64, nearer: u32, node: u32) {
-        let is_new = self.seen.insert((player, nearer, node));
-        let (count, players) = self.counts.entry((nearer, node)).or_default();
-        *count += 1;
-        *players += u64::from(is_new);
-    }
-
-    fn answer(self, is_before: bool) -> PathsAnswer {
-        let top = self.top_count();
-        let mut of_node: Vec<(usize, String)> = vec![Default::default(); top];
-        for ((distance, event), node) in &self.nodes {
-            of_node[*node] = (*distance, event.clone());
+        let rank = self.tops[distance].iter().position(|top| *top == name).unwrap_or(self.width - 1);
+        let ranks = &mut self.ranks[distance];
+        if event as usize >= ranks.len() {
+            ranks.resize(event as usize + 1, UNRANKED);
         }
-        let mut nodes: Vec<(u32, PathNode)> = Vec::new();
-        for ((_, node), (count, players)) in self.counts.iter().filter(|((nearer, _), _)| *nearer == NODE) {
-            let (distance, event) = match of_node.get(*node as usize) {
-                Some((distance, event)) => (*distance, event.clone()),
-                None => (*node as usize - top, self.other.to_string()),
-            };
-            nodes.push((*node, PathNode { distance, event, count: *count, players: *players }));
+        ranks[event as usize] = rank as u32;
+        rank
+    }
+
+    #[inline]
+    fn add_node(&mut self, player: u64, node: usize) {
+        self.nodes[node].add(player, node as u32, &mut self.seen);
+    }
+
+    fn answer(&self, is_before: bool) -> PathsAnswer {
+        let mut places = vec![None; self.nodes.len()];
+        let mut nodes = Vec::new();
+        for (node, count) in self.nodes.iter().enumerate().filter(|(_, count)| count.count > 0) {
+            let (distance, rank) = (node / self.width, node % self.width);
+            let event = self.tops[distance].get(rank).map_or(OTHER, |event| event);
+            places[node] = Some(nodes.len());
+            let (count, players) = (count.count, count.players);
+            nodes.push(PathNode { distance, event: event.to_owned(), count, players });
         }
-        let is_other = |node: &u32| *node as usize >= top;
-        nodes.sort_by(|(a, one), (b, other)| {
-            let key =
-                |number, node: &PathNode| (node.distance, is_other(number), std::cmp::Reverse(node.count));
-            key(a, one).cmp(&key(b, other)).then_with(|| one.event.cmp(&other.event))
-        });
-        let place =
-            |number: u32| nodes.iter().position(|(node, _)| *node == number).expect("a link has nodes");
-        let mut links: Vec<PathLink> = Vec::new();
-        for ((nearer, node), (count, players)) in
-            self.counts.iter().filter(|((nearer, _), _)| *nearer != NODE)
-        {
-            let (nearer, node) = (place(*nearer), place(*node));
-            let (from, to) = if is_before { (node, nearer) } else { (nearer, node) };
-            links.push(PathLink { from, to, count: *count, players: *players });
+        let mut links = Vec::new();
+        for (link, count) in self.links.iter().enumerate().filter(|(_, count)| count.count > 0) {
+            let (node, rank) = (link / self.width, link % self.width);
+            let place = |node: usize| places[node].expect("a link has nodes");
+            let (nearer, further) = (place((node / self.width - 1) * self.width + rank), place(node));
+            let (from, to) = if is_before { (further, nearer) } else { (nearer, further) };
+            links.push(PathLink { from, to, count: count.count, players: count.players });
         }
         links.sort_by_key(|link| (link.from, link.to));
-        PathsAnswer { nodes: nodes.into_iter().map(|(_, node)| node).collect(), links }
+        PathsAnswer { nodes, links }
+    }
+}
+
+impl PathCount {
+    #[inline]
+    fn add(&mut self, player: u64, number: u32, seen: &mut HashSet<(u64, u32), FxBuildHasher>) {
+        self.count += 1;
+        // Events of a player often follow each other, so that the set is not asked.
+        if self.last != player {
+            self.last = player;
+            self.players += u64::from(seen.insert((player, number)));
+        }
     }
 }
 
 impl Tally for LinkCounts {
     fn add_start(&mut self, player: u64, event: u32, names: &Groups) {
-        let node = self.node(0, event, names);
-        self.add(player, NODE, node);
+        let rank = self.rank(0, event, names);
+        self.add_node(player, rank);
     }
 
     fn add_link(&mut self, player: u64, distance: usize, nearer: u32, event: u32, names: &Groups) {
-        let (nearer, node) = (self.node(distance - 1, nearer, names), self.node(distance, event, names));
-        self.add(player, NODE, node);
-        self.add(player, nearer, node);
+        let (nearer, rank) = (self.rank(distance - 1, nearer, names), self.rank(distance, event, names));
+        let node = distance * self.width + rank;
+        self.add_node(player, node);
+        let link = node * self.width + nearer;
+        self.links[link].add(player, (self.nodes.len() + link) as u32, &mut self.seen);
     }
 
     fn end_range(&mut self) {
@@ -379,7 +410,7 @@ impl Tally for LinkCounts {
     }
 
     fn bytes(&self) -> usize {
-        (self.seen.capacity() + self.known.capacity()) * 17 + self.counts.capacity() * 25
+        self.seen.capacity() * 17 + (self.nodes.len() + self.links.len()) * size_of::<PathCount>()
     }
 }
 

@@ -137,11 +137,18 @@ impl<S: Copy + Default> PlayerTable<S> {
     fn set_slots(&mut self, slots: usize) {
         self.factor = ((slots as u128) << 64) / (u128::from(self.span) + 1);
         self.slots = vec![(0, S::default()); slots];
+        memory::advise_huge_pages(&self.slots);
     }
 
     #[inline]
     fn home(&self, hash: u64) -> usize {
         ((u128::from(hash.wrapping_sub(self.start)) * self.factor) >> 64) as usize & (self.slots.len() - 1)
+    }
+
+    /// Fetches the place of a player whose state will be needed soon.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        memory::prefetch(&self.slots[self.home(hash)]);
     }
 
     /// Returns the state of a player, whose hash is not 0.

@@ -242,6 +242,19 @@ impl PlayerQuestion for RetentionWalk<'_> {
         }
     }
 
+    #[inline]
+    fn run(&mut self, state: &mut Seen, player: u64, chunk: &Chunk, rows: &[u32]) {
+        let time = |row: u32| chunk.times[row as usize];
+        let (first, last) = (rows[0], rows[rows.len() - 1]);
+        // If all events are alike, one in a period is enough, and times ascend.
+        let is_alike = self.selector.is_uniform()
+            && self.period_of.bucket(time(first)) == self.period_of.bucket(time(last));
+        for row in if is_alike { &rows[..1] } else { rows } {
+            let read = self.read(chunk, *row as usize);
+            self.step(state, player, time(*row), read);
+        }
+    }
+
     fn finish(&mut self, _: u64, state: &Seen) {
         if state.cohort == 0 {
             return;

@@ -98,8 +98,20 @@ impl Selector {
         (self.any == 0).then_some(names)
     }
 
-    /// Finds `bits` and `rows` of a chunk.
+    /// Returns true if all rows have the same bits.
+    pub(super) fn is_uniform(&self) -> bool {
+        self.names.is_empty() && self.conditions.is_empty() && self.common.is_none()
+    }
+
+    /// Finds `bits` and `rows` of a chunk. The caller may swap `rows` with another vector that it got in the same way.
     pub(super) fn select(&mut self, chunk: &Chunk, links: &PlayerLinks) {
+        if self.is_uniform() {
+            // What is left of the chunk before is right as far as it goes.
+            self.bits.resize(chunk.rows(), self.any);
+            self.rows.truncate(chunk.rows());
+            self.rows.extend(self.rows.len() as u32..chunk.rows() as u32);
+            return;
+        }
         self.rows.clear();
         self.bits.clear();
         if !self.set_bits(chunk) {

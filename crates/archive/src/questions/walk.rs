@@ -27,6 +27,15 @@ pub(super) trait PlayerQuestion {
     /// Takes the next event of a player.
     fn step(&mut self, state: &mut Self::State, player: u64, time_ms: i64, row: Self::Row);
 
+    /// Takes the next events of a player, which follow each other in a chunk.
+    #[inline]
+    fn run(&mut self, state: &mut Self::State, player: u64, chunk: &Chunk, rows: &[u32]) {
+        for row in rows.iter().map(|row| *row as usize) {
+            let read = self.read(chunk, row);
+            self.step(state, player, chunk.times[row], read);
+        }
+    }
+
     /// Takes a player of whom all events were read.
     fn finish(&mut self, player: u64, state: &Self::State);
 
@@ -76,6 +85,8 @@ struct Aside<R> {
 
 /// Players between two checks of time, where no events are read.
 const PLAYERS_PER_CHECK: usize = 65_536;
+/// Players whose state is fetched from memory while others are worked on.
+const RUNS_AHEAD: usize = 8;
 
 /// Hands the events of each player to a question, in order of time; those of the same time in order of arrival.
 /// Events without a player are left out, and a linked anonymous id is its player.
@@ -88,7 +99,8 @@ pub(super) fn walk_players<Q: PlayerQuestion>(
 ) -> Result<(), QuestionFailure> {
     let received = (!context.links.is_empty()).then(|| columns.index(&Field::Received));
     let control = Metered::new(context.control);
-    let (mut aside, mut rows): (Vec<Aside<Q::Row>>, Vec<u32>) = (Vec::new(), Vec::new());
+    let mut aside: Vec<Aside<Q::Row>> = Vec::new();
+    let (mut rows, mut runs) = (Vec::new(), Vec::new());
     let ranges = context.source.player_ranges(times.clone());
     context.progress.start(ranges.len());
     for players in ranges {
@@ -102,7 +114,7 @@ pub(super) fn walk_players<Q: PlayerQuestion>(
         };
         context.source.scan(&request, &control, &mut |chunk| {
             question.select(chunk, context, &mut rows);
-            walk_chunk(question, context, chunk, &rows, received, &mut table, &mut aside);
+            walk_chunk(question, context, chunk, &rows, received, &mut table, &mut runs, &mut aside);
             context.progress.add_rows(chunk.rows());
             control.set(question.bytes() + table.bytes() + aside.capacity() * size_of::<Aside<Q::Row>>())
         })?;
@@ -126,22 +138,29 @@ fn walk_chunk<Q: PlayerQuestion>(
     rows: &[u32],
     received: Option<usize>,
     table: &mut PlayerTable<Q::State>,
+    runs: &mut Vec<(u64, u32, u32)>,
     aside: &mut Vec<Aside<Q::Row>>,
 ) {
+    runs.clear();
     let mut at = 0;
     while at < rows.len() {
         let player = chunk.players[rows[at] as usize];
-        let mut end = at + 1;
-        while end < rows.len() && chunk.players[rows[end] as usize] == player {
-            end += 1;
+        let start = at;
+        while at < rows.len() && chunk.players[rows[at] as usize] == player {
+            at += 1;
         }
-        let run = &rows[at..end];
-        at = end;
+        runs.push((player, start as u32, at as u32));
+    }
+    for (index, (player, start, end)) in runs.iter().copied().enumerate() {
+        if let Some((ahead, ..)) = runs.get(index + RUNS_AHEAD) {
+            table.prefetch(*ahead);
+        }
+        let rows = &rows[start as usize..end as usize];
         if player == 0 {
             continue;
         }
         if let Some(linked) = context.links.linked(player) {
-            for row in run.iter().map(|row| *row as usize) {
+            for row in rows.iter().map(|row| *row as usize) {
                 let received = received.and_then(|column| number_of(&chunk.columns[column], row));
                 aside.push(Aside {
                     player: linked,
@@ -154,11 +173,7 @@ fn walk_chunk<Q: PlayerQuestion>(
             }
             continue;
         }
-        let state = table.get_or_insert(player);
-        for row in run.iter().map(|row| *row as usize) {
-            let read = question.read(chunk, row);
-            question.step(state, player, chunk.times[row], read);
-        }
+        question.run(table.get_or_insert(player), player, chunk, rows);
     }
 }
 
