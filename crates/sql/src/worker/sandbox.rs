@@ -29,7 +29,6 @@ const OTHER_FILES: u64 = 64;
 pub(crate) fn limit(setup: &Setup, files: u64) -> Result<(), Failure> {
     let apply = || -> io::Result<()> {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-        rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
         rustix::thread::set_no_new_privs(true)?;
         set(Resource::Cpu, setup.cpu_seconds)?;
         set(Resource::As, setup.memory_bytes.saturating_add(ADDRESS_SPACE_BYTES))?;
@@ -76,6 +75,9 @@ pub(crate) fn enter(isolation: Isolation, files: &[PathBuf]) -> Result<Vec<PathB
             return refused("the kernel has no Landlock and refuses private namespaces");
         }
     }
+    // Not before the namespaces: their maps belong to root as soon as the process hides from its own user.
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(|error| Failure::new(FailureKind::Isolation, error.to_string()))?;
     match deny_system_calls() {
         Err(error) if isolation != Isolation::Optional => {
             refused(&format!("system calls cannot be filtered: {error}"))

@@ -2,7 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -432,5 +433,29 @@ fn kernel_refuses_what_duckdb_does_not_ask_for() {
             String::from_utf8_lossy(&check.stdout).into_owned() + &String::from_utf8_lossy(&check.stderr);
         assert!(check.status.success(), "{isolation}: {said}");
         assert_eq!(said.matches("\nrefused: ").count(), 14, "{isolation}: {said}");
+    }
+}
+
+#[test]
+fn worker_isolates_itself_for_a_user_without_privileges() {
+    // A copy in a folder that every user may enter. For a test that has privileges itself, another user runs it.
+    const OTHER_USER: u32 = 65_534;
+    let folder = tempfile::tempdir().expect("a folder");
+    let open = || PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), open()).expect("the folder is opened");
+    let worker = folder.path().join("playmeter-sql");
+    std::fs::copy(settings().worker, &worker).expect("a copy");
+    std::fs::set_permissions(&worker, open()).expect("a program");
+    let layers = [("landlock", has_landlock()), ("namespaces", has_namespaces())];
+    for (isolation, _) in layers.into_iter().filter(|(_, available)| *available) {
+        let mut check = Command::new(&worker);
+        // SAFETY: the function has no preconditions.
+        if unsafe { libc::geteuid() } == 0 {
+            check.uid(OTHER_USER).gid(OTHER_USER);
+        }
+        let check = check.args(["check", isolation]).output().expect("it runs");
+        let said =
+            String::from_utf8_lossy(&check.stdout).into_owned() + &String::from_utf8_lossy(&check.stderr);
+        assert!(check.status.success(), "{isolation}: {said}");
     }
 }
