@@ -95,7 +95,6 @@ macro_rules! api {
 }
 
 api! {
-    library_version() -> *const c_char;
     create_config(*mut Config) -> State;
     set_config(Config, *const c_char, *const c_char) -> State;
     destroy_config(*mut Config);
@@ -163,14 +162,17 @@ impl Api {
         let library = unsafe { Library::new(path) }
             .map_err(|error| Failure::new(FailureKind::Library, format!("it cannot be loaded: {error}")))?;
         let library = Box::leak(Box::new(library));
-        // SAFETY: the library stays loaded, so the functions stay valid.
-        let api: &'static Api = Box::leak(Box::new(unsafe { Api::resolve(library) }?));
-        // SAFETY: the function returns a constant.
-        let version = unsafe { text((api.library_version)()) };
-        match version.starts_with(VERSION) {
-            true => Ok(api),
-            false => Err(unsuitable(&format!("is version {version}; this server needs {VERSION}x"))),
+        // Before the others: what is missing in another version says less than its number.
+        // SAFETY: the declaration has the types of the library's header, and the function returns a constant.
+        let version = unsafe {
+            let version = library.get::<unsafe extern "C" fn() -> *const c_char>("duckdb_library_version");
+            text(version.map_err(|_| unsuitable("has no function duckdb_library_version"))?())
+        };
+        if !version.starts_with(VERSION) {
+            return Err(unsuitable(&format!("is version {version}; this server needs {VERSION}x")));
         }
+        // SAFETY: the library stays loaded, so the functions stay valid.
+        Ok(Box::leak(Box::new(unsafe { Api::resolve(library) }?)))
     }
 
     /// Copies a text that the library has allocated, and frees it.

@@ -20,8 +20,12 @@ use rustix::thread::UnshareFlags;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use sql::protocol::{Failure, FailureKind, Isolation, Setup};
 
-/// Address space beside the memory of DuckDB: the program, its library, thread stacks and what is freed later.
-const ADDRESS_SPACE_BYTES: u64 = 3 << 30;
+/// Memory beside that which DuckDB counts: what it allocates without counting, and what an answer is encoded in.
+const UNCOUNTED_BYTES: u64 = 256 << 20;
+/// Memory of a thread beside that: its stack and its heap.
+const THREAD_BYTES: u64 = 16 << 20;
+/// Address space beside that: the program, its library, and what threads reserve and do not use.
+const ADDRESS_SPACE_BYTES: u64 = 2 << 30;
 /// Files that a worker holds open beside those of the tables.
 const OTHER_FILES: u64 = 64;
 
@@ -31,7 +35,10 @@ pub(crate) fn limit(setup: &Setup, files: u64) -> Result<(), Failure> {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
         rustix::thread::set_no_new_privs(true)?;
         set(Resource::Cpu, setup.cpu_seconds)?;
-        set(Resource::As, setup.memory_bytes.saturating_add(ADDRESS_SPACE_BYTES))?;
+        let threads = THREAD_BYTES.saturating_mul(setup.threads.into());
+        let memory = setup.memory_bytes.saturating_add(UNCOUNTED_BYTES).saturating_add(threads);
+        set(Resource::Data, memory)?;
+        set(Resource::As, memory.saturating_add(ADDRESS_SPACE_BYTES))?;
         set(Resource::Fsize, 0)?;
         set(Resource::Core, 0)?;
         set(Resource::Nofile, files + OTHER_FILES)

@@ -143,6 +143,8 @@ fn memory_is_limited() {
         "SELECT i % 100000000 AS k, count(*) FROM range(100000000) t(i) GROUP BY k ORDER BY k",
         "SELECT list(i) FROM range(1000000000) t(i)",
         "SELECT length(string_agg(repeat('x', 100000), '')) FROM range(1000000)",
+        // DuckDB does not count the memory of this text.
+        "SELECT repeat('x', 2000000000)",
     ] {
         let error = world.error(sql);
         assert!(matches!(error, SqlError::Memory { bytes: 67_108_864 }), "{sql}: {error:?}");
@@ -227,6 +229,23 @@ fn wrong_library_is_refused() {
     world.settings.library =
         libc.map(PathBuf::from).into_iter().find(|path| path.is_file()).expect("a library");
     check(&world, "has no function duckdb_library_version");
+    // Rust links with the compiler of C, so it is there.
+    let stub = |world: &mut World, version: &str| {
+        let source = world.path("stub.c");
+        let library = world.path(&format!("{version}.so"));
+        std::fs::write(
+            &source,
+            format!("const char *duckdb_library_version(void) {{ return \"{version}\"; }}"),
+        )
+        .expect("a file");
+        let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&library, &source]).status();
+        assert!(built.expect("a compiler").success());
+        world.settings.library = library;
+    };
+    stub(&mut world, "v2.0.0");
+    check(&world, "is version v2.0.0; this server needs v1.5.x");
+    stub(&mut world, "v1.5.9");
+    check(&world, "has no function duckdb_create_config");
 }
 
 #[test]
