@@ -304,8 +304,8 @@ impl PlayerQuestion for CohortWalk<'_> {
 fn holds(rule: &Rule, state: &Counted, at: &mut usize) -> bool {
     match rule {
         // Every rule is visited, because each moves `at`.
-        Rule::All(rules) => rules.iter().fold(true, |all, rule| holds(rule, state, at) && all),
-        Rule::Any(rules) => rules.iter().fold(false, |any, rule| holds(rule, state, at) || any),
+        Rule::All(rules) => rules.iter().filter(|rule| holds(rule, state, at)).count() == rules.len(),
+        Rule::Any(rules) => rules.iter().filter(|rule| holds(rule, state, at)).count() > 0,
         Rule::Not(rule) => !holds(rule, state, at),
         Rule::Did { at_least, .. } => {
             *at += 1;

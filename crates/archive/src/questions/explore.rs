@@ -387,7 +387,6 @@ impl<M: Measured> Table<M> {
         true
     }
 
-    #[expect(clippy::too_many_arguments)]
     fn add_grouped(
         &mut self,
         context: &Context<'_>,

@@ -23,7 +23,7 @@ pub const RETENTION_PERIODS_MAX: usize = 120;
 /// Events before or after the starting event of a path.
 pub const PATH_DEPTH_MAX: usize = 10;
 /// Nodes at each distance of a path, beside `(other)`.
-pub const PATH_TOP_MAX: usize = 50;
+pub const PATH_TOP_MAX: usize = 20;
 /// Event names that paths can ignore.
 pub const PATH_EXCLUDED_MAX: usize = 50;
 /// Conditions about events or latest values in the definition of a cohort.

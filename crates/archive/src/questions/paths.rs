@@ -10,10 +10,8 @@
 
 use std::collections::BTreeSet;
 
-use hashbrown::HashSet;
 use model::limits::NAME_BYTES_MAX;
 use model::query::QueryError;
-use rustc_hash::FxBuildHasher;
 use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, RowsTooLarge};
@@ -129,7 +127,8 @@ impl Paths {
     pub fn run(&self, context: &Context<'_>) -> Result<PathsAnswer, QuestionFailure> {
         let window = self.window.resolve(context.now_ms, context.tz, days(DEFAULT_DAYS))?;
         let counts = self.walk(context, &window.times, NodeCounts::default())?;
-        let tops = counts.tally.top(&counts.names, self.top);
+        let mut tops = counts.tally.top(&counts.names, self.top);
+        tops.truncate(self.depth + 1);
         let linked = self.walk(context, &window.times, LinkCounts::new(tops, self.top))?;
         Ok(linked.tally.answer(self.is_before))
     }
@@ -176,13 +175,16 @@ struct Recent {
     /// A bit for each of them that is a starting event.
     starts: u16,
     count: u8,
+    /// What the tally keeps of the player; 0 if nothing yet.
+    slot: u32,
 }
 
 /// What is counted while paths are followed. Distances of nodes are those from the starting event.
 trait Tally {
-    fn add_start(&mut self, player: u64, event: u32, names: &Groups);
+    /// Adds a starting event. `slot` is the player's.
+    fn add_start(&mut self, slot: &mut u32, event: u32, names: &Groups);
     /// Adds an event at a distance, and its neighbour at the distance before.
-    fn add_link(&mut self, player: u64, distance: usize, nearer: u32, event: u32, names: &Groups);
+    fn add_link(&mut self, slot: &mut u32, distance: usize, nearer: u32, event: u32, names: &Groups);
     fn end_range(&mut self) {}
     fn bytes(&self) -> usize;
 }
@@ -208,7 +210,7 @@ impl<T: Tally> PlayerQuestion for PathsWalk<'_, T> {
         (self.selector.bits[row] & 1 == 1, self.names.group_of(chunk, row))
     }
 
-    fn step(&mut self, state: &mut Recent, player: u64, _: i64, (is_start, event): (bool, u32)) {
+    fn step(&mut self, state: &mut Recent, _: u64, _: i64, (is_start, event): (bool, u32)) {
         let repeats = self.question.collapse && state.count > 0 && state.events[0] == event;
         if repeats && (!is_start || state.starts & 1 == 1) {
             return;
@@ -223,19 +225,19 @@ impl<T: Tally> PlayerQuestion for PathsWalk<'_, T> {
             if !self.question.is_before {
                 for distance in (1..=self.question.depth).filter(|distance| state.starts >> distance & 1 == 1)
                 {
-                    self.tally.add_link(player, distance, state.events[1], event, &self.names);
+                    self.tally.add_link(&mut state.slot, distance, state.events[1], event, &self.names);
                 }
             }
         }
         if !is_start {
             return;
         }
-        self.tally.add_start(player, event, &self.names);
+        self.tally.add_start(&mut state.slot, event, &self.names);
         if self.question.is_before {
             let reach = self.question.depth.min(usize::from(state.count) - 1);
             for distance in 1..=reach {
                 let (nearer, further) = (state.events[distance - 1], state.events[distance]);
-                self.tally.add_link(player, distance, nearer, further, &self.names);
+                self.tally.add_link(&mut state.slot, distance, nearer, further, &self.names);
             }
         }
     }
@@ -279,11 +281,11 @@ impl NodeCounts {
 }
 
 impl Tally for NodeCounts {
-    fn add_start(&mut self, _: u64, event: u32, _: &Groups) {
+    fn add_start(&mut self, _: &mut u32, event: u32, _: &Groups) {
         self.add(0, event);
     }
 
-    fn add_link(&mut self, _: u64, distance: usize, _: u32, event: u32, _: &Groups) {
+    fn add_link(&mut self, _: &mut u32, distance: usize, _: u32, event: u32, _: &Groups) {
         self.add(distance, event);
     }
 
@@ -304,16 +306,16 @@ struct LinkCounts {
     nodes: Vec<PathCount>,
     /// By distance and rank, and the rank of the neighbour at the distance before.
     links: Vec<PathCount>,
-    /// What players of the range have been counted for: a node, or a link after all nodes.
-    seen: HashSet<(u64, u32), FxBuildHasher>,
+    /// What each player of the range has been counted for: a bit for each node, then for each link. A set of hashes would
+    /// take ten times the memory.
+    seen: Vec<u64>,
+    words: usize,
 }
 
 #[derive(Clone, Copy, Default)]
 struct PathCount {
     count: u64,
     players: u64,
-    /// The player that was counted last.
-    last: u64,
 }
 
 const UNRANKED: u32 = u32::MAX;
@@ -325,10 +327,25 @@ impl LinkCounts {
             ranks: vec![Vec::new(); distances],
             nodes: vec![PathCount::default(); distances * width],
             links: vec![PathCount::default(); distances * width * width],
+            words: (distances * width * (1 + width)).div_ceil(64),
             tops,
             width,
-            seen: HashSet::default(),
+            seen: Vec::new(),
         }
+    }
+
+    /// Returns 1 if the player was not counted for this number yet, else 0.
+    #[inline]
+    fn mark(&mut self, slot: &mut u32, number: usize) -> u64 {
+        if *slot == 0 {
+            self.seen.resize(self.seen.len() + self.words, 0);
+            *slot = (self.seen.len() / self.words) as u32;
+        }
+        let word = &mut self.seen[(*slot as usize - 1) * self.words + number / 64];
+        let bit = 1 << (number % 64);
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        u64::from(is_new)
     }
 
     #[inline]
@@ -352,8 +369,9 @@ impl LinkCounts {
     }
 
     #[inline]
-    fn add_node(&mut self, player: u64, node: usize) {
-        self.nodes[node].add(player, node as u32, &mut self.seen);
+    fn add_node(&mut self, slot: &mut u32, node: usize) {
+        let is_new = self.mark(slot, node);
+        self.nodes[node].add(is_new);
     }
 
     fn answer(&self, is_before: bool) -> PathsAnswer {
@@ -381,28 +399,25 @@ impl LinkCounts {
 
 impl PathCount {
     #[inline]
-    fn add(&mut self, player: u64, number: u32, seen: &mut HashSet<(u64, u32), FxBuildHasher>) {
+    fn add(&mut self, new_players: u64) {
         self.count += 1;
-        // Events of a player often follow each other, so that the set is not asked.
-        if self.last != player {
-            self.last = player;
-            self.players += u64::from(seen.insert((player, number)));
-        }
+        self.players += new_players;
     }
 }
 
 impl Tally for LinkCounts {
-    fn add_start(&mut self, player: u64, event: u32, names: &Groups) {
+    fn add_start(&mut self, slot: &mut u32, event: u32, names: &Groups) {
         let rank = self.rank(0, event, names);
-        self.add_node(player, rank);
+        self.add_node(slot, rank);
     }
 
-    fn add_link(&mut self, player: u64, distance: usize, nearer: u32, event: u32, names: &Groups) {
+    fn add_link(&mut self, slot: &mut u32, distance: usize, nearer: u32, event: u32, names: &Groups) {
         let (nearer, rank) = (self.rank(distance - 1, nearer, names), self.rank(distance, event, names));
         let node = distance * self.width + rank;
-        self.add_node(player, node);
+        self.add_node(slot, node);
         let link = node * self.width + nearer;
-        self.links[link].add(player, (self.nodes.len() + link) as u32, &mut self.seen);
+        let is_new = self.mark(slot, self.nodes.len() + link);
+        self.links[link].add(is_new);
     }
 
     fn end_range(&mut self) {
@@ -410,7 +425,8 @@ impl Tally for LinkCounts {
     }
 
     fn bytes(&self) -> usize {
-        self.seen.capacity() * 17 + (self.nodes.len() + self.links.len()) * size_of::<PathCount>()
+        self.seen.capacity() * size_of::<u64>()
+            + (self.nodes.len() + self.links.len()) * size_of::<PathCount>()
     }
 }
 

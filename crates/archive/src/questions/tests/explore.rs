@@ -42,6 +42,9 @@ fn as_json(value: Option<f64>) -> Json {
     }
 }
 
+/// The key of a series and its events.
+type Group<'w> = (Vec<String>, Vec<&'w TestEvent>);
+
 /// The series over buckets that start at these times; the last ends at `until`. The keys are those of the top, or
 /// fixed.
 fn naive(
@@ -65,7 +68,7 @@ fn naive(
         groups.entry(Vec::new()).or_default();
     }
     let total = |events: &Vec<&TestEvent>| naive_measure(world, request, events).expect("there are values");
-    let (mut series, rest): (Vec<(Vec<String>, Vec<&TestEvent>)>, Vec<Vec<&TestEvent>>) = match keys {
+    let (mut series, rest): (Vec<Group<'_>>, Vec<Vec<&TestEvent>>) = match keys {
         _ if request["by"].is_null() => (groups.into_iter().collect(), Vec::new()),
         None => top_keys(groups, total, 2),
         Some(keys) => {
@@ -123,7 +126,7 @@ fn requests() -> impl Strategy<Value = Json> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
     #[test]
     fn explore_equals_the_naive_one(world in worlds(), request in requests()) {
         let question = Explore::from_json(&world.request(request.clone())).expect("it is valid");

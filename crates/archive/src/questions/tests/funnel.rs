@@ -110,7 +110,7 @@ fn requests() -> impl Strategy<Value = Json> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
     #[test]
     fn funnels_equal_the_naive_ones(world in worlds(), request in requests()) {
         let question = Funnel::from_json(&world.request(request.clone())).expect("it is valid");

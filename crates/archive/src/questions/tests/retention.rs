@@ -111,7 +111,7 @@ fn requests() -> impl Strategy<Value = Json> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
     #[test]
     fn retention_equals_the_naive_one(world in worlds(), request in requests()) {
         let question = Retention::from_json(&world.request(request.clone())).expect("it is valid");
