@@ -80,7 +80,7 @@ test-build: web letters sdk geo sql-library
 	$(CARGO_TEST) --no-run
 
 test-rust: test-build tools go-tools
-	$(CARGO_TEST)
+	$(CARGO_TEST) --no-fail-fast
 
 test-sql: test-build tools
 	python3 compat/sql/run.py
