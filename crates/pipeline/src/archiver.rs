@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use archive::{Archive, ArchiveOptions, Snapshot};
+use archive::{Archive, ArchiveError, ArchiveOptions, Snapshot};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
@@ -237,17 +237,18 @@ impl Archiver {
     fn write_files(&self) {
         while self.wait(FILES_INTERVAL, |signal| signal.is_full) {
             self.signal.lock().is_full = false;
-            if let Err(failure) = self.maintain() {
-                error!(
-                    failure = format!("{failure:#}"),
-                    "files of the archive cannot be written; trying again"
-                );
-                self.wait(RETRY, |_| false);
+            match self.maintain() {
+                Ok(()) => {}
+                Err(failure @ ArchiveError::Stopped) => return self.views.fail(&failure.to_string()),
+                Err(failure) => {
+                    error!(%failure, "files of the archive cannot be written; trying again");
+                    self.wait(RETRY, |_| false);
+                }
             }
         }
     }
 
-    fn maintain(&self) -> anyhow::Result<()> {
+    fn maintain(&self) -> Result<(), ArchiveError> {
         // Before the position is taken, so that it is behind everything that was offered.
         let appended = *self.appended.borrow();
         let _files = self.views.archive_files.lock();
