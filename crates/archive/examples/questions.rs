@@ -1,6 +1,6 @@
 //! Measures the CPU time of questions over events in memory, without that of reading files.
 //!
-//! `cargo run --release -p playmeter-archive --example questions [MILLIONS]`
+//! `cargo run --release -p playmeter-archive --example questions [MILLIONS [PART OF A NAME]]`
 
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
@@ -151,6 +151,9 @@ fn cpu_ns() -> i64 {
 }
 
 fn measure(month: &Month, name: &str, fields: &[Field], ask: &dyn Fn(&Context<'_>)) {
+    if std::env::args().nth(2).is_some_and(|part| !name.contains(&part)) {
+        return;
+    }
     let source = month.prepare(fields);
     let (links, cohorts, progress) = (PlayerLinks::default(), Cohorts::new(), Progress::default());
     let context = Context {

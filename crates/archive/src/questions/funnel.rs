@@ -261,8 +261,6 @@ impl PlayerQuestion for FunnelWalk<'_> {
         }
     }
 
-    fn end_range(&mut self) {}
-
     fn bytes(&self) -> usize {
         let times =
             |result: &GroupResult| result.times.iter().map(|times| 32 + times.heap_bytes()).sum::<usize>();
