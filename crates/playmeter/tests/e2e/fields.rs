@@ -72,6 +72,8 @@ fn state(
             "/v1/monitor",
             "/metrics",
             "/v1/me",
+            // The latency of recent commits.
+            "/v1/import",
             // An archive with the time of its creation.
             "/v1/games/{game}/export",
         ];
