@@ -78,6 +78,7 @@ fn drip(world: &World, length: usize, bytes_each: usize, target: &str) -> (Strin
         .write(&Request::events("").to(target).key(&world.secret_key).head(length))
         .expect("it can be sent");
     let mut stream = connection.writer();
+    stream.set_read_timeout(Some(Duration::from_secs(300))).expect("it has a socket");
     let writer = std::thread::spawn(move || {
         for piece in body.chunks(bytes_each.max(1)) {
             if bytes_each == 0 || stream.write_all(piece).is_err() {
@@ -123,6 +124,25 @@ fn slow_body_times_out() {
     assert_eq!(world.load()["totals"]["received"], 1);
     let metrics = world.send(&Request::get("/metrics")).text();
     assert!(metrics.contains("playmeter_requests_refused_total{status=\"408\"} 3"), "{metrics}");
+}
+
+#[test]
+fn body_below_64_kib_per_second_is_cut_off_after_30_s() {
+    const MIN: Duration = Duration::from_secs(30);
+    let world = World::new();
+    // Both are fast enough not to count as stalled, and neither is complete after 30 s.
+    let rows = [(1 << 20, 2 << 10, "408 body_stalled"), (10 << 20, 64 << 10, "1 accepted")];
+    std::thread::scope(|scope| {
+        for (length, bytes_each, expected) in rows {
+            let world = &world;
+            scope.spawn(move || {
+                let (found, took) = drip(world, length, bytes_each, "/v1/events");
+                assert_eq!(found, expected, "{bytes_each} of {length} bytes each 250 ms took {took:?}");
+                assert!(took >= MIN, "{expected} after {took:?}");
+            });
+        }
+    });
+    assert_eq!(world.load()["totals"]["received"], 1);
 }
 
 #[test]

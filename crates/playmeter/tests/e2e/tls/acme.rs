@@ -13,7 +13,7 @@ use crate::world::playmeter;
 const NAME: &str = "stats.example";
 
 /// A certificate authority and its DNS server.
-struct Pebble {
+pub(super) struct Pebble {
     children: Vec<Child>,
 }
 
@@ -27,13 +27,13 @@ impl Drop for Pebble {
 }
 
 /// The ports of a test.
-struct Ports {
-    directory: u16,
-    https: u16,
-    http: u16,
+pub(super) struct Ports {
+    pub(super) directory: u16,
+    pub(super) https: u16,
+    pub(super) http: u16,
 }
 
-fn free_ports<const N: usize>() -> [u16; N] {
+pub(super) fn free_ports<const N: usize>() -> [u16; N] {
     let listeners = [(); N].map(|()| std::net::TcpListener::bind("127.0.0.1:0").expect("a free port"));
     listeners.map(|listener| listener.local_addr().expect("it is bound").port())
 }
@@ -53,7 +53,7 @@ fn start(folder: &Path, program: &str, args: &[&str]) -> Option<Child> {
 }
 
 /// Starts an authority in a folder with the certificate `one`, whose certificates are valid for so long.
-fn pebble(folder: &Path, ports: &Ports, valid_s: u64) -> Option<Pebble> {
+pub(super) fn pebble(folder: &Path, ports: &Ports, valid_s: u64) -> Option<Pebble> {
     let [dns, management, unused] = free_ports();
     let dns_args =
         ["-defaultIPv4", "127.0.0.1", "-defaultIPv6", "", "-dnsserver", &format!("127.0.0.1:{dns}")];
