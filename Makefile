@@ -74,7 +74,7 @@ test: test-rust test-sql test-torture test-websocket test-packages test-s3 test-
 
 # One build for everything that is tested: the program, the examples and the tests share their crates. Injected faults
 # are compiled in and stay off unless a test sets PLAYMETER_INJECTED_FAULT; `make build` compiles them out.
-CARGO_TEST := $(CARGO) test --release --locked --workspace --features playmeter/fault-injection
+CARGO_TEST := $(CARGO) test --release --locked --workspace --features playmeter/fault-injection,playmeter/sftp
 
 test-build: web letters sdk geo sql-library
 	$(CARGO_TEST) --no-run
@@ -163,7 +163,7 @@ go-tools: ## Build the Go programs that the tests of TLS use, if Go is installed
 
 lint: web letters sdk geo ## Check formatting, lints, licences and sources of dependencies.
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --release --locked --workspace --all-targets --features playmeter/fault-injection -- -D warnings
+	$(CARGO) clippy --release --locked --workspace --all-targets --features playmeter/fault-injection,playmeter/sftp -- -D warnings
 	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny
 	$(CARGO) deny --locked check bans licenses sources
 	cd web && npm run check

@@ -69,6 +69,10 @@ impl Collector {
                 tcp.tls.as_ref().map(tcp::acceptor).transpose()?;
                 Some(tcp::bind(tcp.listen, sockets).map(BoundSockets::Tcp).context("listen"))
             }
+            #[cfg(feature = "sftp")]
+            Transport::Sftp(sftp) => Some(BoundSockets::Tcp(crate::sftp::bind(sftp, sftp.listen)?)),
+            #[cfg(not(feature = "sftp"))]
+            Transport::Sftp(_) => anyhow::bail!("transport: {}", crate::collectors::NO_SFTP),
             Transport::TcpClient(_) | Transport::Dir(_) => None,
         };
         let bound = match bound {
@@ -127,7 +131,7 @@ impl Collector {
 
     /// Returns the access with which its events are admitted.
     pub(crate) fn access(&self, game: &Arc<Game>) -> Access {
-        let import = matches!(&self.settings.transport, Transport::Dir(dir) if dir.import);
+        let import = self.settings.transport.dir().is_some_and(|dir| dir.import);
         Access::collector(Arc::clone(game), &self.settings.name, import)
     }
 

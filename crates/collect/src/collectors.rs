@@ -27,6 +27,10 @@ const APPLY_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The interval at which a running collector notices that its game was archived.
 const ARCHIVED_POLL: Duration = Duration::from_secs(1);
+/// Why a collector with the transport `sftp` cannot run.
+#[cfg(not(feature = "sftp"))]
+pub(crate) const NO_SFTP: &str =
+    "this program was built without SFTP; build it with `cargo build --release --features playmeter/sftp`";
 
 /// All collectors of a server.
 pub struct Collectors {
@@ -238,5 +242,9 @@ async fn run_once(
         Transport::TcpServer(settings) => tcp::serve(settings, collector, context, runtimes, stop).await,
         Transport::TcpClient(settings) => tcp::connect(settings, collector, context, runtimes, stop).await,
         Transport::Dir(settings) => dir::run(settings, collector, context, runtimes, stop).await,
+        #[cfg(feature = "sftp")]
+        Transport::Sftp(settings) => crate::sftp::run(*settings, collector, context, runtimes, stop).await,
+        #[cfg(not(feature = "sftp"))]
+        Transport::Sftp(_) => bail!(NO_SFTP),
     }
 }

@@ -33,13 +33,25 @@ pub(crate) async fn run(
     runtimes: Arc<Runtimes>,
     stop: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
-    let folder = WatchedFolder::open(&settings.path)?;
-    let runtime = runtimes.assign(collector.number);
-    let sink = Sink::new(&context, runtime, &collector);
     let mut workers = Workers::new();
-    workers.start(runtime, |stop| watch_folder(Arc::new(folder), settings, sink, stop));
+    start(settings, &collector, &context, &runtimes, &mut workers)?;
     collector.set_running();
     workers.run(stop).await
+}
+
+/// Starts a worker that ingests files.
+pub(crate) fn start(
+    settings: DirSettings,
+    collector: &Arc<Collector>,
+    context: &CollectContext,
+    runtimes: &Runtimes,
+    workers: &mut Workers,
+) -> anyhow::Result<()> {
+    let folder = Arc::new(WatchedFolder::open(&settings.path)?);
+    let runtime = runtimes.assign(collector.number);
+    let sink = Sink::new(context, runtime, collector);
+    workers.start(runtime, |stop| watch_folder(folder, settings, sink, stop));
+    Ok(())
 }
 
 async fn watch_folder(

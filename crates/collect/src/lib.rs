@@ -1,6 +1,6 @@
 //! Collectors: sources of events and samples other than HTTP requests.
 //!
-//! A collector is a transport (UDP, a Unix socket, TCP, a folder), a framing and a decoder, as the settings declare them. Everything it
+//! A collector is a transport (UDP, a Unix socket, TCP, a folder, SFTP), a framing and a decoder, as the settings declare them. Everything it
 //! receives passes through `Ingest::submit`, as events over HTTP do. Samples are aggregated before that, in a
 //! [`samples::SampleTable`].
 //!
@@ -19,6 +19,8 @@ pub mod net;
 mod runtimes;
 pub mod samples;
 mod settings;
+#[cfg(feature = "sftp")]
+mod sftp;
 mod sink;
 mod status;
 mod supervise;
@@ -34,8 +36,8 @@ pub use decode::influx::Precision;
 pub use metric_state::MetricState;
 pub use runtimes::{RuntimeHandle, Runtimes};
 pub use settings::{
-    AfterProcessing, CollectorSettings, Decoder, DirSettings, Framing, StreamSettings, TcpClientSettings,
-    TcpServerSettings, TlsFiles, Transport, UdpSettings, UnixgramSettings,
+    AfterProcessing, CollectorSettings, Decoder, DirSettings, Framing, SftpSettings, StreamSettings,
+    TcpClientSettings, TcpServerSettings, TlsFiles, Transport, UdpSettings, UnixgramSettings,
 };
 
 use std::sync::Arc;

@@ -36,6 +36,8 @@ pub enum Transport {
     TcpClient(TcpClientSettings),
     /// Files in a folder.
     Dir(DirSettings),
+    /// Files that clients upload over SFTP to a folder.
+    Sftp(Box<SftpSettings>),
 }
 
 /// Settings of a UDP socket.
@@ -128,6 +130,25 @@ pub struct DirSettings {
     pub import: bool,
 }
 
+/// Settings of an SFTP server that receives files.
+#[derive(Clone, Debug)]
+pub struct SftpSettings {
+    /// The address to bind. Port 0 selects a free port.
+    pub listen: SocketAddr,
+    /// The file with the private key of the server.
+    pub host_key: PathBuf,
+    /// A file with the public keys of clients; `None`: clients sign in with secret keys of the game as passwords.
+    pub authorized_keys: Option<PathBuf>,
+    /// Connections open at the same time.
+    pub connections_max: usize,
+    /// Connections open at the same time from one address (IPv6: one /64).
+    pub connections_per_address_max: usize,
+    /// An idle connection is closed after this time.
+    pub idle_timeout: Duration,
+    /// The folder that receives the files, and how they are processed.
+    pub dir: DirSettings,
+}
+
 /// The action after a file was ingested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterProcessing {
@@ -166,6 +187,16 @@ impl Transport {
             Transport::TcpServer(_) => "tcp_server",
             Transport::TcpClient(_) => "tcp_client",
             Transport::Dir(_) => "dir",
+            Transport::Sftp(_) => "sftp",
+        }
+    }
+
+    /// Returns the folder from which files are ingested, if the transport has one.
+    pub(crate) fn dir(&self) -> Option<&DirSettings> {
+        match self {
+            Transport::Dir(dir) => Some(dir),
+            Transport::Sftp(sftp) => Some(&sftp.dir),
+            _ => None,
         }
     }
 

@@ -20,7 +20,7 @@ use crate::batch::CollectorBatch;
 use crate::collector::Collector;
 use crate::runtimes::RuntimeHandle;
 use crate::samples::{Dimensions, SampleTable};
-use crate::settings::{Decoder, Transport};
+use crate::settings::Decoder;
 
 /// How long writes are retried after the collector began to stop.
 const LAST_RETRIES: Duration = Duration::from_secs(5);
@@ -179,9 +179,9 @@ impl Sink {
             let request = IngestRequest { endpoint, received_ms, ack, rejected: refused, client };
             let ingest = &self.context.ingest;
             // A file is read again from where it stopped; other sources do not resend what exceeds a quota.
-            match self.collector.settings.transport {
-                Transport::Dir(_) => ingest.submit_backfill(&self.lane, access, &request, decoded).await,
-                _ => ingest.submit(&self.lane, access, &request, decoded).await,
+            match self.collector.settings.transport.dir() {
+                Some(_) => ingest.submit_backfill(&self.lane, access, &request, decoded).await,
+                None => ingest.submit(&self.lane, access, &request, decoded).await,
             }
         };
         let give_up = || give_up() && gave_up_at.get_or_insert_with(Instant::now).elapsed() > LAST_RETRIES;

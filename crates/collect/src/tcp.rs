@@ -171,10 +171,10 @@ async fn handshake_and_read(
 }
 
 /// Counts an open connection until it is dropped.
-struct ConnectionGuard(Arc<Collector>);
+pub(crate) struct ConnectionGuard(Arc<Collector>);
 
 impl ConnectionGuard {
-    fn new(collector: &Arc<Collector>) -> ConnectionGuard {
+    pub(crate) fn new(collector: &Arc<Collector>) -> ConnectionGuard {
         collector.counters.connections.add(1);
         collector.counters.connections_total.add(1);
         ConnectionGuard(Arc::clone(collector))

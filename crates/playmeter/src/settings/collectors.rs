@@ -11,8 +11,8 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use collect::{
     AfterProcessing, CollectorSettings, Decoder, DirSettings, Field, Framing, Mapping, OtherColumns,
-    Precision, StreamSettings, Target, TcpClientSettings, TcpServerSettings, TlsFiles, Transport,
-    UdpSettings, UnixgramSettings,
+    Precision, SftpSettings, StreamSettings, Target, TcpClientSettings, TcpServerSettings, TlsFiles,
+    Transport, UdpSettings, UnixgramSettings,
 };
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +21,8 @@ const COLLECTORS_MAX: usize = 64;
 /// Limit of the length of a chain of `extends`.
 const BASES_MAX: usize = 16;
 const NAME_BYTES_MAX: usize = 64;
+/// How often the folder that receives files over SFTP is scanned. A file in it is complete at once.
+const INBOX_SCAN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Collectors by name.
 pub(crate) type RawCollectors = BTreeMap<String, RawCollector>;
@@ -87,6 +89,10 @@ raw_collector! {
     tls_certificate: PathBuf,
     /// A PEM file with the private key of the certificate.
     tls_key: PathBuf,
+    /// A file with the private key of the SFTP server.
+    host_key: PathBuf,
+    /// A file with the public keys of SFTP clients, one per line.
+    authorized_keys: PathBuf,
     /// Unit of the timestamps of Influx points.
     precision: String,
     /// Clock rate of the RTP streams that RTCP reports on: 8,000 for G.711, 48,000 for Opus.
@@ -119,6 +125,7 @@ pub(crate) enum RawTransport {
     TcpServer,
     TcpClient,
     Dir,
+    Sftp,
 }
 
 /// See [`Decoder`].
@@ -223,8 +230,11 @@ impl RawCollector {
     /// Rejects keys that the transport and the decoder do not use, and decoders that do not fit the transport.
     fn check_keys(&self) -> anyhow::Result<()> {
         const STREAM: [&str; 3] = ["framing", "frame_bytes_max", "idle_timeout_s"];
-        let transport =
-            required(&self.transport, "transport", "must be udp, unixgram, tcp_server, tcp_client or dir")?;
+        let transport = required(
+            &self.transport,
+            "transport",
+            "must be udp, unixgram, tcp_server, tcp_client, dir or sftp",
+        )?;
         let decoder = required(&self.decoder, "decoder", "must be statsd, influx, json, csv, flow or rtcp")?;
         let mut known = vec!["transport", "decoder", "game", "tags"];
         match transport {
@@ -242,6 +252,11 @@ impl RawCollector {
             RawTransport::Dir => {
                 known.extend(["path", "after", "settle_ms", "scan_interval_ms", "file_bytes_max", "import"]);
             }
+            RawTransport::Sftp => {
+                known.extend(["listen", "host_key", "authorized_keys", "idle_timeout_s"]);
+                known.extend(["connections_max", "connections_per_address_max"]);
+                known.extend(["path", "after", "file_bytes_max", "import"]);
+            }
         }
         match decoder {
             RawDecoder::Influx => known.push("precision"),
@@ -249,7 +264,7 @@ impl RawCollector {
             RawDecoder::Csv => known.extend(["columns", "fixed", "others", "delimiter"]),
             RawDecoder::Statsd | RawDecoder::Json | RawDecoder::Flow => {}
         }
-        let is_dir = transport == RawTransport::Dir;
+        let is_dir = matches!(transport, RawTransport::Dir | RawTransport::Sftp);
         let fits = match decoder {
             RawDecoder::Csv => is_dir,
             RawDecoder::Json | RawDecoder::Flow => true,
@@ -258,7 +273,7 @@ impl RawCollector {
         };
         ensure!(
             fits,
-            "decoder: does not fit the transport; dir supports json, csv and flow; tcp_server and tcp_client support \
+            "decoder: does not fit the transport; dir and sftp support json, csv and flow; tcp_server and tcp_client support \
              statsd, influx, json and flow; unixgram supports statsd, influx, json and flow; udp supports all but csv"
         );
         match self.keys().into_iter().find(|key| !known.contains(key)) {
@@ -274,7 +289,7 @@ impl RawCollector {
             match required(
                 &self.transport,
                 "transport",
-                "must be udp, unixgram, tcp_server, tcp_client or dir",
+                "must be udp, unixgram, tcp_server, tcp_client, dir or sftp",
             )? {
                 RawTransport::Udp => {
                     let bytes = self.receive_buffer_bytes.unwrap_or(4 << 20);
@@ -308,6 +323,33 @@ impl RawCollector {
                     stream: self.stream()?,
                 }),
                 RawTransport::Dir => Transport::Dir(self.dir()?),
+                RawTransport::Sftp => Transport::Sftp(Box::new(SftpSettings {
+                    listen: listen()?,
+                    host_key: required(
+                        &self.host_key,
+                        "host_key",
+                        "set a file that `ssh-keygen -t ed25519` writes",
+                    )?,
+                    authorized_keys: self.authorized_keys.clone(),
+                    connections_max: in_range(
+                        "connections_max",
+                        self.connections_max.unwrap_or(32),
+                        1,
+                        1_000,
+                    )?,
+                    connections_per_address_max: in_range(
+                        "connections_per_address_max",
+                        self.connections_per_address_max.unwrap_or(8),
+                        1,
+                        1_000,
+                    )?,
+                    idle_timeout: self.idle_timeout()?,
+                    dir: DirSettings {
+                        settle: Duration::ZERO,
+                        scan_interval: INBOX_SCAN_INTERVAL,
+                        ..self.dir()?
+                    },
+                })),
             },
         )
     }
@@ -344,12 +386,16 @@ impl RawCollector {
             RawFraming::Length => Framing::Length,
         };
         let bytes = self.frame_bytes_max.unwrap_or(64 << 10);
-        let idle_s = self.idle_timeout_s.unwrap_or(300);
         Ok(StreamSettings {
             framing,
             frame_bytes_max: in_range("frame_bytes_max", bytes, 1, 1 << 20)?,
-            idle_timeout: Duration::from_secs(in_range("idle_timeout_s", idle_s, 1, 24 * 3600)?),
+            idle_timeout: self.idle_timeout()?,
         })
+    }
+
+    fn idle_timeout(&self) -> anyhow::Result<Duration> {
+        let idle_s = self.idle_timeout_s.unwrap_or(300);
+        Ok(Duration::from_secs(in_range("idle_timeout_s", idle_s, 1, 24 * 3600)?))
     }
 
     fn dir(&self) -> anyhow::Result<DirSettings> {

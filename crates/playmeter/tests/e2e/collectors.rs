@@ -5,6 +5,8 @@ mod flows;
 mod http;
 mod lifecycle;
 mod settings;
+#[cfg(feature = "sftp")]
+mod sftp;
 mod tls;
 mod transports;
 

@@ -4,7 +4,7 @@ export type CollectorState = 'starting' | 'running' | 'failed' | 'stopped'
 
 export interface Collector {
   name: string
-  /** `udp`, `unixgram`, `tcp_server`, `tcp_client`, `dir`. */
+  /** `udp`, `unixgram`, `tcp_server`, `tcp_client`, `dir`, `sftp`. */
   transport: string
   decoder: string
   state: CollectorState
@@ -46,6 +46,7 @@ const TRANSPORTS: Record<string, string> = {
   tcp_server: 'over TCP (server)',
   tcp_client: 'over TCP (client)',
   dir: 'from files in a folder',
+  sftp: 'from files received over SFTP',
 }
 
 /** Describes a collector: `statsd over UDP at 127.0.0.1:8125`. */

@@ -69,7 +69,10 @@ fn extending_an_unknown_collector_or_itself_is_an_error() {
 #[test]
 fn missing_unused_and_invalid_keys_are_named() {
     let udp = "[a]\ntransport = 'udp'\ndecoder = 'statsd'\n";
-    check("[a]\n", "collectors.a: transport: missing; must be udp, unixgram, tcp_server, tcp_client or dir");
+    check(
+        "[a]\n",
+        "collectors.a: transport: missing; must be udp, unixgram, tcp_server, tcp_client, dir or sftp",
+    );
     let unix = "[a]\ntransport = 'unixgram'\ndecoder = 'statsd'\n";
     check(
         unix,
@@ -109,12 +112,20 @@ fn missing_unused_and_invalid_keys_are_named() {
         &format!("{udp}tls_key = 'key.pem'\n"),
         "collectors.a: tls_key: not supported by this transport and decoder; remove it",
     );
-    let mismatch = "decoder: does not fit the transport; dir supports json, csv and flow; tcp_server and tcp_client support \
+    let mismatch = "decoder: does not fit the transport; dir and sftp support json, csv and flow; tcp_server and tcp_client support \
                     statsd, influx, json and flow; unixgram supports statsd, influx, json and flow; udp supports all but csv";
     check("[a]\ntransport = 'udp'\ndecoder = 'csv'\n", &format!("collectors.a: {mismatch}"));
     check("[a]\ntransport = 'dir'\ndecoder = 'statsd'\n", &format!("collectors.a: {mismatch}"));
     let dir = "[a]\ntransport = 'dir'\ndecoder = 'csv'\n";
     check(dir, "collectors.a: path: missing; set the folder to read files from");
+    let sftp = "[a]\ntransport = 'sftp'\ndecoder = 'json'\nlisten = '127.0.0.1:2022'\n";
+    check(sftp, "collectors.a: host_key: missing; set a file that `ssh-keygen -t ed25519` writes");
+    let sftp = format!("{sftp}host_key = 'key'\n");
+    check(&sftp, "collectors.a: path: missing; set the folder to read files from");
+    check(
+        &format!("{sftp}path = '/'\nsettle_ms = 5\n"),
+        "collectors.a: settle_ms: not supported by this transport and decoder; remove it",
+    );
     check(&format!("{dir}path = '/no/where'\n"), "collectors.a: path: no such folder: /no/where");
     check(
         &format!("{dir}path = '/'\ncolumns = {{ when = 'time' }}\n"),
