@@ -24,6 +24,7 @@ fn summary(collector: &CollectorSettings) -> String {
         Transport::TcpServer(tcp) => format!("{} {:?}", tcp.listen, tcp.stream.framing),
         Transport::TcpClient(tcp) => format!("{} {:?}", tcp.address, tcp.stream.framing),
         Transport::Dir(dir) => dir.path.display().to_string(),
+        Transport::Sftp(sftp) => sftp.listen.to_string(),
     };
     let (transport, decoder) = (collector.transport.label(), collector.decoder.label());
     let game = collector.game.as_deref().unwrap_or("first");

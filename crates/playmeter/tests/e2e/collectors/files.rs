@@ -19,7 +19,8 @@ pub(crate) fn world_with_folder(decoder: &str, more: &str) -> (World, PathBuf) {
 
 pub(crate) fn wait_for(file: &std::path::Path, world: &World) -> String {
     let deadline = Instant::now() + TIMEOUT;
-    while !file.exists() {
+    // A new file may be empty for a moment.
+    while std::fs::metadata(file).map_or(0, |file| file.len()) == 0 {
         assert!(
             Instant::now() < deadline,
             "no {}: {}\n{}",

@@ -30,9 +30,14 @@ fn world_with_inbox(more: &str) -> Option<(World, PathBuf)> {
     Some((World::on(root, &[]), inbox))
 }
 
+/// Returns the collector when it accepts connections.
+fn running(world: &World) -> Value {
+    wait_until(world, "one", |now| now["state"] == "running")
+}
+
 /// Runs `sftp` with one command, signed in with the key of the client or with a password.
 fn sftp(world: &World, password: Option<&str>, command: &str) -> (bool, String) {
-    let row = collector(world, "one");
+    let row = running(world);
     let address = row["address"].as_str().expect("it listens").parse::<std::net::SocketAddr>();
     let port = address.expect("an address").port();
     let root = world.root();
@@ -107,12 +112,12 @@ fn password_is_a_secret_key_of_the_game_that_may_send_events() {
 fn restarted_collector_accepts_uploads_on_the_same_port() {
     let Some((world, inbox)) = world_with_inbox("") else { return };
     std::fs::write(world.root().join("wins"), "{\"event\":\"win\"}\n").expect("a file");
-    let before = collector(&world, "one")["address"].clone();
+    let before = running(&world)["address"].clone();
     let address = before.as_str().expect("it listens").to_owned();
     let _idle = std::net::TcpStream::connect(&address).expect("the server accepts");
     let restarted = world.command(&["collectors", "restart", "one"]);
     assert_eq!(restarted.code, 0, "{restarted:?}");
-    assert_eq!(collector(&world, "one")["address"], before);
+    assert_eq!(running(&world)["address"], before);
     let (done, output) = sftp(&world, None, "put wins one.json");
     assert!(done, "{output}");
     wait_for(&inbox.join("archive/one.json"), &world);
