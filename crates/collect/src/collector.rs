@@ -70,7 +70,7 @@ impl Collector {
                 Some(tcp::bind(tcp.listen, sockets).map(BoundSockets::Tcp).context("listen"))
             }
             #[cfg(feature = "sftp")]
-            Transport::Sftp(sftp) => Some(BoundSockets::Tcp(crate::sftp::bind(sftp, sftp.listen)?)),
+            Transport::Sftp(sftp) => Some(crate::sftp::bind(sftp, sftp.listen).map(BoundSockets::Tcp)),
             #[cfg(not(feature = "sftp"))]
             Transport::Sftp(_) => anyhow::bail!("transport: {}", crate::collectors::NO_SFTP),
             Transport::TcpClient(_) | Transport::Dir(_) => None,

@@ -208,6 +208,7 @@ impl Transport {
             | Transport::TcpServer(TcpServerSettings { listen, .. }) => {
                 (listen.port() != 0).then(|| ("listen", listen.to_string()))
             }
+            Transport::Sftp(sftp) => (sftp.listen.port() != 0).then(|| ("listen", sftp.listen.to_string())),
             Transport::Unixgram(unix) => Some(("path", unix.path.display().to_string())),
             Transport::TcpClient(_) | Transport::Dir(_) => None,
         }

@@ -56,7 +56,7 @@ pub(crate) async fn run(
     runtimes: Arc<Runtimes>,
     stop: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
-    let mut listeners = match collector.take_bound_sockets() {
+    let mut listeners = match collector.take_bound_sockets()? {
         Some(BoundSockets::Tcp(listeners)) => listeners,
         _ => bind(&settings, collector.address().unwrap_or(settings.listen))?,
     };
