@@ -44,6 +44,12 @@ fn every_live_ops_write_works_with_its_openapi_example() {
     let mut socket = Socket::open(&world, &world.secret_key);
     let not_liveops = [
         "query",
+        "explore",
+        "funnel",
+        "retention",
+        "paths",
+        "level_outcomes",
+        "heatmap",
         "send_events",
         "send_flow_packets",
         "export_otlp_logs",

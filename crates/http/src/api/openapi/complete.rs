@@ -8,13 +8,14 @@ use crate::rows::LISTS;
 const PROBLEM_JSON: &str = "application/problem+json";
 const PROBLEM_SCHEMA: &str = "#/components/schemas/ProblemDocument";
 
-const TAGS: [(&str, &str); 14] = [
+const TAGS: [(&str, &str); 15] = [
     ("achievements", "Achievements of players."),
     ("analytics", "Queries over everything that was received."),
     ("boards", "Leaderboards."),
     ("events", "Sending events and samples."),
     ("feed", "Activities of the players that a player follows."),
     ("flows", "Two-way streams with quality metrics."),
+    ("games", "The games of this installation, for the owner."),
     ("levels", "Levels made and shared by players."),
     ("live", "Updates as they happen."),
     ("operations", "The state of the server."),
@@ -57,7 +58,7 @@ impl Operation<'_> {
     /// Returns true if it is a live-ops write, which the applier may refuse.
     fn is_command(&self) -> bool {
         let tag = self.definition["tags"][0].as_str().unwrap_or_default();
-        self.method != "get" && !["analytics", "events", "flows", "people"].contains(&tag)
+        self.method != "get" && !["analytics", "events", "flows", "games", "people"].contains(&tag)
     }
 }
 
