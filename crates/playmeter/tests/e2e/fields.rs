@@ -67,6 +67,7 @@ fn state(
             "/v1/watch",
             "/v1/load",
             "/v1/query",
+            "/v1/players",
             "/v1/flows",
             "/v1/flows/ended",
             "/v1/monitor",
