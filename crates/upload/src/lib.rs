@@ -7,4 +7,4 @@ mod inbox;
 mod sftp;
 
 pub use inbox::{Inbox, UploadError};
-pub use sftp::{SftpServer, SftpSettings};
+pub use sftp::{CheckPassword, SftpServer, SftpSettings};

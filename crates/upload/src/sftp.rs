@@ -31,6 +31,9 @@ const WINDOW_BYTES: u32 = 1 << 20;
 const CHANNELS_MAX: usize = 4;
 const AUTHENTICATION_ATTEMPTS_MAX: usize = 6;
 
+/// Decides whether a client at this address may sign in with this password.
+pub type CheckPassword = Box<dyn Fn(&str, IpAddr) -> bool + Send + Sync>;
+
 /// Settings of an SFTP server.
 pub struct SftpSettings {
     /// The private key of the server, in a file that `ssh-keygen` writes.
@@ -38,7 +41,7 @@ pub struct SftpSettings {
     /// The public keys of clients, one per line.
     pub authorized_keys: Option<PathBuf>,
     /// Returns whether a client at an address may sign in with a password.
-    pub check_password: Box<dyn Fn(&str, IpAddr) -> bool + Send + Sync>,
+    pub check_password: CheckPassword,
     /// A connection that is not signed in after this time is closed.
     pub login_timeout: Duration,
     /// A connection without traffic is closed after this time.
@@ -49,7 +52,7 @@ pub struct SftpSettings {
 pub struct SftpServer {
     inbox: Arc<Inbox>,
     authorized: Vec<PublicKey>,
-    check_password: Box<dyn Fn(&str, IpAddr) -> bool + Send + Sync>,
+    check_password: CheckPassword,
     login_timeout: Duration,
     config: Arc<Config>,
 }
