@@ -23,6 +23,7 @@ use utoipa::{OpenApi, ToSchema};
 use super::commands::{HandlerResult, is_json};
 use super::export_stream;
 use super::json::from_json;
+use super::openapi::schemas;
 use crate::auth::{self, Credentials};
 use crate::body::{self, BodyLimits};
 use crate::problem::Problem;
@@ -168,7 +169,7 @@ pub(crate) async fn change(
     get, path = "/v1/games/{game}/export", operation_id = "export_game", tag = "games",
     security(("secret_key" = []), ("sign_in" = [])),
     params(("game" = String, Path, description = "The game's id, which is that of the key.", example = "demo")),
-    responses((status = 200, description = "The archive.", body = Vec<u8>, content_type = "application/x-tar")),
+    responses((status = 200, description = "The archive.", body = schemas::TarArchive, content_type = "application/octet-stream")),
 )]
 pub(crate) async fn export(
     State(runtime): State<RuntimeState>,
@@ -190,7 +191,7 @@ pub(crate) async fn export(
     let until = shared.log.durable_until();
     shared.views.caught_up(until).await?;
     let headers = [
-        (CONTENT_TYPE, "application/x-tar".to_owned()),
+        (CONTENT_TYPE, "application/octet-stream".to_owned()),
         (CACHE_CONTROL, "no-store".to_owned()),
         (CONTENT_DISPOSITION, format!("attachment; filename=\"{id}.tar\"")),
     ];

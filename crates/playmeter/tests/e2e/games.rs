@@ -352,7 +352,10 @@ fn download(world: &World) -> Vec<u8> {
     let line_end = |bytes: &[u8]| bytes.windows(2).position(|two| two == b"\r\n").expect("a line");
     let head = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("a head");
     let text = String::from_utf8_lossy(&bytes[..head]).to_ascii_lowercase();
-    assert!(text.starts_with("http/1.1 200") && text.contains("content-type: application/x-tar"), "{text}");
+    assert!(
+        text.starts_with("http/1.1 200") && text.contains("content-type: application/octet-stream"),
+        "{text}"
+    );
     let (mut rest, mut body) = (&bytes[head + 4..], Vec::new());
     loop {
         let at = line_end(rest);

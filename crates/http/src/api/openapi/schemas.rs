@@ -197,6 +197,12 @@ pub(crate) struct QuestionAnswer {
     answer: Value,
 }
 
+/// A tar archive.
+#[derive(ToSchema)]
+#[schema(value_type = String, format = Binary)]
+#[allow(dead_code, reason = "it is described, not built")]
+pub(crate) struct TarArchive(Vec<u8>);
+
 /// An error (RFC 9457).
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ProblemDocument {
