@@ -24,7 +24,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from roots import REPOSITORY, Root, check, run, running
+from roots import REPOSITORY, Root, check, run, running, skip
 
 NAME = "stats.example"
 DATA = "/var/lib/playmeter"
@@ -275,8 +275,7 @@ def main():
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if not (go_program("pebble") and go_program("pebble-challtestsrv")):
-        print("SKIPPED: pebble is not installed; `make go-tools` builds it if Go is installed")
-        return
+        skip("pebble is not installed; `make go-tools` builds it if Go is installed")
     if not args.inside:
         os.execvp("unshare", ["unshare", "--net", sys.executable, *sys.argv, "--inside"])
     run("ip", "link", "set", "lo", "up")

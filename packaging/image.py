@@ -22,7 +22,7 @@ import time
 import urllib.request
 from pathlib import Path
 
-from roots import REPOSITORY, check, run
+from roots import REPOSITORY, check, run, skip
 
 URL = "http://127.0.0.1:8080"
 TIMEOUT_S = 60
@@ -174,8 +174,7 @@ def main():
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if not shutil.which("buildah"):
-        print("SKIPPED: buildah is not installed; `make tools` installs it")
-        return
+        skip("buildah is not installed; `make tools` installs it")
     if not args.inside:
         os.execvp("unshare", ["unshare", "--net", "--mount", sys.executable, *sys.argv, "--inside"])
     run("ip", "link", "set", "lo", "up")

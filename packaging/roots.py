@@ -24,6 +24,11 @@ def check(holds, promise):
     print(f"  ok    {promise}", flush=True)
 
 
+def skip(reason):
+    """Ends the program: quietly for a developer without the tool, with an error in CI, which installs every tool."""
+    sys.exit(f"FAILED skipped in CI: {reason}" if os.environ.get("CI") else print(f"SKIPPED: {reason}"))
+
+
 def install_debian(path):
     """Installs a minimal Debian 12 in a new folder."""
     mirror = os.environ.get("DEBIAN_MIRROR") or debian_mirror()
