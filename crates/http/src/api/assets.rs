@@ -9,7 +9,7 @@ use axum::{Router, routing};
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{
-    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue,
+    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue,
     IF_NONE_MATCH, VARY,
 };
 use serde_json::json;
@@ -52,12 +52,38 @@ pub(crate) async fn file(Path(path): Path<String>, headers: HeaderMap) -> Respon
 }
 
 /// The dashboard's pages besides `/`; the app selects the page by the URL.
-const PAGES: [&str; 7] = ["vars", "boards", "levels", "flows", "collectors", "hosts", "api"];
+const PAGES: [&str; 16] = [
+    "explore",
+    "funnels",
+    "retention",
+    "paths",
+    "players",
+    "cohorts",
+    "sql",
+    "vars",
+    "boards",
+    "levels",
+    "flows",
+    "collectors",
+    "hosts",
+    "alerts",
+    "people",
+    "api",
+];
 
 /// `GET /favicon.svg` and the like, and the dashboard's pages.
 pub(crate) async fn top(Path(path): Path<String>, headers: HeaderMap) -> Response {
     if PAGES.contains(&path.as_str()) {
         return index(headers).await;
+    }
+    let is_browser = headers
+        .get(ACCEPT)
+        .and_then(|accept| accept.to_str().ok())
+        .is_some_and(|accept| accept.contains("text/html"));
+    if is_browser && Asset::find(&path).is_none() {
+        let mut not_found = index(headers).await;
+        *not_found.status_mut() = StatusCode::NOT_FOUND;
+        return not_found;
     }
     serve(&path, &headers)
 }
