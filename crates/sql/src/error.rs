@@ -42,6 +42,12 @@ pub enum SqlError {
     /// Too many queries wait for a worker.
     #[error("too many queries are waiting; try again later")]
     Busy,
+    /// Too many queries of the game wait for a worker.
+    #[error("{waiting_max} queries of the game are waiting already, the maximum; try again later")]
+    GameBusy {
+        /// The limit.
+        waiting_max: usize,
+    },
     /// The statement is wrong.
     #[error("{message}")]
     Statement {

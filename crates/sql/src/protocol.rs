@@ -88,6 +88,9 @@ pub struct Tables {
     pub players: Vec<TableFile>,
     /// Scores; an empty table if there is no file.
     pub scores: Vec<TableFile>,
+    /// Players whose events in Parquet are hidden, by the values of the column `player_hash`.
+    #[serde(default)]
+    pub hidden_players: Vec<u64>,
 }
 
 /// What a worker may see and use.

@@ -26,6 +26,8 @@ const UNCOUNTED_BYTES: u64 = 256 << 20;
 const THREAD_BYTES: u64 = 16 << 20;
 /// Address space beside that: the program, its library, and what threads reserve and do not use.
 const ADDRESS_SPACE_BYTES: u64 = 2 << 30;
+/// How much a worker yields to the server, as the server's own threads for queries do.
+const NICE: i32 = 15;
 /// Files that a worker holds open beside those of the tables.
 const OTHER_FILES: u64 = 64;
 
@@ -34,6 +36,7 @@ pub(crate) fn limit(setup: &Setup, files: u64) -> Result<(), Failure> {
     let apply = || -> io::Result<()> {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
         rustix::thread::set_no_new_privs(true)?;
+        rustix::process::nice(NICE)?;
         set(Resource::Cpu, setup.cpu_seconds)?;
         let threads = THREAD_BYTES.saturating_mul(setup.threads.into());
         let memory = setup.memory_bytes.saturating_add(UNCOUNTED_BYTES).saturating_add(threads);

@@ -23,6 +23,9 @@ const EVENTS: [(&str, &str); 13] = [
     ("received", "TIMESTAMPTZ"),
 ];
 
+/// The column of the archive by which players are hidden.
+const PLAYER_HASH: &str = "player_hash";
+
 const SESSIONS: [(&str, &str); 10] = [
     ("session", "VARCHAR"),
     ("player", "VARCHAR"),
@@ -47,15 +50,17 @@ const PLAYERS: [(&str, &str); 8] = [
     ("version", "VARCHAR"),
 ];
 
-const SCORES: [(&str, &str); 8] = [
+const SCORES: [(&str, &str); 10] = [
     ("board", "VARCHAR"),
+    ("rank", "BIGINT"),
     ("player", "VARCHAR"),
     ("name", "VARCHAR"),
     ("score", "DOUBLE"),
     ("subscore", "DOUBLE"),
     ("ts", "TIMESTAMPTZ"),
-    ("country", "VARCHAR"),
-    ("props", "VARCHAR"),
+    ("source", "VARCHAR"),
+    ("verified", "BOOLEAN"),
+    ("fields", "VARCHAR"),
 ];
 
 /// A session is what carries its id. Its attributes are those of its first event that has them.
@@ -89,7 +94,7 @@ pub(crate) fn create_views(database: &Database, tables: &Tables, paths: &[PathBu
         Some(derived) if files.is_empty() => derived.to_owned(),
         _ => files.rows(columns),
     };
-    view("events", &events_query(database, &events)?)?;
+    view("events", &events_query(database, &events, &tables.hidden_players)?)?;
     view("sessions", &rows(&sessions, &SESSIONS, Some(SESSIONS_OF_EVENTS)))?;
     view("players", &rows(&players, &PLAYERS, Some(PLAYERS_OF_EVENTS)))?;
     view("scores", &rows(&scores, &SCORES, None))
@@ -125,7 +130,7 @@ impl Files {
     }
 }
 
-fn events_query(database: &Database, files: &Files) -> Result<String, Failure> {
+fn events_query(database: &Database, files: &Files, hidden: &[u64]) -> Result<String, Failure> {
     let mut found = Vec::new();
     if !files.parquet.is_empty() {
         let describe = format!("DESCRIBE SELECT * FROM {}", read_parquet(&files.parquet));
@@ -140,12 +145,22 @@ fn events_query(database: &Database, files: &Files) -> Result<String, Failure> {
             Some((_, of)) if default == "TIMESTAMPTZ" && of != "TIMESTAMP WITH TIME ZONE" => {
                 format!("timezone('UTC', {}::TIMESTAMP) AS {0}", quoted(name))
             }
+            // The archive has UUIDs; a text can be compared with any text.
+            Some((_, of)) if default == "VARCHAR" && of != "VARCHAR" => {
+                format!("{}::VARCHAR AS {0}", quoted(name))
+            }
             Some(_) => quoted(name),
             None => format!("NULL::{default} AS {}", quoted(name)),
         };
         let mut columns: Vec<String> = EVENTS.iter().map(|(name, of)| expression(name, of)).collect();
         columns.extend(shredded.iter().map(|(name, _)| quoted(name)));
-        parts.push(format!("SELECT {} FROM {}", columns.join(", "), read_parquet(&files.parquet)));
+        let mut part = format!("SELECT {} FROM {}", columns.join(", "), read_parquet(&files.parquet));
+        if !hidden.is_empty() && found.iter().any(|(name, _)| name == PLAYER_HASH) {
+            let hidden: Vec<String> = hidden.iter().map(u64::to_string).collect();
+            let hidden = hidden.join(", ");
+            part.push_str(&format!(" WHERE {PLAYER_HASH} IS NULL OR {PLAYER_HASH} NOT IN ({hidden})"));
+        }
+        parts.push(part);
     }
     if !files.ndjson.is_empty() {
         let fields: Vec<(&str, &str)> =

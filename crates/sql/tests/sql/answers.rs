@@ -81,6 +81,21 @@ fn events_of_the_tail_alone_keep_their_properties() {
 }
 
 #[test]
+fn hidden_players_are_in_no_table() {
+    let mut world = World::new();
+    world.parquet(
+        "0-100.parquet",
+        "SELECT TIMESTAMPTZ '2026-11-01 10:00:00+00' AS ts, player, player AS session, player_hash FROM \
+         (VALUES ('ann', 7::UBIGINT), ('bo', 18446744073709551615::UBIGINT), ('cy', 9::UBIGINT), (NULL, NULL)) \
+         t(player, player_hash)",
+    );
+    world.tables.hidden_players = vec![7, u64::MAX];
+    assert_eq!(world.rows("SELECT player FROM events ORDER BY player"), json!([["cy"], [null]]));
+    assert_eq!(world.rows("SELECT player FROM players"), json!([["cy"]]));
+    assert_eq!(world.rows("SELECT session FROM sessions"), json!([["cy"]]));
+}
+
+#[test]
 fn sessions_and_players_are_derived_from_events() {
     let world = World::with_events();
     assert_eq!(

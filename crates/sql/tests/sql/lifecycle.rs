@@ -9,7 +9,7 @@ use std::time::Duration;
 use sql::protocol::{QUERY, Query, SETUP, Setup, write_frame};
 use sql::{FileFormat, Isolation, SqlAnswer, SqlError, SqlFormat, SqlQuery, SqlWorkers, TableFile, Tables};
 
-use crate::support::{World, query, runtime, settings, whole};
+use crate::support::{self, World, query, runtime, settings, whole};
 
 /// A query that computes for hours.
 const ENDLESS: &str = "SELECT count(*) FROM range(1000000000000) t(i) WHERE i % 7 = 3";
@@ -38,7 +38,7 @@ fn long() -> SqlQuery {
 }
 
 async fn start(workers: &SqlWorkers, game: &str, query: SqlQuery) -> Result<SqlAnswer, SqlError> {
-    workers.query(game, Tables::default(), query).await
+    support::start(workers, game, Tables::default(), query).await
 }
 
 /// Waits until a process is gone.
@@ -182,26 +182,35 @@ fn a_game_cannot_take_the_workers_of_others() {
 }
 
 #[test]
-fn queries_that_wait_are_limited() {
+fn queries_that_wait_are_limited_for_a_game_and_for_all() {
     runtime().block_on(async {
         let workers = std::sync::Arc::new(SqlWorkers::new(settings()));
         let _held = start(&workers, "letters", long()).await.expect("an answer");
+        let held_of_other = start(&workers, "other", long()).await.expect("an answer");
         let mut waiting = Vec::new();
-        for _ in 0..64 {
-            let workers = std::sync::Arc::clone(&workers);
-            waiting
-                .push(tokio::spawn(async move { start(&workers, "letters", query("SELECT 1")).await.err() }));
+        for game in ["letters", "other", "third", "fourth"] {
+            for _ in 0..16 {
+                let workers = std::sync::Arc::clone(&workers);
+                waiting
+                    .push(tokio::spawn(async move { start(&workers, game, query("SELECT 1")).await.err() }));
+            }
+            // The runtime runs them in parts.
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+            let error = start(&workers, game, query("SELECT 1")).await.err();
+            let is_last = game == "fourth";
+            let is_refused = matches!(
+                (is_last, &error),
+                (false, Some(SqlError::GameBusy { waiting_max: 16 })) | (true, Some(SqlError::Busy))
+            );
+            assert!(is_refused, "{game}: {error:?}");
         }
-        // The runtime runs them in parts.
-        for _ in 0..10 {
-            tokio::task::yield_now().await;
-        }
-        let error = start(&workers, "other", query("SELECT 1")).await.err();
-        assert!(matches!(error, Some(SqlError::Busy)), "{error:?}");
         waiting.iter().for_each(|task| task.abort());
         for task in waiting {
             assert!(task.await.is_err(), "it was aborted");
         }
+        drop(held_of_other);
         whole(start(&workers, "other", query("SELECT 1")).await.expect("an answer")).await.expect("an end");
     });
 }
@@ -283,7 +292,7 @@ fn files_that_cannot_be_read_are_an_error() {
         let mut world_tables = world.tables.clone();
         world_tables.events.push(TableFile { path, format: FileFormat::Parquet });
         let error = runtime().block_on(async {
-            world.workers().query("letters", world_tables, query("FROM events")).await.err()
+            support::start(&world.workers(), "letters", world_tables, query("FROM events")).await.err()
         });
         assert!(matches!(error, Some(SqlError::Files(_))), "{error:?}");
     };
@@ -305,7 +314,8 @@ fn files_that_are_deleted_during_a_query_stay_readable() {
     runtime().block_on(async {
         let sql =
             SqlQuery { format: SqlFormat::Ndjson, rows_max: u64::MAX, ..query("SELECT event FROM events") };
-        let answer = world.workers().query("letters", world.tables.clone(), sql).await.expect("an answer");
+        let answer =
+            support::start(&world.workers(), "letters", world.tables.clone(), sql).await.expect("an answer");
         std::fs::remove_file(path).expect("it is deleted");
         assert_eq!(whole(answer).await.expect("an end").summary.rows, 500_000);
     });

@@ -104,7 +104,7 @@ impl World {
     /// Runs a query to its end.
     pub(crate) fn ask(&self, query: SqlQuery) -> Result<Whole, SqlError> {
         runtime().block_on(async {
-            whole(self.workers().query("letters", self.tables.clone(), query).await?).await
+            whole(start(&self.workers(), "letters", self.tables.clone(), query).await?).await
         })
     }
 
@@ -118,6 +118,16 @@ impl World {
     pub(crate) fn error(&self, sql: &str) -> SqlError {
         self.ask(query(sql)).expect_err(sql)
     }
+}
+
+/// Starts a query over tables.
+pub(crate) async fn start(
+    workers: &SqlWorkers,
+    game: &str,
+    tables: Tables,
+    query: SqlQuery,
+) -> Result<SqlAnswer, SqlError> {
+    workers.admit(game, query).await?.run(tables).await
 }
 
 /// Reads an answer to its end.
@@ -142,6 +152,7 @@ pub(crate) fn settings() -> SqlSettings {
     let mut settings = SqlSettings::beside(Path::new("/nowhere"));
     settings.worker = env!("CARGO_BIN_EXE_playmeter-sql").into();
     settings.library = library();
+    settings.rows_max = u64::MAX;
     // Other tests run at the same time.
     settings.timeout_max = Duration::from_secs(60);
     settings
