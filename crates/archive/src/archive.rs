@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use wal::Disk;
 
+pub(crate) use changes::erase_rows;
 pub use changes::{Erased, Maintained};
 pub use open::OpenReport;
 

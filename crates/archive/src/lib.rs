@@ -9,6 +9,7 @@
 //! only. The format of the files is described in `docs/archive.md`.
 
 pub mod columns;
+pub mod pages;
 pub mod questions;
 pub mod scan;
 
@@ -26,4 +27,4 @@ mod shape;
 mod snapshot;
 
 pub use archive::{Archive, ArchiveError, ArchiveMemory, ArchiveOptions, Erased, Maintained, OpenReport};
-pub use snapshot::Snapshot;
+pub use snapshot::{Snapshot, WriteFailure};

@@ -216,6 +216,8 @@ impl Stream for PartStream<'_> {
 pub(crate) enum Cut {
     /// After this many rows.
     Rows(usize),
+    /// After this many rows, or when this many bytes are reached.
+    Bounded { rows: usize, bytes: usize },
     /// After the player with whom this many rows or bytes are reached, or after twice as many.
     Players { rows: usize, bytes: usize },
 }
@@ -339,6 +341,8 @@ impl Output {
             let rows = self.players.len();
             let max = match cut {
                 Cut::Rows(max) => max - rows,
+                Cut::Bounded { bytes, .. } if rows > 0 && copied_bytes >= bytes => return true,
+                Cut::Bounded { rows: max, .. } => max - rows,
                 Cut::Players { rows: enough, bytes } => {
                     let is_enough = rows >= enough || copied_bytes >= bytes;
                     let is_next_player = self.players.last().is_some_and(|last| *last != player);

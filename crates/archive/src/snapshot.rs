@@ -1,21 +1,39 @@
 //! The events of one game at one position of the log, as questions read them.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::ops::{Range, RangeInclusive};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use model::query::{QueryControl, QueryStopped};
+use wal::RealDisk;
 
 use crate::archive::{OpenTail, Part, Segment};
 use crate::builder::{Day, Table};
 use crate::columns::Chunk;
 use crate::merge::{CHUNK_ROWS, Cut, Filter, Merge, PartStream, Stream, TableStream};
+use crate::part::PartWriter;
 use crate::scan::{Order, ScanFailure, ScanRequest, Source};
-use crate::shape::Projection;
+use crate::shape::{FIXED, Projection, Property, Shape};
 
 /// Players of one range of [`Source::player_ranges`], at most, as far as hashes are even.
 const RANGE_PLAYERS: u64 = 1 << 20;
 const RANGES_MAX: u64 = 4_096;
+
+/// Bytes of a row group in memory, about.
+const GROUP_BYTES: usize = 16 << 20;
+
+/// Why a file was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteFailure {
+    /// Reading the events failed or was stopped.
+    #[error(transparent)]
+    Scan(#[from] ScanFailure),
+    /// The disk failed or is full.
+    #[error(transparent)]
+    Disk(#[from] io::Error),
+}
 
 /// All events of a game that were appended before it was taken.
 pub struct Snapshot {
@@ -26,9 +44,26 @@ pub struct Snapshot {
 }
 
 /// Where rows of one day are, in the order of the log.
-enum Place {
+pub(crate) enum Place {
     File(Arc<Part>),
     Memory(Arc<Table>),
+}
+
+impl Place {
+    pub(crate) fn rows(&self) -> u64 {
+        match self {
+            Place::File(part) => part.info.rows,
+            Place::Memory(table) => table.rows() as u64,
+        }
+    }
+
+    /// Returns the time of the first row, and that of the last one plus one.
+    pub(crate) fn times(&self) -> Range<i64> {
+        match self {
+            Place::File(part) => part.info.times.0..part.info.times.1,
+            Place::Memory(table) => table.times.clone(),
+        }
+    }
 }
 
 impl Snapshot {
@@ -58,6 +93,42 @@ impl Snapshot {
         files + self.tables().iter().map(|table| table.rows() as u64).sum::<u64>()
     }
 
+    /// Returns the files. They stay until the snapshot is dropped.
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.parts.iter().map(|part| part.path().to_owned()).collect()
+    }
+
+    /// Returns about how many bytes of memory the events take that are in no file.
+    pub fn newest_bytes(&self) -> usize {
+        self.segments.iter().map(|segment| segment.bytes()).sum::<usize>() + self.open.bytes()
+    }
+
+    /// Writes the events that are in no file to a new file like those of the archive, without making it durable.
+    /// Returns false, and writes nothing, if there are none.
+    pub fn write_newest(&self, path: &Path, control: &dyn QueryControl) -> Result<bool, WriteFailure> {
+        let tables = self.tables();
+        let Some(day) = tables.iter().map(|table| table.day).min() else { return Ok(false) };
+        let rows = tables.iter().map(|table| table.rows() as u64).sum();
+        let properties = Shape::merge(rows, tables.iter().map(|table| &*table.shape));
+        let properties: Vec<Property> =
+            properties.into_iter().map(|property| Property { rows: 0, ..property }).collect();
+        let stream = |table: &Arc<Table>| -> Box<dyn Stream> {
+            let projection = Projection::of_shape(&table.shape, &properties);
+            Box::new(TableStream::new(table.clone(), projection, Filter::all()))
+        };
+        let mut merge = Merge::new(tables.iter().map(stream).collect(), FIXED.len() + properties.len() + 1);
+        let mut writer = PartWriter::create(&RealDisk, path, 0, day, (0, 0), &properties)?;
+        while let Some(group) = merge.next(Cut::Players { rows: CHUNK_ROWS, bytes: GROUP_BYTES }, control)? {
+            writer.row_group(&group)?;
+        }
+        writer.finish_temporary()?;
+        Ok(true)
+    }
+
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
+    }
+
     fn tables(&self) -> Vec<Arc<Table>> {
         let sealed = self.segments.iter().flat_map(|segment| segment.tables.iter().cloned());
         // Appending has checked the entries.
@@ -66,7 +137,7 @@ impl Snapshot {
     }
 
     /// Returns where rows of these times are, by day.
-    fn places(&self, filter: &Filter) -> BTreeMap<Day, Vec<Place>> {
+    pub(crate) fn places(&self, filter: &Filter) -> BTreeMap<Day, Vec<Place>> {
         let mut days: BTreeMap<Day, Vec<Place>> = BTreeMap::new();
         for part in &self.parts {
             if filter.may_match(part.info.times, part.info.hashes) {

@@ -559,7 +559,7 @@ fn is_named<'a>(
 }
 
 /// Removes what identifies the players.
-fn erase_rows(rows: &mut Chunk, seed: u64, players: &HashSet<u64>) {
+pub(crate) fn erase_rows(rows: &mut Chunk, seed: u64, players: &HashSet<u64>) {
     let anonymous = place(&Field::Anonymous);
     let named = rows.columns[anonymous].clone();
     let named = is_named(&named, seed, players);

@@ -29,6 +29,10 @@ impl Part {
         PartReader::open(&*self.disk, &self.path, self.name.clone(), &self.info)
     }
 
+    pub(crate) fn path(&self) -> &std::path::Path {
+        &self.path
+    }
+
     pub(crate) fn name(&self) -> &str {
         &self.name
     }

@@ -27,6 +27,10 @@ impl Segment {
     pub(crate) fn log(&self) -> &Range<u64> {
         &self.log
     }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
 }
 
 /// The newest entries, as the log has them.
@@ -40,6 +44,10 @@ pub(crate) struct OpenTail {
 }
 
 impl OpenTail {
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Returns the entries as columns, which are made once.
     pub(crate) fn tables(&self, seed: u64) -> Result<&[Arc<Table>], InvalidBatch> {
         if let Some(tables) = self.tables.get() {

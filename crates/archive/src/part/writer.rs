@@ -45,6 +45,17 @@ impl PartWriter {
         log: (u64, u64),
         properties: &[Property],
     ) -> io::Result<PartWriter> {
+        PartWriter::on(disk.create(path)?, game, day, log, properties)
+    }
+
+    /// Writes to an empty file, from its start to its end.
+    pub(crate) fn on(
+        file: Arc<dyn DiskFile>,
+        game: u32,
+        day: Day,
+        log: (u64, u64),
+        properties: &[Property],
+    ) -> io::Result<PartWriter> {
         let shape = Shape { properties: properties.to_vec(), rest: RestNames::default() };
         let columns = (0..shape.width()).map(|place| column_type(&shape, place));
         let times = required("ts", Physical::INT64, LogicalType::timestamp(true, TimeUnit::MILLIS));
@@ -56,7 +67,7 @@ impl PartWriter {
             .set_writer_version(WriterVersion::PARQUET_1_0)
             .set_created_by("playmeter".to_owned())
             .build();
-        let sink = Sink { file: disk.create(path)?, at: 0, buffer: Vec::new(), kept: None };
+        let sink = Sink { file, at: 0, buffer: Vec::new(), kept: None };
         let file =
             SerializedFileWriter::new(sink, Arc::new(schema), Arc::new(properties)).map_err(io_error)?;
         let info = PartInfo {
@@ -139,6 +150,17 @@ impl PartWriter {
 
     /// Completes the file and makes its content durable. Its name is up to the caller.
     pub(crate) fn finish(mut self) -> io::Result<PartInfo> {
+        self.complete()?;
+        self.file.inner_mut().file.sync()?;
+        Ok(self.info)
+    }
+
+    /// Completes a file that does not outlive the process.
+    pub(crate) fn finish_temporary(mut self) -> io::Result<()> {
+        self.complete()
+    }
+
+    fn complete(&mut self) -> io::Result<()> {
         let text = serde_json::to_string(&self.metadata).map_err(io::Error::other)?;
         self.file.append_key_value_metadata(KeyValue::new(METADATA_KEY.to_owned(), text));
         let start = self.file.bytes_written() as u64;
@@ -148,10 +170,9 @@ impl PartWriter {
         self.file.flush()?;
         let sink = self.file.inner_mut();
         let kept = sink.kept.take().unwrap_or_default();
-        sink.file.sync()?;
         self.info.bytes = sink.at;
         self.info.footer = (start, checksum(&kept));
-        Ok(self.info)
+        Ok(())
     }
 }
 

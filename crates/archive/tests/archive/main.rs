@@ -4,5 +4,6 @@ mod archiving;
 mod crashes;
 mod damage;
 mod erasure;
+mod pages;
 mod readers;
 mod world;
