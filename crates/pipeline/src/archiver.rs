@@ -4,9 +4,11 @@
 //! and tells the log what it may remove. The archive is behind the log by a second at most, or by nothing when a reader
 //! waits.
 
-use std::path::Path;
-use std::sync::Arc;
+mod game_files;
+
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -21,6 +23,8 @@ use crate::applier::lower_priority;
 use crate::ingest::{BATCH, Claims};
 use crate::time::now_ms;
 use crate::views::{Views, ViewsBehind};
+
+pub use game_files::{GameFiles, GameFilesFailure, GameRows, Reader};
 
 /// The folder of the archive in a data folder.
 const FOLDER: &str = "archive";
@@ -48,6 +52,10 @@ pub struct Archiver {
     appended: watch::Sender<u64>,
     signal: Mutex<Signal>,
     changed: Condvar,
+    /// The folder of temporary files.
+    temporary: PathBuf,
+    /// Those who read what an erasure may have removed since.
+    readers: Mutex<Vec<Weak<()>>>,
 }
 
 #[derive(Default)]
@@ -70,6 +78,7 @@ impl Archiver {
         log: Wal<Claims>,
         views: Arc<Views>,
     ) -> anyhow::Result<Arc<Archiver>> {
+        let temporary = game_files::prepare_folder(data).context("removing temporary files")?;
         let (archive, report) =
             Archive::open(Arc::new(RealDisk), &data.join(FOLDER), options).context("opening the archive")?;
         for problem in report.problems {
@@ -81,7 +90,8 @@ impl Archiver {
         let (appended, _) = watch::channel(archive.position());
         views.archived_until.store(archive.position(), Ordering::Release);
         let (signal, changed) = (Mutex::default(), Condvar::new());
-        Ok(Arc::new(Archiver { archive, log, views, appended, signal, changed }))
+        let readers = Mutex::default();
+        Ok(Arc::new(Archiver { archive, log, views, appended, signal, changed, temporary, readers }))
     }
 
     /// Starts the threads. They end after [`Archiver::stop`]; if one panics, the process must end.
@@ -152,8 +162,10 @@ impl Archiver {
         if erased.events > 0 {
             info!(events = erased.events, files = erased.files, "events of erased players in the archive");
         }
-        // Questions that still read the old files end within their deadline.
-        Ok(wait(&|| self.archive.replaced_files() == 0))
+        // Questions that still read the old files, or temporary ones with the same rows, end within their deadline.
+        let readers = self.readers.lock().clone();
+        let is_unread = || readers.iter().all(|reader| reader.strong_count() == 0);
+        Ok(wait(&|| self.archive.replaced_files() == 0 && is_unread()))
     }
 
     fn want(&self, position: u64) {
