@@ -15,8 +15,11 @@ ECHO := target/release/examples/echo
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
+# DuckDB's library, if `make sql-library` has installed it.
+SQL_LIBRARY = $(firstword $(wildcard $(CURDIR)/sql/node_modules/@duckdb/*/libduckdb.so))
+
 run: build ## Build the server and run it on 127.0.0.1:8080 with a demo game.
-	$(BINARY) serve --data $(DATA) --listen $(LISTEN) --demo
+	$(if $(SQL_LIBRARY),PLAYMETER_SQL__LIBRARY=$(SQL_LIBRARY)) $(BINARY) serve --data $(DATA) --listen $(LISTEN) --demo
 
 # The commit is part of `playmeter --version`.
 COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null)

@@ -29,6 +29,7 @@ pub(crate) mod questions;
 pub(crate) mod samples;
 pub(crate) mod sdk;
 pub(crate) mod signature;
+pub(crate) mod sql;
 pub(crate) mod subscriptions;
 pub(crate) mod surveys;
 pub(crate) mod vars;
@@ -44,6 +45,7 @@ pub(crate) fn routes() -> Router<RuntimeState> {
         .merge(events::routes())
         .merge(query::routes())
         .merge(questions::routes())
+        .merge(sql::routes())
         .merge(load::routes())
         .merge(monitor::routes())
         .merge(dimensions::routes())

@@ -72,6 +72,8 @@ problems! {
     upgrade_required = 426, "upgrade", "Upgrade required";
     /// The server failed to handle the request.
     internal = 500, "internal", "Internal server error";
+    /// The server has no library for SQL, or cannot isolate queries.
+    sql_unavailable = 501, "sql_unavailable", "SQL is not available";
     /// The disk is full. Reads still work.
     disk_full = 503, "disk_full", "The disk is full";
     /// A queue of the server is full.

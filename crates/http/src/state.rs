@@ -16,6 +16,7 @@ use pipeline::flows::Flows;
 use pipeline::ingest::{Claims, Ingest};
 use pipeline::query::pool::QueryPool;
 use pipeline::views::Views;
+use sql::SqlWorkers;
 use tokio::sync::watch;
 use wal::{Lane, Wal};
 
@@ -62,6 +63,8 @@ pub struct AppState {
     pub live: Arc<Live>,
     /// Runs queries, within bounds.
     pub queries: Arc<QueryPool>,
+    /// Runs queries in SQL, each in a process of its own.
+    pub sql: SqlWorkers,
     /// Running flows.
     pub flows: Arc<Flows>,
     /// Keeps raw events, and answers questions over them.

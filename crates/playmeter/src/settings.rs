@@ -2,6 +2,7 @@
 
 pub(crate) mod collectors;
 pub(crate) mod listen;
+mod sql;
 mod tls;
 
 use std::net::SocketAddr;
@@ -30,6 +31,7 @@ use crate::cli::ServeArgs;
 use crate::commands::backup::{check_not_inside, parse_target, read_secret};
 use collectors::RawCollectors;
 use listen::ListenAddress;
+use sql::RawSql;
 use tls::RawTls;
 
 /// The default data folder.
@@ -94,6 +96,7 @@ pub(crate) struct RawSettings {
     pub(crate) events_per_second: u64,
     pub(crate) quotas: RawQuotas,
     pub(crate) queries: RawQueries,
+    pub(crate) sql: RawSql,
     pub(crate) archive: RawArchive,
     pub(crate) bodies: RawBodies,
     pub(crate) backup: RawBackup,
@@ -330,6 +333,7 @@ impl Default for RawSettings {
             events_per_second: 0,
             quotas: RawQuotas::default(),
             queries: RawQueries::default(),
+            sql: RawSql::default(),
             archive: RawArchive::default(),
             bodies: RawBodies::default(),
             backup: RawBackup::default(),
@@ -582,6 +586,7 @@ impl RawSettings {
             origins: self.origins,
             collectors: collectors::resolve(&self.collectors)?,
             queries: self.queries.resolve()?,
+            sql: self.sql.resolve()?,
             archive: self.archive.resolve()?,
             bodies: self.bodies.resolve()?,
             command_quotas: CommandQuotaSettings {

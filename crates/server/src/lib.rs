@@ -42,6 +42,7 @@ use pipeline::query::pool::{QueryLimits, QueryPool};
 use pipeline::time::{deletion_now_ms, now_ms};
 use pipeline::timed_stores::StoreTimers;
 use pipeline::views::OnFatal;
+use sql::{SqlSettings, SqlWorkers};
 
 use bootstrap::Urls;
 
@@ -91,6 +92,8 @@ pub struct Settings {
     pub archive: ArchiveOptions,
     /// The bounds of queries.
     pub queries: QueryLimits,
+    /// How queries in SQL run.
+    pub sql: SqlSettings,
     /// The collectors to run.
     pub collectors: Vec<CollectorSettings>,
     /// The file from which the settings were read.
@@ -186,6 +189,7 @@ impl Server {
             views,
             live,
             queries,
+            sql: SqlWorkers::new(settings.sql.clone()),
             flows,
             archiver,
             erasure,

@@ -13,8 +13,8 @@ use utoipa::openapi::security::{ApiKey, ApiKeyValue, Http, HttpAuthScheme, Secur
 use utoipa::{Modify, OpenApi};
 
 use super::{
-    achievements, boards, dimensions, events, feed, flows, health, levels, load, metrics, monitor, people,
-    players, privacy, query, questions, subscriptions, surveys, vars, watch,
+    achievements, boards, dimensions, events, feed, flows, health, levels, load, metrics, monitor,
+    people, players, privacy, query, questions, sql, subscriptions, surveys, vars, watch,
 };
 use crate::RuntimeState;
 
@@ -63,6 +63,7 @@ static JSON: LazyLock<String> = LazyLock::new(|| {
     description.merge(super::import::ImportApi::openapi());
     description.merge(super::games::GamesApi::openapi());
     description.merge(questions::QuestionsApi::openapi());
+    description.merge(sql::SqlApi::openapi());
     let mut description = serde_json::to_value(&description).expect("the description has only string keys");
     complete::complete(&mut description);
     description.to_string()

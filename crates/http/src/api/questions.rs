@@ -310,7 +310,14 @@ async fn run_question(
 fn question_problem(failure: QuestionFailure) -> Problem {
     match failure {
         QuestionFailure::Invalid(error) => Problem::from(error),
-        QuestionFailure::Scan(ScanFailure::Stopped(stopped)) => stopped_problem(stopped),
-        QuestionFailure::Scan(damaged) => Problem::internal(damaged.to_string()),
+        QuestionFailure::Scan(failure) => scan_problem(failure),
+    }
+}
+
+/// Returns the problem for events that could not be read.
+pub(super) fn scan_problem(failure: ScanFailure) -> Problem {
+    match failure {
+        ScanFailure::Stopped(stopped) => stopped_problem(stopped),
+        damaged @ ScanFailure::Damaged { .. } => Problem::internal(damaged.to_string()),
     }
 }

@@ -143,6 +143,30 @@ impl Connection {
         Ok(answer)
     }
 
+    /// Reads a body that is sent in chunks, behind its head. Fails if it ends early.
+    pub(crate) fn chunks(&mut self) -> io::Result<Vec<u8>> {
+        let mut body = Vec::new();
+        loop {
+            let line = loop {
+                if let Some(at) = self.unread.windows(2).position(|bytes| bytes == b"\r\n") {
+                    break self.unread.drain(..at + 2).collect::<Vec<u8>>();
+                }
+                self.read_more()?;
+            };
+            let size = std::str::from_utf8(&line[..line.len() - 2]).ok();
+            let size =
+                size.and_then(|size| usize::from_str_radix(size, 16).ok()).expect("the size of a chunk");
+            while self.unread.len() < size + 2 {
+                self.read_more()?;
+            }
+            body.extend(self.unread.drain(..size));
+            self.unread.drain(..2);
+            if size == 0 {
+                return Ok(body);
+            }
+        }
+    }
+
     fn read_more(&mut self) -> io::Result<()> {
         let mut bytes = [0; 16 << 10];
         match read(&mut self.stream, &mut bytes)? {

@@ -130,7 +130,7 @@ fn server_owned_fields_are_rejected_on_every_route() {
     let before = state(&world, &operations, &created);
     let mut connection = world.connect();
     let (mut sent, mut wrong) = (0, Vec::new());
-    const READ_ONLY: [&str; 7] = [
+    const READ_ONLY: [&str; 8] = [
         "/v1/query",
         "/v1/explore",
         "/v1/funnel",
@@ -138,6 +138,7 @@ fn server_owned_fields_are_rejected_on_every_route() {
         "/v1/paths",
         "/v1/levels:outcomes",
         "/v1/levels:heatmap",
+        "/v1/sql",
     ];
     // Events and packets get a receipt per event instead; questions write nothing. What needs a sign-in is tested in
     // `games.rs`.

@@ -59,6 +59,7 @@ mod sessions;
 mod settings;
 mod sockets;
 mod sockjs;
+mod sql;
 mod stopping;
 mod suite;
 mod surveys;

@@ -50,6 +50,7 @@ fn every_live_ops_write_works_with_its_openapi_example() {
         "paths",
         "level_outcomes",
         "heatmap",
+        "sql",
         "send_events",
         "send_flow_packets",
         "export_otlp_logs",

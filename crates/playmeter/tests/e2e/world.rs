@@ -56,6 +56,13 @@ pub(crate) fn playmeter(folder: &Path) -> Command {
     command
 }
 
+/// DuckDB's library where `make sql-library` installs it.
+fn sql_library() -> PathBuf {
+    let arch = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
+    let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sql/node_modules/@duckdb");
+    packages.join(format!("node-bindings-linux-{arch}/libduckdb.so"))
+}
+
 /// Runs a command to its end. It must not write more than a pipe buffers.
 pub(crate) fn run(command: &mut Command) -> CommandOutput {
     let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -137,6 +144,7 @@ impl World {
     pub(crate) fn serve(&self) -> Command {
         let mut command = playmeter(self.root.path());
         command.arg("serve").arg("--data").arg(self.folder()).args(&self.args);
+        command.env("PLAYMETER_SQL__LIBRARY", sql_library());
         if !self.args.iter().any(|arg| arg == "--listen") {
             command.args(["--listen", "127.0.0.1:0"]);
         }

@@ -197,6 +197,28 @@ pub(crate) struct QuestionAnswer {
     answer: Value,
 }
 
+/// The rows of a query in SQL.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct SqlResult {
+    /// The columns in order.
+    columns: Vec<SqlColumn>,
+    /// The rows, each a list with one value per column.
+    #[schema(value_type = Vec<Vec<Object>>)]
+    rows: Vec<Vec<Value>>,
+    /// True if the query has more rows than the answer.
+    truncated: bool,
+}
+
+/// A column of a query in SQL.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct SqlColumn {
+    /// Its name.
+    name: String,
+    /// Its type as SQL writes it.
+    #[serde(rename = "type")]
+    sql_type: String,
+}
+
 /// A tar archive.
 #[derive(ToSchema)]
 #[schema(value_type = String, format = Binary)]
