@@ -32,6 +32,8 @@ def check_files(out, work):
     run("tar", "-xzf", tarball, "-C", work)
     tree = next(work.glob("playmeter-*"))
     check(re.match(r"playmeter \d+\.\d+\.\d+", run(tree / "bin/playmeter", "--version")), "the program runs")
+    worker = subprocess.run([tree / "bin/playmeter-sql", "help"], capture_output=True, text=True)
+    check("usage: playmeter-sql" in worker.stderr, "the worker for SQL is in the tarball and runs")
     check("_playmeter" in (tree / "share/bash-completion/completions/playmeter").read_text(), "bash has completions")
     page = run("man", "--local-file", tree / "share/man/man1/playmeter-serve.1.gz", env=os.environ | {"MANPAGER": "cat"})
     check("--listen" in page and "Data folder" in page, "every command has a manual page")
@@ -117,6 +119,15 @@ def check_package(package, root, command):
     bootstrap = service.start()
     status, receipt = request(bootstrap, "POST", "/v1/events", '{"event":"installed","value":3}', "public_key")
     check((status, receipt["accepted"]) == (202, 1), "an event is accepted")
+    question = '{"sql":"SELECT count(*) FROM events"}'
+    status, problem = request(bootstrap, "POST", "/v1/sql", question)
+    check((status, problem["type"]) == (501, "/problems/sql_unavailable"), "without its library, SQL says what to do")
+    library = next(REPOSITORY.glob("sql/node_modules/@duckdb/*/libduckdb.so"), None)
+    if library:
+        shutil.copy(library, root.path / "usr/bin/libduckdb.so")
+        status, answer = request(bootstrap, "POST", "/v1/sql", question)
+        check((status, answer.get("rows")) == (200, [[1]]), f"with its library, SQL answers {answer}")
+        (root.path / "usr/bin/libduckdb.so").unlink()
     service.stop(signal.SIGKILL)
     bootstrap = service.start()
     for each in of_the_user:
