@@ -9,6 +9,7 @@ pub(crate) mod commands;
 pub(crate) mod dimensions;
 pub(crate) mod events;
 mod export_stream;
+pub(crate) mod exports;
 pub(crate) mod feed;
 pub(crate) mod flows;
 pub(crate) mod games;
@@ -46,6 +47,7 @@ pub(crate) fn routes() -> Router<RuntimeState> {
         .merge(query::routes())
         .merge(questions::routes())
         .merge(sql::routes())
+        .merge(exports::routes())
         .merge(load::routes())
         .merge(monitor::routes())
         .merge(dimensions::routes())

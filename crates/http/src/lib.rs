@@ -27,6 +27,7 @@ pub mod tls;
 pub mod ws;
 
 pub use api::commands::CommandRequest;
+pub use api::exports::PagesInProgress;
 pub use batch_receipts::BatchReceipts;
 pub use body_memory::{BodyBudget, BodyMemoryLimits};
 pub use ddp::SockJsSessions;

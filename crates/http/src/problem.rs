@@ -46,6 +46,8 @@ problems! {
     unauthorized = 401, "key", "Missing or invalid credential";
     /// The credential does not permit this request.
     forbidden = 403, "scope", "Permission denied";
+    /// The game does not allow its events to be exported.
+    export_off = 403, "export_off", "Export is off";
     /// The game is archived and accepts no writes.
     archived = 403, "archived", "Game archived";
     /// The signature does not match the request.

@@ -20,6 +20,7 @@ use sql::SqlWorkers;
 use tokio::sync::watch;
 use wal::{Lane, Wal};
 
+use crate::api::exports::PagesInProgress;
 use crate::batch_receipts::BatchReceipts;
 use crate::body_memory::BodyBudget;
 use crate::ddp::SockJsSessions;
@@ -65,6 +66,8 @@ pub struct AppState {
     pub queries: Arc<QueryPool>,
     /// Runs queries in SQL, each in a process of its own.
     pub sql: SqlWorkers,
+    /// The pages of events that are being sent to exports.
+    pub event_pages: PagesInProgress,
     /// Running flows.
     pub flows: Arc<Flows>,
     /// Keeps raw events, and answers questions over them.

@@ -236,6 +236,7 @@ fn game(catalog: &Catalog, game: &Game) -> Value {
     let mut answer = json!(game);
     answer["settings"] = json!({
         "late_days": game.settings.late_days,
+        "export": game.settings.export,
         "values_max": game.settings.values_max,
         "dimensions": game.settings.dimensions,
     });

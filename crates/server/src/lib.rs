@@ -26,7 +26,7 @@ use collect::{CollectContext, CollectorSettings, Collectors};
 use http::monitor::{self, Monitor};
 use http::tls::{Tls, TlsSettings};
 use http::{AppState, BatchReceipts, BodyBudget, BodyMemoryLimits, HttpSettings, PublicUrl};
-use http::{RejectedRequests, SignInAttempts};
+use http::{PagesInProgress, RejectedRequests, SignInAttempts};
 use live::Live;
 use pipeline::archiver::Archiver;
 use pipeline::catalog::{Catalog, InitialKeys};
@@ -190,6 +190,7 @@ impl Server {
             live,
             queries,
             sql: SqlWorkers::new(settings.sql.clone()),
+            event_pages: PagesInProgress::default(),
             flows,
             archiver,
             erasure,

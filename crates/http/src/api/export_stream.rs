@@ -1,13 +1,15 @@
 //! A download that is written on a blocking thread, at the speed of the client.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
 use http_body_util::StreamBody;
 use hyper::body::Frame;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::time::{Instant, timeout_at};
 use tracing::error;
 
 use crate::AppState;
@@ -20,36 +22,74 @@ const CHUNKS: usize = 4;
 type Chunk = Result<Frame<Bytes>, std::io::Error>;
 
 #[derive(Debug, thiserror::Error)]
-#[error("the client disconnected")]
-struct ClientDisconnected;
+#[error("the client disconnected, or reads too slowly")]
+struct ClientLost;
 
 /// The response body, sent in chunks.
 pub(crate) struct ChunkWriter {
     sender: Sender<Chunk>,
     buffer: Vec<u8>,
+    /// When the client must have read everything.
+    deadline: Option<Instant>,
+    has_lost_client: bool,
 }
 
 /// Returns a body with what `write` writes. A failure cuts the body short and closes the connection; `what` names it in the
 /// log.
 pub(crate) fn stream(
     shared: Arc<AppState>,
-    permit: OwnedSemaphorePermit,
+    permit: impl Send + 'static,
+    what: &'static str,
+    write: impl FnOnce(&AppState, &mut ChunkWriter) -> anyhow::Result<()> + Send + 'static,
+) -> Body {
+    start(None, shared, permit, what, write)
+}
+
+/// As [`stream`], but the body is cut short if the client has not read it in this time.
+pub(crate) fn stream_within(
+    time: Duration,
+    shared: Arc<AppState>,
+    permit: impl Send + 'static,
+    what: &'static str,
+    write: impl FnOnce(&AppState, &mut ChunkWriter) -> anyhow::Result<()> + Send + 'static,
+) -> Body {
+    start(Some(Instant::now() + time), shared, permit, what, write)
+}
+
+fn start(
+    deadline: Option<Instant>,
+    shared: Arc<AppState>,
+    permit: impl Send + 'static,
     what: &'static str,
     write: impl FnOnce(&AppState, &mut ChunkWriter) -> anyhow::Result<()> + Send + 'static,
 ) -> Body {
     let (sender, receiver) = channel(CHUNKS);
+    let is_complete = Arc::new(AtomicBool::new(false));
+    let completed = Arc::clone(&is_complete);
     tokio::task::spawn_blocking(move || {
-        let _permit = permit;
-        let mut out = ChunkWriter { sender, buffer: Vec::new() };
-        if let Err(failure) = write(&shared, &mut out).and_then(|()| out.flush())
-            && !failure.is::<ClientDisconnected>()
-        {
-            error!(what, failure = format!("{failure:#}"), "the export failed");
-            out.fail();
+        let mut out = ChunkWriter { sender, buffer: Vec::new(), deadline, has_lost_client: false };
+        match write(&shared, &mut out).and_then(|()| out.flush()) {
+            Ok(()) => completed.store(true, Ordering::Release),
+            Err(_) if out.has_lost_client => {}
+            Err(failure) => error!(what, failure = format!("{failure:#}"), "the export failed"),
         }
+        // A client that asks for more as soon as it has read the end finds the permit free.
+        drop(permit);
+        drop(out);
     });
-    let next = async |mut receiver: Receiver<Chunk>| Some((receiver.recv().await?, receiver));
-    Body::new(StreamBody::new(futures_util::stream::unfold(receiver, next)))
+    let next = move |receiver: Option<Receiver<Chunk>>| {
+        let is_complete = Arc::clone(&is_complete);
+        async move {
+            let mut receiver = receiver?;
+            match receiver.recv().await {
+                Some(chunk) => Some((chunk, Some(receiver))),
+                None if is_complete.load(Ordering::Acquire) => None,
+                // The client notices the missing rest.
+                None => Some((Err(std::io::Error::other("the export was cut short")), None)),
+            }
+        }
+    };
+    Body::new(StreamBody::new(futures_util::stream::unfold(Some(receiver), next)))
 }
 
 impl ChunkWriter {
@@ -71,11 +111,17 @@ impl ChunkWriter {
         if chunk.is_empty() {
             return Ok(());
         }
-        Ok(self.sender.blocking_send(Ok(Frame::data(chunk))).map_err(|_| ClientDisconnected)?)
-    }
-
-    /// Ends the body with an error, so that the client notices the missing rest.
-    fn fail(&self) {
-        let _ = self.sender.blocking_send(Err(std::io::Error::other("the export was cut short")));
+        let send = self.sender.send(Ok(Frame::data(chunk)));
+        let send = async {
+            match self.deadline {
+                None => send.await.is_ok(),
+                Some(deadline) => timeout_at(deadline, send).await.is_ok_and(|sent| sent.is_ok()),
+            }
+        };
+        if tokio::runtime::Handle::current().block_on(send) {
+            return Ok(());
+        }
+        self.has_lost_client = true;
+        Err(ClientLost.into())
     }
 }

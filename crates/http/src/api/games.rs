@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Router, routing};
 use hyper::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE};
 use hyper::{Request, StatusCode};
-use pipeline::catalog::{Catalog, CatalogError, Game, Scope};
+use pipeline::catalog::{Catalog, CatalogError, Game, Scope, SettingsChange};
 use pipeline::game_export::GameExport;
 use pipeline::time::{now_ms, now_s, rfc3339};
 use serde::de::DeserializeOwned;
@@ -66,6 +66,8 @@ pub(crate) struct GameRow {
     public_key: String,
     /// Time since which it accepts no writes (RFC 3339); null unless it is archived.
     archived_at: Option<String>,
+    /// True if keys with the scope `export` may export the raw events.
+    export: bool,
 }
 
 impl From<&Game> for GameRow {
@@ -76,6 +78,7 @@ impl From<&Game> for GameRow {
             tz: game.tz.clone(),
             public_key: game.public_key.clone(),
             archived_at: game.archived_s.map(|archived_s| rfc3339(archived_s as i64 * 1000)),
+            export: game.settings.export,
         }
     }
 }
@@ -100,6 +103,8 @@ pub(crate) struct ChangeGameRequest {
     name: Option<String>,
     /// True to archive the game, false to restore it.
     archived: Option<bool>,
+    /// True to let keys with the scope `export` export the raw events.
+    export: Option<bool>,
 }
 
 /// Lists all games of the installation.
@@ -127,7 +132,7 @@ pub(crate) async fn create(State(runtime): State<RuntimeState>, request: Request
     json_with_status(StatusCode::CREATED, &GameRow::from(&game))
 }
 
-/// Renames, archives or restores a game.
+/// Renames, archives or restores a game, or allows its raw events to be exported.
 ///
 /// The keys of an archived game are rejected for writing with 403 and the type `/problems/archived`; its data can be read.
 /// Players can still be erased.
@@ -143,13 +148,18 @@ pub(crate) async fn change(
     request: Request<Body>,
 ) -> HandlerResult {
     let shared = &runtime.shared;
-    let ChangeGameRequest { name, archived } = read(shared, request).await?;
+    let ChangeGameRequest { name, archived, export } = read(shared, request).await?;
     let game = shared.catalog.game(&id);
     let mut game =
         Game::clone(&*game.ok_or_else(|| Problem::not_found(format!("no such game: `{id}`")).field("game"))?);
     if let Some(name) = name {
         let id = id.clone();
         game = update(shared, move |catalog| catalog.rename_game(&id, &name)).await?;
+    }
+    if export.is_some() {
+        let id = id.clone();
+        let change = SettingsChange { export, ..SettingsChange::default() };
+        game = update(shared, move |catalog| catalog.set_game(&id, change)).await?;
     }
     if let Some(archived) = archived {
         game = update(shared, move |catalog| match archived {

@@ -13,7 +13,7 @@ use utoipa::openapi::security::{ApiKey, ApiKeyValue, Http, HttpAuthScheme, Secur
 use utoipa::{Modify, OpenApi};
 
 use super::{
-    achievements, boards, dimensions, events, feed, flows, health, levels, load, metrics, monitor,
+    achievements, boards, dimensions, events, exports, feed, flows, health, levels, load, metrics, monitor,
     people, players, privacy, query, questions, sql, subscriptions, surveys, vars, watch,
 };
 use crate::RuntimeState;
@@ -64,6 +64,7 @@ static JSON: LazyLock<String> = LazyLock::new(|| {
     description.merge(super::games::GamesApi::openapi());
     description.merge(questions::QuestionsApi::openapi());
     description.merge(sql::SqlApi::openapi());
+    description.merge(exports::ExportsApi::openapi());
     let mut description = serde_json::to_value(&description).expect("the description has only string keys");
     complete::complete(&mut description);
     description.to_string()

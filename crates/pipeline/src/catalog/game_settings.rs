@@ -1,6 +1,7 @@
-//! The settings of a game: the lateness bound, declared dimensions and the number of values per dimension.
+//! The settings of a game: the lateness bound, declared dimensions, the number of values per dimension, and whether its
+//! events may be exported.
 //!
-//! They take effect when events are admitted and are stored with them, so that a replay of the log gives the same
+//! Those about events take effect when events are admitted and are stored with them, so that a replay of the log gives the same
 //! result.
 
 use model::limits::{
@@ -21,6 +22,9 @@ pub struct GameSettings {
     pub late_days: u32,
     /// The number of values of a dimension that have rows of their own, per metric and day.
     pub values_max: u32,
+    /// Raw events may be exported, by keys with the scope `export`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub export: bool,
     /// The declared dimensions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dimensions: Vec<DimensionDeclaration>,
@@ -47,6 +51,8 @@ pub struct SettingsChange {
     pub late_days: Option<u32>,
     /// The number of values of a dimension that have rows of their own, per metric and day.
     pub values_max: Option<u32>,
+    /// Raw events may be exported, by keys with the scope `export`.
+    pub export: Option<bool>,
     /// Properties to declare as dimensions.
     pub declare: Vec<String>,
     /// Dimensions to drop. Their existing rows stay.
@@ -58,6 +64,7 @@ impl Default for GameSettings {
         GameSettings {
             late_days: LATE_DAYS_MAX,
             values_max: VALUES_PER_DIMENSION,
+            export: false,
             dimensions: Vec::new(),
             former_dimensions: Vec::new(),
         }
@@ -90,6 +97,7 @@ impl GameSettings {
         if let Some(values_max) = change.values_max {
             self.values_max = within("values_max", values_max, 1, VALUES_PER_DIMENSION_MAX)?;
         }
+        self.export = change.export.unwrap_or(self.export);
         change.drop.iter().try_for_each(|name| self.drop_dimension(name))?;
         change.declare.into_iter().try_for_each(|name| self.declare(name))
     }

@@ -80,6 +80,9 @@ enum GamesCommand {
         /// Values of a dimension with rows of their own per metric and day, 1 to 10000; the rest is counted in `(other)`
         #[arg(long, value_name = "N")]
         values_max: Option<u32>,
+        /// Whether keys with the scope `export` may export the raw events
+        #[arg(long)]
+        export: Option<bool>,
         /// Property of `props` to declare as a dimension; repeatable, up to 16 per game
         #[arg(long, value_name = "NAME", value_delimiter = ',')]
         dimension: Vec<String>,
@@ -150,8 +153,9 @@ pub(crate) fn run(args: GamesArgs) -> anyhow::Result<()> {
             let to = std::path::absolute(&to).with_context(|| format!("--to {}", to.display()))?;
             (folder, Command::ExportGame { game: id, to })
         }
-        GamesCommand::Set { id, late_days, values_max, dimension, drop_dimension, folder } => {
-            let change = SettingsChange { late_days, values_max, declare: dimension, drop: drop_dimension };
+        GamesCommand::Set { id, late_days, values_max, export, dimension, drop_dimension, folder } => {
+            let (declare, drop) = (dimension, drop_dimension);
+            let change = SettingsChange { late_days, values_max, export, declare, drop };
             (folder, Command::SetGame { game: id, change })
         }
         GamesCommand::Playtomic { id, key, private_key, data_api, folder } => {
@@ -186,6 +190,9 @@ fn print(game: &Value) {
         settings["values_max"],
         if dimensions.is_empty() { "none".to_owned() } else { dimensions.join(", ") },
     );
+    if settings["export"] == true {
+        println!("{:<20} raw events may be exported", "");
+    }
 }
 
 fn print_export(summary: &Value) {

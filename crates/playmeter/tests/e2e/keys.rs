@@ -30,6 +30,7 @@ const MATRIX: &[(&str, &str, &str, [u16; 6])] = &[
     ("/v1/levels:outcomes", "POST", "/v1/levels:outcomes", [401, 401, 403, 403, 200, 200]),
     ("/v1/levels:heatmap", "POST", "/v1/levels:heatmap", [401, 401, 403, 403, 200, 200]),
     ("/v1/sql", "POST", "/v1/sql", [401, 401, 403, 403, 200, 200]),
+    ("/v1/export/events", "GET", "/v1/export/events", [401, 401, 403, 403, 403, 403]),
     ("/v1/players", "GET", "/v1/players?search=bo", [401, 401, 403, 403, 200, 200]),
     ("/v1/load", "GET", "/v1/load", [401, 401, 403, 403, 200, 200]),
     ("/v1/monitor", "GET", "/v1/monitor", [401, 401, 403, 403, 403, 200]),

@@ -259,6 +259,7 @@ fn running_flow(world: &World) -> String {
 #[test]
 fn every_example_works() {
     let world = World::new();
+    assert_eq!(world.command(&["games", "set", "demo", "--export", "true"]).code, 0);
     let description = description(&world);
     let mut created = BTreeMap::from([
         ("/v1/boards/{table}/quarantine/".to_owned(), waiting_score(&world)),

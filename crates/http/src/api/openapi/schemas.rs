@@ -219,6 +219,12 @@ pub(crate) struct SqlColumn {
     sql_type: String,
 }
 
+/// A page of raw events: lines of JSON, CSV with a header, or a Parquet file.
+#[derive(ToSchema)]
+#[schema(value_type = String, format = Binary)]
+#[allow(dead_code, reason = "it is described, not built")]
+pub(crate) struct EventPage(Vec<u8>);
+
 /// A tar archive.
 #[derive(ToSchema)]
 #[schema(value_type = String, format = Binary)]
