@@ -9,6 +9,7 @@ use crate::commands::agent::AgentArgs;
 use crate::commands::backup::{BackupArgs, BackupsArgs, RestoreArgs};
 use crate::commands::bench::BenchArgs;
 use crate::commands::collectors::CollectorsArgs;
+use crate::commands::export::ExportArgs;
 use crate::commands::games::GamesArgs;
 use crate::commands::import::ImportArgs;
 use crate::commands::keys::KeysArgs;
@@ -59,6 +60,8 @@ pub(crate) enum CliCommand {
     Repair(RepairArgs),
     /// Import past events from files
     Import(ImportArgs),
+    /// Export the raw events of a game to files
+    Export(ExportArgs),
     /// Print the version and the commit of this program
     Version(VersionArgs),
     /// Print completions for a shell

@@ -7,6 +7,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::fs::File;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -40,6 +42,10 @@ pub(crate) struct ServerArgs {
 }
 
 impl ServerArgs {
+    pub(crate) fn new(to: Option<String>, key: Option<String>, data: Option<PathBuf>) -> ServerArgs {
+        ServerArgs { to, key, data }
+    }
+
     /// Returns a client for the server.
     ///
     /// If only `--to` is given, no key is read from the default folder: a key must not be sent to an unrelated server.
@@ -184,6 +190,40 @@ impl Client {
             body => self.agent.run(built.body(body).expect(expected)),
         };
         self.read(response)
+    }
+
+    /// Gets a path and writes the body to `file`. Returns the headers once the body is complete. Fails with a
+    /// [`ClientError`], or with the error of the file.
+    ///
+    /// # Panics
+    /// If the path contains characters that a request cannot contain: callers encode them.
+    pub(crate) fn download(
+        &self,
+        path: &str,
+        timeout: Duration,
+        file: &mut File,
+    ) -> anyhow::Result<HeaderMap> {
+        let built = ureq::http::Request::builder().method(Method::GET).uri(format!("{}{path}", self.url));
+        let built = built.header(header::AUTHORIZATION, &self.bearer).body(());
+        let request = self.agent.configure_request(built.expect("callers encode paths"));
+        let response = self.agent.run(request.timeout_global(Some(timeout)).build());
+        let mut response = response.map_err(|error| self.no_response(&error))?;
+        let status = response.status().as_u16();
+        if !(200..=299).contains(&status) {
+            let body = response.body_mut().with_config().limit(RESPONSE_BYTES_MAX).read_to_vec();
+            let body = body.map_err(|error| self.no_response(&error))?;
+            return Err(self.rejected(status, response.headers(), &body).into());
+        }
+        let mut body = response.body_mut().with_config().limit(u64::MAX).reader();
+        let mut piece = vec![0; 64 << 10];
+        loop {
+            match body.read(&mut piece) {
+                Ok(0) => return Ok(response.headers().clone()),
+                Ok(read) => file.write_all(&piece[..read]).context("writing the file")?,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.no_response(&ureq::Error::Io(error)).into()),
+            }
+        }
     }
 
     fn read(

@@ -5,6 +5,7 @@ pub(crate) mod backup;
 pub(crate) mod bench;
 pub(crate) mod collectors;
 pub(crate) mod config;
+pub(crate) mod export;
 pub(crate) mod games;
 pub(crate) mod import;
 pub(crate) mod keys;

@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         CliCommand::Rebuild(args) => commands::rebuild::run(args),
         CliCommand::Repair(args) => commands::repair::run(args),
         CliCommand::Import(args) => commands::import::run(args),
+        CliCommand::Export(args) => commands::export::run(args),
         CliCommand::Version(args) => commands::version::run(args),
         CliCommand::Completions(args) => commands::shell::print_completions(args),
         CliCommand::Manual(args) => commands::shell::write_manual(args),

@@ -24,6 +24,7 @@ mod ddp;
 mod dimensions;
 mod disk;
 mod experiments;
+mod exports;
 mod failures;
 mod feed;
 mod fields;
