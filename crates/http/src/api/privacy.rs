@@ -101,6 +101,8 @@ pub(crate) async fn erase(
 ) -> HandlerResult {
     let request = runtime.read_command_without_body(request, Rights::Server(Scope::PlayersDelete)).await?;
     check_player("player", &player).map_err(commands::refusal_problem)?;
+    // A link that was just acknowledged belongs to the player, too.
+    runtime.shared.views.caught_up(runtime.shared.log.durable_until()).await?;
     let links = links(&runtime.shared, request.access.game.number, &player).await?;
     let command = Players::Erase { receipt: random::token(16), player, links };
     let answer =
