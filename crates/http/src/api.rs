@@ -4,6 +4,7 @@ pub(crate) mod achievements;
 pub(crate) mod agent;
 pub(crate) mod assets;
 pub(crate) mod boards;
+pub(crate) mod cohorts;
 pub(crate) mod collectors;
 pub(crate) mod commands;
 pub(crate) mod dimensions;
@@ -48,6 +49,7 @@ pub(crate) fn routes() -> Router<RuntimeState> {
         .merge(questions::routes())
         .merge(sql::routes())
         .merge(exports::routes())
+        .merge(cohorts::routes())
         .merge(load::routes())
         .merge(monitor::routes())
         .merge(dimensions::routes())

@@ -164,8 +164,7 @@ impl DocumentSubscription {
         match &self.personal {
             Some(personal) => {
                 let live = self.subscriber.live();
-                let (liveops, now_ms) = (&live.views.liveops, live.now_ms());
-                Some(Arc::new(personal.documents(liveops, now_ms, channel.newest())))
+                Some(Arc::new(personal.documents(&live.views, live.now_ms(), channel.newest())))
             }
             None => channel.documents(),
         }

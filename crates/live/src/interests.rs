@@ -85,7 +85,7 @@ impl Interests {
             Touched::Board(table) => game.boards.get(table),
             Touched::Follows(player) => game.feeds.get(player),
             Touched::Erased(_) => Some(&game.everything),
-            Touched::Posted(_) => None,
+            Touched::Posted(_) | Touched::Cohorts => None,
         };
         channels.into_iter().flatten().for_each(changed);
     }

@@ -136,7 +136,7 @@ impl StreamSubscription {
         let Some(after) = self.read_shared(until, into) else { return false };
         self.after = after;
         if let Some(personal) = &mut self.personal {
-            personal.personalize(&live.views.liveops, live.now_ms(), into);
+            personal.personalize(&live.views, live.now_ms(), into);
         }
         true
     }

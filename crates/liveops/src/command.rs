@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use crate::game::Game;
-use crate::{boards, feed, levels, players, surveys, vars};
+use crate::{boards, cohorts, feed, levels, players, surveys, vars};
 
 const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 20;
@@ -32,6 +32,8 @@ pub enum Command {
     Surveys(surveys::SurveyCommand),
     /// Changes player sessions or erases a player.
     Players(players::PlayerCommand),
+    /// Changes cohorts.
+    Cohorts(cohorts::CohortCommand),
 }
 
 impl Command {

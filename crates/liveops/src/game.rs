@@ -8,6 +8,7 @@ use model::ports::records::{RecordWrite, Records};
 use serde_json::{Value, json};
 
 use crate::boards::{self, Boards, PageRequest, SubmittedPage};
+use crate::cohorts::Cohorts;
 use crate::command::{Command, Principal};
 use crate::feed::Feed;
 use crate::idempotency::IdempotentResponses;
@@ -49,6 +50,8 @@ pub enum Touched {
     Posted(String),
     /// The players that this player follows.
     Follows(String),
+    /// The cohorts.
+    Cohorts,
     /// Everything of one player, under these ids, which must be erased.
     Erased(Vec<String>),
 }
@@ -68,6 +71,8 @@ pub struct Game {
     pub surveys: Surveys,
     /// Player sessions and erasures.
     pub players: Players,
+    /// Cohorts.
+    pub cohorts: Cohorts,
     pub(crate) responses: IdempotentResponses,
 }
 
@@ -79,6 +84,7 @@ const LEVELS: u8 = 3;
 const FEED: u8 = 4;
 const SURVEYS: u8 = 5;
 const PLAYERS: u8 = 6;
+const COHORTS: u8 = 8;
 /// Blobs, which are not read at start, have these numbers and greater ones.
 const LEVEL_BLOBS: u8 = 128;
 const FEED_BLOBS: u8 = 129;
@@ -107,6 +113,7 @@ impl Game {
             FEED => self.feed.restore(key, value),
             SURVEYS => self.surveys.restore(key, value),
             PLAYERS => self.players.restore(key, value),
+            COHORTS => self.cohorts.restore(key, value),
             other => Err(RecordError(format!("unknown subject {other}"))),
         }
     }
@@ -119,6 +126,7 @@ impl Game {
         self.feed.finish_restore();
         self.surveys.finish_restore();
         self.players.finish_restore();
+        self.cohorts.finish_restore();
     }
 
     pub(crate) fn changes(&mut self, number: u32, writes: &mut Vec<RecordWrite>) {
@@ -129,6 +137,7 @@ impl Game {
         self.feed.write_changes(&mut RecordWriter::new(number, FEED, writes));
         self.surveys.write_changes(&mut RecordWriter::new(number, SURVEYS, writes));
         self.players.write_changes(&mut RecordWriter::new(number, PLAYERS, writes));
+        self.cohorts.write_changes(&mut RecordWriter::new(number, COHORTS, writes));
         self.levels.blobs().write_changes(writes);
         self.feed.blobs().write_changes(writes);
         self.players.blobs().write_changes(writes);
@@ -189,6 +198,7 @@ impl Game {
             Command::Feed(command) => self.apply_feed(context, command),
             Command::Surveys(command) => self.apply_surveys(context, command),
             Command::Players(command) => self.apply_players(context, command),
+            Command::Cohorts(command) => self.apply_cohorts(context, command),
         }
     }
 
@@ -202,6 +212,7 @@ impl Game {
         self.feed.erase_player(player);
         self.surveys.erase_player(player);
         self.players.erase_player(player);
+        self.cohorts.erase_player(player);
         self.responses.erase_player(player);
     }
 
@@ -221,6 +232,7 @@ impl Game {
             "feed": self.feed.export_player(player)?,
             "surveys": self.surveys.export_player(player),
             "sessions": self.players.export_player(player),
+            "cohorts": self.cohorts.export_player(player),
         }))
     }
 

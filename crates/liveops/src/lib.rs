@@ -1,4 +1,4 @@
-//! Live-ops as a state machine: game variables, boards, levels, achievements, the feed, surveys and players.
+//! Live-ops as a state machine: game variables, boards, levels, achievements, the feed, surveys, players and cohorts.
 //!
 //! Every change is a command in the log. A command is decided when it is applied, in log order, from the commands and
 //! events before it and from nothing else: the same log gives the same state and the same responses. The crate has no
@@ -10,6 +10,7 @@
 
 mod command;
 mod engine;
+mod erased_operands;
 mod export;
 mod game;
 mod idempotency;
@@ -18,6 +19,7 @@ mod response;
 mod subject;
 
 pub mod boards;
+pub mod cohorts;
 pub mod feed;
 pub mod levels;
 pub mod players;

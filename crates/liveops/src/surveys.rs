@@ -160,6 +160,17 @@ fn tally_answers(answers: &HashMap<Box<str>, SurveyResponse>, number: u16) -> Qu
 }
 
 impl Surveys {
+    /// Returns the cohorts that audiences name.
+    pub fn cohorts(&self) -> impl Iterator<Item = &str> {
+        self.surveys.values().flat_map(|survey| survey.definition.audience.cohort.iter().map(String::as_str))
+    }
+
+    /// Returns the surveys whose audiences name a cohort.
+    pub(crate) fn users_of_cohort(&self, cohort: &str) -> Vec<&str> {
+        let names = |survey: &Survey| survey.definition.audience.cohort.iter().any(|name| name == cohort);
+        self.surveys.iter().filter(|(_, survey)| names(survey)).map(|(key, _)| key.as_str()).collect()
+    }
+
     /// Returns the surveys that the viewer should answer now, as a JSON list.
     pub fn due(&self, viewer: &VarsViewer, now_ms: i64) -> Value {
         let is_due = |survey: &Survey| {

@@ -84,6 +84,8 @@ pub struct Vars {
     history: ChangeHistory,
     /// Times at which a value changes without a command, with the number of definitions that name each.
     transitions: BTreeMap<i64, u32>,
+    /// The cohorts that conditions name, with how often.
+    cohorts: BTreeMap<String, u32>,
     unwritten: UnwrittenVars,
 }
 
@@ -159,6 +161,17 @@ impl Vars {
             }
         }
         text
+    }
+
+    /// Returns the cohorts that conditions name.
+    pub fn cohorts(&self) -> impl Iterator<Item = &str> {
+        self.cohorts.keys().map(String::as_str)
+    }
+
+    /// Returns the variables whose conditions name a cohort.
+    pub(crate) fn users_of_cohort(&self, cohort: &str) -> Vec<&str> {
+        let names = |variable: &Variable| variable.definition().cohorts().any(|(_, name)| name == cohort);
+        self.variables.iter().filter(|(_, variable)| names(variable)).map(|(name, _)| name.as_str()).collect()
     }
 
     /// Returns true if any variable has a percentage condition.

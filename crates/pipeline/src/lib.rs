@@ -10,6 +10,7 @@ pub mod views;
 
 pub mod accounting;
 pub mod catalog;
+pub mod cohorts;
 pub mod command_quota;
 pub mod disk_space;
 pub mod distribute;

@@ -17,6 +17,7 @@ use tokio::sync::watch;
 
 use crate::accounting::IngestAccounting;
 use crate::applier::{Quarantine, SESSIONS, commit_later};
+use crate::cohorts::CohortSets;
 use crate::disk_space::DiskSpace;
 use crate::lag::Lag;
 use crate::pending_answers::{CommandOutcome, PendingAnswers};
@@ -51,6 +52,8 @@ pub struct Views {
     pub liveops: LiveOps,
     /// The outcomes of commands, for the requests that wait for them.
     pub(crate) pending_answers: PendingAnswers,
+    /// The players of cohorts.
+    pub cohorts: CohortSets,
     /// The ingest accounting.
     pub accounting: IngestAccounting,
     /// The last events of every game.
@@ -103,6 +106,7 @@ impl Views {
             identities,
             liveops,
             pending_answers: PendingAnswers::default(),
+            cohorts: CohortSets::default(),
             accounting: IngestAccounting::default(),
             recent_events: Arc::default(),
             urgent_watchers: UrgentWatchers::default(),

@@ -165,6 +165,8 @@ pub(crate) struct RawQueries {
     pub(crate) memory_bytes_max: usize,
     /// Queries of one game that run at once.
     pub(crate) per_game_max: usize,
+    /// Bytes of memory of the players of all cohorts; one game may use half of it.
+    pub(crate) cohorts_bytes_max: usize,
 }
 
 impl Default for RawQueries {
@@ -174,6 +176,7 @@ impl Default for RawQueries {
             timeout_s: limits.timeout.as_secs(),
             memory_bytes_max: limits.memory_bytes_max,
             per_game_max: limits.per_game_max,
+            cohorts_bytes_max: limits.cohorts_bytes_max,
         }
     }
 }
@@ -631,10 +634,15 @@ impl RawQueries {
             "queries.memory_bytes_max: must be at least 16777216 (16 MiB)"
         );
         ensure!((1..=64).contains(&self.per_game_max), "queries.per_game_max: must be between 1 and 64");
+        ensure!(
+            self.cohorts_bytes_max >= 64 << 10,
+            "queries.cohorts_bytes_max: must be at least 65536 (64 KiB)"
+        );
         Ok(QueryLimits {
             timeout: Duration::from_secs(self.timeout_s),
             memory_bytes_max: self.memory_bytes_max,
             per_game_max: self.per_game_max,
+            cohorts_bytes_max: self.cohorts_bytes_max,
         })
     }
 }

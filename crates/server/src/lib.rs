@@ -30,6 +30,7 @@ use http::{PagesInProgress, RejectedRequests, SignInAttempts};
 use live::Live;
 use pipeline::archiver::Archiver;
 use pipeline::catalog::{Catalog, InitialKeys};
+use pipeline::cohorts::{self, RefreshContext};
 use pipeline::command_quota::{CommandQuota, CommandQuotaSettings};
 use pipeline::engine::Engine;
 use pipeline::enrich::geo::Geo;
@@ -159,6 +160,7 @@ impl Server {
                 on_fatal,
             },
         )?;
+        views.cohorts.set_bytes_max(settings.queries.cohorts_bytes_max);
         let flows = Flows::open(&settings.data, settings.quotas.flows_per_game)
             .context("restoring the running flows")?;
         let flows = Arc::new(flows);
@@ -226,6 +228,7 @@ impl Server {
         let mut threads = runtimes::start(&settings, &state, scratch, listeners)?;
         threads.push(flows::start_reporter(reporter_context(&state))?);
         threads.push(monitor::start(&state)?);
+        threads.push(cohorts::start(refresh_context(&state)).context("starting a thread")?);
         if let Some(schedule) = settings.backups.clone() {
             threads.push(backups::start(schedule, &state, scratch)?);
         }
@@ -303,6 +306,17 @@ fn collect_context(state: &AppState) -> CollectContext {
         flows: Arc::clone(&state.flows),
         catalog: Arc::clone(&state.catalog),
         views: Arc::clone(&state.views),
+        stopping: state.stopping.clone(),
+    }
+}
+
+fn refresh_context(state: &AppState) -> RefreshContext {
+    RefreshContext {
+        catalog: Arc::clone(&state.catalog),
+        views: Arc::clone(&state.views),
+        archiver: Arc::clone(&state.archiver),
+        queries: Arc::clone(&state.queries),
+        log: state.log.clone(),
         stopping: state.stopping.clone(),
     }
 }

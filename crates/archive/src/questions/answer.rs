@@ -18,6 +18,13 @@ pub struct AsOf {
     pub time_ms: i64,
 }
 
+impl AsOf {
+    /// Returns the moment as answers show it.
+    pub fn json(self) -> Value {
+        json!({"position": format!("0/{}", self.offset), "time": utc(self.time_ms)})
+    }
+}
+
 /// The answer as rows would be larger than allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the rows take more than {} MiB; ask for less", ROWS_BYTES_MAX >> 20)]
@@ -41,8 +48,7 @@ pub trait Answer {
 /// Writes an answer as a JSON object.
 pub fn json(answer: &dyn Answer, as_of: AsOf) -> Vec<u8> {
     let mut fields = answer.fields();
-    let as_of = json!({"position": format!("0/{}", as_of.offset), "time": utc(as_of.time_ms)});
-    fields.insert("as_of".to_owned(), as_of);
+    fields.insert("as_of".to_owned(), as_of.json());
     serde_json::to_vec(&fields).expect("writing to memory cannot fail")
 }
 

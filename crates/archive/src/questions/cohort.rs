@@ -6,6 +6,7 @@
 //! - `{"property", "op", "value", "within_days"}`: the latest event that has the property, in the last days, meets the
 //!   condition. Without such an event, the condition is on a missing value: only `!=` and `unset` hold.
 //! - `and`, `or`, `not` combine rules. Only players with an event within `seen_within_days` can belong to the cohort.
+//! - Erased players belong to no cohort.
 
 use model::limits::PLAYER_BYTES_MAX;
 use model::query::QueryError;
@@ -233,7 +234,9 @@ fn evaluate(rule: &Rule, seen_within_days: u32, context: &Context<'_>) -> Result
     }
     let first = from.iter().min().copied().unwrap_or(context.now_ms);
     let mut columns = FieldList::default();
-    let selector = Selector::new(&patterns, &Condition::always(), &mut columns, context.cohorts)?;
+    // Events of erased players have no id any more.
+    let has_id = Condition::Compare { field: Field::Player, test: Test::Set };
+    let selector = Selector::new(&patterns, &has_id, &mut columns, context.cohorts)?;
     let mut walk = CohortWalk { rule, selector, from, needs_seen, players: Vec::new() };
     let events = walk.selector.events();
     walk_players(&mut walk, context, columns, first..context.now_ms + 1, events)?;

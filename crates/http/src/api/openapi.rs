@@ -13,8 +13,8 @@ use utoipa::openapi::security::{ApiKey, ApiKeyValue, Http, HttpAuthScheme, Secur
 use utoipa::{Modify, OpenApi};
 
 use super::{
-    achievements, boards, dimensions, events, exports, feed, flows, health, levels, load, metrics, monitor,
-    people, players, privacy, query, questions, sql, subscriptions, surveys, vars, watch,
+    achievements, boards, cohorts, dimensions, events, exports, feed, flows, health, levels, load, metrics,
+    monitor, people, players, privacy, query, questions, sql, subscriptions, surveys, vars, watch,
 };
 use crate::RuntimeState;
 
@@ -65,6 +65,7 @@ static JSON: LazyLock<String> = LazyLock::new(|| {
     description.merge(questions::QuestionsApi::openapi());
     description.merge(sql::SqlApi::openapi());
     description.merge(exports::ExportsApi::openapi());
+    description.merge(cohorts::CohortPreviewApi::openapi());
     let mut description = serde_json::to_value(&description).expect("the description has only string keys");
     complete::complete(&mut description);
     description.to_string()
@@ -77,6 +78,7 @@ fn liveops_description() -> utoipa::openapi::OpenApi {
     let mut description = achievements::AchievementsApi::openapi();
     for part in [
         boards::BoardsApi::openapi(),
+        cohorts::CohortsApi::openapi(),
         feed::FeedApi::openapi(),
         levels::LevelsApi::openapi(),
         players::PlayerSessionsApi::openapi(),

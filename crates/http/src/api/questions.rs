@@ -1,13 +1,14 @@
 //! Questions over raw events: `/v1/explore`, `/v1/funnel`, `/v1/retention`, `/v1/paths`, `/v1/levels:outcomes`,
 //! `/v1/levels:heatmap` and `GET /v1/players`.
 
+pub(super) mod run;
+
 use std::sync::Arc;
 
-use archive::questions::answer::{self, AsOf};
+use archive::questions::QuestionFailure;
+use archive::questions::answer::{self, Answer, AsOf};
 use archive::questions::limits::REQUEST_BYTES_MAX;
-use archive::questions::players::PlayerLinks;
 use archive::questions::question::Question;
-use archive::questions::{Cohorts, Context, Progress, QuestionFailure};
 use archive::scan::ScanFailure;
 use axum::body::Body;
 use axum::extract::State;
@@ -15,17 +16,15 @@ use axum::response::Response;
 use axum::{Router, routing};
 use hyper::Request;
 use hyper::http::request::Parts;
-use model::query::QueryStopped;
 use pipeline::catalog::Access;
-use pipeline::time::{now_ms, now_s};
+use pipeline::time::now_s;
 use serde_json::{Map, Value};
 use utoipa::OpenApi;
 
 use super::openapi::schemas;
-use super::query::{accepted_format, run_bounded, stopped_problem};
+use super::query::{accepted_format, stopped_problem};
 use crate::auth::Credentials;
 use crate::body;
-use crate::client_stream::ClientPresence;
 use crate::problem::Problem;
 use crate::rows::RowFormat;
 use crate::{AppState, RuntimeState};
@@ -207,7 +206,7 @@ pub(crate) async fn players(
 }
 
 /// Returns parameters of a URL as the JSON object of a request.
-fn object(pairs: Vec<(String, String)>) -> Result<Vec<u8>, Problem> {
+pub(super) fn object(pairs: Vec<(String, String)>) -> Result<Vec<u8>, Problem> {
     let mut fields = Map::new();
     for (name, text) in pairs.into_iter().filter(|(name, _)| name != "game") {
         let value = match name.as_str() {
@@ -250,7 +249,7 @@ async fn answer_body(
 }
 
 /// Answers a question over everything that was acknowledged before it. It is cancelled when the client leaves.
-async fn respond(
+pub(super) async fn respond(
     shared: &Arc<AppState>,
     access: &Access,
     head: &Parts,
@@ -258,56 +257,27 @@ async fn respond(
     body: &[u8],
 ) -> Result<Response, Problem> {
     let question = Question::from_json(kind, body).map_err(Problem::from)?;
-    if let Some(name) = question.cohorts().first() {
-        return Err(Problem::invalid(format!("there is no cohort `{name}`")).field("cohort"));
-    }
-    let run = run_question(shared, access, question, format);
-    let bytes = match head.extensions.get::<ClientPresence>() {
-        None => run.await?,
-        Some(presence) => tokio::select! {
-            bytes = run => bytes?,
-            () = presence.wait_until_left() => return Err(stopped_problem(QueryStopped::Cancelled)),
-        },
-    };
+    let cohorts = question.cohorts().into_iter().map(str::to_owned).collect();
+    let answer = run::over_events(shared, access, cohorts, move |events| {
+        let answer = question.run(&events.context).map_err(question_problem)?;
+        encode(format, &*answer, events.as_of)
+    });
+    let bytes = run::until_client_leaves(head, answer).await?;
     Ok(format.response(kind, bytes))
 }
 
-async fn run_question(
-    shared: &Arc<AppState>,
-    access: &Access,
-    question: Question,
-    format: RowFormat,
-) -> Result<Vec<u8>, Problem> {
-    let (offset, now_ms) = (shared.log.durable_until(), now_ms());
-    // Identity links are among the views.
-    shared.views.caught_up(offset).await?;
-    let game = Arc::clone(&access.game);
-    let source = shared.archiver.snapshot(game.number, offset).await?;
-    let views = Arc::clone(&shared.views);
-    run_bounded(shared, game.number, move |control| {
-        let links = views.identities.game(game.number);
-        let context = Context {
-            source: &source,
-            control,
-            progress: &Progress::default(),
-            links: &links.map_or_else(PlayerLinks::default, |links| PlayerLinks::new(&links)),
-            cohorts: &Cohorts::default(),
-            now_ms,
-            tz: &game.tz,
-        };
-        let answer = question.run(&context).map_err(question_problem)?;
-        let as_of = AsOf { offset, time_ms: now_ms };
-        let rows = match format {
-            RowFormat::Json => Ok(answer::json(&*answer, as_of)),
-            RowFormat::Csv => answer::csv(&*answer),
-            RowFormat::Ndjson => answer::ndjson(&*answer),
-        };
-        rows.map_err(|too_large| Problem::limit_reached(too_large.to_string()))
-    })
-    .await
+/// Writes an answer in a format.
+pub(super) fn encode(format: RowFormat, answer: &dyn Answer, as_of: AsOf) -> Result<Vec<u8>, Problem> {
+    let rows = match format {
+        RowFormat::Json => Ok(answer::json(answer, as_of)),
+        RowFormat::Csv => answer::csv(answer),
+        RowFormat::Ndjson => answer::ndjson(answer),
+    };
+    rows.map_err(|too_large| Problem::limit_reached(too_large.to_string()))
 }
 
-fn question_problem(failure: QuestionFailure) -> Problem {
+/// Returns the problem for a question without an answer.
+pub(super) fn question_problem(failure: QuestionFailure) -> Problem {
     match failure {
         QuestionFailure::Invalid(error) => Problem::from(error),
         QuestionFailure::Scan(failure) => scan_problem(failure),

@@ -116,6 +116,9 @@ pub(crate) struct SurveyAudience {
     /// Segments; one match is enough.
     #[serde(default)]
     segment: Vec<String>,
+    /// Cohorts; the player must belong to one of them.
+    #[serde(default)]
+    cohort: Vec<String>,
 }
 
 /// A player's answers.
@@ -335,11 +338,11 @@ fn event<'a>(answer: &'a AnswerEvent, player: &'a str) -> RawEvent<'a> {
 
 impl From<PutSurveyRequest> for surveys::SurveyDefinition {
     fn from(it: PutSurveyRequest) -> surveys::SurveyDefinition {
-        let SurveyAudience { country, platform, version, segment } = it.audience;
+        let SurveyAudience { country, platform, version, segment, cohort } = it.audience;
         surveys::SurveyDefinition {
             title: it.title,
             questions: it.questions.into_iter().map(surveys::Question::from).collect(),
-            audience: vars::Audience { country, platform, version, segment },
+            audience: vars::Audience { country, platform, version, segment, cohort },
             starts_at: it.starts_at,
             ends_at: it.ends_at,
         }

@@ -18,7 +18,12 @@ impl Game {
         command: SurveyCommand,
     ) -> Result<CommandResponse, Refusal> {
         match command {
-            SurveyCommand::Put { key, definition } => self.surveys.put(context.at, key, definition),
+            SurveyCommand::Put { key, definition } => {
+                let named = definition.audience.cohort.iter();
+                let named = named.map(|name| ("audience.cohort".to_owned(), name.as_str()));
+                self.cohorts.check_known("", named)?;
+                self.surveys.put(context.at, key, definition)
+            }
             SurveyCommand::Delete { key } => self.surveys.delete(&key),
             SurveyCommand::Answer { key, player, answers } => {
                 self.check_signer(context, &player)?;

@@ -9,6 +9,7 @@ use super::history::{VariableDiff, VarsChange};
 use super::schema::CheckBudget;
 use super::timestamp::TimestampMs;
 use super::{VARS_BYTES_MAX, VARS_MAX, VarDefinition, Vars, VarsCommand};
+use crate::cohorts::Cohorts;
 use crate::game::{CommandContext, Game, Touched};
 use crate::{CommandResponse, Refusal, is_key};
 
@@ -22,7 +23,7 @@ impl Game {
         command: VarsCommand,
     ) -> Result<CommandResponse, Refusal> {
         let before = self.vars.version();
-        let answer = self.vars.apply(context, command)?;
+        let answer = self.vars.apply(context, command, &self.cohorts)?;
         if self.vars.version() != before {
             context.touched.push(Touched::Vars);
         }
@@ -35,18 +36,25 @@ impl Vars {
         &mut self,
         context: &CommandContext<'_>,
         command: VarsCommand,
+        cohorts: &Cohorts,
     ) -> Result<CommandResponse, Refusal> {
         match command {
             VarsCommand::Put { name, definition, expected_version } => {
                 self.check_version(expected_version)?;
                 check_name("name", &name)?;
                 definition.check("", &CheckBudget::new())?;
+                cohorts.check_known("", definition.cohorts())?;
                 self.write(context, BTreeMap::from([(name.clone(), Some(definition.into()))]), None)?;
                 Ok(CommandResponse::ok(&json!({ "version": self.version(), "name": name })))
             }
             VarsCommand::PutMany { vars, expected_version } => {
                 self.check_version(expected_version)?;
-                self.write(context, checked(vars)?, None)?;
+                let writes = checked(vars)?;
+                for (name, variable) in &writes {
+                    let named = variable.iter().flat_map(|variable| variable.definition().cohorts());
+                    cohorts.check_known(&format!("vars.{name}."), named)?;
+                }
+                self.write(context, writes, None)?;
                 Ok(self.answer())
             }
             VarsCommand::Delete { name } => {
@@ -57,6 +65,10 @@ impl Vars {
             VarsCommand::RollBack { version, expected_version } => {
                 self.check_version(expected_version)?;
                 let writes = self.rollback_writes(version)?;
+                for variable in writes.values().flatten() {
+                    let named = variable.definition().cohorts();
+                    cohorts.check_known("", named.map(|(_, name)| ("version".to_owned(), name)))?;
+                }
                 self.write(context, writes, Some(version))?;
                 Ok(self.answer())
             }
@@ -143,6 +155,9 @@ impl Vars {
                 .definition()
                 .transitions()
                 .for_each(|transition| *self.transitions.entry(transition).or_default() += 1);
+            for (_, cohort) in after.definition().cohorts() {
+                *self.cohorts.entry(cohort.to_owned()).or_default() += 1;
+            }
         }
         let before = match after {
             Some(after) => self.variables.insert(name.to_owned(), after),
@@ -151,8 +166,17 @@ impl Vars {
         if let Some(before) = &before {
             self.bytes -= before.bytes();
             before.definition().transitions().for_each(|transition| self.remove_transition(transition));
+            before.definition().cohorts().for_each(|(_, cohort)| self.remove_cohort(cohort));
         }
         before
+    }
+
+    fn remove_cohort(&mut self, cohort: &str) {
+        let Some(count) = self.cohorts.get_mut(cohort) else { return };
+        *count -= 1;
+        if *count == 0 {
+            self.cohorts.remove(cohort);
+        }
     }
 
     fn remove_transition(&mut self, transition: i64) {

@@ -25,8 +25,10 @@ pub struct VarsViewer {
     pub platform: String,
     /// The game's version.
     pub version: String,
-    /// The segments that the game or a cohort assigns to the player.
+    /// The segments that the game assigns to the player.
     pub segments: Vec<String>,
+    /// The cohorts that the player belongs to, among those that audiences name.
+    pub cohorts: Vec<String>,
 }
 
 /// An audience: viewers who match every list that is not empty.
@@ -45,6 +47,9 @@ pub struct Audience {
     /// Segments, of which one must match.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub segment: Vec<String>,
+    /// Cohorts, of which one must contain the player.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cohort: Vec<String>,
 }
 
 impl Audience {
@@ -64,6 +69,7 @@ impl Audience {
             platform: &self.platform,
             version: &self.version,
             segment: &self.segment,
+            cohort: &self.cohort,
         }
     }
 }
@@ -75,6 +81,7 @@ pub(crate) struct AudienceLists<'a> {
     pub(crate) platform: &'a [String],
     pub(crate) version: &'a [String],
     pub(crate) segment: &'a [String],
+    pub(crate) cohort: &'a [String],
 }
 
 impl AudienceLists<'_> {
@@ -83,6 +90,7 @@ impl AudienceLists<'_> {
             && allows(self.platform, &viewer.platform)
             && allows(self.version, &viewer.version)
             && (self.segment.is_empty() || viewer.segments.iter().any(|own| self.segment.contains(own)))
+            && (self.cohort.is_empty() || viewer.cohorts.iter().any(|own| self.cohort.contains(own)))
     }
 
     pub(crate) fn check(&self, path: &str) -> Result<(), Refusal> {
@@ -99,6 +107,7 @@ impl AudienceLists<'_> {
             ("platform", self.platform),
             ("version", self.version),
             ("segment", self.segment),
+            ("cohort", self.cohort),
         ];
         lists.into_iter().try_for_each(|(name, list)| check_list(&format!("{path}{name}"), list))
     }

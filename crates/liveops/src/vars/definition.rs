@@ -66,6 +66,9 @@ pub struct Condition {
     /// Segments, of which one must match.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub segment: Vec<String>,
+    /// Cohorts, of which one must contain the player.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cohort: Vec<String>,
     /// A share of all players.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percent: Option<Percent>,
@@ -84,6 +87,7 @@ impl Condition {
             platform: &self.platform,
             version: &self.version,
             segment: &self.segment,
+            cohort: &self.cohort,
         }
     }
 
@@ -186,6 +190,15 @@ impl VarDefinition {
     pub(crate) fn transitions(&self) -> impl Iterator<Item = i64> {
         let conditions = self.conditions.iter().flat_map(|it| [it.starts_at, it.ends_at]);
         [self.starts_at, self.ends_at].into_iter().chain(conditions).flatten().map(TimestampMs::ms)
+    }
+
+    /// Returns the cohorts that its conditions name, each with the field.
+    pub(crate) fn cohorts(&self) -> impl Iterator<Item = (String, &str)> {
+        let conditions = self.conditions.iter().enumerate();
+        conditions.flat_map(|(index, condition)| {
+            let field = format!("conditions[{index}].cohort");
+            condition.cohort.iter().map(move |name| (field.clone(), name.as_str()))
+        })
     }
 
     pub(crate) fn has_percent(&self) -> bool {

@@ -36,7 +36,7 @@ impl<'a> EventAnnotator<'a> {
         // The variables that were active when the events of a file happened are not known.
         let names = ingest.names.of_batch(&*ingest.views.counters, access, request.client.address, now_ms);
         let is_live = request.endpoint != Endpoint::Import;
-        let variants = is_live.then(|| VariantAnnotator::new(&ingest.views.liveops, game, now_ms)).flatten();
+        let variants = is_live.then(|| VariantAnnotator::new(&ingest.views, game, now_ms)).flatten();
         EventAnnotator {
             dimensions: &access.game.settings.dimensions,
             variants,

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use liveops::Game;
 use liveops::vars::VarsViewer;
-use liveops::{Game, LiveOps};
 use model::Dimension;
 use model::batch::{DeclaredValues, StoredEvent};
 use model::limits::DIMENSION_BYTES_MAX;
 use model::series::{OTHER, VARIANT, VARS};
 use parking_lot::RwLock;
+
+use crate::views::Views;
 
 /// The game variables that are active while one batch is admitted.
 pub(super) struct VariantAnnotator {
@@ -16,22 +18,37 @@ pub(super) struct VariantAnnotator {
     now_ms: i64,
     version: String,
     has_experiments: bool,
-    /// The viewer that `variants` belongs to. The events of a batch often belong to one player.
+    views: Arc<Views>,
+    number: u32,
+    /// The cohorts that conditions name.
+    cohorts: Vec<String>,
+    /// The viewer that `variants` belongs to, without cohorts. The events of a batch often belong to one player.
     viewer: VarsViewer,
     variants: Option<String>,
 }
 
 impl VariantAnnotator {
     /// Returns `None` if the game never had a variable.
-    pub(super) fn new(liveops: &LiveOps, game: u32, now_ms: i64) -> Option<VariantAnnotator> {
-        let game = liveops.game(game);
-        let (version, has_experiments) = {
+    pub(super) fn new(views: &Arc<Views>, number: u32, now_ms: i64) -> Option<VariantAnnotator> {
+        let (views, game) = (Arc::clone(views), views.liveops.game(number));
+        let (version, has_experiments, cohorts) = {
             let vars = &game.read().vars;
-            (vars.version(), vars.has_experiments())
+            let cohorts: Vec<String> = vars.cohorts().map(str::to_owned).collect();
+            (vars.version(), vars.has_experiments(), cohorts)
         };
         let version = (version > 0).then(|| version.to_string())?;
         let (viewer, variants) = (VarsViewer::default(), None);
-        Some(VariantAnnotator { game, now_ms, version, has_experiments, viewer, variants })
+        Some(VariantAnnotator {
+            game,
+            now_ms,
+            version,
+            has_experiments,
+            views,
+            number,
+            cohorts,
+            viewer,
+            variants,
+        })
     }
 
     /// Adds the version and the variants to the event's list of dimensions.
@@ -55,10 +72,16 @@ impl VariantAnnotator {
             platform: dimension(Dimension::Platform),
             version: dimension(Dimension::Version),
             segments: Vec::new(),
+            cohorts: Vec::new(),
         };
         if viewer != self.viewer {
             (self.viewer, self.variants) = (viewer, None);
         }
-        self.variants.get_or_insert_with(|| self.game.read().vars.variants(&self.viewer, self.now_ms))
+        self.variants.get_or_insert_with(|| {
+            let names = self.cohorts.iter().map(String::as_str);
+            let cohorts = self.views.cohorts_of(self.number, &self.viewer.player, names);
+            let viewer = VarsViewer { cohorts, ..self.viewer.clone() };
+            self.game.read().vars.variants(&viewer, self.now_ms)
+        })
     }
 }

@@ -18,6 +18,8 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tracing::{error, warn};
 
+use crate::cohorts::SETS_BYTES_MAX;
+
 /// How much the threads yield: with 15, busy threads of normal priority get 28 times their time.
 const NICE: i32 = 15;
 /// Threads per query that one game may run at once.
@@ -42,11 +44,18 @@ pub struct QueryLimits {
     pub memory_bytes_max: usize,
     /// Queries of one game that run at once.
     pub per_game_max: usize,
+    /// The memory of the players of all cohorts, in bytes.
+    pub cohorts_bytes_max: usize,
 }
 
 impl Default for QueryLimits {
     fn default() -> QueryLimits {
-        QueryLimits { timeout: Duration::from_secs(10), memory_bytes_max: 256 << 20, per_game_max: 4 }
+        QueryLimits {
+            timeout: Duration::from_secs(10),
+            memory_bytes_max: 256 << 20,
+            per_game_max: 4,
+            cohorts_bytes_max: SETS_BYTES_MAX,
+        }
     }
 }
 
@@ -362,7 +371,8 @@ mod tests {
 
     fn pool(timeout_ms: u64) -> Arc<QueryPool> {
         let timeout = Duration::from_millis(timeout_ms);
-        let limits = QueryLimits { timeout, memory_bytes_max: 8 << 20, per_game_max: 2 };
+        let limits =
+            QueryLimits { timeout, memory_bytes_max: 8 << 20, per_game_max: 2, ..QueryLimits::default() };
         QueryPool::start(limits).expect("threads can be started")
     }
 

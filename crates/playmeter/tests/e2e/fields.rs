@@ -73,6 +73,9 @@ fn state(
             "/v1/monitor",
             "/metrics",
             "/v1/me",
+            // The moment of the answer, or of the last evaluation.
+            "/v1/cohorts",
+            "/v1/cohorts/{name}",
             // The latency of recent commits.
             "/v1/import",
             // An archive with the time of its creation.
@@ -139,6 +142,7 @@ fn server_owned_fields_are_rejected_on_every_route() {
         "/v1/levels:outcomes",
         "/v1/levels:heatmap",
         "/v1/sql",
+        "/v1/cohorts:preview",
     ];
     // Events and packets get a receipt per event instead; questions write nothing. What needs a sign-in is tested in
     // `games.rs`.

@@ -17,6 +17,7 @@ mod bodies;
 #[cfg(feature = "fault-injection")]
 mod clock_jumps;
 mod clocks;
+mod cohorts;
 mod collectors;
 mod connections;
 mod damage;

@@ -149,6 +149,7 @@ fn unknown_or_invalid_setting_is_named() {
         ("[sql]\nworkers_max = 0\n", &["sql.workers_max"]),
         ("[sql]\nrows_max = 0\n", &["sql.rows_max"]),
         ("[sql]\nisolation = \"none\"\n", &["sql.isolation"]),
+        ("[queries]\ncohorts_bytes_max = 1000\n", &["queries.cohorts_bytes_max"]),
         ("[bodies]\naddress_bytes_max = 1000\n", &["bodies.address_bytes_max"]),
         ("[bodies]\nbytes_max = 1000\n", &["bodies.bytes_max"]),
         ("origins = [\"https://a.example/path\"]\n", &["origins", "https://a.example/path"]),

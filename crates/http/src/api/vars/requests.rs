@@ -83,6 +83,9 @@ pub(crate) struct VariableCondition {
     /// Segments; one match is enough.
     #[serde(default)]
     segment: Vec<String>,
+    /// Cohorts; the player must belong to one of them.
+    #[serde(default)]
+    cohort: Vec<String>,
     /// A percentage of all players.
     percent: Option<PercentRange>,
     /// Start, RFC 3339.
@@ -169,6 +172,7 @@ impl From<VariableCondition> for vars::Condition {
             platform: it.platform,
             version: it.version,
             segment: it.segment,
+            cohort: it.cohort,
             percent: it.percent.map(|PercentRange { from, to, salt }| vars::Percent { from, to, salt }),
             starts_at: it.starts_at,
             ends_at: it.ends_at,

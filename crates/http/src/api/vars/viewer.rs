@@ -96,7 +96,13 @@ impl ViewerParams {
                 .map(|it| it.label().to_owned())
         };
         let platform = self.platform.or_else(|| if is_player { agent() } else { None });
+        let game = shared.views.liveops.game(access.game.number);
+        let cohorts = {
+            let game = game.read();
+            shared.views.cohorts_of(access.game.number, &self.player, game.audience_cohorts().into_iter())
+        };
         Ok(VarsViewer {
+            cohorts,
             player: self.player,
             country: country.unwrap_or_default(),
             platform: platform.unwrap_or_default(),

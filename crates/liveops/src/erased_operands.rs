@@ -1,0 +1,80 @@
+//! Removing an erased player from questions: from conditions such as `{"property": "player", "op": "=", "value": "ann"}`
+//! and from searches for players.
+
+use serde_json::Value;
+
+use crate::vars::Json;
+
+/// What a condition about an erased player compares with.
+const ERASED: &str = "(erased)";
+/// The properties whose values are ids of players.
+const PLAYER_PROPERTIES: [&str; 2] = ["player", "anonymous"];
+
+/// The field of a search for players by a part of their id.
+const SEARCH: &str = "search";
+
+/// Returns the JSON without the player's id in conditions about players; `None` if it has none.
+pub(crate) fn without_player(json: &Json, player: &str) -> Option<Json> {
+    let mut value: Value = serde_json::from_str(json.text()).ok()?;
+    remove(&mut value, player).then(|| Json::parse(&value.to_string()).expect("it was written as JSON"))
+}
+
+fn remove(value: &mut Value, player: &str) -> bool {
+    match value {
+        Value::Array(items) => {
+            items.iter_mut().fold(false, |is_changed, item| remove(item, player) || is_changed)
+        }
+        Value::Object(fields) => {
+            let property = fields.get("property").and_then(Value::as_str).unwrap_or_default();
+            let is_about_players = PLAYER_PROPERTIES.contains(&property);
+            let mut is_changed = false;
+            for (name, field) in fields {
+                is_changed |= match name.as_str() {
+                    "value" if is_about_players => replace(field, player),
+                    SEARCH => replace(field, player),
+                    _ => remove(field, player),
+                };
+            }
+            is_changed
+        }
+        _ => false,
+    }
+}
+
+fn replace(operand: &mut Value, player: &str) -> bool {
+    match operand {
+        Value::String(text) if text == player => {
+            ERASED.clone_into(text);
+            true
+        }
+        Value::Array(items) => {
+            items.iter_mut().fold(false, |is_changed, item| replace(item, player) || is_changed)
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_conditions_about_players_lose_the_id() {
+        let check = |before: &str, expected: Option<&str>| {
+            let before = Json::parse(before).expect("JSON");
+            let after = without_player(&before, "ann");
+            assert_eq!(after.as_ref().map(Json::text), expected, "{before:?}");
+        };
+        check(
+            r#"{"where":[{"or":[{"op":"=","property":"player","value":"ann"}]}]}"#,
+            Some(r#"{"where":[{"or":[{"op":"=","property":"player","value":"(erased)"}]}]}"#),
+        );
+        check(
+            r#"[{"op":"in","property":"anonymous","value":["bo","ann"]}]"#,
+            Some(r#"[{"op":"in","property":"anonymous","value":["bo","(erased)"]}]"#),
+        );
+        check(r#"{"search":"ann"}"#, Some(r#"{"search":"(erased)"}"#));
+        check(r#"[{"op":"=","property":"country","value":"ann"}]"#, None);
+        check(r#"[{"op":"=","property":"player","value":"anna"}]"#, None);
+    }
+}
