@@ -1,6 +1,6 @@
 //! The events of one game at one position of the log, as questions read them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
@@ -129,6 +129,31 @@ impl Snapshot {
         self.seed
     }
 
+    /// Returns the names of properties that events of these times and players may have: at most `count_max`, those with a
+    /// column of their own first.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read or is damaged.
+    pub fn property_names(
+        &self,
+        times: Range<i64>,
+        players: RangeInclusive<u64>,
+        count_max: usize,
+    ) -> Result<Vec<Box<str>>, ScanFailure> {
+        let mut filter = Filter::of_times(times);
+        filter.players = players;
+        let (mut own, mut rest) = (BTreeSet::new(), BTreeSet::new());
+        for place in self.places(&filter).into_values().flatten() {
+            match place {
+                Place::File(part) => insert_names(part.open()?.shape(), &mut own, &mut rest),
+                Place::Memory(table) => insert_names(&table.shape, &mut own, &mut rest),
+            }
+        }
+        let rest = rest.into_iter().filter(|name| !own.contains(name)).collect::<Vec<_>>();
+        Ok(own.into_iter().chain(rest).take(count_max).collect())
+    }
+
     fn tables(&self) -> Vec<Arc<Table>> {
         let sealed = self.segments.iter().flat_map(|segment| segment.tables.iter().cloned());
         // Appending has checked the entries.
@@ -171,6 +196,12 @@ impl Snapshot {
             }
         })
     }
+}
+
+/// Inserts the names of properties with a column, and of those in the JSON of the rest.
+fn insert_names(shape: &Shape, own: &mut BTreeSet<Box<str>>, rest: &mut BTreeSet<Box<str>>) {
+    own.extend(shape.properties.iter().map(|property| property.name.clone()));
+    rest.extend(shape.rest.rows.keys().cloned());
 }
 
 impl Source for Snapshot {

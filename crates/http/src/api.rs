@@ -24,6 +24,7 @@ pub(crate) mod monitor;
 pub(crate) mod openapi;
 pub(crate) mod otlp;
 pub(crate) mod people;
+pub(crate) mod player_profile;
 pub(crate) mod players;
 pub(crate) mod privacy;
 pub(crate) mod query;
@@ -49,6 +50,7 @@ pub(crate) fn routes() -> Router<RuntimeState> {
         .merge(questions::routes())
         .merge(sql::routes())
         .merge(exports::routes())
+        .merge(player_profile::routes())
         .merge(cohorts::routes())
         .merge(load::routes())
         .merge(monitor::routes())

@@ -1,9 +1,11 @@
 //! The events of one player, newest first.
 //!
 //! A page ends with a cursor: the time of its last event, and how many events of that time were shown. Events that
-//! arrive late, before the cursor, are on the page to which they belong by time.
+//! arrive late, before the cursor, are on the page to which they belong by time. Events of erased players have no id any
+//! more, and are on no page.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use model::query::QueryError;
 use serde_json::{Map, Value as Json, json};
@@ -16,7 +18,7 @@ use super::request::{Fields, object};
 use super::walk::Metered;
 use super::{Context, QuestionFailure};
 use crate::columns::{Chunk, Field, Value};
-use crate::scan::{Order, ScanRequest};
+use crate::scan::{Order, ScanFailure, ScanRequest};
 
 const DAY_MS: i64 = 86_400_000;
 const DEFAULT_LIMIT: usize = 100;
@@ -89,38 +91,28 @@ impl Timeline {
         Ok(timeline)
     }
 
-    /// Answers the question about the player with this hash and all ids that are linked to it. The events have those of
-    /// the properties that they carry. `oldest_ms` is the time of the first event of the game, or before.
+    /// Returns the question about the newest event.
+    pub fn newest() -> Timeline {
+        Timeline { before: None, limit: 1 }
+    }
+
+    /// Answers the question about the player with this hash and all ids that are linked to it. `properties` returns the
+    /// names of properties that an id's events in a range of time may have; those that an event carries are shown.
+    /// `oldest_ms` is the time of the first event of the game, or before.
     pub fn run(
         &self,
         context: &Context<'_>,
         player: u64,
-        properties: &[Box<str>],
+        properties: &PropertyNames<'_>,
         oldest_ms: i64,
     ) -> Result<TimelinePage, QuestionFailure> {
         let player = context.links.player(player);
-        let mut fields = vec![
-            Field::Received,
-            Field::Event,
-            Field::Id,
-            Field::Player,
-            Field::Anonymous,
-            Field::Session,
-            Field::Value,
-            Field::Country,
-            Field::Platform,
-            Field::Version,
-            Field::Source,
-            Field::Level,
-        ];
-        fields.extend(properties.iter().map(|name| Field::Property(name.clone())));
         let newest = TimelineCursor { time_ms: context.now_ms + 366 * DAY_MS, shown: 0 };
         let before = self.before.unwrap_or(newest);
         let reader = PlayerReader {
             context,
             control: Metered::new(context.control),
-            names: fields.iter().map(label).collect(),
-            fields,
+            properties,
             ids: context.links.ids_of(player),
             player,
         };
@@ -153,11 +145,32 @@ impl Timeline {
     }
 }
 
+/// Returns the names of properties that events of an id in a range of time may have.
+pub type PropertyNames<'a> = dyn Fn(Range<i64>, u64) -> Result<Vec<Box<str>>, ScanFailure> + 'a;
+
+/// The columns of an event, beside its time and its properties.
+const OWN_FIELDS: [Field; 12] = [
+    Field::Received,
+    Field::Player,
+    Field::Event,
+    Field::Id,
+    Field::Anonymous,
+    Field::Session,
+    Field::Value,
+    Field::Country,
+    Field::Platform,
+    Field::Version,
+    Field::Source,
+    Field::Level,
+];
+/// The places of the first two of them.
+const RECEIVED: usize = 0;
+const PLAYER: usize = 1;
+
 struct PlayerReader<'a> {
     context: &'a Context<'a>,
     control: Metered<'a>,
-    fields: Vec<Field>,
-    names: Vec<String>,
+    properties: &'a PropertyNames<'a>,
     /// The player and its linked ids.
     ids: Vec<u64>,
     player: u64,
@@ -168,27 +181,29 @@ type Ordered = ((i64, i64, bool), TimelineEvent);
 
 impl PlayerReader<'_> {
     /// Returns at most `count` events of a range, newest first.
-    fn newest(
-        &self,
-        times: std::ops::Range<i64>,
-        count: usize,
-    ) -> Result<Vec<TimelineEvent>, QuestionFailure> {
+    fn newest(&self, times: Range<i64>, count: usize) -> Result<Vec<TimelineEvent>, QuestionFailure> {
         let mut events: Vec<Ordered> = Vec::new();
         let mut bytes = 0;
         for id in &self.ids {
             let mut of_id: VecDeque<Ordered> = VecDeque::new();
+            let properties = (self.properties)(times.clone(), *id)?;
+            let mut fields = OWN_FIELDS.to_vec();
+            fields.extend(properties.into_iter().map(Field::Property));
+            let names: Vec<String> = fields.iter().map(label).collect();
             let request = ScanRequest {
                 times: times.clone(),
-                fields: self.fields.clone(),
+                fields,
                 events: None,
                 players: *id..=*id,
                 order: Order::ByPlayer,
             };
             self.context.source.scan(&request, &self.control, &mut |chunk| {
                 // Only the last rows of a chunk can be among the newest.
-                let own: Vec<usize> = (0..chunk.rows()).filter(|row| chunk.players[*row] == *id).collect();
+                let is_own =
+                    |row: &usize| chunk.players[*row] == *id && chunk.columns[PLAYER].value(*row).is_some();
+                let own: Vec<usize> = (0..chunk.rows()).filter(is_own).collect();
                 for row in own[own.len().saturating_sub(count)..].iter().copied() {
-                    let event = self.read(chunk, row);
+                    let event = self.read(&names, chunk, row);
                     bytes += event.1.bytes();
                     of_id.push_back(event);
                     if of_id.len() > count {
@@ -207,9 +222,9 @@ impl PlayerReader<'_> {
         Ok(events.into_iter().map(|(_, event)| event).collect())
     }
 
-    fn read(&self, chunk: &Chunk, row: usize) -> Ordered {
-        let received = number_of(&chunk.columns[0], row);
-        let cells = self.names.iter().zip(&chunk.columns).filter_map(|(name, column)| {
+    fn read(&self, names: &[String], chunk: &Chunk, row: usize) -> Ordered {
+        let received = number_of(&chunk.columns[RECEIVED], row);
+        let cells = names.iter().zip(&chunk.columns).filter_map(|(name, column)| {
             let value = match column.value(row)? {
                 Value::Text(text) => text.into(),
                 Value::Flag(flag) => flag.into(),
@@ -246,6 +261,13 @@ impl TimelineEvent {
             object.insert("props".to_owned(), props.into());
         }
         object
+    }
+}
+
+impl TimelinePage {
+    /// Returns the page of a player without events.
+    pub fn empty() -> TimelinePage {
+        TimelinePage { events: Vec::new(), next: None }
     }
 }
 

@@ -1,4 +1,5 @@
-//! The totals of one player: all events under the player's id and those that are linked to it.
+//! The totals of one player: all events under the player's id and those that are linked to it. Events of erased players
+//! have no id any more, and are in no totals.
 
 use hashbrown::{HashMap, HashSet};
 use rustc_hash::FxBuildHasher;
@@ -50,6 +51,7 @@ impl PlayerTotals {
         let mut names = Groups::new(&[Field::Event], &mut columns);
         let mut sessions = Groups::new(&[Field::Session], &mut columns);
         let value = columns.index(&Field::Value);
+        let own_id = columns.index(&Field::Player);
         let mut counts: HashMap<u32, (u64, Sum), FxBuildHasher> = HashMap::default();
         let mut seen: HashSet<u32, FxBuildHasher> = HashSet::default();
         let mut range: Option<(i64, i64)> = None;
@@ -65,7 +67,9 @@ impl PlayerTotals {
             context.source.scan(&request, &control, &mut |chunk| {
                 names.start_chunk(chunk);
                 sessions.start_chunk(chunk);
-                for row in (0..chunk.rows()).filter(|row| chunk.players[*row] == id) {
+                let is_own =
+                    |row: &usize| chunk.players[*row] == id && chunk.columns[own_id].value(*row).is_some();
+                for row in (0..chunk.rows()).filter(is_own) {
                     let (count, sum) = counts.entry(names.group_of(chunk, row)).or_default();
                     *count += 1;
                     number_of(&chunk.columns[value], row).into_iter().for_each(|value| sum.add(0, value));

@@ -14,7 +14,8 @@ use utoipa::{Modify, OpenApi};
 
 use super::{
     achievements, boards, cohorts, dimensions, events, exports, feed, flows, health, levels, load, metrics,
-    monitor, people, players, privacy, query, questions, sql, subscriptions, surveys, vars, watch,
+    monitor, people, player_profile, players, privacy, query, questions, sql, subscriptions, surveys, vars,
+    watch,
 };
 use crate::RuntimeState;
 
@@ -65,6 +66,7 @@ static JSON: LazyLock<String> = LazyLock::new(|| {
     description.merge(questions::QuestionsApi::openapi());
     description.merge(sql::SqlApi::openapi());
     description.merge(exports::ExportsApi::openapi());
+    description.merge(player_profile::PlayerProfileApi::openapi());
     description.merge(cohorts::CohortPreviewApi::openapi());
     let mut description = serde_json::to_value(&description).expect("the description has only string keys");
     complete::complete(&mut description);

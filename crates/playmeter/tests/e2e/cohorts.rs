@@ -82,6 +82,7 @@ fn cohort_filters_questions_and_counts_linked_ids_as_one_player() {
     world.kill9();
     world.start();
     assert_eq!((starters(&world, "payers"), starters(&world, "guests")), (json!(1), json!(1)));
+    assert_eq!(get(&world, "/v1/players/guest-1")["cohorts"], json!(["guests", "payers"]));
 }
 
 #[test]

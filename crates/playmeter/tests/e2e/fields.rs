@@ -74,6 +74,8 @@ fn state(
             "/metrics",
             "/v1/me",
             // The moment of the answer, or of the last evaluation.
+            "/v1/players/{player}",
+            "/v1/players/{player}/timeline",
             "/v1/cohorts",
             "/v1/cohorts/{name}",
             // The latency of recent commits.

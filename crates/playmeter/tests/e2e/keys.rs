@@ -32,6 +32,8 @@ const MATRIX: &[(&str, &str, &str, [u16; 6])] = &[
     ("/v1/sql", "POST", "/v1/sql", [401, 401, 403, 403, 200, 200]),
     ("/v1/export/events", "GET", "/v1/export/events", [401, 401, 403, 403, 403, 403]),
     ("/v1/players", "GET", "/v1/players?search=bo", [401, 401, 403, 403, 200, 200]),
+    ("/v1/players/{player}", "GET", "/v1/players/stranger", [401, 401, 403, 403, 404, 404]),
+    ("/v1/players/{player}/timeline", "GET", "/v1/players/bo/timeline", [401, 401, 403, 403, 200, 200]),
     ("/v1/cohorts", "POST", "/v1/cohorts", [401, 401, 403, 403, 403, 201]),
     ("/v1/cohorts", "GET", "/v1/cohorts", [401, 401, 403, 403, 200, 200]),
     ("/v1/cohorts/{name}", "GET", "/v1/cohorts/testers", [401, 401, 403, 403, 200, 200]),

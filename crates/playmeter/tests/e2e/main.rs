@@ -47,6 +47,7 @@ mod origins;
 mod own_folder;
 mod pages;
 mod permissions;
+mod player_timelines;
 mod playtomic;
 mod privacy;
 mod proxies;

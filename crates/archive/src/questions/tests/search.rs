@@ -114,7 +114,8 @@ fn numbers_as_answers(value: Json) -> Json {
 fn timeline(world: &World, player: &str, request: Json) -> Result<Json, QuestionFailure> {
     let question = Timeline::from_json(request.to_string().as_bytes())?;
     let oldest = world.events.iter().map(|event| event.time).min().unwrap_or(0);
-    let page = world.ask(|context| question.run(context, hash(player), &["weapon".into()], oldest))?;
+    let page = world
+        .ask(|context| question.run(context, hash(player), &|_, _| Ok(vec!["weapon".into()]), oldest))?;
     csv(&page).expect("it is small");
     Ok(page.fields().into())
 }
