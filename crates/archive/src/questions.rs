@@ -11,6 +11,7 @@ pub mod answer;
 pub mod cohort;
 pub mod experiment;
 pub mod explore;
+pub mod exposure;
 pub mod funnel;
 pub mod levels;
 pub mod limits;

@@ -9,6 +9,7 @@ pub(crate) mod collectors;
 pub(crate) mod commands;
 pub(crate) mod dimensions;
 pub(crate) mod events;
+pub(crate) mod experiments;
 mod export_stream;
 pub(crate) mod exports;
 pub(crate) mod feed;
@@ -52,6 +53,7 @@ pub(crate) fn routes() -> Router<RuntimeState> {
         .merge(exports::routes())
         .merge(player_profile::routes())
         .merge(cohorts::routes())
+        .merge(experiments::routes())
         .merge(load::routes())
         .merge(monitor::routes())
         .merge(dimensions::routes())

@@ -7,6 +7,7 @@ mod apply;
 mod audience;
 mod decimal;
 mod definition;
+mod experiment;
 mod history;
 mod json;
 mod schema;
@@ -14,6 +15,7 @@ mod timestamp;
 
 pub use audience::{Audience, Percent, VarsViewer, bucket};
 pub use definition::{Condition, VarDefinition};
+pub use experiment::{CONTROL, Experiment, ExperimentState, PlannedVariant};
 pub use history::{CHANGES_MAX, VariableDiff, VarsChange};
 pub use json::Json;
 pub use timestamp::TimestampMs;

@@ -238,6 +238,11 @@ impl WindowRequest {
 }
 
 impl WindowRequest {
+    /// Returns true if the request says when the window starts.
+    pub(super) fn has_start(&self) -> bool {
+        self.from_ms.is_some() || self.last.is_some()
+    }
+
     /// Returns true if the window ends now and has a length, so that it may start with a whole bucket.
     pub(super) fn is_last(&self) -> bool {
         self.last.is_some()

@@ -13,9 +13,9 @@ use utoipa::openapi::security::{ApiKey, ApiKeyValue, Http, HttpAuthScheme, Secur
 use utoipa::{Modify, OpenApi};
 
 use super::{
-    achievements, boards, cohorts, dimensions, events, exports, feed, flows, health, levels, load, metrics,
-    monitor, people, player_profile, players, privacy, query, questions, sql, subscriptions, surveys, vars,
-    watch,
+    achievements, boards, cohorts, dimensions, events, experiments, exports, feed, flows, health, levels,
+    load, metrics, monitor, people, player_profile, players, privacy, query, questions, sql, subscriptions,
+    surveys, vars, watch,
 };
 use crate::RuntimeState;
 
@@ -68,6 +68,7 @@ static JSON: LazyLock<String> = LazyLock::new(|| {
     description.merge(exports::ExportsApi::openapi());
     description.merge(player_profile::PlayerProfileApi::openapi());
     description.merge(cohorts::CohortPreviewApi::openapi());
+    description.merge(experiments::ExperimentsApi::openapi());
     let mut description = serde_json::to_value(&description).expect("the description has only string keys");
     complete::complete(&mut description);
     description.to_string()

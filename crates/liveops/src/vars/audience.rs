@@ -75,7 +75,7 @@ impl Audience {
 }
 
 /// The lists of an [`Audience`] or a condition.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct AudienceLists<'a> {
     pub(crate) country: &'a [String],
     pub(crate) platform: &'a [String],
@@ -153,6 +153,11 @@ impl Percent {
         }
         let bucket = bucket(self.salt.as_deref().unwrap_or(own_salt), player);
         (buckets(self.from)..buckets(self.to)).contains(&bucket)
+    }
+
+    /// Returns the buckets of the share.
+    pub(crate) fn buckets(&self) -> std::ops::Range<usize> {
+        buckets(self.from) as usize..buckets(self.to) as usize
     }
 
     pub(crate) fn check(&self, path: &str) -> Result<(), Refusal> {

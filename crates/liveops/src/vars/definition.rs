@@ -91,9 +91,18 @@ impl Condition {
         }
     }
 
+    /// Returns true if the condition matches apart from its percentage.
+    pub(crate) fn applies(&self, viewer: &VarsViewer, now_ms: i64) -> bool {
+        is_within(now_ms, self.starts_at, self.ends_at) && self.lists().matches(viewer)
+    }
+
+    /// Returns true if the condition matches the same viewers at the same times as another, apart from percentages.
+    pub(crate) fn has_audience_of(&self, other: &Condition) -> bool {
+        self.lists() == other.lists() && (self.starts_at, self.ends_at) == (other.starts_at, other.ends_at)
+    }
+
     fn matches(&self, variable: &str, viewer: &VarsViewer, now_ms: i64) -> bool {
-        is_within(now_ms, self.starts_at, self.ends_at)
-            && self.lists().matches(viewer)
+        self.applies(viewer, now_ms)
             && self.percent.as_ref().is_none_or(|percent| percent.contains(variable, &viewer.player))
     }
 

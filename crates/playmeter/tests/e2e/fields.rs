@@ -135,7 +135,7 @@ fn server_owned_fields_are_rejected_on_every_route() {
     let before = state(&world, &operations, &created);
     let mut connection = world.connect();
     let (mut sent, mut wrong) = (0, Vec::new());
-    const READ_ONLY: [&str; 8] = [
+    const READ_ONLY: [&str; 9] = [
         "/v1/query",
         "/v1/explore",
         "/v1/funnel",
@@ -144,6 +144,7 @@ fn server_owned_fields_are_rejected_on_every_route() {
         "/v1/levels:outcomes",
         "/v1/levels:heatmap",
         "/v1/sql",
+        "/v1/experiments:results",
         "/v1/cohorts:preview",
     ];
     // Events and packets get a receipt per event instead; questions write nothing. What needs a sign-in is tested in

@@ -24,6 +24,7 @@ mod damage;
 mod ddp;
 mod dimensions;
 mod disk;
+mod experiment_results;
 mod experiments;
 mod exports;
 mod failures;

@@ -51,6 +51,7 @@ fn every_live_ops_write_works_with_its_openapi_example() {
         "level_outcomes",
         "heatmap",
         "sql",
+        "experiment_results",
         "preview_cohort",
         "send_events",
         "send_flow_packets",

@@ -185,6 +185,29 @@ pub(crate) struct QuestionRequest {
     question: Value,
 }
 
+/// A question about the results of an experiment.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ExperimentRequest {
+    /// The variable.
+    variable: String,
+    /// What is compared: `{"event", "where", "measure", "property"}`.
+    #[schema(value_type = Object)]
+    metric: Value,
+    /// Conditions that the events which expose players must meet.
+    #[schema(value_type = Option<Vec<Object>>)]
+    r#where: Option<Value>,
+    /// Start, RFC 3339 or milliseconds since 1970. Default: when players were first assigned as now.
+    from: Option<String>,
+    /// End, RFC 3339 or milliseconds since 1970.
+    to: Option<String>,
+    /// Range up to now, instead of `from` and `to`: `60m`, `24h`, `7d`.
+    last: Option<String>,
+    /// IANA time zone. Default: the game's time zone.
+    tz: Option<String>,
+    /// The number of players of each variant at which sequential intervals are narrowest. Default: 10,000.
+    planned_players: Option<u64>,
+}
+
 /// The answer to a question over raw events. Beside `as_of`, each question has fields of its own.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct QuestionAnswer {
