@@ -31,6 +31,7 @@ pub(crate) mod privacy;
 pub(crate) mod query;
 pub(crate) mod questions;
 pub(crate) mod samples;
+pub(crate) mod saved;
 pub(crate) mod sdk;
 pub(crate) mod signature;
 pub(crate) mod sql;
@@ -54,6 +55,7 @@ pub(crate) fn routes() -> Router<RuntimeState> {
         .merge(player_profile::routes())
         .merge(cohorts::routes())
         .merge(experiments::routes())
+        .merge(saved::routes())
         .merge(load::routes())
         .merge(monitor::routes())
         .merge(dimensions::routes())

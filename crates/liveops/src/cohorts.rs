@@ -77,7 +77,7 @@ pub struct Cohort {
 /// What names a cohort.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CohortUser {
-    /// `variable` or `survey`.
+    /// `variable`, `survey`, `question` or `dashboard`.
     pub kind: &'static str,
     /// Its name, key or id.
     pub name: String,
@@ -116,7 +116,9 @@ impl Game {
         let user = |kind| move |name: &str| CohortUser { kind, name: name.to_owned() };
         let variables = self.vars.users_of_cohort(cohort).into_iter().map(user("variable"));
         let surveys = self.surveys.users_of_cohort(cohort).into_iter().map(user("survey"));
-        variables.chain(surveys).collect()
+        let saved = self.saved.users_of_cohort(cohort);
+        let saved = saved.map(|(kind, id)| CohortUser { kind: kind.label(), name: id.to_owned() });
+        variables.chain(surveys).chain(saved).collect()
     }
 
     /// Returns the cohorts that audiences name.

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use crate::game::Game;
-use crate::{boards, cohorts, feed, levels, players, surveys, vars};
+use crate::{boards, cohorts, feed, levels, players, saved, surveys, vars};
 
 const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 20;
@@ -34,6 +34,8 @@ pub enum Command {
     Players(players::PlayerCommand),
     /// Changes cohorts.
     Cohorts(cohorts::CohortCommand),
+    /// Changes saved questions and dashboards.
+    Saved(saved::SavedCommand),
 }
 
 impl Command {

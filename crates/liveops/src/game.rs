@@ -14,6 +14,7 @@ use crate::feed::Feed;
 use crate::idempotency::IdempotentResponses;
 use crate::levels::Levels;
 use crate::players::{PlayerCommand, Players};
+use crate::saved::SavedItems;
 use crate::subject::{RecordError, RecordWriter, Subject};
 use crate::surveys::Surveys;
 use crate::vars::Vars;
@@ -73,6 +74,8 @@ pub struct Game {
     pub players: Players,
     /// Cohorts.
     pub cohorts: Cohorts,
+    /// Saved questions and dashboards.
+    pub saved: SavedItems,
     pub(crate) responses: IdempotentResponses,
 }
 
@@ -85,6 +88,7 @@ const FEED: u8 = 4;
 const SURVEYS: u8 = 5;
 const PLAYERS: u8 = 6;
 const COHORTS: u8 = 8;
+const SAVED: u8 = 9;
 /// Blobs, which are not read at start, have these numbers and greater ones.
 const LEVEL_BLOBS: u8 = 128;
 const FEED_BLOBS: u8 = 129;
@@ -114,6 +118,7 @@ impl Game {
             SURVEYS => self.surveys.restore(key, value),
             PLAYERS => self.players.restore(key, value),
             COHORTS => self.cohorts.restore(key, value),
+            SAVED => self.saved.restore(key, value),
             other => Err(RecordError(format!("unknown subject {other}"))),
         }
     }
@@ -127,6 +132,7 @@ impl Game {
         self.surveys.finish_restore();
         self.players.finish_restore();
         self.cohorts.finish_restore();
+        self.saved.finish_restore();
     }
 
     pub(crate) fn changes(&mut self, number: u32, writes: &mut Vec<RecordWrite>) {
@@ -138,6 +144,7 @@ impl Game {
         self.surveys.write_changes(&mut RecordWriter::new(number, SURVEYS, writes));
         self.players.write_changes(&mut RecordWriter::new(number, PLAYERS, writes));
         self.cohorts.write_changes(&mut RecordWriter::new(number, COHORTS, writes));
+        self.saved.write_changes(&mut RecordWriter::new(number, SAVED, writes));
         self.levels.blobs().write_changes(writes);
         self.feed.blobs().write_changes(writes);
         self.players.blobs().write_changes(writes);
@@ -199,6 +206,7 @@ impl Game {
             Command::Surveys(command) => self.apply_surveys(context, command),
             Command::Players(command) => self.apply_players(context, command),
             Command::Cohorts(command) => self.apply_cohorts(context, command),
+            Command::Saved(command) => self.apply_saved(context, command),
         }
     }
 
@@ -213,6 +221,7 @@ impl Game {
         self.surveys.erase_player(player);
         self.players.erase_player(player);
         self.cohorts.erase_player(player);
+        self.saved.erase_player(player);
         self.responses.erase_player(player);
     }
 

@@ -1,4 +1,5 @@
-//! Live-ops as a state machine: game variables, boards, levels, achievements, the feed, surveys, players and cohorts.
+//! Live-ops as a state machine: game variables, boards, levels, achievements, the feed, surveys, players, cohorts and
+//! saved questions.
 //!
 //! Every change is a command in the log. A command is decided when it is applied, in log order, from the commands and
 //! events before it and from nothing else: the same log gives the same state and the same responses. The crate has no
@@ -23,6 +24,7 @@ pub mod cohorts;
 pub mod feed;
 pub mod levels;
 pub mod players;
+pub mod saved;
 pub mod surveys;
 pub mod vars;
 

@@ -14,8 +14,8 @@ use utoipa::{Modify, OpenApi};
 
 use super::{
     achievements, boards, cohorts, dimensions, events, experiments, exports, feed, flows, health, levels,
-    load, metrics, monitor, people, player_profile, players, privacy, query, questions, sql, subscriptions,
-    surveys, vars, watch,
+    load, metrics, monitor, people, player_profile, players, privacy, query, questions, saved, sql,
+    subscriptions, surveys, vars, watch,
 };
 use crate::RuntimeState;
 
@@ -86,6 +86,7 @@ fn liveops_description() -> utoipa::openapi::OpenApi {
         levels::LevelsApi::openapi(),
         players::PlayerSessionsApi::openapi(),
         privacy::PrivacyApi::openapi(),
+        saved::SavedApi::openapi(),
         surveys::SurveysApi::openapi(),
         vars::VariablesApi::openapi(),
     ] {

@@ -120,7 +120,7 @@ async fn run_from_body(shared: &Arc<AppState>, head: &Parts, body: &mut Body) ->
 }
 
 /// Runs a query over everything that was acknowledged before it, and responds in the accepted format.
-async fn respond(
+pub(super) async fn respond(
     shared: &Arc<AppState>,
     access: &Access,
     (format, presence): (RowFormat, Option<&ClientPresence>),

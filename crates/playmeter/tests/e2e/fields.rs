@@ -76,6 +76,7 @@ fn state(
             // The moment of the answer, or of the last evaluation.
             "/v1/players/{player}",
             "/v1/players/{player}/timeline",
+            "/v1/questions/{id}/answer",
             "/v1/cohorts",
             "/v1/cohorts/{name}",
             // The latency of recent commits.

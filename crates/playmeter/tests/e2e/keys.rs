@@ -41,6 +41,15 @@ const MATRIX: &[(&str, &str, &str, [u16; 6])] = &[
     ("/v1/cohorts/{name}", "DELETE", "/v1/cohorts/testers", [401, 401, 403, 403, 403, 204]),
     ("/v1/experiments", "GET", "/v1/experiments", [401, 401, 403, 403, 200, 200]),
     ("/v1/experiments:results", "POST", "/v1/experiments:results", [401, 401, 403, 403, 404, 404]),
+    ("/v1/questions/{id}", "PUT", "/v1/questions/wins", [401, 401, 403, 403, 403, 201]),
+    ("/v1/questions", "GET", "/v1/questions", [401, 401, 403, 403, 200, 200]),
+    ("/v1/questions/{id}", "GET", "/v1/questions/wins", [401, 401, 403, 403, 200, 200]),
+    ("/v1/questions/{id}/answer", "GET", "/v1/questions/wins/answer", [401, 401, 403, 403, 200, 200]),
+    ("/v1/questions/{id}", "DELETE", "/v1/questions/wins", [401, 401, 403, 403, 403, 204]),
+    ("/v1/dashboards/{id}", "PUT", "/v1/dashboards/home", [401, 401, 403, 403, 403, 201]),
+    ("/v1/dashboards", "GET", "/v1/dashboards", [401, 401, 403, 403, 200, 200]),
+    ("/v1/dashboards/{id}", "GET", "/v1/dashboards/home", [401, 401, 403, 403, 200, 200]),
+    ("/v1/dashboards/{id}", "DELETE", "/v1/dashboards/home", [401, 401, 403, 403, 403, 204]),
     ("/v1/load", "GET", "/v1/load", [401, 401, 403, 403, 200, 200]),
     ("/v1/monitor", "GET", "/v1/monitor", [401, 401, 403, 403, 403, 200]),
     ("/v1/dimensions", "GET", "/v1/dimensions", [401, 401, 403, 403, 200, 200]),
@@ -228,6 +237,10 @@ fn request(method: &'static str, target: &str) -> Request {
         (_, "/v1/sql") => r#"{"sql":"SELECT 1"}"#,
         (_, "/v1/levels:outcomes") => "{}",
         (_, "/v1/experiments:results") => r#"{"variable":"none","metric":{"event":"win"}}"#,
+        ("PUT", "/v1/questions/wins") => {
+            r#"{"name":"Wins","question":{"v":1,"kind":"explore","request":{"event":"win"},"range":{"last":"1d"}}}"#
+        }
+        ("PUT", "/v1/dashboards/home") => r#"{"name":"Home","tiles":[]}"#,
         ("POST", "/v1/cohorts") => r#"{"name":"testers","players":["bo"]}"#,
         (_, "/v1/cohorts:preview") => r#"{"condition":{"event":"win"}}"#,
         (_, "/v1/levels:heatmap") => r#"{"map":"castle","metric":"deaths"}"#,

@@ -58,6 +58,7 @@ mod quotas;
 mod receipts;
 mod remote_write;
 mod rows;
+mod saved_questions;
 mod sdk_files;
 mod sessions;
 mod settings;

@@ -8,11 +8,12 @@ use crate::rows::LISTS;
 const PROBLEM_JSON: &str = "application/problem+json";
 const PROBLEM_SCHEMA: &str = "#/components/schemas/ProblemDocument";
 
-const TAGS: [(&str, &str); 16] = [
+const TAGS: [(&str, &str); 17] = [
     ("achievements", "Achievements of players."),
     ("analytics", "Queries over everything that was received."),
     ("boards", "Leaderboards."),
     ("cohorts", "Sets of players."),
+    ("dashboards", "Saved questions, and grids of them."),
     ("events", "Sending events and samples."),
     ("feed", "Activities of the players that a player follows."),
     ("flows", "Two-way streams with quality metrics."),
