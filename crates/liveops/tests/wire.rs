@@ -90,6 +90,25 @@ fn commands() -> Vec<Value> {
         json!({ "players": { "purged": { "receipt": "r" } } }),
         json!({ "players": { "exported": { "receipt": "r" } } }),
         json!({ "players": { "erased": { "receipt": "r", "found": { "events": 1, "commands": 2 }, "until": 9 } } }),
+        json!({ "cohorts": { "put": { "definition": {
+            "name": "payers", "description": "d", "condition": { "event": "buy" }, "seen_within_days": 7,
+        } } } }),
+        json!({ "cohorts": { "put": { "definition": { "name": "list", "players": ["ann", "bob"] } } } }),
+        json!({ "cohorts": { "delete": { "name": "list" } } }),
+        json!({ "saved": { "put": {
+            "kind": "question", "id": "q", "expected_version": 0, "content": {
+                "name": "Q", "body": { "v": 1 }, "cohorts": { "payers": "question.request.where" },
+            },
+        } } }),
+        json!({ "saved": { "put": { "kind": "dashboard", "id": "d", "content": { "name": "D", "body": [] } } } }),
+        json!({ "saved": { "delete": { "kind": "dashboard", "id": "d" } } }),
+        json!({ "vars": { "put": { "name": "c", "definition": {
+            "value": 1, "conditions": [{ "name": "c", "value": 2, "cohort": ["payers"] }],
+        } } } }),
+        json!({ "surveys": { "put": { "key": "c", "definition": {
+            "title": "C", "questions": [{ "key": "c", "kind": "text", "text": "C?" }],
+            "audience": { "cohort": ["payers"] },
+        } } } }),
     ]
 }
 
@@ -200,6 +219,9 @@ fn records_keep_their_bytes() {
         json!({ "players": { "erased": { "receipt": "e3", "found": { "events": 1, "commands": 2 } } } }),
     ));
     scenes.push(server(json!({ "players": { "purged": { "receipt": "e3" } } })));
+    let is_new =
+        |command: &&Value| command["cohorts"]["put"].is_object() || command["saved"]["put"].is_object();
+    all.iter().filter(is_new).for_each(|command| scenes.push(server(command.clone())));
     for (caller, key, json, blob) in scenes {
         send(caller, key, json, blob);
     }
