@@ -27,6 +27,7 @@ struct GameInterests {
     every_event: ChannelList,
     everything: ChannelList,
     vars: ChannelList,
+    alerts: ChannelList,
     boards: HashMap<String, ChannelList>,
     feeds: HashMap<String, ChannelList>,
 }
@@ -85,6 +86,7 @@ impl Interests {
             Touched::Board(table) => game.boards.get(table),
             Touched::Follows(player) => game.feeds.get(player),
             Touched::Erased(_) => Some(&game.everything),
+            Touched::Alerts => Some(&game.alerts),
             Touched::Posted(_) | Touched::Cohorts => None,
         };
         channels.into_iter().flatten().for_each(changed);
@@ -103,6 +105,7 @@ impl GameInterests {
             Interest::EveryEvent => &mut self.every_event,
             Interest::Everything => &mut self.everything,
             Interest::Vars => &mut self.vars,
+            Interest::Alerts => &mut self.alerts,
             Interest::Board(table) => self.boards.entry(table.clone()).or_default(),
             Interest::Feed(player) => self.feeds.entry(player.clone()).or_default(),
         }
@@ -116,7 +119,7 @@ impl GameInterests {
 
     fn is_empty(&self) -> bool {
         let by_name = [&self.metrics, &self.boards, &self.feeds];
-        let lists = [&self.every_event, &self.everything, &self.vars];
+        let lists = [&self.every_event, &self.everything, &self.vars, &self.alerts];
         by_name.iter().all(|by_name| by_name.is_empty()) && lists.iter().all(|list| list.is_empty())
     }
 }

@@ -22,6 +22,8 @@ pub enum Topic {
     Load,
     /// Running flows.
     Flows,
+    /// The alert rules with their states.
+    Alerts,
     /// The result of a query.
     Query(Box<Query>),
     /// The game variables, as evaluated for one viewer.
@@ -38,6 +40,7 @@ impl Topic {
             Topic::Events => Box::new(topics::EventsSource::new(builder)),
             Topic::Load => Box::new(topics::LoadSource::new(builder)),
             Topic::Flows => Box::new(topics::FlowsSource::new(builder)),
+            Topic::Alerts => Box::new(topics::AlertsSource::new(builder)),
             Topic::Query(query) => Box::new(topics::QuerySource::new(query, builder)),
             Topic::Vars(_) => Box::new(topics::VarsSource::default()),
             Topic::Page(page) => Box::new(topics::PageSource::new(page, builder)),
@@ -51,6 +54,7 @@ impl Topic {
             Topic::Events => "events",
             Topic::Load => "load",
             Topic::Flows => "flows",
+            Topic::Alerts => "alerts",
             Topic::Query(_) => "query",
             Topic::Vars(_) => "vars",
             Topic::Page(page) => page.label(),
@@ -60,18 +64,21 @@ impl Topic {
     /// Returns the parameters of the topic as JSON. A game's variables are one channel, without parameters.
     pub(crate) fn description(&self) -> Value {
         match self {
-            Topic::Online | Topic::Events | Topic::Load | Topic::Flows | Topic::Vars(_) => json!({}),
+            Topic::Online | Topic::Events | Topic::Load | Topic::Flows | Topic::Alerts | Topic::Vars(_) => {
+                json!({})
+            }
             Topic::Query(query) => request::to_json(query),
             Topic::Page(page) => page.description(),
         }
     }
 
-    /// Returns the data that the topic reads. Variables and pages change by commands, the others by events.
+    /// Returns the data that the topic reads. Variables, alerts and pages change by commands, the others by events.
     pub(crate) fn interests(&self, game: &Game) -> Vec<Interest> {
         match self {
             Topic::Online | Topic::Events | Topic::Load => vec![Interest::Everything],
             Topic::Query(query) => topics::query_interests(query, game),
             Topic::Flows => Vec::new(),
+            Topic::Alerts => vec![Interest::Alerts],
             Topic::Vars(_) => vec![Interest::Vars],
             Topic::Page(page) => vec![page.interest()],
         }

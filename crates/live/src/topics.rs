@@ -1,5 +1,6 @@
 //! The sources of the topics, one file each.
 
+mod alerts;
 mod events;
 mod flows;
 mod load;
@@ -10,6 +11,7 @@ mod vars;
 
 pub use page::PageTopic;
 
+pub(crate) use alerts::AlertsSource;
 pub(crate) use events::EventsSource;
 pub(crate) use flows::FlowsSource;
 pub(crate) use load::LoadSource;

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use crate::game::Game;
-use crate::{boards, cohorts, feed, levels, players, saved, surveys, vars};
+use crate::{alerts, boards, cohorts, feed, levels, players, saved, surveys, vars};
 
 const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 20;
@@ -30,6 +30,8 @@ pub enum Command {
     Feed(feed::FeedCommand),
     /// Changes surveys or answers one.
     Surveys(surveys::SurveyCommand),
+    /// Changes alert rules, their state or their notifications.
+    Alerts(alerts::AlertCommand),
     /// Changes player sessions or erases a player.
     Players(players::PlayerCommand),
     /// Changes cohorts.

@@ -93,6 +93,12 @@ impl LiveOps {
         erasing.map(|(number, _)| *number).collect()
     }
 
+    /// Returns the games that have alert rules.
+    pub fn games_with_alerts(&self) -> Vec<u32> {
+        let games = self.games.read();
+        games.iter().filter(|(_, game)| !game.read().alerts.is_empty()).map(|(number, _)| *number).collect()
+    }
+
     /// Returns the records that changed since the previous call, for the next checkpoint.
     pub fn changes(&self) -> Vec<RecordWrite> {
         let games: Vec<_> =

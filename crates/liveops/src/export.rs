@@ -27,13 +27,15 @@ pub enum ExportPart {
     Surveys,
     /// The responses to surveys.
     SurveyResponses,
+    /// The alert rules with their state, without secrets.
+    Alerts,
     /// The links between the ids of players.
     Links,
 }
 
 impl ExportPart {
     /// All parts.
-    pub const ALL: [ExportPart; 10] = [
+    pub const ALL: [ExportPart; 11] = [
         ExportPart::Vars,
         ExportPart::Boards,
         ExportPart::Scores,
@@ -43,6 +45,7 @@ impl ExportPart {
         ExportPart::Feed,
         ExportPart::Surveys,
         ExportPart::SurveyResponses,
+        ExportPart::Alerts,
         ExportPart::Links,
     ];
 
@@ -58,6 +61,7 @@ impl ExportPart {
             ExportPart::Feed => "feed",
             ExportPart::Surveys => "surveys",
             ExportPart::SurveyResponses => "survey_responses",
+            ExportPart::Alerts => "alerts",
             ExportPart::Links => "links",
         }
     }
@@ -114,6 +118,7 @@ impl Game {
             ExportPart::Feed => self.feed.export_players(from, limit)?,
             ExportPart::Surveys => self.surveys.all().as_array().cloned().unwrap_or_default().into(),
             ExportPart::SurveyResponses => self.surveys.export_responses(from),
+            ExportPart::Alerts => self.alerts.export().into(),
             ExportPart::Links => self.players.export_links(from, limit)?,
         })
     }

@@ -7,6 +7,7 @@ use model::ports::counters::StoreError;
 use model::ports::records::{RecordWrite, Records};
 use serde_json::{Value, json};
 
+use crate::alerts::Alerts;
 use crate::boards::{self, Boards, PageRequest, SubmittedPage};
 use crate::cohorts::Cohorts;
 use crate::command::{Command, Principal};
@@ -53,6 +54,8 @@ pub enum Touched {
     Follows(String),
     /// The cohorts.
     Cohorts,
+    /// The alert rules, their state or their notifications.
+    Alerts,
     /// Everything of one player, under these ids, which must be erased.
     Erased(Vec<String>),
 }
@@ -70,6 +73,8 @@ pub struct Game {
     pub feed: Feed,
     /// Surveys.
     pub surveys: Surveys,
+    /// Alert rules.
+    pub alerts: Alerts,
     /// Player sessions and erasures.
     pub players: Players,
     /// Cohorts.
@@ -89,6 +94,7 @@ const SURVEYS: u8 = 5;
 const PLAYERS: u8 = 6;
 const COHORTS: u8 = 8;
 const SAVED: u8 = 9;
+const ALERTS: u8 = 7;
 /// Blobs, which are not read at start, have these numbers and greater ones.
 const LEVEL_BLOBS: u8 = 128;
 const FEED_BLOBS: u8 = 129;
@@ -119,6 +125,7 @@ impl Game {
             PLAYERS => self.players.restore(key, value),
             COHORTS => self.cohorts.restore(key, value),
             SAVED => self.saved.restore(key, value),
+            ALERTS => self.alerts.restore(key, value),
             other => Err(RecordError(format!("unknown subject {other}"))),
         }
     }
@@ -133,6 +140,7 @@ impl Game {
         self.players.finish_restore();
         self.cohorts.finish_restore();
         self.saved.finish_restore();
+        self.alerts.finish_restore();
     }
 
     pub(crate) fn changes(&mut self, number: u32, writes: &mut Vec<RecordWrite>) {
@@ -145,6 +153,7 @@ impl Game {
         self.players.write_changes(&mut RecordWriter::new(number, PLAYERS, writes));
         self.cohorts.write_changes(&mut RecordWriter::new(number, COHORTS, writes));
         self.saved.write_changes(&mut RecordWriter::new(number, SAVED, writes));
+        self.alerts.write_changes(&mut RecordWriter::new(number, ALERTS, writes));
         self.levels.blobs().write_changes(writes);
         self.feed.blobs().write_changes(writes);
         self.players.blobs().write_changes(writes);
@@ -204,6 +213,7 @@ impl Game {
             Command::Levels(command) => self.apply_levels(context, command),
             Command::Feed(command) => self.apply_feed(context, command),
             Command::Surveys(command) => self.apply_surveys(context, command),
+            Command::Alerts(command) => self.apply_alerts(context, command),
             Command::Players(command) => self.apply_players(context, command),
             Command::Cohorts(command) => self.apply_cohorts(context, command),
             Command::Saved(command) => self.apply_saved(context, command),

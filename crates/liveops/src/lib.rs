@@ -1,5 +1,5 @@
-//! Live-ops as a state machine: game variables, boards, levels, achievements, the feed, surveys, players, cohorts and
-//! saved questions.
+//! Live-ops as a state machine: game variables, boards, levels, achievements, the feed, surveys, alerts, players,
+//! cohorts and saved questions.
 //!
 //! Every change is a command in the log. A command is decided when it is applied, in log order, from the commands and
 //! events before it and from nothing else: the same log gives the same state and the same responses. The crate has no
@@ -19,6 +19,7 @@ mod names;
 mod response;
 mod subject;
 
+pub mod alerts;
 pub mod boards;
 pub mod cohorts;
 pub mod feed;

@@ -22,6 +22,11 @@ impl CommandResponse {
         CommandResponse::with(201, body)
     }
 
+    /// Returns a 202 response with this body.
+    pub(crate) fn accepted(body: &impl Serialize) -> CommandResponse {
+        CommandResponse::with(202, body)
+    }
+
     /// Returns a 204 response.
     pub(crate) fn no_content() -> CommandResponse {
         CommandResponse { status: 204, json: String::new() }

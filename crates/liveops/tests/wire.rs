@@ -12,6 +12,22 @@ const NOW: i64 = 1_800_000_000_000;
 /// The number of this subject in the keys of records, after the game.
 const LEVEL_BLOBS: u8 = 128;
 
+/// A rule with every field but its condition.
+fn alert(key: &str, compare: Value) -> Value {
+    let secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+    let rule = json!({
+        "name": "N", "message": "M", "query": { "metric": "error", "last": "5m" }, "compare": compare, "for_s": 60,
+        "cooldown_s": 120, "no_data": "keep",
+    });
+    let targets = json!([
+        { "id": "1", "kind": "webhook", "url": "https://example.com/", "secret": secret },
+        { "id": "2", "kind": "webhook", "url": "https://example.com/", "new_secret": secret },
+        { "kind": "slack", "url": "https://example.com/s" },
+        { "kind": "email", "to": "ops@example.com" },
+    ]);
+    json!({ "alerts": { "put": { "key": key, "rule": rule, "targets": targets } } })
+}
+
 /// Every command with all of its fields.
 fn commands() -> Vec<Value> {
     let packed = PackedLevel::new("data", Some("data:image/png;base64,AAAA")).expect("small data");
@@ -90,6 +106,21 @@ fn commands() -> Vec<Value> {
         json!({ "players": { "purged": { "receipt": "r" } } }),
         json!({ "players": { "exported": { "receipt": "r" } } }),
         json!({ "players": { "erased": { "receipt": "r", "found": { "events": 1, "commands": 2 }, "until": 9 } } }),
+        alert("errors", json!({ "op": ">", "value": 5.5 })),
+        alert("low", json!({ "band": { "weeks": 4, "width": 2.5 } })),
+        alert("twice", json!({ "previous": { "op": ">=", "factor": 2.0, "min": 1.5 } })),
+        alert("silent", json!({ "no_data_s": 600 })),
+        json!({ "alerts": { "mute": { "key": "low", "until": "2027-02-01T00:00:00.000Z" } } }),
+        json!({ "alerts": { "test": { "key": "low" } } }),
+        json!({ "alerts": { "transition": {
+            "key": "errors", "revision": 33, "from": "ok", "to": "firing", "finding": {
+                "value": 7.5, "low": 1.5, "high": 5.5, "series": [{ "key": { "country": "FR" }, "value": 7.5 }],
+            },
+        } } }),
+        json!({ "alerts": { "attempt": {
+            "key": "errors", "notification": 39, "target": "1", "delivered": false, "is_last": false, "error": "status 500",
+        } } }),
+        json!({ "alerts": { "delete": { "key": "silent" } } }),
         json!({ "cohorts": { "put": { "definition": {
             "name": "payers", "description": "d", "condition": { "event": "buy" }, "seen_within_days": 7,
         } } } }),
@@ -219,6 +250,14 @@ fn records_keep_their_bytes() {
         json!({ "players": { "erased": { "receipt": "e3", "found": { "events": 1, "commands": 2 } } } }),
     ));
     scenes.push(server(json!({ "players": { "purged": { "receipt": "e3" } } })));
+    let revision = scenes.len() as u64 + 1;
+    scenes.push(server(all[32].clone()));
+    scenes.extend(all[33..38].iter().map(|command| server(command.clone())));
+    let mut firing = all[38].clone();
+    firing["alerts"]["transition"]["revision"] = revision.into();
+    let mut attempt = all[39].clone();
+    attempt["alerts"]["attempt"]["notification"] = (scenes.len() + 1).into();
+    scenes.extend([firing, attempt, all[40].clone()].map(server));
     let is_new =
         |command: &&Value| command["cohorts"]["put"].is_object() || command["saved"]["put"].is_object();
     all.iter().filter(is_new).for_each(|command| scenes.push(server(command.clone())));

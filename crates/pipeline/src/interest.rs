@@ -13,6 +13,8 @@ pub enum Interest {
     Everything,
     /// The game variables.
     Vars,
+    /// The alert rules.
+    Alerts,
     /// One leaderboard, by name.
     Board(String),
     /// The feed of one player.

@@ -71,7 +71,7 @@ fn wanted_event(interest: &Interest) -> Option<&str> {
     match interest {
         Interest::Metric(name) if !name.starts_with('$') => Some(name),
         Interest::Metric(_) | Interest::EveryEvent | Interest::Everything => None,
-        Interest::Vars | Interest::Board(_) | Interest::Feed(_) => Some(""),
+        Interest::Vars | Interest::Alerts | Interest::Board(_) | Interest::Feed(_) => Some(""),
     }
 }
 
