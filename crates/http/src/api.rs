@@ -2,6 +2,7 @@
 
 pub(crate) mod achievements;
 pub(crate) mod agent;
+pub(crate) mod alerts;
 pub(crate) mod assets;
 pub(crate) mod boards;
 pub(crate) mod cohorts;
@@ -72,6 +73,7 @@ pub(crate) fn routes() -> Router<RuntimeState> {
         .merge(feed::routes())
         .merge(vars::routes())
         .merge(surveys::routes())
+        .merge(alerts::routes())
         .merge(boards::routes())
         .merge(levels::routes())
         .merge(openapi::routes())

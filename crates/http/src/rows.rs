@@ -15,8 +15,10 @@ use serde_json::{Map, Value};
 use crate::problem::Problem;
 
 /// Routes that answer with a list, and the field of the answer that holds it.
-pub(crate) const LISTS: [(&str, &str); 14] = [
+pub(crate) const LISTS: [(&str, &str); 16] = [
     ("/v1/achievements", "achievements"),
+    ("/v1/alerts", "alerts"),
+    ("/v1/alerts/{key}/deliveries", "notifications"),
     ("/v1/boards", "boards"),
     ("/v1/boards/{table}/quarantine", "items"),
     ("/v1/boards/{table}/scores", "rows"),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use alerts::Alerts;
 use axum::extract::FromRef;
 use backup::BackupStatus;
 use collect::Collectors;
@@ -72,6 +73,8 @@ pub struct AppState {
     pub flows: Arc<Flows>,
     /// Keeps raw events, and answers questions over them.
     pub archiver: Arc<Archiver>,
+    /// Alert rules: the last evaluation of each, and what may be notified.
+    pub alerts: Arc<Alerts>,
     /// Removes the data of erased players from the log.
     pub erasure: Arc<Erasure>,
     /// The limits of live-ops writes with public keys.

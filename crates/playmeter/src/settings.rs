@@ -1,5 +1,6 @@
 //! Settings, in layers: defaults, then a file, then the environment, then flags. Each value has its source.
 
+mod alerts;
 pub(crate) mod collectors;
 pub(crate) mod listen;
 mod sql;
@@ -27,6 +28,7 @@ use serde::{Deserialize, Serialize};
 use server::admin::BackupRequest;
 use server::{BackupSchedule, Settings};
 
+use self::alerts::RawAlerts;
 use crate::cli::ServeArgs;
 use crate::commands::backup::{check_not_inside, parse_target, read_secret};
 use collectors::RawCollectors;
@@ -100,6 +102,7 @@ pub(crate) struct RawSettings {
     pub(crate) archive: RawArchive,
     pub(crate) bodies: RawBodies,
     pub(crate) backup: RawBackup,
+    pub(crate) alerts: RawAlerts,
     /// Collectors by name.
     pub(crate) collectors: RawCollectors,
 }
@@ -340,6 +343,7 @@ impl Default for RawSettings {
             archive: RawArchive::default(),
             bodies: RawBodies::default(),
             backup: RawBackup::default(),
+            alerts: RawAlerts::default(),
             collectors: RawCollectors::new(),
         }
     }
@@ -566,6 +570,7 @@ impl RawSettings {
         let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get());
         Ok(Settings {
             backups: self.backup.resolve(&self.data)?,
+            alerts: self.alerts.resolve()?,
             settings_file: None,
             data: self.data,
             listen,

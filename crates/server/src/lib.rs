@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use alerts::{AlertSettings, Alerts};
 use anyhow::Context;
 use archive::ArchiveOptions;
 use tokio::sync::watch;
@@ -99,6 +100,8 @@ pub struct Settings {
     pub collectors: Vec<CollectorSettings>,
     /// The file from which the settings were read.
     pub settings_file: Option<PathBuf>,
+    /// Alerts.
+    pub alerts: AlertSettings,
     /// The backups to take.
     pub backups: Option<BackupSchedule>,
 }
@@ -179,6 +182,14 @@ impl Server {
             Arc::clone(&archiver),
             &catalog.id_secret(),
         );
+        let alerts = Alerts::open(alerts::Start {
+            settings: settings.alerts.clone(),
+            views: Arc::clone(&views),
+            catalog: Arc::clone(&catalog),
+            log: log.clone(),
+            archiver: Arc::clone(&archiver),
+            queries: Arc::clone(&queries),
+        })?;
         let (stop, stopping) = watch::channel(false);
         let rejected_requests = RejectedRequests::default();
         let tls = settings.tls.as_ref().map(Tls::open).transpose()?;
@@ -195,6 +206,7 @@ impl Server {
             event_pages: PagesInProgress::default(),
             flows,
             archiver,
+            alerts,
             erasure,
             command_quota: CommandQuota::new(settings.command_quotas),
             bodies: BodyBudget::new(settings.bodies),
@@ -229,6 +241,7 @@ impl Server {
         threads.push(flows::start_reporter(reporter_context(&state))?);
         threads.push(monitor::start(&state)?);
         threads.push(cohorts::start(refresh_context(&state)).context("starting a thread")?);
+        threads.extend(state.alerts.start(&state.stopping).context("starting a thread")?);
         if let Some(schedule) = settings.backups.clone() {
             threads.push(backups::start(schedule, &state, scratch)?);
         }

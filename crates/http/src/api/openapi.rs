@@ -13,8 +13,8 @@ use utoipa::openapi::security::{ApiKey, ApiKeyValue, Http, HttpAuthScheme, Secur
 use utoipa::{Modify, OpenApi};
 
 use super::{
-    achievements, boards, cohorts, dimensions, events, experiments, exports, feed, flows, health, levels,
-    load, metrics, monitor, people, player_profile, players, privacy, query, questions, saved, sql,
+    achievements, alerts, boards, cohorts, dimensions, events, experiments, exports, feed, flows, health,
+    levels, load, metrics, monitor, people, player_profile, players, privacy, query, questions, saved, sql,
     subscriptions, surveys, vars, watch,
 };
 use crate::RuntimeState;
@@ -69,6 +69,7 @@ static JSON: LazyLock<String> = LazyLock::new(|| {
     description.merge(player_profile::PlayerProfileApi::openapi());
     description.merge(cohorts::CohortPreviewApi::openapi());
     description.merge(experiments::ExperimentsApi::openapi());
+    description.merge(alerts::AlertsApi::openapi());
     let mut description = serde_json::to_value(&description).expect("the description has only string keys");
     complete::complete(&mut description);
     description.to_string()

@@ -1,6 +1,6 @@
 //! `GET /v1/watch`: subscriptions as server-sent events.
 //!
-//! `?online=1`, `?events=1`, `?load=1`, `?flows=1` and any number of `?query={JSON}`, several in one stream; for all
+//! `?online=1`, `?events=1`, `?load=1`, `?flows=1`, `?alerts=1` and any number of `?query={JSON}`, several in one stream; for all
 //! keys `?vars=1` with the parameters of `/v1/vars`, `?board=TABLE` and `?feed=PLAYER`. The stream starts with a
 //! snapshot of each, followed by changes. `Last-Event-ID` resumes a stream.
 
@@ -58,6 +58,7 @@ pub(crate) const FEED_ITEMS: usize = 20;
         ("events" = Option<bool>, Query, description = "True: subscribes to the latest events with their outcomes."),
         ("load" = Option<bool>, Query, description = "True: subscribes to the ingest accounting."),
         ("flows" = Option<bool>, Query, description = "True: subscribes to the number and quality of running flows, and the 50 worst flows."),
+        ("alerts" = Option<bool>, Query, description = "True: subscribes to the alert rules with their states."),
         ("query" = Option<String>, Query, description = "Subscribes to an analytics query in JSON; may be repeated."),
         ("vars" = Option<bool>, Query,
             description = "True: subscribes to the values of the variables, with the parameters of `/v1/vars`. Allowed for all keys."),
@@ -209,6 +210,7 @@ struct WatchParams {
     events: bool,
     load: bool,
     flows: bool,
+    alerts: bool,
     queries: Vec<String>,
     vars: bool,
     viewer: viewer::ViewerParams,
@@ -232,6 +234,7 @@ impl WatchParams {
                 "events" => params.events = on()?,
                 "load" => params.load = on()?,
                 "flows" => params.flows = on()?,
+                "alerts" => params.alerts = on()?,
                 "query" => params.queries.push(value),
                 "vars" => params.vars = on()?,
                 "board" => params.board = Some(value),
@@ -249,7 +252,7 @@ impl WatchParams {
                 }
                 other => {
                     if !params.viewer.set(other, value)? {
-                        let detail = "unknown parameter; subscribe to `online`, `events`, `load`, `flows`, `query`, `vars`, `board` or `feed`";
+                        let detail = "unknown parameter; subscribe to `online`, `events`, `load`, `flows`, `alerts`, `query`, `vars`, `board` or `feed`";
                         return Err(Problem::invalid(detail).field(other));
                     }
                 }
@@ -264,6 +267,7 @@ impl WatchParams {
             (self.events, "events", Topic::Events),
             (self.load, "load", Topic::Load),
             (self.flows, "flows", Topic::Flows),
+            (self.alerts, "alerts", Topic::Alerts),
         ];
         let chosen = plain.into_iter().filter(|(on, ..)| *on);
         let mut topics: Vec<(String, Topic)> =
@@ -294,7 +298,7 @@ impl WatchParams {
 
     /// Returns true if any key of the game may subscribe to all of these topics.
     fn is_public(&self) -> bool {
-        !(self.online || self.events || self.load || self.flows) && self.queries.is_empty()
+        !(self.online || self.events || self.load || self.flows || self.alerts) && self.queries.is_empty()
     }
 }
 
@@ -324,7 +328,7 @@ pub(crate) fn check_rows(count: u32) -> Result<u32, Problem> {
 fn check_count(topics: &[(String, Topic)]) -> Result<(), Problem> {
     match topics.len() {
         0 => {
-            let detail = "name at least one topic: `online=1`, `events=1`, `load=1`, `flows=1`, `query={...}`, `vars=1`, `board=TABLE` or \
+            let detail = "name at least one topic: `online=1`, `events=1`, `load=1`, `flows=1`, `alerts=1`, `query={...}`, `vars=1`, `board=TABLE` or \
                           `feed=PLAYER`";
             Err(Problem::invalid(detail))
         }

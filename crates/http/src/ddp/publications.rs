@@ -100,6 +100,7 @@ pub(super) fn parse_subscription(
         "online" => without_params(param, Topic::Online)?,
         "events" => without_params(param, Topic::Events)?,
         "flows" => without_params(param, Topic::Flows)?,
+        "alerts" => without_params(param, Topic::Alerts)?,
         _ => without_params(param, Topic::Load)?,
     };
     let options: SubscriptionOptions = read(params.get(1).copied())?;
@@ -117,9 +118,9 @@ pub(super) fn parse_subscription(
 fn scope_of(name: &str) -> Result<Option<Scope>, Problem> {
     match name {
         "board" | "feed" | "vars" => Ok(None),
-        "query" | "online" | "events" | "load" | "flows" => Ok(Some(Scope::Query)),
+        "query" | "online" | "events" | "load" | "flows" | "alerts" => Ok(Some(Scope::Query)),
         _ => {
-            let detail = "no such publication: use `query`, `board`, `vars`, `feed`, `online`, `events`, `load` or `flows`";
+            let detail = "no such publication: use `query`, `board`, `vars`, `feed`, `online`, `events`, `load`, `flows` or `alerts`";
             Err(Problem::not_found(detail).field("name"))
         }
     }

@@ -64,6 +64,10 @@ fn state(
 ) -> BTreeMap<String, String> {
     let reads = operations.iter().filter(|operation| {
         let moves = [
+            // Rules are evaluated, and notifications are delivered.
+            "/v1/alerts",
+            "/v1/alerts/{key}",
+            "/v1/alerts/{key}/deliveries",
             "/v1/watch",
             "/v1/load",
             "/v1/query",
@@ -136,7 +140,8 @@ fn server_owned_fields_are_rejected_on_every_route() {
     let before = state(&world, &operations, &created);
     let mut connection = world.connect();
     let (mut sent, mut wrong) = (0, Vec::new());
-    const READ_ONLY: [&str; 9] = [
+    const READ_ONLY: [&str; 10] = [
+        "/v1/alerts:preview",
         "/v1/query",
         "/v1/explore",
         "/v1/funnel",

@@ -231,6 +231,8 @@ fn fill(world: &World) {
         r#"{"title":"Mood","questions":[{"key":"q","kind":"scale","text":"Fun?"}]}"#,
     );
     put("POST", "/v1/surveys/mood/answers", r#"{"player":"ann","answers":{"q":1}}"#);
+    let silence = r#"{"query":{"metric":"none","last":"5m"},"compare":{"no_data_s":600}}"#;
+    put("PUT", "/v1/alerts/silence", silence);
     put("POST", "/write", "cpu value=1.5");
 }
 
@@ -293,6 +295,7 @@ fn export_has_everything_and_its_events_can_be_imported_again() {
         ("achievements", 1),
         ("surveys", 1),
         ("survey_responses", 1),
+        ("alerts", 1),
         ("links", 1),
     ];
     for (part, expected) in expected {

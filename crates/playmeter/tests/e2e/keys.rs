@@ -135,6 +135,14 @@ const MATRIX: &[(&str, &str, &str, [u16; 6])] = &[
     ("/v1/surveys/{key}/answers", "POST", "/v1/surveys/none/answers", [401, 401, 404, 404, 403, 404]),
     ("/v1/surveys/{key}/results", "GET", "/v1/surveys/none/results", [401, 401, 403, 403, 404, 404]),
     ("/v1/surveys/{key}", "DELETE", "/v1/surveys/a", [401, 401, 403, 403, 403, 204]),
+    ("/v1/alerts/{key}", "PUT", "/v1/alerts/a", [401, 401, 403, 403, 403, 201]),
+    ("/v1/alerts", "GET", "/v1/alerts", [401, 401, 403, 403, 200, 200]),
+    ("/v1/alerts/{key}", "GET", "/v1/alerts/none", [401, 401, 403, 403, 404, 404]),
+    ("/v1/alerts/{key}/mute", "PUT", "/v1/alerts/none/mute", [401, 401, 403, 403, 403, 404]),
+    ("/v1/alerts/{key}/test", "POST", "/v1/alerts/none/test", [401, 401, 403, 403, 403, 404]),
+    ("/v1/alerts/{key}/deliveries", "GET", "/v1/alerts/none/deliveries", [401, 401, 403, 403, 404, 404]),
+    ("/v1/alerts:preview", "POST", "/v1/alerts:preview", [401, 401, 403, 403, 200, 200]),
+    ("/v1/alerts/{key}", "DELETE", "/v1/alerts/a", [401, 401, 403, 403, 403, 204]),
     ("/v1/players/{player}/export", "GET", "/v1/players/bo/export", [401, 401, 403, 403, 403, 200]),
     ("/v1/players/{player}", "DELETE", "/v1/players/bo", [401, 401, 403, 403, 403, 202]),
     ("/v1/erasures/{receipt}", "GET", "/v1/erasures/none", [401, 401, 403, 403, 403, 404]),
@@ -249,6 +257,10 @@ fn request(method: &'static str, target: &str) -> Request {
         (_, "/v1/vars:rollback") => r#"{"version":1}"#,
         ("PUT", "/v1/surveys/a") => r#"{"title":"a","questions":[{"key":"q","kind":"scale","text":"q"}]}"#,
         (_, "/v1/surveys/none/answers") => r#"{"player":"bo","answers":{"q":1}}"#,
+        (_, "/v1/alerts/a" | "/v1/alerts:preview") if method != "DELETE" => {
+            r#"{"query":{"metric":"win","last":"5m"},"compare":{"op":">","value":1}}"#
+        }
+        (_, "/v1/alerts/none/mute") => r#"{"until":null}"#,
         (_, "/v1/metrics") => r#"{"resourceMetrics":[]}"#,
         (_, "/v1/logs" | "/v1/traces") => "{}",
         (_, "/api/v2/write" | "/write" | "/v1/agent/readings") => "load value=1",

@@ -8,8 +8,9 @@ use crate::rows::LISTS;
 const PROBLEM_JSON: &str = "application/problem+json";
 const PROBLEM_SCHEMA: &str = "#/components/schemas/ProblemDocument";
 
-const TAGS: [(&str, &str); 17] = [
+const TAGS: [(&str, &str); 18] = [
     ("achievements", "Achievements of players."),
+    ("alerts", "Rules that watch queries and notify."),
     ("analytics", "Queries over everything that was received."),
     ("boards", "Leaderboards."),
     ("cohorts", "Sets of players."),
