@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::agent::AgentArgs;
+use crate::commands::alerts::AlertsArgs;
 use crate::commands::backup::{BackupArgs, BackupsArgs, RestoreArgs};
 use crate::commands::bench::BenchArgs;
 use crate::commands::collectors::CollectorsArgs;
@@ -46,6 +47,8 @@ pub(crate) enum CliCommand {
     Games(GamesArgs),
     /// Create, list, rotate and revoke keys
     Keys(KeysArgs),
+    /// List alert rules and test their targets
+    Alerts(AlertsArgs),
     /// Take a backup of the data folder
     Backup(BackupArgs),
     /// List, check and remove backups

@@ -1,6 +1,7 @@
 //! The commands, one module each.
 
 pub(crate) mod agent;
+pub(crate) mod alerts;
 pub(crate) mod backup;
 pub(crate) mod bench;
 pub(crate) mod collectors;

@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         CliCommand::Collectors(args) => commands::collectors::run(args),
         CliCommand::Games(args) => commands::games::run(args),
         CliCommand::Keys(args) => commands::keys::run(args),
+        CliCommand::Alerts(args) => commands::alerts::run(args),
         CliCommand::Backup(args) => commands::backup::run(args),
         CliCommand::Backups(args) => commands::backup::run_list(args),
         CliCommand::Restore(args) => commands::backup::run_restore(args),
