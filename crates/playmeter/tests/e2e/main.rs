@@ -11,6 +11,7 @@ mod world;
 
 mod accounting;
 mod agent;
+mod alerts;
 mod backups;
 mod boards;
 mod bodies;
