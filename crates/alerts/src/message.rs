@@ -181,10 +181,7 @@ mod tests {
             (&json!("firing"), &json!("errors"), &json!(7.25))
         );
         assert_eq!(body["summary"], "value 7.25, compared with > 5");
-        assert_eq!(
-            body["id"],
-            "demo-errors-19bc0eaa400-0-1".replace("19bc0eaa400", &format!("{:x}", 1_800_000_000_000_i64))
-        );
+        assert_eq!(body["id"], format!("demo-errors-{:x}-0-1", 1_800_000_000_000_i64));
     }
 
     #[test]
