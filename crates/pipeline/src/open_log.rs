@@ -104,7 +104,7 @@ pub fn repair_log(data: &Path, counters: &dyn Counters) -> anyhow::Result<LogRep
             counters.checkpoint(SideState::default()).commit().context("writing a checkpoint")?;
             Ok(LogRepair::SkippedStart { from: views_until, until: first })
         }
-        Err(WalError::Mismatch { .. } | WalError::Unreadable { .. }) => {
+        Err(WalError::Mismatch { .. } | WalError::Lost { .. } | WalError::Unreadable { .. }) => {
             let lost = skip_lost_end(Arc::new(RealDisk), &path, &options, views_until)?;
             Ok(LogRepair::SkippedEnd { from: lost.start, until: lost.end, views_until })
         }
@@ -125,6 +125,10 @@ fn explain(data: &Path, error: WalError) -> anyhow::Error {
         WalError::Mismatch { needed, .. } => anyhow!(
             "{error}: files of {log} are missing, or older than {views}. Put them back. If they are lost, run `{repair}`: \
              the views stay as they are, and what was acknowledged after offset {needed} is lost"
+        ),
+        WalError::Lost { first, .. } => anyhow!(
+            "{error}. Put it back. If it is lost, run `{repair}`: the views stay as they are, and what was acknowledged after \
+             offset {first} is lost, except for what they contain"
         ),
         WalError::Unreadable { .. } => anyhow!(
             "{error}. Restore the file from a backup. If there is none, run `{repair}`: the views stay as they are, and \

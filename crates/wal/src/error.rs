@@ -71,6 +71,14 @@ pub enum WalError {
         /// The offset at which the reader continues.
         needed: u64,
     },
+    /// The newest segment is missing. Nothing was changed.
+    #[error("{}, the newest segment of the log, is missing", path.display())]
+    Lost {
+        /// The segment.
+        path: PathBuf,
+        /// Its first offset.
+        first: u64,
+    },
     /// The segment cannot be read. Of the newest one, the next offset is then unknown. Nothing was changed.
     #[error("{} is damaged: {reason}", path.display())]
     Unreadable {

@@ -16,6 +16,10 @@ pub(crate) const UNFINISHED: &str = "next.unfinished";
 pub(crate) const URGENT: &str = "next.urgent";
 /// A closed segment being rewritten; removed at the next start like `UNFINISHED`.
 pub(crate) const REWRITTEN: &str = "next.rewritten";
+/// The first offset of the newest segment, so that its loss is noticed.
+const NEWEST: &str = "newest";
+/// `NEWEST` while it is being written; removed at the next start like `UNFINISHED`.
+pub(crate) const NEWEST_UNFINISHED: &str = "next.newest";
 /// A durable file of zeros, ready to become a segment.
 const SPARE: &str = "next.spare";
 /// A marker next to a segment whose sync failed.
@@ -119,6 +123,22 @@ impl Folder {
         Ok(Active { file: spare.file, first, salt: header.salt, at: FRAMES_FROM, prepared })
     }
 
+    /// Writes which segment is the newest one. Its name is durable, so a start that does not find it knows that it is lost.
+    pub(crate) fn note_newest(&self, first: u64) -> std::io::Result<()> {
+        if newest_noted(&*self.disk, &self.path) == Some(first) {
+            return Ok(());
+        }
+        let path = self.path.join(NEWEST_UNFINISHED);
+        // Left over if an earlier attempt failed.
+        let _ = self.disk.remove(&path);
+        let file = self.disk.create(&path)?;
+        let checksum = crc32c::crc32c(&first.to_le_bytes());
+        write_all(&*file, &[&first.to_le_bytes()[..], &checksum.to_le_bytes()].concat(), 0)?;
+        file.sync()?;
+        self.disk.rename(&path, &self.path.join(NEWEST))?;
+        self.disk.sync_folder(&self.path)
+    }
+
     /// Reads the header of a segment; `None` if both copies are damaged.
     pub(crate) fn header(&self, file: &dyn DiskFile, first: u64) -> Result<Option<SegmentHeader>, WalError> {
         let path = self.segment_path(first);
@@ -127,6 +147,17 @@ impl Folder {
         let header = SegmentHeader::decode(&block[..read], &path)?;
         Ok(header.filter(|header| header.first == first))
     }
+}
+
+/// Returns the first offset of the newest segment, as it was noted. The note may be about an older segment, or be missing or
+/// damaged: then nothing is known.
+pub(crate) fn newest_noted(disk: &dyn Disk, folder: &Path) -> Option<u64> {
+    let mut bytes = [0; 12];
+    let file = disk.open(&folder.join(NEWEST)).ok()?;
+    let read = read_full(&*file, &mut bytes, 0).ok()?;
+    let (first, checksum) = bytes.split_first_chunk()?;
+    let is_valid = read == bytes.len() && checksum == crc32c::crc32c(first).to_le_bytes();
+    is_valid.then(|| u64::from_le_bytes(*first))
 }
 
 /// The error of `Folder::publish`.
@@ -149,7 +180,7 @@ pub(crate) enum FileName {
 /// Parses a file name; `None` if the file does not belong to the log, which then leaves it alone.
 pub(crate) fn parse_name(name: &str) -> Option<FileName> {
     match name {
-        UNFINISHED | URGENT | REWRITTEN => return Some(FileName::Unfinished),
+        UNFINISHED | URGENT | REWRITTEN | NEWEST_UNFINISHED => return Some(FileName::Unfinished),
         SPARE => return Some(FileName::Spare),
         _ => {}
     }

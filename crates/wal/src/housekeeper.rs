@@ -1,4 +1,4 @@
-//! Background work next to the writer: prepares spare segments and removes old ones.
+//! Background work next to the writer: prepares spare segments, notes the newest segment and removes old ones.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,6 +23,7 @@ impl Housekeeper {
     }
 
     pub(crate) fn run(mut self) {
+        self.note_newest();
         loop {
             let has_age_limit = self.core.options.retention.age_ms_max.is_some();
             match self.core.housekeeping.wait(has_age_limit.then(|| Instant::now() + AGE_CHECK)) {
@@ -64,7 +65,18 @@ impl Housekeeper {
         self.core.housekeeping.put_spare(spare);
     }
 
+    /// Notes which segment is the newest one. Without the note, only the loss of this segment goes unnoticed.
+    fn note_newest(&self) {
+        let newest = self.core.segments.lock().list.back().map(|segment| segment.first);
+        let noted = newest.map_or(Ok(()), |newest| self.core.folder.note_newest(newest));
+        if let Err(error) = noted {
+            tracing::warn!(%error, "cannot note the newest segment of the log");
+        }
+    }
+
+    /// Called when a segment has begun.
     fn apply_retention(&mut self) {
+        self.note_newest();
         let now_ms = self.core.options.deletion_now_ms();
         let until = self.core.retention_end(now_ms);
         if let Err(error) = self.core.trim(until) {

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use crate::disk::{Disk, DiskFile, read_full, write_all, write_zeros};
 use crate::error::{Damage, WalError, is_no_space, is_unreadable};
 use crate::folder::{
-    Active, FileName, Folder, PublishError, REWRITTEN, Segment, Segments, Spare, UNFINISHED, URGENT,
-    parse_name,
+    Active, FileName, Folder, NEWEST_UNFINISHED, PublishError, REWRITTEN, Segment, Segments, Spare,
+    UNFINISHED, URGENT, newest_noted, parse_name,
 };
 use crate::format::FRAMES_FROM;
 use crate::options::Options;
@@ -53,14 +53,19 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, path: &Path, options: &Options) -> Re
     Ok(last_segment.into_recovered(folder, list, spare))
 }
 
-/// Checks that the log starts at or before the offset that is needed. A folder without segments starts at 0 and has
-/// nothing else. Changes nothing, so that a missing folder can still be put back where it was.
+/// Checks that the log starts at or before the offset that is needed, and that its newest segment is there. A folder without
+/// segments starts at 0 and has nothing else. Changes nothing, so that a missing folder can still be put back where it was.
 fn check_start(folder: &Folder, options: &Options) -> Result<(), WalError> {
     let Some(needed) = options.continues_at else { return Ok(()) };
-    let first = oldest_offset(&*folder.disk, &folder.path)?;
+    let segments = existing_segments(&*folder.disk, &folder.path)?;
+    let first = segments.first().copied();
     let is_mismatch = first.map_or(needed > 0, |first| first > needed);
     if !is_mismatch {
-        return Ok(());
+        let newest = newest_noted(&*folder.disk, &folder.path);
+        return match newest.filter(|newest| segments.last().is_none_or(|last| last < newest)) {
+            Some(first) => Err(WalError::Lost { path: folder.segment_path(first), first }),
+            None => Ok(()),
+        };
     }
     let first = first.unwrap_or(0);
     Err(WalError::Mismatch { path: folder.path.clone(), first, next: first, needed })
@@ -142,7 +147,7 @@ fn remove_unfinished(folder: &Folder, names: &[FileName]) -> Result<(), WalError
     if !names.contains(&FileName::Unfinished) {
         return Ok(());
     }
-    for name in [UNFINISHED, URGENT, REWRITTEN] {
+    for name in [UNFINISHED, URGENT, REWRITTEN, NEWEST_UNFINISHED] {
         let path = folder.path.join(name);
         match folder.disk.remove(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -804,3 +804,44 @@ fn lost_log_starts_where_its_reader_continues() {
     test_log.append([(1, b"new".to_vec())]);
     assert_eq!(all_of(&test_log.log, 700, 1000).1.len(), 1);
 }
+
+#[test]
+fn newest_segment_is_missed_even_if_its_reader_does_not_need_it() {
+    let mut test_log = open();
+    test_log.append(entries(100));
+    let newest = test_log.segment(test_log.log.stats().segments as usize - 1);
+    test_log.committer.close();
+    let disk = test_log.disk.clone();
+    let options = Options { continues_at: Some(0), ..small_options() };
+    let open = || Wal::<Vec<u32>>::open(Arc::new(disk.clone()), Path::new(FOLDER), options.clone()).map(drop);
+    open().expect("it is there");
+    disk.remove(&newest).expect("the disk works");
+    let before = disk.paths();
+    for _ in 0..2 {
+        let refused = open();
+        assert!(matches!(&refused, Err(WalError::Lost { path, .. }) if *path == newest), "{refused:?}");
+    }
+    assert_eq!(disk.paths(), before, "nothing was changed");
+    skip_lost_end(Arc::new(disk.clone()), Path::new(FOLDER), &small_options(), 0).expect("the disk works");
+    open().expect("it was given up");
+    let note = Path::new(FOLDER).join("newest");
+    for content in [b"".to_vec(), vec![0x5a; 12], vec![0xff; 100]] {
+        disk.set_content(&note, content);
+        open().expect("a damaged note says nothing");
+    }
+}
+
+#[test]
+fn power_cut_at_any_moment_lets_no_segment_be_missed() {
+    let disk = SimDisk::new(1);
+    let mut cuts = 0;
+    disk.watch(move |disk| {
+        cuts += 1;
+        let cut = disk.after_power_cut(cuts);
+        let options = Options { continues_at: Some(0), ..small_options() };
+        Wal::<Vec<u32>>::open(Arc::new(cut), Path::new(FOLDER), options).expect("no segment is missed");
+    });
+    let mut test_log = open_on(&disk, small_options());
+    test_log.append(entries(60));
+    assert!(test_log.log.stats().segments > 3);
+}

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -159,6 +160,48 @@ fn log_without_its_newest_segment_is_refused() {
     world.start();
     send(&world, "hit", 3);
     assert_eq!(count(&world, "hit"), 6_003);
+}
+
+/// The first offset of the newest segment, as the log has noted it.
+fn noted_newest(world: &World) -> Option<u64> {
+    let bytes = fs::read(world.folder().join("log/newest")).ok()?;
+    bytes.first_chunk().map(|first| u64::from_le_bytes(*first))
+}
+
+#[test]
+fn newest_segment_that_no_checkpoint_reached_is_missed() {
+    let mut world = small_segments();
+    send(&world, "hit", 6_000);
+    let newest = segments(&world).pop().expect("a segment");
+    let first = newest.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse::<u64>().ok());
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while noted_newest(&world) != first {
+        assert!(Instant::now() < deadline, "{first:?} is not noted");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    world.kill9();
+    // As if no checkpoint had been written.
+    fs::remove_dir_all(world.folder().join("views")).expect("it can be removed");
+    let moved = world.root().join("moved.log");
+    fs::rename(&newest, &moved).expect("it can be moved");
+    let message = refused(&world);
+    assert!(message.contains(newest.to_str().expect("text")), "it names the file: {message}");
+    fs::rename(&moved, &newest).expect("it can be put back");
+    world.start();
+    assert_eq!(count(&world, "hit"), 6_000);
+    world.kill9();
+    fs::remove_dir_all(world.folder().join("views")).expect("it can be removed");
+    fs::remove_file(&newest).expect("it can be removed");
+    assert_eq!(refused(&world), message);
+    assert_eq!(follow(&world, &message).code, 0);
+    world.start();
+    let left = count(&world, "hit");
+    assert!((1..6_000).contains(&left), "{left} are left");
+    send(&world, "hit", 3);
+    assert_eq!(count(&world, "hit"), left + 3);
+    assert!(next_offset(&world) > 1 << 32, "no offset is used again");
+    world.restart();
+    assert_eq!(count(&world, "hit"), left + 3);
 }
 
 #[test]
