@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
+use serde_json::{Value, json};
+
 use crate::client::{Connection, Request};
 use crate::world::World;
 
@@ -107,6 +109,38 @@ fn invalid_request_heads_are_refused() {
         .filter(|(_, found)| *found != ["400"])
         .collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn refused_framing_is_explained_by_a_problem_document() {
+    let world = World::new();
+    let before = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n".to_vec();
+    for bytes in [
+        b"GET /healthz HTTP/1.1\nHost: a\n\n".to_vec(),
+        event(&world, "Content-Length: 15\r\nContent-Length: 16\r\n", "{}"),
+        event(&world, "Transfer-Encoding: chunked\r\nContent-Length: 15\r\n", "0\r\n\r\n"),
+    ] {
+        let mut stream = TcpStream::connect(world.address).expect("a connection");
+        stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout can be set");
+        // The first request is answered before the second one is read.
+        stream.write_all(&before).expect("it can be sent");
+        let mut first = [0; 12];
+        stream.read_exact(&mut first).expect("an answer");
+        assert_eq!(&first, b"HTTP/1.1 200");
+        std::thread::sleep(Duration::from_millis(50));
+        stream.write_all(&bytes).expect("it can be sent");
+        let mut answer = Vec::new();
+        if let Err(failure) = stream.read_to_end(&mut answer) {
+            assert_eq!(failure.kind(), std::io::ErrorKind::ConnectionReset, "{}", shown(&bytes));
+        }
+        let text = String::from_utf8(answer).expect("it is text");
+        let (_, refusal) = text.split_once("HTTP/1.1 400 ").unwrap_or_else(|| panic!("{text}"));
+        let (head, body) = refusal.split_once("\r\n\r\n").expect("a head");
+        assert!(head.contains("content-type: application/problem+json"), "{head}");
+        assert!(head.contains(&format!("content-length: {}", body.len())), "{head}");
+        let problem: Value = serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {body}"));
+        assert_eq!((&problem["type"], &problem["status"]), (&json!("/problems/malformed"), &json!(400)));
+    }
 }
 
 #[test]
