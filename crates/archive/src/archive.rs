@@ -5,6 +5,7 @@
 //! are in them. It is replaced as a whole, so that after a crash each event is either in one part or below no position.
 
 mod changes;
+mod deletion;
 mod open;
 mod parts;
 mod tail;
@@ -118,6 +119,8 @@ struct Game {
     /// True if `archive.json` and a manifest on the disk name the game.
     is_listed: bool,
     tail: Tail,
+    /// Files of earlier days were deleted because of their age.
+    deleted_before: Option<Day>,
     /// By day, then in the order of the log.
     parts: BTreeMap<Day, Vec<Arc<Part>>>,
 }
@@ -137,6 +140,8 @@ struct Manifest {
     format: u32,
     game: u32,
     until: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    deleted_before: Option<Day>,
     parts: Vec<PartInfo>,
 }
 
@@ -236,7 +241,8 @@ impl Archive {
             return Snapshot::empty();
         };
         let parts = game.parts.values().flatten().cloned().collect();
-        Snapshot::new(game.seed, parts, game.tail.segments().to_vec(), game.tail.open())
+        let segments = game.tail.segments().to_vec();
+        Snapshot::new(game.seed, parts, segments, game.tail.open(), game.deleted_before)
     }
 
     /// Returns the games that have events.

@@ -23,6 +23,11 @@ pub(crate) fn day_of(time_ms: i64) -> Day {
     time_ms.div_euclid(DAY_MS).clamp(i64::from(Day::MIN), i64::from(Day::MAX)) as Day
 }
 
+/// Returns the time at which a day starts, milliseconds since 1970.
+pub(crate) fn start_of(day: Day) -> i64 {
+    i64::from(day) * DAY_MS
+}
+
 /// Rows of one day, sorted by player, time and position in the log.
 #[derive(Debug)]
 pub(crate) struct Table {

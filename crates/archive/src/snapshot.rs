@@ -10,7 +10,7 @@ use model::query::{QueryControl, QueryStopped};
 use wal::RealDisk;
 
 use crate::archive::{OpenTail, Part, Segment};
-use crate::builder::{Day, Table};
+use crate::builder::{Day, Table, day_of, start_of};
 use crate::columns::Chunk;
 use crate::merge::{CHUNK_ROWS, Cut, Filter, Merge, PartStream, Stream, TableStream};
 use crate::part::PartWriter;
@@ -41,6 +41,7 @@ pub struct Snapshot {
     parts: Vec<Arc<Part>>,
     segments: Vec<Arc<Segment>>,
     open: Arc<OpenTail>,
+    deleted_before: Option<Day>,
 }
 
 /// Where rows of one day are, in the order of the log.
@@ -72,12 +73,13 @@ impl Snapshot {
         parts: Vec<Arc<Part>>,
         segments: Vec<Arc<Segment>>,
         open: Arc<OpenTail>,
+        deleted_before: Option<Day>,
     ) -> Snapshot {
-        Snapshot { seed, parts, segments, open }
+        Snapshot { seed, parts, segments, open, deleted_before }
     }
 
     pub(crate) fn empty() -> Snapshot {
-        Snapshot::new(0, Vec::new(), Vec::new(), Arc::default())
+        Snapshot::new(0, Vec::new(), Vec::new(), Arc::default(), None)
     }
 
     /// Returns the time of the first event, and that of the last one plus one. `None` if there are no events.
@@ -85,6 +87,14 @@ impl Snapshot {
         let files = self.parts.iter().map(|part| part.info.times.0..part.info.times.1);
         let memory = self.tables().into_iter().map(|table| table.times.clone());
         files.chain(memory).reduce(|one, other| one.start.min(other.start)..one.end.max(other.end))
+    }
+
+    /// Returns the time from which on there are events, if older ones were deleted because of their age: the start of the
+    /// first day that was kept, or of the first day of an event that is older all the same, milliseconds since 1970.
+    pub fn events_since(&self) -> Option<i64> {
+        let deleted_before = self.deleted_before?;
+        let oldest = self.times().map_or(deleted_before, |times| day_of(times.start));
+        Some(start_of(deleted_before.min(oldest)))
     }
 
     /// Returns the number of events.

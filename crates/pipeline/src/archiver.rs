@@ -20,8 +20,9 @@ use tracing::{error, info, warn};
 use wal::{RealDisk, Wal, WalError};
 
 use crate::applier::lower_priority;
+use crate::catalog::Catalog;
 use crate::ingest::{BATCH, Claims};
-use crate::time::now_ms;
+use crate::time::{deletion_now_ms, now_ms};
 use crate::views::{Views, ViewsBehind};
 
 pub use game_files::{GameFiles, GameFilesFailure, GameRows, Reader};
@@ -42,10 +43,22 @@ const SEGMENTS_MAX: usize = 4;
 const WAIT_MAX: Duration = Duration::from_secs(10);
 /// The interval at which a full memory is looked at again.
 const MEMORY_POLL: Duration = Duration::from_millis(20);
+const DAY_MS: i64 = 86_400_000;
+
+/// How raw events are kept.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ArchiveSettings {
+    /// The memory and the size of files.
+    pub options: ArchiveOptions,
+    /// The days for which events are kept, for games that do not set them; 0 for ever.
+    pub events_days: u32,
+}
 
 /// The archive and the position of the log that it contains.
 pub struct Archiver {
     archive: Archive,
+    events_days: u32,
+    catalog: Arc<Catalog>,
     log: Wal<Claims>,
     views: Arc<Views>,
     /// The end of the log that was offered to the archive.
@@ -74,11 +87,13 @@ impl Archiver {
     /// If the disk fails, or a manifest cannot be read; the error names it and says what to do.
     pub fn open(
         data: &Path,
-        options: ArchiveOptions,
+        settings: ArchiveSettings,
+        catalog: Arc<Catalog>,
         log: Wal<Claims>,
         views: Arc<Views>,
     ) -> anyhow::Result<Arc<Archiver>> {
         let temporary = game_files::prepare_folder(data).context("removing temporary files")?;
+        let ArchiveSettings { options, events_days } = settings;
         let (archive, report) =
             Archive::open(Arc::new(RealDisk), &data.join(FOLDER), options).context("opening the archive")?;
         for problem in report.problems {
@@ -91,7 +106,18 @@ impl Archiver {
         views.archived_until.store(archive.position(), Ordering::Release);
         let (signal, changed) = (Mutex::default(), Condvar::new());
         let readers = Mutex::default();
-        Ok(Arc::new(Archiver { archive, log, views, appended, signal, changed, temporary, readers }))
+        Ok(Arc::new(Archiver {
+            archive,
+            events_days,
+            catalog,
+            log,
+            views,
+            appended,
+            signal,
+            changed,
+            temporary,
+            readers,
+        }))
     }
 
     /// Starts the threads. They end after [`Archiver::stop`]; if one panics, the process must end.
@@ -264,6 +290,8 @@ impl Archiver {
         // Before the position is taken, so that it is behind everything that was offered.
         let appended = *self.appended.borrow();
         let _files = self.views.archive_files.lock();
+        // Before files are written: it may make the room for them.
+        self.delete_old()?;
         self.archive.maintain(now_ms())?;
         let waiting = self.log.closed_segments();
         let position = self.archive.position();
@@ -272,6 +300,24 @@ impl Archiver {
         }
         let position = self.archive.advance(appended)?;
         self.views.archived_until.store(position, Ordering::Release);
+        Ok(())
+    }
+
+    /// Deletes the events that are older than their game keeps them.
+    fn delete_old(&self) -> Result<(), ArchiveError> {
+        let Some(now_ms) = deletion_now_ms() else { return Ok(()) };
+        for game in self.archive.games() {
+            let own = self.catalog.game_by_number(game).and_then(|game| game.settings.events_days);
+            let days = own.unwrap_or(self.events_days);
+            if days == 0 {
+                continue;
+            }
+            let first_kept_ms = now_ms as i64 - i64::from(days) * DAY_MS;
+            let events = self.archive.delete_before(game, first_kept_ms)?;
+            if events > 0 {
+                info!(game, events, days, "raw events were deleted because of their age");
+            }
+        }
         Ok(())
     }
 }

@@ -41,13 +41,25 @@ pub fn now_us() -> i64 {
 pub fn deletion_now_ms() -> Option<u64> {
     let mut clocks = CLOCKS.lock();
     let (system_us, monotonic_us) = (system_us(), monotonic_us());
-    let clock = clocks.deletion.get_or_insert_with(|| SteadyClock::new(DELETION_SETTLE.as_micros() as i64));
+    let clock = clocks.deletion.get_or_insert_with(|| SteadyClock::new(deletion_settle().as_micros() as i64));
     clock.read_settled(system_us, monotonic_us).map(|us| (us / 1_000).max(0) as u64)
 }
 
 /// Returns seconds since 1970-01-01 UTC.
 pub fn now_s() -> u64 {
     now_ms().max(0) as u64 / 1000
+}
+
+#[cfg(not(feature = "fault-injection"))]
+fn deletion_settle() -> Duration {
+    DELETION_SETTLE
+}
+
+/// Returns the time for which the clock must run steadily, which tests set in seconds.
+#[cfg(feature = "fault-injection")]
+fn deletion_settle() -> Duration {
+    let seconds = std::env::var("PLAYMETER_INJECTED_DELETION_SETTLE").ok();
+    seconds.and_then(|seconds| seconds.parse().ok()).map_or(DELETION_SETTLE, Duration::from_secs)
 }
 
 fn system_us() -> i64 {

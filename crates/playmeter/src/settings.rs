@@ -21,6 +21,7 @@ use model::limits::{
     BODY_BYTES_MAX, EVENT_NAMES_PER_GAME, EVENT_NAMES_PER_GAME_RANGE, FLOWS_MAX, FLOWS_PER_GAME,
     INFLATED_BYTES_MAX,
 };
+use pipeline::archiver::ArchiveSettings;
 use pipeline::command_quota::CommandQuotaSettings;
 use pipeline::ingest::QuotaSettings;
 use pipeline::query::pool::QueryLimits;
@@ -47,8 +48,9 @@ const FILE: &str = "playmeter.toml";
 /// The most proxies that a request may pass.
 const PROXY_HOPS_MAX: usize = 16;
 /// Environment variables with the prefix that are not settings: commands, tests and tools use them.
-const NOT_SETTINGS: [&str; 13] = [
+const NOT_SETTINGS: [&str; 14] = [
     "INJECTED_CLOCK_ERROR",
+    "INJECTED_DELETION_SETTLE",
     "KEY",
     "POSTGRES",
     "REDIS",
@@ -190,11 +192,14 @@ impl Default for RawQueries {
 pub(crate) struct RawArchive {
     /// Bytes of memory for events that are not in a file yet, of all games together.
     pub(crate) memory_bytes_max: usize,
+    /// Days for which raw events are kept, unless a game sets them; 0 for ever.
+    pub(crate) events_days: u32,
 }
 
 impl Default for RawArchive {
     fn default() -> RawArchive {
-        RawArchive { memory_bytes_max: ArchiveOptions::default().memory_bytes_max }
+        let ArchiveSettings { options, events_days } = ArchiveSettings::default();
+        RawArchive { memory_bytes_max: options.memory_bytes_max, events_days }
     }
 }
 
@@ -653,12 +658,14 @@ impl RawQueries {
 }
 
 impl RawArchive {
-    fn resolve(self) -> anyhow::Result<ArchiveOptions> {
+    fn resolve(self) -> anyhow::Result<ArchiveSettings> {
         ensure!(
             self.memory_bytes_max >= 16 << 20,
             "archive.memory_bytes_max: must be at least 16777216 (16 MiB)"
         );
-        Ok(ArchiveOptions { memory_bytes_max: self.memory_bytes_max, ..ArchiveOptions::default() })
+        ensure!(self.events_days <= 36_500, "archive.events_days: must be between 0 (for ever) and 36500");
+        let options = ArchiveOptions { memory_bytes_max: self.memory_bytes_max, ..ArchiveOptions::default() };
+        Ok(ArchiveSettings { options, events_days: self.events_days })
     }
 }
 

@@ -238,6 +238,7 @@ fn game(catalog: &Catalog, game: &Game) -> Value {
         "late_days": game.settings.late_days,
         "export": game.settings.export,
         "values_max": game.settings.values_max,
+        "events_days": game.settings.events_days,
         "dimensions": game.settings.dimensions,
     });
     answer["playtomic"] = json!({

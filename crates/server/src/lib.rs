@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use alerts::{AlertSettings, Alerts};
 use anyhow::Context;
-use archive::ArchiveOptions;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 use wal::Options;
@@ -29,7 +28,7 @@ use http::tls::{Tls, TlsSettings};
 use http::{AppState, BatchReceipts, BodyBudget, BodyMemoryLimits, HttpSettings, PublicUrl};
 use http::{PagesInProgress, RejectedRequests, SignInAttempts};
 use live::Live;
-use pipeline::archiver::Archiver;
+use pipeline::archiver::{ArchiveSettings, Archiver};
 use pipeline::catalog::{Catalog, InitialKeys};
 use pipeline::cohorts::{self, RefreshContext};
 use pipeline::command_quota::{CommandQuota, CommandQuotaSettings};
@@ -90,8 +89,8 @@ pub struct Settings {
     pub command_quotas: CommandQuotaSettings,
     /// The memory of request bodies.
     pub bodies: BodyMemoryLimits,
-    /// How much the archive keeps in memory.
-    pub archive: ArchiveOptions,
+    /// How raw events are kept.
+    pub archive: ArchiveSettings,
     /// The bounds of queries.
     pub queries: QueryLimits,
     /// How queries in SQL run.
@@ -174,7 +173,13 @@ impl Server {
             .context("starting a thread")?;
         let geo = geo(settings.geo_file.clone());
         let ingest = Arc::new(Ingest::new(geo, &catalog, Arc::clone(&views), log.clone(), settings.quotas));
-        let archiver = Archiver::open(&settings.data, settings.archive, log.clone(), Arc::clone(&views))?;
+        let archiver = Archiver::open(
+            &settings.data,
+            settings.archive,
+            Arc::clone(&catalog),
+            log.clone(),
+            Arc::clone(&views),
+        )?;
         let erasure = Erasure::new(
             log.clone(),
             Arc::clone(&views),

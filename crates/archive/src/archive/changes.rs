@@ -1,4 +1,4 @@
-//! Everything that writes files: cutting, merging, erasing, deleting old days and games.
+//! What writes files: cutting, merging, erasing.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io;
@@ -44,10 +44,11 @@ pub struct Erased {
     pub files: usize,
 }
 
-/// What of a game's newest events is in files now.
-struct Cutting<'a> {
-    until: u64,
-    segments: &'a [Arc<Segment>],
+/// What a new manifest says besides the files, and which of the newest events are in files now.
+pub(super) struct Cutting<'a> {
+    pub(super) until: u64,
+    pub(super) segments: &'a [Arc<Segment>],
+    pub(super) deleted_before: Option<Day>,
 }
 
 /// Where the rows of a new file come from.
@@ -126,50 +127,6 @@ impl Archive {
         replaced.len()
     }
 
-    /// Deletes the events of a game before the start of a UTC day (`first_kept_ms` is rounded down to one) from files.
-    /// Events in memory are deleted by a later call. Returns the number of events.
-    pub fn delete_before(&self, game: u32, first_kept_ms: i64) -> Result<u64, ArchiveError> {
-        let _writing = self.start_writing()?;
-        let first_kept = day_of(first_kept_ms);
-        let old = self.with_game(game, |game| {
-            game.parts.range(..first_kept).flat_map(|(_, parts)| parts.clone()).collect::<Vec<_>>()
-        });
-        let old = old.unwrap_or_default();
-        if !old.is_empty() {
-            self.replace_parts(game, self.nothing_cut(game), &old, Vec::new())?;
-        }
-        Ok(old.iter().map(|part| part.info.rows).sum())
-    }
-
-    /// Deletes all events of a game. The caller appends no more of its entries.
-    pub fn remove_game(&self, game: u32) -> Result<(), ArchiveError> {
-        let _writing = self.start_writing()?;
-        let (games, position) = {
-            let state = self.state.lock();
-            (state.listed().into_iter().filter(|listed| *listed != game).collect(), state.position)
-        };
-        let is_listed = self.with_game(game, |game| game.is_listed) == Some(true);
-        if is_listed {
-            self.write_index(games, position)?;
-        }
-        let removed = {
-            let mut state = self.state.lock();
-            let removed = state.games.remove(&game);
-            let bytes = removed.as_ref().map_or(0, |game| game.tail.bytes());
-            state.tail_bytes = state.tail_bytes.saturating_sub(bytes);
-            removed
-        };
-        let folder = self.game_folder(game);
-        if is_listed {
-            let manifest = folder.join("manifest.json");
-            files::remove_if_there(&*self.disk, &manifest)
-                .map_err(|error| self.disk_error(&manifest, error))?;
-        }
-        self.forget(removed.into_iter().flat_map(|game| game.parts.into_values().flatten()).collect());
-        let _ = std::fs::remove_dir(folder);
-        Ok(())
-    }
-
     /// Reads every byte of a game's files. Returns what is wrong with them, naming the files.
     pub fn verify(&self, game: u32) -> Vec<String> {
         let parts = self.with_game(game, |game| game.parts.values().flatten().cloned().collect::<Vec<_>>());
@@ -241,7 +198,8 @@ impl Archive {
                 }
             }
         }
-        self.replace_parts(number, Cutting { until: log.1, segments: &segments }, &[], new)?;
+        let cutting = Cutting { until: log.1, segments: &segments, ..self.nothing_cut(number) };
+        self.replace_parts(number, cutting, &[], new)?;
         Ok(true)
     }
 
@@ -262,7 +220,7 @@ impl Archive {
         }
         let folder = self.game_folder(number);
         self.disk.create_folder(&folder).map_err(|error| self.disk_error(&folder, error))?;
-        self.write_manifest(number, 0, Vec::new())
+        self.write_manifest(number, &self.nothing_cut(number), Vec::new())
     }
 
     /// Returns parts of one day to merge, next to each other in the log.
@@ -300,8 +258,10 @@ impl Archive {
         self.replace_parts(game, self.nothing_cut(game), old, vec![new])
     }
 
-    fn nothing_cut(&self, game: u32) -> Cutting<'static> {
-        Cutting { until: self.with_game(game, |game| game.until).unwrap_or(0), segments: &[] }
+    pub(super) fn nothing_cut(&self, game: u32) -> Cutting<'static> {
+        let state = self.with_game(game, |game| (game.until, game.deleted_before));
+        let (until, deleted_before) = state.unwrap_or_default();
+        Cutting { until, segments: &[], deleted_before }
     }
 
     /// Writes a file with the rows of the inputs, which come in the order of the log, and makes its name durable.
@@ -385,7 +345,7 @@ impl Archive {
     }
 
     /// Replaces parts in the manifest, then for snapshots, then lets the old files go.
-    fn replace_parts(
+    pub(super) fn replace_parts(
         &self,
         number: u32,
         cutting: Cutting<'_>,
@@ -406,7 +366,7 @@ impl Archive {
         }
         parts.retain(|_, parts| !parts.is_empty());
         let infos = parts.values().flatten().map(|part| part.info.clone()).collect();
-        if let Err(error) = self.write_manifest(number, cutting.until, infos) {
+        if let Err(error) = self.write_manifest(number, &cutting, infos) {
             if !matches!(error, ArchiveError::Stopped) {
                 self.forget(new);
             }
@@ -419,6 +379,7 @@ impl Archive {
             let before = game.tail.bytes();
             game.parts = parts;
             game.until = cutting.until;
+            game.deleted_before = cutting.deleted_before;
             game.tail.remove(cutting.segments);
             state.tail_bytes = (state.tail_bytes + game.tail.bytes()).saturating_sub(before);
         }
@@ -427,7 +388,7 @@ impl Archive {
     }
 
     /// Lets files be removed as soon as no snapshot uses them.
-    fn forget(&self, parts: Vec<Arc<Part>>) {
+    pub(super) fn forget(&self, parts: Vec<Arc<Part>>) {
         let mut replaced = self.replaced.lock();
         replaced.retain(|part| part.strong_count() > 0);
         replaced.extend(parts.iter().map(Arc::downgrade));
@@ -435,14 +396,20 @@ impl Archive {
         parts.iter().for_each(|part| part.set_obsolete());
     }
 
-    fn write_manifest(&self, game: u32, until: u64, parts: Vec<PartInfo>) -> Result<(), ArchiveError> {
-        let manifest = Manifest { format: FORMAT, game, until, parts };
+    fn write_manifest(
+        &self,
+        game: u32,
+        cutting: &Cutting<'_>,
+        parts: Vec<PartInfo>,
+    ) -> Result<(), ArchiveError> {
+        let Cutting { until, deleted_before, .. } = *cutting;
+        let manifest = Manifest { format: FORMAT, game, until, deleted_before, parts };
         let path = self.game_folder(game).join("manifest.json");
         let written = files::replace(&*self.disk, &path, &manifest);
         self.check_replaced(&format!("{game}/manifest.json"), written)
     }
 
-    fn disk_error(&self, path: &Path, error: io::Error) -> ArchiveError {
+    pub(super) fn disk_error(&self, path: &Path, error: io::Error) -> ArchiveError {
         let path = path.strip_prefix(&self.folder).unwrap_or(path).display().to_string();
         ArchiveError::Disk { path, error }
     }

@@ -114,7 +114,8 @@ fn open_game(
         }
         None => Manifest { format: FORMAT, game: number, ..Manifest::default() },
     };
-    let mut game = Game { until: manifest.until, is_listed: true, ..Game::default() };
+    let Manifest { until, deleted_before, .. } = manifest;
+    let mut game = Game { until, deleted_before, is_listed: true, ..Game::default() };
     let mut names = BTreeSet::new();
     for info in manifest.parts {
         names.insert(info.path());

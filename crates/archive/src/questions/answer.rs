@@ -16,6 +16,9 @@ pub struct AsOf {
     pub offset: u64,
     /// The time, milliseconds since 1970.
     pub time_ms: i64,
+    /// The time from which on there are events, if older ones were deleted; see
+    /// [`Snapshot::events_since`](crate::snapshot::Snapshot::events_since).
+    pub events_since_ms: Option<i64>,
 }
 
 impl AsOf {
@@ -32,7 +35,7 @@ pub struct RowsTooLarge;
 
 /// What every answer can be written as.
 pub trait Answer {
-    /// Returns the answer as a JSON object, without `as_of`.
+    /// Returns the answer as a JSON object, without `as_of` and `events_since`.
     fn fields(&self) -> Map<String, Value>;
 
     /// Returns the names of the columns of the answer as rows.
@@ -49,6 +52,9 @@ pub trait Answer {
 pub fn json(answer: &dyn Answer, as_of: AsOf) -> Vec<u8> {
     let mut fields = answer.fields();
     fields.insert("as_of".to_owned(), as_of.json());
+    if let Some(since_ms) = as_of.events_since_ms {
+        fields.insert("events_since".to_owned(), utc(since_ms).into());
+    }
     serde_json::to_vec(&fields).expect("writing to memory cannot fail")
 }
 
@@ -197,8 +203,9 @@ mod tests {
         let rows: Vec<Value> = ndjson.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
         assert_eq!(rows[0], json!({"=key": "=1+1", "value": 2}));
         assert_eq!(rows[1], json!({"=key": "a \"b\", c", "value": null}));
-        let json = json(&table, AsOf { offset: 7, time_ms: 1_500 });
+        let json = json(&table, AsOf { offset: 7, time_ms: 1_500, events_since_ms: Some(0) });
         let json: Value = serde_json::from_slice(&json).expect("JSON");
+        assert_eq!(json["events_since"], "1970-01-01T00:00:00Z");
         assert_eq!(json["as_of"], json!({"position": "0/7", "time": "1970-01-01T00:00:01.5Z"}));
     }
 

@@ -109,12 +109,14 @@ fn games_are_apart_and_a_removed_game_leaves_no_file() {
 }
 
 #[test]
-fn old_days_are_deleted() {
-    let (archive, entries) = (open(SimDisk::new(1), small()), entries(6, WorldOptions::default()));
+fn old_days_are_deleted_and_the_archive_keeps_since_when() {
+    let (disk, entries) = (SimDisk::new(1), entries(6, WorldOptions::default()));
+    let archive = open(disk.clone(), small());
     append(&archive, &entries);
     archive.flush(GAME).unwrap();
     let kept_from = START_MS + DAY_MS;
     let all = archive.snapshot(GAME).events();
+    assert_eq!(archive.snapshot(GAME).events_since(), None);
     let deleted = archive.delete_before(GAME, kept_from + 5).unwrap();
     let snapshot = archive.snapshot(GAME);
     let left = scan(&snapshot, &request(&fields())).unwrap();
@@ -122,6 +124,12 @@ fn old_days_are_deleted() {
     assert_eq!((left.len(), left.len() as u64 + deleted), (expected, all));
     assert!(left.iter().all(|row| row.1 >= kept_from));
     assert_eq!(archive.delete_before(GAME, kept_from).unwrap(), 0);
+    drop(snapshot);
+    assert_eq!(archive.replaced_files(), 0);
+    drop(archive);
+    let snapshot = open(disk, small()).snapshot(GAME);
+    let midnight = kept_from - kept_from.rem_euclid(DAY_MS);
+    assert_eq!((snapshot.events_since(), snapshot.events()), (Some(midnight), all - deleted));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Games, for the owner of the installation: list, create, rename, archive, restore and export.
+//! Games, for the owner of the installation: list, create, change, archive, restore and export.
 //!
 //! A key belongs to one game, so only a signed-in person may use these routes, except the export; on the server there is
 //! `playmeter games`.
@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Router, routing};
 use hyper::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE};
 use hyper::{Request, StatusCode};
-use pipeline::catalog::{Catalog, CatalogError, Game, Scope, SettingsChange};
+use pipeline::catalog::{Catalog, CatalogError, Game, GameChange, Scope, SettingsChange, given};
 use pipeline::game_export::GameExport;
 use pipeline::time::{now_ms, now_s, rfc3339};
 use serde::de::DeserializeOwned;
@@ -68,6 +68,8 @@ pub(crate) struct GameRow {
     archived_at: Option<String>,
     /// True if keys with the scope `export` may export the raw events.
     export: bool,
+    /// The days for which its raw events are kept: 0 for ever, null as long as `archive.events_days` of the settings says.
+    events_days: Option<u32>,
 }
 
 impl From<&Game> for GameRow {
@@ -79,6 +81,7 @@ impl From<&Game> for GameRow {
             public_key: game.public_key.clone(),
             archived_at: game.archived_s.map(|archived_s| rfc3339(archived_s as i64 * 1000)),
             export: game.settings.export,
+            events_days: game.settings.events_days,
         }
     }
 }
@@ -105,6 +108,11 @@ pub(crate) struct ChangeGameRequest {
     archived: Option<bool>,
     /// True to let keys with the scope `export` export the raw events.
     export: Option<bool>,
+    /// The days for which its raw events are kept, up to 36500: 0 for ever, null as long as `archive.events_days` of the
+    /// settings says. Older ones are deleted within seconds.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u32>, maximum = 36_500)]
+    events_days: Option<Option<u32>>,
 }
 
 /// Lists all games of the installation.
@@ -132,14 +140,14 @@ pub(crate) async fn create(State(runtime): State<RuntimeState>, request: Request
     json_with_status(StatusCode::CREATED, &GameRow::from(&game))
 }
 
-/// Renames, archives or restores a game, or allows its raw events to be exported.
+/// Renames, archives or restores a game, sets how long its raw events are kept, or allows them to be exported.
 ///
 /// The keys of an archived game are rejected for writing with 403 and the type `/problems/archived`; its data can be read.
 /// Players can still be erased.
 #[utoipa::path(
     patch, path = "/v1/games/{game}", operation_id = "change_game", tag = "games", security(("sign_in" = [])),
     params(("game" = String, Path, description = "The game's id.", example = "word-game")),
-    request_body(content = ChangeGameRequest, example = json!({ "name": "Word game 2", "archived": true })),
+    request_body(content = ChangeGameRequest, example = json!({ "name": "Word game 2", "archived": true, "events_days": 365 })),
     responses((status = 200, description = "The changed game.", body = GameRow)),
 )]
 pub(crate) async fn change(
@@ -148,26 +156,14 @@ pub(crate) async fn change(
     request: Request<Body>,
 ) -> HandlerResult {
     let shared = &runtime.shared;
-    let ChangeGameRequest { name, archived, export } = read(shared, request).await?;
-    let game = shared.catalog.game(&id);
-    let mut game =
-        Game::clone(&*game.ok_or_else(|| Problem::not_found(format!("no such game: `{id}`")).field("game"))?);
-    if let Some(name) = name {
-        let id = id.clone();
-        game = update(shared, move |catalog| catalog.rename_game(&id, &name)).await?;
+    let ChangeGameRequest { name, archived, export, events_days } = read(shared, request).await?;
+    let exists = shared.catalog.game(&id).is_some();
+    if !exists {
+        return Err(Problem::not_found(format!("no such game: `{id}`")).field("game"));
     }
-    if export.is_some() {
-        let id = id.clone();
-        let change = SettingsChange { export, ..SettingsChange::default() };
-        game = update(shared, move |catalog| catalog.set_game(&id, change)).await?;
-    }
-    if let Some(archived) = archived {
-        game = update(shared, move |catalog| match archived {
-            true => catalog.archive_game(&id, now_s()),
-            false => catalog.restore_game(&id),
-        })
-        .await?;
-    }
+    let settings = SettingsChange { export, events_days, ..SettingsChange::default() };
+    let change = GameChange { name, settings, archived };
+    let game = update(shared, move |catalog| catalog.change_game(&id, change, now_s())).await?;
     json_with_status(StatusCode::OK, &GameRow::from(&game))
 }
 

@@ -174,7 +174,11 @@ pub(crate) async fn timeline(
 }
 
 fn as_of_now(shared: &AppState) -> archive::questions::answer::AsOf {
-    archive::questions::answer::AsOf { offset: shared.log.durable_until(), time_ms: now_ms() }
+    archive::questions::answer::AsOf {
+        offset: shared.log.durable_until(),
+        time_ms: now_ms(),
+        events_since_ms: None,
+    }
 }
 
 /// Reads events of a player, who is known by hash. `None` while the player is being erased.

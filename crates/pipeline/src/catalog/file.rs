@@ -16,8 +16,8 @@ use super::{CatalogError, Game, InitialKeys, KeyRecord, Scopes};
 const NAME: &str = "catalog.json";
 /// The newest format that this program reads.
 const FORMAT: u32 = 2;
-/// The format of a file without what format 2 added: archived games, and the number after that of a deleted game. Such a
-/// file is written in this format, so that an older program reads it.
+/// The format of a file without what format 2 added: archived games, the number after that of a deleted game, and how long
+/// raw events are kept. Such a file is written in this format, so that an older program reads it.
 const FIRST_FORMAT: u32 = 1;
 /// The permissions of users who are neither the owner nor in the group. (Volumes of containers are often given to a
 /// group.)
@@ -83,7 +83,8 @@ impl CatalogFile {
 
     /// Sets the format that the content needs.
     pub(super) fn set_format(&mut self) {
-        let needs_second = self.next_game.is_some() || self.games.iter().any(Game::is_archived);
+        let is_new = |game: &Game| game.is_archived() || game.settings.events_days.is_some();
+        let needs_second = self.next_game.is_some() || self.games.iter().any(is_new);
         self.format = if needs_second { FORMAT } else { FIRST_FORMAT };
     }
 

@@ -1,18 +1,21 @@
-//! The settings of a game: the lateness bound, declared dimensions, the number of values per dimension, and whether its
-//! events may be exported.
+//! The settings of a game: the lateness bound, declared dimensions, the number of values per dimension, how long raw events
+//! are kept, and whether they may be exported.
 //!
-//! Those about events take effect when events are admitted and are stored with them, so that a replay of the log gives the same
-//! result.
+//! Those about events take effect when events are admitted and are stored with them, so that a replay of the log gives the
+//! same result.
 
 use model::limits::{
     DECLARED_MAX, DECLARED_NAME_BYTES_MAX, DECLARED_NUMBER_MAX, LATE_DAYS_MAX, VALUES_PER_DIMENSION,
     VALUES_PER_DIMENSION_MAX,
 };
 use model::query::{NumberedDimension, QueryDimension};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::error::invalid;
 use super::{Catalog, CatalogError, Game};
+
+/// The most days for which raw events can be kept, other than for ever.
+const EVENTS_DAYS_MAX: u32 = 36_500;
 
 /// The settings of a game.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +28,9 @@ pub struct GameSettings {
     /// Raw events may be exported, by keys with the scope `export`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub export: bool,
+    /// The days for which raw events are kept: 0 for ever, `None` as long as the server's setting says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub events_days: Option<u32>,
     /// The declared dimensions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dimensions: Vec<DimensionDeclaration>,
@@ -53,10 +59,18 @@ pub struct SettingsChange {
     pub values_max: Option<u32>,
     /// Raw events may be exported, by keys with the scope `export`.
     pub export: Option<bool>,
+    /// The days for which raw events are kept: 0 for ever, `Some(None)` as long as the server's setting says.
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    pub events_days: Option<Option<u32>>,
     /// Properties to declare as dimensions.
     pub declare: Vec<String>,
     /// Dimensions to drop. Their existing rows stay.
     pub drop: Vec<String>,
+}
+
+/// Reads a field that may be null, which is different from a field that is not given.
+pub fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(field: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(field).map(Some)
 }
 
 impl Default for GameSettings {
@@ -65,6 +79,7 @@ impl Default for GameSettings {
             late_days: LATE_DAYS_MAX,
             values_max: VALUES_PER_DIMENSION,
             export: false,
+            events_days: None,
             dimensions: Vec::new(),
             former_dimensions: Vec::new(),
         }
@@ -90,7 +105,7 @@ impl GameSettings {
         self.dimensions.iter().map(one).collect()
     }
 
-    fn apply(&mut self, change: SettingsChange) -> Result<(), CatalogError> {
+    pub(super) fn apply(&mut self, change: SettingsChange) -> Result<(), CatalogError> {
         if let Some(late_days) = change.late_days {
             self.late_days = within("late_days", late_days, 1, LATE_DAYS_MAX)?;
         }
@@ -98,6 +113,10 @@ impl GameSettings {
             self.values_max = within("values_max", values_max, 1, VALUES_PER_DIMENSION_MAX)?;
         }
         self.export = change.export.unwrap_or(self.export);
+        if let Some(events_days) = change.events_days {
+            let check = |days| within("events_days", days, 0, EVENTS_DAYS_MAX);
+            self.events_days = events_days.map(check).transpose()?;
+        }
         change.drop.iter().try_for_each(|name| self.drop_dimension(name))?;
         change.declare.into_iter().try_for_each(|name| self.declare(name))
     }
@@ -231,5 +250,23 @@ mod tests {
         assert!(set(Some(1), Some(1)).is_ok() && set(Some(30), Some(10_000)).is_ok());
         assert!(set(Some(0), None).is_err() && set(Some(31), None).is_err());
         assert!(set(None, Some(0)).is_err() && set(None, Some(10_001)).is_err());
+        let mut keep = |days| {
+            let change = SettingsChange { events_days: Some(days), ..SettingsChange::default() };
+            settings.apply(change).map(|()| settings.events_days)
+        };
+        assert_eq!(
+            (keep(Some(0)), keep(Some(36_500)), keep(None)),
+            (Ok(Some(0)), Ok(Some(36_500)), Ok(None))
+        );
+        assert!(keep(Some(36_501)).is_err());
+    }
+
+    #[test]
+    fn a_change_that_is_sent_to_a_server_is_the_same_there() {
+        for events_days in [None, Some(None), Some(Some(7))] {
+            let change = SettingsChange { events_days, ..SettingsChange::default() };
+            let sent = serde_json::to_string(&change).expect("it is JSON");
+            assert_eq!(serde_json::from_str::<SettingsChange>(&sent).expect("it is JSON"), change, "{sent}");
+        }
     }
 }

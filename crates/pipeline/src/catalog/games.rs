@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::error::invalid;
-use super::{Catalog, CatalogError, GameAnalytics, GameSettings, Playtomic, key_format};
+use super::{Catalog, CatalogError, GameAnalytics, GameSettings, Playtomic, SettingsChange, key_format};
 
 const GAMES_MAX: usize = 10_000;
 /// The longest display name of a game.
@@ -75,6 +75,17 @@ impl Game {
     }
 }
 
+/// Changes to a game.
+#[derive(Default)]
+pub struct GameChange {
+    /// The new display name.
+    pub name: Option<String>,
+    /// Changes of its settings.
+    pub settings: SettingsChange,
+    /// True to archive the game, false to restore it.
+    pub archived: Option<bool>,
+}
+
 /// A write was rejected because the game is archived.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the game `{game}` is archived: its data can be read, but it accepts no writes until it is restored")]
@@ -136,6 +147,25 @@ impl Catalog {
         self.update(|file| {
             let game = file.game_mut(id)?;
             game.archived_s.get_or_insert(now_s);
+            Ok(game.clone())
+        })
+    }
+
+    /// Changes a game, all or nothing. What is not given stays.
+    pub fn change_game(&self, id: &str, change: GameChange, now_s: u64) -> Result<Game, CatalogError> {
+        let GameChange { name, settings, archived } = change;
+        name.as_deref().map_or(Ok(()), check_game_name)?;
+        self.update(|file| {
+            let game = file.game_mut(id)?;
+            game.settings.apply(settings)?;
+            if let Some(name) = name {
+                game.name = name;
+            }
+            match archived {
+                None => {}
+                Some(true) => drop(game.archived_s.get_or_insert(now_s)),
+                Some(false) => game.archived_s = None,
+            }
             Ok(game.clone())
         })
     }

@@ -1,6 +1,7 @@
 //! `playmeter games`: creates, lists, renames, configures, archives and exports games.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
@@ -83,6 +84,9 @@ enum GamesCommand {
         /// Whether keys with the scope `export` may export the raw events
         #[arg(long)]
         export: Option<bool>,
+        /// Days for which raw events are kept: up to 36500, 0 for ever, or `default` for the setting of the server
+        #[arg(long, value_name = "N")]
+        events_days: Option<EventsDays>,
         /// Property of `props` to declare as a dimension; repeatable, up to 16 per game
         #[arg(long, value_name = "NAME", value_delimiter = ',')]
         dimension: Vec<String>,
@@ -136,6 +140,24 @@ enum GamesCommand {
     },
 }
 
+/// The days for which raw events are kept; `None` for those that the server keeps them by default.
+#[derive(Clone)]
+struct EventsDays(Option<u32>);
+
+impl FromStr for EventsDays {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<EventsDays, String> {
+        match text {
+            "default" => Ok(EventsDays(None)),
+            days => days
+                .parse()
+                .map(|days| EventsDays(Some(days)))
+                .map_err(|_| "must be a number of days, 0 for ever, or `default`".to_owned()),
+        }
+    }
+}
+
 pub(crate) fn run(args: GamesArgs) -> anyhow::Result<()> {
     let mut print_one: fn(&Value) = print;
     let (folder, command) = match args.command {
@@ -153,9 +175,19 @@ pub(crate) fn run(args: GamesArgs) -> anyhow::Result<()> {
             let to = std::path::absolute(&to).with_context(|| format!("--to {}", to.display()))?;
             (folder, Command::ExportGame { game: id, to })
         }
-        GamesCommand::Set { id, late_days, values_max, export, dimension, drop_dimension, folder } => {
+        GamesCommand::Set {
+            id,
+            late_days,
+            values_max,
+            export,
+            events_days,
+            dimension,
+            drop_dimension,
+            folder,
+        } => {
+            let events_days = events_days.map(|EventsDays(days)| days);
             let (declare, drop) = (dimension, drop_dimension);
-            let change = SettingsChange { late_days, values_max, export, declare, drop };
+            let change = SettingsChange { late_days, values_max, export, events_days, declare, drop };
             (folder, Command::SetGame { game: id, change })
         }
         GamesCommand::Playtomic { id, key, private_key, data_api, folder } => {
@@ -192,6 +224,11 @@ fn print(game: &Value) {
     );
     if settings["export"] == true {
         println!("{:<20} raw events may be exported", "");
+    }
+    match settings["events_days"].as_u64() {
+        None => {}
+        Some(0) => println!("{:<20} raw events are kept for ever", ""),
+        Some(days) => println!("{:<20} raw events are kept for {days} days", ""),
     }
 }
 

@@ -14,14 +14,14 @@ use crate::keys::{cookie, sign_in};
 use crate::world::{World, playmeter, run};
 
 /// A signed-in owner.
-struct Owner<'a> {
+pub(crate) struct Owner<'a> {
     world: &'a World,
     cookie: String,
     csrf: String,
 }
 
 impl Owner<'_> {
-    fn of(world: &World) -> Owner<'_> {
+    pub(crate) fn of(world: &World) -> Owner<'_> {
         let cookie = cookie(&sign_in(world));
         let me = world.send(&Request::get("/v1/me").header("Cookie", &cookie)).json();
         let csrf = me["csrf"].as_str().expect("a token").to_owned();
@@ -32,7 +32,7 @@ impl Owner<'_> {
         Request::new(method, target).header("Cookie", &self.cookie).header("Origin", "http://localhost")
     }
 
-    fn send(&self, method: &'static str, target: &str, body: &Value) -> Answer {
+    pub(crate) fn send(&self, method: &'static str, target: &str, body: &Value) -> Answer {
         let request = self.request(method, target).header("X-CSRF-Token", &self.csrf);
         self.world.send(&request.body(if body.is_null() { String::new() } else { body.to_string() }))
     }

@@ -58,6 +58,7 @@ mod questions;
 mod quotas;
 mod receipts;
 mod remote_write;
+mod retention;
 mod rows;
 mod saved_questions;
 mod sdk_files;

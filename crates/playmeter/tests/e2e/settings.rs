@@ -150,6 +150,8 @@ fn unknown_or_invalid_setting_is_named() {
         ("[sql]\nrows_max = 0\n", &["sql.rows_max"]),
         ("[sql]\nisolation = \"none\"\n", &["sql.isolation"]),
         ("[queries]\ncohorts_bytes_max = 1000\n", &["queries.cohorts_bytes_max"]),
+        ("[archive]\nmemory_bytes_max = 1000\n", &["archive.memory_bytes_max"]),
+        ("[archive]\nevents_days = 36501\n", &["archive.events_days"]),
         ("[bodies]\naddress_bytes_max = 1000\n", &["bodies.address_bytes_max"]),
         ("[bodies]\nbytes_max = 1000\n", &["bodies.bytes_max"]),
         ("origins = [\"https://a.example/path\"]\n", &["origins", "https://a.example/path"]),

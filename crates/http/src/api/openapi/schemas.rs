@@ -214,6 +214,9 @@ pub(crate) struct QuestionAnswer {
     /// The log position and time that the answer includes: `{"position": "0/1048576", "time": "..."}`.
     #[schema(value_type = Object)]
     as_of: Value,
+    /// Time from which on there are raw events (RFC 3339), if older ones were deleted because of their age.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    events_since: Option<String>,
     /// The fields of the answer.
     #[serde(flatten)]
     #[schema(value_type = Object)]

@@ -62,7 +62,7 @@ pub(in crate::api) async fn over_events<T: Send + 'static>(
             players.extend(found.map(|found| (name, found)));
         }
         context.cohorts = &players;
-        let as_of = AsOf { offset, time_ms: now_ms };
+        let as_of = AsOf { offset, time_ms: now_ms, events_since_ms: snapshot.events_since() };
         ask(&Events { context, snapshot: &snapshot, as_of, seed: views.seeds.of(game.number) })
     })
     .await
