@@ -323,6 +323,17 @@ impl Port for EmbeddedCounters {
         self.store.replace(changes)
     }
 
+    fn remove_rows(&self, game: u32, rows_max: usize) -> Result<usize, StoreError> {
+        let mut memory = self.memory.write();
+        memory.groups.evict_game(game);
+        memory.guard.evict_game(game);
+        self.store.remove_rows(game, rows_max)
+    }
+
+    fn purge_rows(&self) -> Result<(), StoreError> {
+        self.store.purge_rows()
+    }
+
     fn metrics(&self, game: u32, minutes: Range<u32>) -> Result<Vec<String>, StoreError> {
         let hours = minutes.start / 60..minutes.end.div_ceil(60);
         let mut metrics = std::collections::BTreeSet::new();

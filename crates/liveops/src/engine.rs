@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use model::batch::StoredEvent;
 use model::ports::counters::StoreError;
 use model::ports::records::{RecordWrite, Records};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::command::{CommandDecodeError, CommandRef};
 use crate::game::{Game, LogPoint, Touched};
@@ -16,6 +16,8 @@ use crate::{CommandResponse, RecordError, Refusal};
 pub struct LiveOps {
     records: Arc<dyn Records>,
     games: RwLock<HashMap<u32, Arc<RwLock<Game>>>>,
+    /// The records of removed games, until the next checkpoint.
+    removed: Mutex<Vec<RecordWrite>>,
 }
 
 /// The result of applying a log entry.
@@ -46,7 +48,7 @@ impl LiveOps {
         }
         games.values_mut().for_each(Game::finish_restore);
         let shared = games.into_iter().map(|(number, game)| (number, Arc::new(RwLock::new(game))));
-        Ok(LiveOps { records, games: RwLock::new(shared.collect()) })
+        Ok(LiveOps { records, games: RwLock::new(shared.collect()), removed: Mutex::default() })
     }
 
     /// Returns the state of a game for reading. Only `LiveOps` changes it, by applying entries, events and links.
@@ -99,11 +101,23 @@ impl LiveOps {
         games.iter().filter(|(_, game)| !game.read().alerts.is_empty()).map(|(number, _)| *number).collect()
     }
 
+    /// Removes everything of a deleted game, to which no entry is applied any more. Everything applied must be in the
+    /// store. The next checkpoint removes the records.
+    pub fn remove_game(&self, number: u32) -> Result<(), StoreError> {
+        let mut removed = Vec::new();
+        self.records.records(&number.to_be_bytes(), &mut |key, _| {
+            removed.push(RecordWrite { key: key.to_vec(), value: None });
+        })?;
+        self.games.write().remove(&number);
+        self.removed.lock().extend(removed);
+        Ok(())
+    }
+
     /// Returns the records that changed since the previous call, for the next checkpoint.
     pub fn changes(&self) -> Vec<RecordWrite> {
         let games: Vec<_> =
             self.games.read().iter().map(|(number, game)| (*number, Arc::clone(game))).collect();
-        let mut writes = Vec::new();
+        let mut writes = std::mem::take(&mut *self.removed.lock());
         for (number, game) in games {
             game.write().changes(number, &mut writes);
         }

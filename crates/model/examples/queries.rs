@@ -66,6 +66,10 @@ impl Counters for Rows {
         unimplemented!("this store is only read")
     }
 
+    fn remove_rows(&self, _: u32, _: usize) -> Result<usize, StoreError> {
+        unimplemented!("this store is only read")
+    }
+
     fn replace(&self, _: &[counters::RowChange]) -> Result<(), StoreError> {
         unimplemented!("this store is only read")
     }

@@ -30,6 +30,8 @@ type Map<V> = HashMap<u64, V, FxBuildHasher>;
 #[derive(Default)]
 pub struct Identities {
     games: RwLock<HashMap<u32, Arc<Links>, FxBuildHasher>>,
+    /// The records of removed games, until the next checkpoint.
+    removed: RwLock<Vec<RecordWrite>>,
     /// Most installations have no links; this flag saves them the lock.
     is_used: AtomicBool,
 }
@@ -121,9 +123,23 @@ impl Identities {
         }
     }
 
+    /// Removes the links of a deleted game. Its records are removed by the next checkpoint.
+    pub fn remove_game(&self, game: u32) {
+        let links = self.games.write().unwrap_or_else(PoisonError::into_inner).remove(&game);
+        let Some(links) = links else { return };
+        let table = links.read();
+        let removals = table
+            .0
+            .players
+            .keys()
+            .map(|anonymous| RecordWrite { key: link_key(game, *anonymous), value: None });
+        self.removed.write().unwrap_or_else(PoisonError::into_inner).extend(removals);
+    }
+
     /// Returns the records changed since the last call, for the next checkpoint.
     pub fn changes(&self) -> Vec<RecordWrite> {
-        let mut writes = Vec::new();
+        let mut removed = self.removed.write().unwrap_or_else(PoisonError::into_inner);
+        let mut writes = std::mem::take(&mut *removed);
         for (game, links) in self.games.read().unwrap_or_else(PoisonError::into_inner).iter() {
             let mut table = links.write();
             for anonymous in std::mem::take(&mut table.changed) {
@@ -198,8 +214,12 @@ impl LinkTable {
     }
 }
 
+fn link_key(game: u32, anonymous: u64) -> Vec<u8> {
+    [KEY_PREFIX.as_slice(), &game.to_be_bytes(), &anonymous.to_be_bytes()].concat()
+}
+
 fn encode_link(game: u32, anonymous: u64, link: Link) -> RecordWrite {
-    let key = [KEY_PREFIX.as_slice(), &game.to_be_bytes(), &anonymous.to_be_bytes()].concat();
+    let key = link_key(game, anonymous);
     let value = [link.player.to_le_bytes(), link.offset.to_le_bytes()].concat();
     RecordWrite { key, value: Some(value) }
 }
@@ -225,9 +245,12 @@ mod tests {
 
     impl MemoryRecords {
         fn write(&mut self, writes: Vec<RecordWrite>) {
-            writes
-                .into_iter()
-                .for_each(|write| drop(self.0.insert(write.key, write.value.unwrap_or_default())));
+            for RecordWrite { key, value } in writes {
+                match value {
+                    Some(value) => self.0.insert(key, value),
+                    None => self.0.remove(&key),
+                };
+            }
         }
     }
 
@@ -292,6 +315,21 @@ mod tests {
         let identities = Identities::default();
         identities.link(1, 5, 6, 0).expect("the id is not linked");
         assert!(identities.game(2).is_none());
+    }
+
+    #[test]
+    fn links_of_a_removed_game_are_gone_after_the_next_checkpoint() {
+        let (identities, mut stored) = (Identities::default(), MemoryRecords::default());
+        for (game, anonymous) in [(1, 5), (1, 6), (2, 5)] {
+            identities.link(game, anonymous, 9, 0).expect("the id is not linked");
+        }
+        stored.write(identities.changes());
+        identities.remove_game(1);
+        assert!(identities.game(1).is_none() && identities.game(2).is_some());
+        stored.write(identities.changes());
+        assert_eq!(stored.0.len(), 1);
+        let restored = Identities::restore(&stored).expect("the encoding is valid");
+        assert!(restored.game(1).is_none() && restored.game(2).is_some());
     }
 
     #[test]

@@ -273,6 +273,11 @@ impl Sessions {
         self.games.entry(game).or_default()
     }
 
+    /// Removes the players of a game.
+    pub fn remove_game(&mut self, game: u32) {
+        self.games.remove(&game);
+    }
+
     /// Returns the number of players of a game active in the 180 seconds before `now_s`.
     pub fn online(&self, game: u32, now_s: u32) -> u32 {
         self.games.get(&game).map_or(0, |players| players.online(now_s))

@@ -276,6 +276,10 @@ impl Applier {
             self.views.pending_answers.cancel(entry.offset);
             return;
         }
+        if self.views.deleted_games.contains_entry(entry.kind, entry.bytes) {
+            self.views.pending_answers.cancel(entry.offset);
+            return;
+        }
         self.current = Some(entry.offset..entry.until());
         apply_entry(&self.views, self.metrics, &mut self.deltas, entry);
         self.current = None;

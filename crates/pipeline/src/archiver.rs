@@ -6,6 +6,7 @@
 
 mod game_files;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -169,17 +170,7 @@ impl Archiver {
         position: u64,
         is_stopping: impl Fn() -> bool,
     ) -> anyhow::Result<bool> {
-        self.want(position);
-        let wait = |is_done: &dyn Fn() -> bool| {
-            while !is_done() {
-                if is_stopping() {
-                    return false;
-                }
-                std::thread::sleep(MEMORY_POLL);
-            }
-            true
-        };
-        if !wait(&|| *self.appended.borrow() >= position) {
+        if !self.wait_appended(position, &is_stopping) {
             return Ok(false);
         }
         let files = self.views.archive_files.lock();
@@ -188,10 +179,42 @@ impl Archiver {
         if erased.events > 0 {
             info!(events = erased.events, files = erased.files, "events of erased players in the archive");
         }
-        // Questions that still read the old files, or temporary ones with the same rows, end within their deadline.
+        Ok(self.wait_unread(&is_stopping))
+    }
+
+    /// Removes everything of deleted games, of which nothing is appended to the log since `position`. Blocks until no file
+    /// is left, or `is_stopping`.
+    pub fn remove_games(
+        &self,
+        games: &BTreeSet<u32>,
+        position: u64,
+        is_stopping: impl Fn() -> bool,
+    ) -> anyhow::Result<()> {
+        // What the thread that appends has read of the log may contain them.
+        if !self.wait_appended(position, &is_stopping) {
+            return Ok(());
+        }
+        let files = self.views.archive_files.lock();
+        for game in games {
+            self.archive.remove_game(*game).context("removing a game from the archive")?;
+        }
+        drop(files);
+        self.wait_unread(&is_stopping);
+        Ok(())
+    }
+
+    /// Waits until no question reads replaced files, or temporary ones with the same rows: they end within their deadline.
+    /// Returns false if the server stops before that.
+    fn wait_unread(&self, is_stopping: &dyn Fn() -> bool) -> bool {
         let readers = self.readers.lock().clone();
         let is_unread = || readers.iter().all(|reader| reader.strong_count() == 0);
-        Ok(wait(&|| self.archive.replaced_files() == 0 && is_unread()))
+        wait_for(|| self.archive.replaced_files() == 0 && is_unread(), is_stopping)
+    }
+
+    /// Returns true once everything before `position` was offered to the archive, false if it stops.
+    fn wait_appended(&self, position: u64, is_stopping: &dyn Fn() -> bool) -> bool {
+        self.want(position);
+        wait_for(|| *self.appended.borrow() >= position, is_stopping)
     }
 
     fn want(&self, position: u64) {
@@ -249,7 +272,9 @@ impl Archiver {
             batch => batch?,
         };
         for entry in batch.chunks.iter().flat_map(|chunk| chunk.entries_from(at)) {
-            if entry.kind != BATCH || entry.events == 0 || self.views.quarantine.is_skipped(entry.offset) {
+            let is_deleted = || self.views.deleted_games.contains_entry(entry.kind, entry.bytes);
+            let is_skipped = || self.views.quarantine.is_skipped(entry.offset) || is_deleted();
+            if entry.kind != BATCH || entry.events == 0 || is_skipped() {
                 continue;
             }
             let game = model::batch::EventBatch::read(entry.bytes).map(|batch| batch.game);
@@ -320,4 +345,15 @@ impl Archiver {
         }
         Ok(())
     }
+}
+
+/// Waits until `is_done`. Returns false if the server stops before that.
+fn wait_for(is_done: impl Fn() -> bool, is_stopping: &dyn Fn() -> bool) -> bool {
+    while !is_done() {
+        if is_stopping() {
+            return false;
+        }
+        std::thread::sleep(MEMORY_POLL);
+    }
+    true
 }

@@ -5,6 +5,7 @@
 
 mod access;
 mod cidr;
+mod deletion;
 mod error;
 mod file;
 mod game_settings;
@@ -32,6 +33,7 @@ use last_used::LastUsed;
 
 pub use access::{Access, address_group};
 pub use cidr::{Cidr, InvalidCidr};
+pub use deletion::DeletedGame;
 pub use error::CatalogError;
 pub use file::{check_format, read_private, replace_private};
 pub use game_settings::{DimensionDeclaration, GameSettings, SettingsChange, given};

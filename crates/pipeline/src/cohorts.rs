@@ -95,6 +95,11 @@ impl CohortSets {
         self.bytes_max.store(bytes, Ordering::Relaxed);
     }
 
+    /// Forgets the sets of a deleted game.
+    pub(crate) fn remove_game(&self, game: u32) {
+        self.games.write().remove(&game);
+    }
+
     /// Returns the last evaluation of a cohort.
     pub fn state(&self, game: u32, name: &str) -> Option<CohortState> {
         self.games.read().get(&game)?.cohorts.get(name).cloned()

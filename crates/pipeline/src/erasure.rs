@@ -1,4 +1,5 @@
-//! Erasure: players that a command has already made invisible are removed from every file.
+//! Erasure: players that a command has already made invisible are removed from every file, and so are deleted games
+//! ([`game_deletion`]).
 //!
 //! An erasure has three steps. A restart continues at the step that was reached:
 //!
@@ -13,9 +14,11 @@
 //!
 //! While a backup copies the files, an erasure waits.
 
+mod game_deletion;
 mod log_eraser;
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -32,6 +35,8 @@ use wal::{Ack, Entry, Wal};
 
 use crate::applier::{checkpoint_now, lower_priority};
 use crate::archiver::Archiver;
+use crate::catalog::Catalog;
+use crate::flows::Flows;
 use crate::ingest::{COMMAND, Claims, IdMasks, RegisteredUntil};
 use crate::time::now_ms;
 use crate::views::Views;
@@ -82,6 +87,33 @@ struct ErasurePass {
     registered_until: RegisteredUntil,
     archiver: Arc<Archiver>,
     masks: IdMasks,
+    catalog: Arc<Catalog>,
+    flows: Arc<Flows>,
+    data: PathBuf,
+    on_deleted: OnDeleted,
+}
+
+/// Removes what else is stored about the deleted game with this id.
+pub type OnDeleted = Box<dyn Fn(&str) -> anyhow::Result<()> + Send + Sync>;
+
+/// What an erasure works on.
+pub struct ErasureContext {
+    /// The log.
+    pub log: Wal<Claims>,
+    /// The views.
+    pub views: Arc<Views>,
+    /// The log position up to which event ids need no replay from the log.
+    pub registered_until: RegisteredUntil,
+    /// The archive.
+    pub archiver: Arc<Archiver>,
+    /// The catalog of games.
+    pub catalog: Arc<Catalog>,
+    /// The running flows.
+    pub flows: Arc<Flows>,
+    /// The data folder.
+    pub data: PathBuf,
+    /// Called before a deletion ends.
+    pub on_deleted: OnDeleted,
 }
 
 /// The server is stopping; the next start continues the erasure.
@@ -91,15 +123,12 @@ struct Stopping;
 
 impl Erasure {
     /// Creates the erasure without starting its thread.
-    pub fn new(
-        log: Wal<Claims>,
-        views: Arc<Views>,
-        registered_until: RegisteredUntil,
-        archiver: Arc<Archiver>,
-        secret: &str,
-    ) -> Arc<Erasure> {
-        let masks = IdMasks::new(secret);
-        let pass = ErasurePass { log, views, registered_until, archiver, masks };
+    pub fn new(context: ErasureContext) -> Arc<Erasure> {
+        let ErasureContext { log, views, registered_until, archiver, catalog, flows, data, on_deleted } =
+            context;
+        let masks = IdMasks::new(&catalog.id_secret());
+        let pass =
+            ErasurePass { log, views, registered_until, archiver, masks, catalog, flows, data, on_deleted };
         let exports = Arc::new(Semaphore::new(EXPORTS_MAX));
         Arc::new(Erasure { pass, signal: ErasureSignal::default(), thread: Mutex::default(), exports })
     }
@@ -110,6 +139,12 @@ impl Erasure {
         self.pass.views.on_command(move |_, touched| {
             let is_erased = touched.iter().any(|touched| matches!(touched, Touched::Erased(_)));
             if let Some(erasure) = erasure.upgrade().filter(|_| is_erased) {
+                erasure.signal.set(|state| state.requested = true);
+            }
+        });
+        let erasure = Arc::downgrade(self);
+        self.pass.views.deleted_games.on_insert(move || {
+            if let Some(erasure) = erasure.upgrade() {
                 erasure.signal.set(|state| state.requested = true);
             }
         });
@@ -142,12 +177,15 @@ impl Erasure {
                 }
                 Ok(erased) => {
                     let ms = started.elapsed().as_millis() as u64;
-                    info!(players = erased, ms, "players were erased");
+                    info!(erased, ms, "players or games were erased");
                     self.signal.wait(Some((started.elapsed() * PAUSE_FACTOR).min(PAUSE_MAX)));
                 }
                 Err(failure) if failure.is::<Stopping>() => return,
                 Err(failure) => {
-                    error!(failure = format!("{failure:#}"), "players could not be erased; trying again");
+                    error!(
+                        failure = format!("{failure:#}"),
+                        "players or games could not be erased; trying again"
+                    );
                     self.signal.wait(Some(RETRY));
                 }
             }
@@ -189,8 +227,10 @@ impl ErasureSignal {
 }
 
 impl ErasurePass {
-    /// Completes all erasures requested so far. Returns the number of erased players.
+    /// Completes all erasures requested so far. Returns the number of erased players and games.
     fn run(&self, signal: &ErasureSignal) -> anyhow::Result<usize> {
+        // First, because players of a deleted game are not erased on their own.
+        let games = self.delete_games(signal)?;
         let (requests, mut erased) = self.unfinished();
         let _files =
             if requests.is_empty() && erased.is_empty() { None } else { Some(self.lock_files(signal)?) };
@@ -211,7 +251,7 @@ impl ErasurePass {
         for (game, receipt) in &erased {
             self.command(*game, Players::Purged { receipt: receipt.clone() }, signal)?;
         }
-        Ok(erased.len())
+        Ok(games + erased.len())
     }
 
     /// Waits until no backup copies the files: it would keep what is removed from them.
@@ -258,16 +298,9 @@ impl ErasurePass {
         if self.views.counters.durable_until() <= last {
             bail!("no checkpoint contains the requests yet");
         }
-        let until = self.log.roll(ROLL_TIMEOUT).context("beginning the next segment of the log")?;
         let registered_until = self.registered_until.load(Ordering::Acquire);
         let mut eraser = LogEraser::new(requests, &self.views.seeds, &self.masks, registered_until);
-        for closed in self.log.closed_segments().into_iter().filter(|closed| closed.end <= until) {
-            signal.check()?;
-            let rewritten = self.log.rewrite(closed.start, &mut eraser).context("rewriting the log")?;
-            if let Some(rewritten) = rewritten {
-                info!(segment = closed.start, ?rewritten, "a segment of the log was rewritten");
-            }
-        }
+        self.rewrite_log(&mut eraser, signal)?;
         Ok(eraser.found())
     }
 

@@ -18,6 +18,7 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -53,6 +54,8 @@ pub struct Flows {
     /// Sources of RTCP, sharded by their own hash.
     senders: Box<[Mutex<RtcpSources>]>,
     recent: RecentlyEnded,
+    /// Held while the file is written.
+    saving: Mutex<()>,
     hasher: DefaultHashBuilder,
     since: Instant,
     /// The reporter is awake. If it is not, it is notified when a flow opens.
@@ -147,6 +150,7 @@ impl Flows {
             trackers: each().map(|number| Mutex::new(tracker(number))).collect(),
             senders: each().map(|_| Mutex::new(RtcpSources::new(SENDERS_MAX))).collect(),
             recent: RecentlyEnded::default(),
+            saving: Mutex::default(),
             hasher: DefaultHashBuilder::default(),
             since: Instant::now(),
             is_reporter_awake: AtomicBool::new(false),
@@ -207,6 +211,16 @@ impl Flows {
         }
         ranked.sort_unstable_by(order);
         (statistics, ranked.into_iter().filter_map(|(_, id)| self.find(game, id)).collect())
+    }
+
+    /// Returns true if a flow of this game is in memory: one that is running or has ended recently.
+    pub(crate) fn has_any(&self, game: u32) -> bool {
+        self.trackers.iter().any(|tracker| tracker.lock().has_any(game))
+    }
+
+    /// Removes the recently ended flows of some games.
+    pub(crate) fn remove_ended(&self, games: &BTreeSet<u32>) {
+        self.recent.remove(games);
     }
 
     /// Returns the running flow with this id.

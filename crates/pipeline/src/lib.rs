@@ -12,6 +12,7 @@ pub mod accounting;
 pub mod catalog;
 pub mod cohorts;
 pub mod command_quota;
+pub mod deleted_games;
 pub mod disk_space;
 pub mod distribute;
 pub mod engine;

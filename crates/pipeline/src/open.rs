@@ -9,6 +9,7 @@ use wal::{OpenedWal, Wal};
 
 use crate::applier::{Applier, Quarantine};
 use crate::catalog::Catalog;
+use crate::deleted_games::DeletedGames;
 use crate::disk_space::DiskSpace;
 use crate::engine::Engine;
 use crate::ingest::{Claims, Deduplicator, IdMasks, RegisteredUntil, replay_ids};
@@ -53,12 +54,16 @@ pub fn open_pipeline(
     let mut ids = (engine.ids)(opened.report().next)?;
     replay_ids(&opened, &mut *ids, &IdMasks::new(&secret)).context("replaying event ids")?;
     let registered_until: RegisteredUntil = Arc::new(AtomicU64::new(ids.registered_until()));
-    let deduplicator = Deduplicator::new(ids, Arc::clone(&registered_until), Arc::clone(&space));
+    let deleted_games = Arc::new(DeletedGames::default());
+    catalog.deleted_games().iter().for_each(|game| deleted_games.insert(game.number));
+    let deduplicator =
+        Deduplicator::new(ids, Arc::clone(&registered_until), Arc::clone(&space), Arc::clone(&deleted_games));
     let log = Wal::start(opened, Box::new(deduplicator)).context("starting the log")?;
     let mut views = Views::open(engine.counters, &secret).map_err(|error| {
         anyhow!("the views cannot be opened: {}. {}", error.0, advice_for_damaged_views(&data))
     })?;
     views.quarantine = Quarantine::open(&data, views.counters.durable_until())?;
+    views.deleted_games = deleted_games;
     views.space = space;
     views.set_on_fatal(on_fatal);
     let views = Arc::new(views);

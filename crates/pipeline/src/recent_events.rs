@@ -128,6 +128,11 @@ impl RecentEvents {
         }
     }
 
+    /// Removes the events of a game.
+    pub(crate) fn remove_game(&self, game: u32) {
+        self.games.lock().remove(&game);
+    }
+
     /// Starts a cycle, in which every game may add events again.
     pub fn start_cycle(&self) {
         self.games.lock().values_mut().for_each(|recent| recent.this_cycle = 0);

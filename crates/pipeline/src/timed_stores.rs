@@ -184,6 +184,14 @@ impl Counters for TimedCounters {
         self.rollups.write(|| self.inner.replace(changes))
     }
 
+    fn remove_rows(&self, game: u32, rows_max: usize) -> Result<usize, StoreError> {
+        self.rollups.write(|| self.inner.remove_rows(game, rows_max))
+    }
+
+    fn purge_rows(&self) -> Result<(), StoreError> {
+        self.rollups.write(|| self.inner.purge_rows())
+    }
+
     fn metrics(&self, game: u32, minutes: Range<u32>) -> Result<Vec<String>, StoreError> {
         self.rollups.read(|| self.inner.metrics(game, minutes))
     }

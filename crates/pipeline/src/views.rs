@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use crate::accounting::IngestAccounting;
 use crate::applier::{Quarantine, SESSIONS, commit_later};
 use crate::cohorts::CohortSets;
+use crate::deleted_games::DeletedGames;
 use crate::disk_space::DiskSpace;
 use crate::lag::Lag;
 use crate::pending_answers::{CommandOutcome, PendingAnswers};
@@ -71,6 +72,8 @@ pub struct Views {
     pub(crate) throttle: ApplyThrottle,
     /// The entries on which the applier panicked.
     pub quarantine: Quarantine,
+    /// The games of which nothing is applied any more.
+    pub deleted_games: Arc<DeletedGames>,
     /// The room on the disk.
     pub space: Arc<DiskSpace>,
     /// Locked while erased players are removed from files, and while a backup copies them.
@@ -116,6 +119,7 @@ impl Views {
             memory_waits: AtomicU64::new(0),
             throttle: ApplyThrottle::default(),
             quarantine: Quarantine::default(),
+            deleted_games: Arc::default(),
             space: Arc::default(),
             files: Mutex::default(),
             archive_files: Mutex::default(),

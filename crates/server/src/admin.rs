@@ -20,6 +20,7 @@ use wal::Wal;
 use crate::bootstrap;
 use collect::CollectorAction;
 use pipeline::catalog::{Catalog, Cidr, Game, InvalidCidr, KeyRecord, Scopes, SettingsChange};
+use pipeline::deleted_games;
 use pipeline::ingest::Claims;
 use pipeline::time::{now_s, rfc3339};
 use pipeline::views::Views;
@@ -55,6 +56,13 @@ pub enum Command {
     RestoreGame {
         /// The game.
         game: String,
+    },
+    /// Deletes an archived game.
+    DeleteGame {
+        /// The game.
+        game: String,
+        /// The display name of the game.
+        confirm: String,
     },
     /// Writes everything that is stored about a game into a new folder.
     ExportGame {
@@ -194,6 +202,10 @@ pub fn run(admin: &Admin<'_>, command: Command) -> anyhow::Result<Value> {
         Command::RenameGame { game: id, name } => game(catalog, &catalog.rename_game(&id, &name)?),
         Command::ArchiveGame { game: id } => game(catalog, &catalog.archive_game(&id, now_s())?),
         Command::RestoreGame { game: id } => game(catalog, &catalog.restore_game(&id)?),
+        Command::DeleteGame { game, confirm } => {
+            let deleted = deleted_games::delete_game(catalog, admin.views, &game, &confirm)?;
+            json!({ "id": deleted.id, "state": "deleting" })
+        }
         Command::ExportGame { game, to } => export::run(admin, &game, &to)?,
         Command::SetGame { game: id, change } => game(catalog, &catalog.set_game(&id, change)?),
         Command::SetPlaytomic { game: id, key, private_key, data_api } => {

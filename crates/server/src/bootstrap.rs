@@ -42,6 +42,18 @@ pub fn update_urls(folder: &Path, urls: &Urls) -> anyhow::Result<()> {
     save(folder, &content)
 }
 
+/// Removes the keys of a deleted game.
+pub(crate) fn remove_game(folder: &Path, game: &str) -> anyhow::Result<()> {
+    let Some(mut content) = read(folder)? else { return Ok(()) };
+    if content["game"] != game {
+        return Ok(());
+    }
+    if let Some(fields) = content.as_object_mut() {
+        ["game", "public_key", "secret_key"].iter().for_each(|field| drop(fields.remove(*field)));
+    }
+    save(folder, &content)
+}
+
 /// Returns the content of the file, or `None` if there is no file.
 pub fn read(folder: &Path) -> anyhow::Result<Option<Value>> {
     let path = folder.join(NAME);

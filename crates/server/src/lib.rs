@@ -34,7 +34,7 @@ use pipeline::cohorts::{self, RefreshContext};
 use pipeline::command_quota::{CommandQuota, CommandQuotaSettings};
 use pipeline::engine::Engine;
 use pipeline::enrich::geo::Geo;
-use pipeline::erasure::Erasure;
+use pipeline::erasure::{Erasure, ErasureContext};
 use pipeline::flows::{self, Flows, ReporterContext};
 use pipeline::ingest::{Ingest, QuotaSettings};
 use pipeline::open::{Pipeline, PipelineOptions, open_pipeline};
@@ -180,13 +180,17 @@ impl Server {
             log.clone(),
             Arc::clone(&views),
         )?;
-        let erasure = Erasure::new(
-            log.clone(),
-            Arc::clone(&views),
+        let data = settings.data.clone();
+        let erasure = Erasure::new(ErasureContext {
+            log: log.clone(),
+            views: Arc::clone(&views),
             registered_until,
-            Arc::clone(&archiver),
-            &catalog.id_secret(),
-        );
+            archiver: Arc::clone(&archiver),
+            catalog: Arc::clone(&catalog),
+            flows: Arc::clone(&flows),
+            data: data.clone(),
+            on_deleted: Box::new(move |game| bootstrap::remove_game(&data, game)),
+        });
         let alerts = Alerts::open(alerts::Start {
             settings: settings.alerts.clone(),
             views: Arc::clone(&views),

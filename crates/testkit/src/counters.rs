@@ -213,6 +213,15 @@ impl Counters for MemoryCounters {
         Ok(())
     }
 
+    fn remove_rows(&self, game: u32, rows_max: usize) -> Result<usize, StoreError> {
+        let keys = self.read(|state| {
+            let keys = state.rows.keys().filter(|key| key.game == game).take(rows_max);
+            keys.map(|key| RowChange { key: key.bytes(), block: None }).collect::<Vec<_>>()
+        });
+        self.replace(&keys)?;
+        Ok(keys.len())
+    }
+
     fn metrics(&self, game: u32, minutes: Range<u32>) -> Result<Vec<String>, StoreError> {
         let hours = minutes.start / 60..minutes.end.div_ceil(60);
         let names: BTreeSet<String> = self.read(|state| {

@@ -419,9 +419,18 @@ impl Groups {
 
     /// Evicts the groups of these hours; none of their rows may be waiting for a checkpoint.
     pub(super) fn evict_hours(&mut self, hours: &Range<u32>) {
+        self.evict_where(|group| hours.contains(&group.hour));
+    }
+
+    /// Evicts the groups of a game; none of their rows may be waiting for a checkpoint.
+    pub(super) fn evict_game(&mut self, game: u32) {
+        self.evict_where(|group| group.game == game);
+    }
+
+    fn evict_where(&mut self, is_evicted: impl Fn(&Group) -> bool) {
         self.evictions += 1;
         for index in 0..self.groups.len() {
-            if self.groups[index].as_ref().is_some_and(|group| hours.contains(&group.hour)) {
+            if self.groups[index].as_ref().is_some_and(&is_evicted) {
                 self.remove(index);
             }
         }

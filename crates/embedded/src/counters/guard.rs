@@ -94,6 +94,11 @@ impl CardinalityGuard {
         self.days.retain(|day| !days.contains(&day.day));
     }
 
+    /// Evicts the days of a game.
+    pub(super) fn evict_game(&mut self, game: u32) {
+        self.days.retain(|day| day.game != game);
+    }
+
     fn day(
         &mut self,
         game: u32,

@@ -416,6 +416,25 @@ impl Store {
         Ok(())
     }
 
+    /// Removes up to `rows_max` rows of a game, all or none. Returns how many there were.
+    pub(super) fn remove_rows(&self, game: u32, rows_max: usize) -> Result<usize, StoreError> {
+        self.reopen_if_broken()?;
+        let tables = self.tables()?;
+        let mut batch = tables.database.batch().durability(Some(PersistMode::SyncAll));
+        let mut removed = 0;
+        for entry in tables.hours.prefix(game.to_be_bytes()).take(rows_max) {
+            batch.remove(&tables.hours, entry.key().map_err(failed)?);
+            removed += 1;
+        }
+        if removed > 0 {
+            batch.commit().map_err(|error| {
+                self.broken.store(true, Ordering::Release);
+                failed(error)
+            })?;
+        }
+        Ok(removed)
+    }
+
     #[cfg(not(feature = "fault-injection"))]
     fn writes_positions(&self) -> bool {
         true

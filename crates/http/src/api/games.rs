@@ -1,4 +1,4 @@
-//! Games, for the owner of the installation: list, create, change, archive, restore and export.
+//! Games, for the owner of the installation: list, create, change, archive, restore, export and delete.
 //!
 //! A key belongs to one game, so only a signed-in person may use these routes, except the export; on the server there is
 //! `playmeter games`.
@@ -13,7 +13,8 @@ use axum::response::{IntoResponse, Response};
 use axum::{Router, routing};
 use hyper::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE};
 use hyper::{Request, StatusCode};
-use pipeline::catalog::{Catalog, CatalogError, Game, GameChange, Scope, SettingsChange, given};
+use pipeline::catalog::{Catalog, CatalogError, DeletedGame, Game, GameChange, Scope, SettingsChange, given};
+use pipeline::deleted_games::delete_game;
 use pipeline::game_export::GameExport;
 use pipeline::time::{now_ms, now_s, rfc3339};
 use serde::de::DeserializeOwned;
@@ -37,13 +38,13 @@ const BODY_BYTES_MAX: usize = 16 << 10;
 pub(crate) fn routes() -> Router<RuntimeState> {
     Router::new()
         .route("/v1/games", routing::get(list).post(create))
-        .route("/v1/games/{game}", routing::patch(change))
+        .route("/v1/games/{game}", routing::patch(change).delete(delete))
         .route("/v1/games/{game}/export", routing::get(export))
 }
 
 /// The operations of this module in the OpenAPI description.
 #[derive(OpenApi)]
-#[openapi(paths(list, create, change, export))]
+#[openapi(paths(list, create, change, delete, export))]
 pub(crate) struct GamesApi;
 
 /// All games.
@@ -51,6 +52,31 @@ pub(crate) struct GamesApi;
 pub(crate) struct GameList {
     /// Oldest first.
     games: Vec<GameRow>,
+    /// The games that were deleted and whose data is still being removed from the files.
+    deleting: Vec<DeletingGame>,
+}
+
+/// A deleted game whose data is being removed.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct DeletingGame {
+    /// Its id. A new game can have it when everything is removed.
+    id: String,
+    /// Time of the request (RFC 3339).
+    deleted_at: String,
+}
+
+impl From<&DeletedGame> for DeletingGame {
+    fn from(game: &DeletedGame) -> DeletingGame {
+        DeletingGame { id: game.id.clone(), deleted_at: rfc3339(game.deleted_s as i64 * 1000) }
+    }
+}
+
+/// The confirmation of a deletion.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DeleteGameRequest {
+    /// The display name of the game.
+    confirm: String,
 }
 
 /// A game.
@@ -123,7 +149,8 @@ pub(crate) struct ChangeGameRequest {
 pub(crate) async fn list(State(shared): State<Arc<AppState>>, credentials: Credentials) -> HandlerResult {
     credentials.authorize_owner(&shared.catalog, now_s())?;
     let games = shared.catalog.games().iter().map(GameRow::from).collect();
-    json_with_status(StatusCode::OK, &GameList { games })
+    let deleting = shared.catalog.deleted_games().iter().map(DeletingGame::from).collect();
+    json_with_status(StatusCode::OK, &GameList { games, deleting })
 }
 
 /// Creates a game with a public key of its own. Secret keys are created with `playmeter keys create`.
@@ -157,14 +184,34 @@ pub(crate) async fn change(
 ) -> HandlerResult {
     let shared = &runtime.shared;
     let ChangeGameRequest { name, archived, export, events_days } = read(shared, request).await?;
-    let exists = shared.catalog.game(&id).is_some();
-    if !exists {
-        return Err(Problem::not_found(format!("no such game: `{id}`")).field("game"));
-    }
+    shared.catalog.game(&id).ok_or_else(|| no_such_game(&id))?;
     let settings = SettingsChange { export, events_days, ..SettingsChange::default() };
     let change = GameChange { name, settings, archived };
     let game = update(shared, move |catalog| catalog.change_game(&id, change, now_s())).await?;
     json_with_status(StatusCode::OK, &GameRow::from(&game))
+}
+
+/// Deletes an archived game with everything that is stored about it. This cannot be undone.
+///
+/// Its keys are invalid at once. Its data is removed from all files in the background; `deleting` of `GET /v1/games` lists the
+/// game until that is done. Export it first. Backups keep it as long as they exist.
+#[utoipa::path(
+    delete, path = "/v1/games/{game}", operation_id = "delete_game", tag = "games", security(("sign_in" = [])),
+    params(("game" = String, Path, description = "The game's id.", example = "word-game")),
+    request_body(content = DeleteGameRequest, example = json!({ "confirm": "Word game 2" })),
+    responses((status = 202, description = "The game is deleted; its data is being removed.", body = DeletingGame)),
+)]
+pub(crate) async fn delete(
+    State(runtime): State<RuntimeState>,
+    Path(id): Path<String>,
+    request: Request<Body>,
+) -> HandlerResult {
+    let shared = &runtime.shared;
+    let DeleteGameRequest { confirm } = read(shared, request).await?;
+    shared.catalog.game(&id).ok_or_else(|| no_such_game(&id))?;
+    let views = Arc::clone(&shared.views);
+    let deleted = update(shared, move |catalog| delete_game(catalog, &views, &id, &confirm)).await?;
+    json_with_status(StatusCode::ACCEPTED, &DeletingGame::from(&deleted))
 }
 
 /// Exports everything that is stored about a game, as a tar archive.
@@ -183,7 +230,6 @@ pub(crate) async fn export(
     credentials: Credentials,
 ) -> HandlerResult {
     let shared = Arc::clone(&runtime.shared);
-    let not_found = || Problem::not_found(format!("no such game: `{id}`")).field("game");
     let game = match credentials.authorize_key(&shared.catalog, now_s())? {
         Some(access) => Some(auth::allow(access, Scope::Export)?.game).filter(|game| game.id == id),
         None => {
@@ -191,7 +237,7 @@ pub(crate) async fn export(
             shared.catalog.game(&id)
         }
     };
-    let game = game.ok_or_else(not_found)?;
+    let game = game.ok_or_else(|| no_such_game(&id))?;
     let busy = || Problem::overloaded("other exports are running").retry_after_s(10);
     let permit = Arc::clone(&shared.erasure.exports).try_acquire_owned().map_err(|_| busy())?;
     let until = shared.log.durable_until();
@@ -230,16 +276,20 @@ async fn read<T: DeserializeOwned>(shared: &AppState, request: Request<Body>) ->
 }
 
 /// Changes the catalog, which waits for the disk.
-async fn update(
+async fn update<T: Send + 'static>(
     shared: &Arc<AppState>,
-    change: impl FnOnce(&Catalog) -> Result<Game, CatalogError> + Send + 'static,
-) -> Result<Game, Problem> {
+    change: impl FnOnce(&Catalog) -> Result<T, CatalogError> + Send + 'static,
+) -> Result<T, Problem> {
     let shared = Arc::clone(shared);
     let changed = tokio::task::spawn_blocking(move || change(&shared.catalog)).await;
     changed.map_err(|error| Problem::internal(error.to_string()))?.map_err(|error| match error {
         CatalogError::Invalid { field, message } => Problem::invalid(message).field(field),
         error => Problem::internal(error.to_string()),
     })
+}
+
+fn no_such_game(id: &str) -> Problem {
+    Problem::not_found(format!("no such game: `{id}`")).field("game")
 }
 
 fn json_with_status(status: StatusCode, body: &impl Serialize) -> Result<Response, Problem> {

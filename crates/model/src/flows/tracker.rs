@@ -226,6 +226,11 @@ impl FlowTracker {
         self.slots.iter().flatten().map(|flow| &**flow).filter(|flow| flow.ended.is_none())
     }
 
+    /// Returns true if a flow of this game is in memory: one that is running or has ended recently.
+    pub fn has_any(&self, game: u32) -> bool {
+        self.slots.iter().flatten().any(|flow| flow.game == game)
+    }
+
     /// Returns the number of flows in memory: those running and those ended recently.
     pub fn flow_count(&self) -> usize {
         self.index.len()

@@ -126,6 +126,16 @@ pub trait Counters: Records {
     /// durable, and no range may be applied and no checkpoint taken meanwhile.
     fn replace(&self, changes: &[RowChange]) -> Result<(), StoreError>;
 
+    /// Removes rows of a deleted game, up to `rows_max` of them, durably. Returns how many there were: the caller repeats it
+    /// until they are fewer. No row of the game may be applied any more; otherwise as [`Counters::replace`].
+    fn remove_rows(&self, game: u32, rows_max: usize) -> Result<usize, StoreError>;
+
+    /// Removes every trace of rows and records that were removed or replaced before the call, like [`Records::purge`]. The
+    /// cost grows with the number of all rows.
+    fn purge_rows(&self) -> Result<(), StoreError> {
+        self.purge()
+    }
+
     /// Returns the metrics that have rows in `minutes`, in order: event names and the server's own metrics.
     fn metrics(&self, game: u32, minutes: Range<u32>) -> Result<Vec<String>, StoreError>;
 }

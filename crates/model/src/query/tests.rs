@@ -143,6 +143,10 @@ impl Counters for Store {
         unimplemented!("this store is only read")
     }
 
+    fn remove_rows(&self, _: u32, _: usize) -> Result<usize, StoreError> {
+        unimplemented!("this store is only read")
+    }
+
     fn replace(&self, _: &[RowChange]) -> Result<(), StoreError> {
         unimplemented!("this store is only read")
     }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::error::no_game;
 use super::key_format::{self, SecretKey};
 use super::sign_ins::{SIGN_IN_LINK_S, SignIn};
-use super::{CatalogError, Game, InitialKeys, KeyRecord, Scopes};
+use super::{CatalogError, DeletedGame, Game, InitialKeys, KeyRecord, Scopes};
 
 const NAME: &str = "catalog.json";
 /// The newest format that this program reads.
@@ -41,6 +41,9 @@ pub(super) struct CatalogFile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) next_game: Option<u32>,
     pub(super) games: Vec<Game>,
+    /// The games whose data is being removed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) deleted_games: Vec<DeletedGame>,
     pub(super) keys: Vec<KeyRecord>,
     pub(super) sign_ins: Vec<SignIn>,
 }
@@ -68,6 +71,7 @@ impl CatalogFile {
             sign_in_expires_s: now_s + SIGN_IN_LINK_S,
             next_game: None,
             games: vec![game.clone()],
+            deleted_games: Vec::new(),
             keys: vec![key],
             sign_ins: Vec::new(),
         };

@@ -121,6 +121,9 @@ impl Catalog {
             if file.games.iter().any(|game| game.id == id) {
                 return Err(invalid("id", format!("a game `{id}` exists already")));
             }
+            if file.deleted_games.iter().any(|game| game.id == id) {
+                return Err(invalid("id", format!("a game `{id}` is being deleted; try again later")));
+            }
             let number = file.next_game();
             if file.next_game.is_some() {
                 file.next_game = Some(number + 1);

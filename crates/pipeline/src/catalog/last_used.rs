@@ -61,6 +61,19 @@ impl LastUsed {
         }
     }
 
+    /// Removes keys that no longer exist, and writes the file.
+    pub(super) fn remove(&self, keys: &[String]) {
+        let is_removed = {
+            let mut known = self.keys.write();
+            let before = known.len();
+            keys.iter().for_each(|key| drop(known.remove(key)));
+            known.len() < before
+        };
+        if is_removed {
+            self.write();
+        }
+    }
+
     /// Returns the time of the last use of a key, in seconds since 1970.
     pub(super) fn last_s(&self, key: &str) -> Option<u64> {
         self.keys.read().get(key).map(|last_s| last_s.load(Ordering::Relaxed))
@@ -73,7 +86,7 @@ impl LastUsed {
             let keys = self.keys.read();
             keys.iter().map(|(key, last_s)| (key.clone(), last_s.load(Ordering::Relaxed))).collect()
         };
-        if keys.is_empty() {
+        if keys.is_empty() && !self.folder.join(NAME).exists() {
             return;
         }
         let text = serde_json::to_vec(&keys).expect("strings and numbers are JSON");

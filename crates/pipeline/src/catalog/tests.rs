@@ -183,6 +183,43 @@ fn number_of_a_game_is_greater_than_that_of_every_game_that_ever_was() {
 }
 
 #[test]
+fn deleted_game_is_remembered_until_its_data_is_gone() {
+    let (folder, catalog, _) = open();
+    let reopen = || Catalog::open(folder.path(), 100).unwrap().0;
+    let fails = |id: &str, confirm: &str| {
+        let failure = catalog.delete_game(id, confirm, 300).unwrap_err();
+        assert_eq!(reopen().deleted_games(), [], "nothing has changed");
+        failure.to_string()
+    };
+    assert!(fails("none", "Two").contains("no game `none`"));
+    let two = catalog.create_game("two", "Two", "UTC").unwrap();
+    let (secret, _) = catalog.create_key("two", "", Scopes::ALL, None, Vec::new(), 100).unwrap();
+    assert!(fails("two", "Two").contains("archive and export it first"));
+    catalog.archive_game("two", 200).unwrap();
+    assert!(fails("two", "two").contains("must be the name of the game, `Two`"));
+    let deleted = catalog.delete_game("two", "Two", 300).unwrap();
+    assert_eq!(deleted, DeletedGame { number: two.number, id: "two".into(), deleted_s: 300 });
+    assert_eq!((reopen().game("two"), reopen().deleted_games()), (None, vec![deleted]));
+    assert!(reopen().access(&two.public_key, None, 300).is_err());
+    assert!(reopen().access(&secret, None, 300).is_err());
+    assert!(catalog.create_game("two", "Two", "UTC").unwrap_err().to_string().contains("is being deleted"));
+    catalog.finish_deletion(two.number).unwrap();
+    assert_eq!(reopen().deleted_games(), []);
+    assert_eq!(reopen().create_game("two", "Two", "UTC").unwrap().number, two.number + 1);
+    catalog.reload().unwrap();
+    for id in ["two", "demo"] {
+        catalog.archive_game(id, 400).unwrap();
+    }
+    catalog.delete_game("two", "Two", 500).unwrap();
+    let name = catalog.game("demo").unwrap().name.clone();
+    assert!(fails_with(&catalog, "demo", &name).contains("the only game"));
+}
+
+fn fails_with(catalog: &Catalog, id: &str, confirm: &str) -> String {
+    catalog.delete_game(id, confirm, 500).unwrap_err().to_string()
+}
+
+#[test]
 fn file_has_the_first_format_until_it_needs_the_second() {
     let (folder, catalog, _) = open();
     let format = || {

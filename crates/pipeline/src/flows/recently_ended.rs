@@ -2,7 +2,7 @@
 //!
 //! They are in memory only, a few for each game. The permanent record is the event `$flow`.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use model::flows::Flow;
 use parking_lot::Mutex;
@@ -26,6 +26,11 @@ impl RecentlyEnded {
             kept.truncate(RECENTLY_ENDED_MAX - 1);
             kept.push_front(flow.clone());
         }
+    }
+
+    /// Removes the ended flows of some games.
+    pub(super) fn remove(&self, games: &BTreeSet<u32>) {
+        self.0.lock().retain(|game, _| !games.contains(game));
     }
 
     /// Returns the ended flows of a game, newest first.

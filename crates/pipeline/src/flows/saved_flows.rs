@@ -51,6 +51,7 @@ impl Flows {
 
     /// Saves the running flows. Returns their number.
     pub fn save(&self, folder: &Path) -> anyhow::Result<u32> {
+        let _saving = self.saving.lock();
         let (bytes, count) = self.encode();
         replace_private(folder, NAME, &bytes).context("saving the running flows")?;
         Ok(count)

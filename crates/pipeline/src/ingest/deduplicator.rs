@@ -11,6 +11,7 @@ use model::ports::ids::{Claim, Ids, IdsError};
 use tracing::error;
 use wal::{PendingEntry, Sequencer, WalError};
 
+use crate::deleted_games::DeletedGames;
 use crate::disk_space::DiskSpace;
 
 /// The event ids of one batch and the result of claiming them.
@@ -48,6 +49,7 @@ pub(crate) struct Deduplicator {
     ids: Box<dyn Ids>,
     registered_until: RegisteredUntil,
     space: Arc<DiskSpace>,
+    deleted_games: Arc<DeletedGames>,
     /// The claims of the commit that is being decided.
     claims: Vec<Claim>,
     fresh: Vec<bool>,
@@ -59,14 +61,18 @@ impl Deduplicator {
         ids: Box<dyn Ids>,
         registered_until: RegisteredUntil,
         space: Arc<DiskSpace>,
+        deleted_games: Arc<DeletedGames>,
     ) -> Deduplicator {
-        Deduplicator { ids, registered_until, space, claims: Vec::new(), fresh: Vec::new() }
+        let (claims, fresh) = (Vec::new(), Vec::new());
+        Deduplicator { ids, registered_until, space, deleted_games, claims, fresh }
     }
 
     /// Claims the ids of each entry by itself and rejects the entries for which that fails.
     fn claim_each(&mut self, batch: &mut [PendingEntry<Claims>], first: u64, now_ms: u64) {
         self.claims.clear();
-        for pending in batch.iter_mut().filter(|pending| !pending.extra.claims.is_empty()) {
+        let has_claims =
+            |pending: &&mut PendingEntry<Claims>| !pending.is_rejected() && !pending.extra.claims.is_empty();
+        for pending in batch.iter_mut().filter(has_claims) {
             match self.ids.claim(first, now_ms, &pending.extra.claims, &mut self.fresh) {
                 Ok(()) => self.claims.extend_from_slice(&pending.extra.claims),
                 Err(failure) => {
@@ -100,7 +106,14 @@ impl Sequencer<Claims> for Deduplicator {
             batch.iter_mut().for_each(|pending| pending.reject(WalError::Full));
             return;
         }
-        batch.iter().for_each(|pending| self.claims.extend_from_slice(&pending.extra.claims));
+        // Here nothing gets past: a deletion removes everything that is in the log after this check began to fail.
+        for pending in batch.iter_mut() {
+            if self.deleted_games.contains_entry(pending.kind, &pending.bytes) {
+                pending.reject(WalError::Rejected { reason: "the game is deleted".into() });
+            }
+        }
+        let admitted = batch.iter().filter(|pending| !pending.is_rejected());
+        admitted.for_each(|pending| self.claims.extend_from_slice(&pending.extra.claims));
         if self.ids.claim(first, now_ms, &self.claims, &mut self.fresh).is_err() {
             self.claim_each(batch, first, now_ms);
         }

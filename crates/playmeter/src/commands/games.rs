@@ -1,9 +1,9 @@
-//! `playmeter games`: creates, lists, renames, configures, archives and exports games.
+//! `playmeter games`: creates, lists, renames, configures, archives, exports and deletes games.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use clap::{Args, Subcommand};
 use pipeline::catalog::SettingsChange;
 use serde_json::Value;
@@ -58,6 +58,22 @@ enum GamesCommand {
     Restore {
         /// Id of the game
         id: String,
+        #[command(flatten)]
+        folder: FolderArgs,
+    },
+    /// Delete an archived game with everything that is stored about it; this cannot be undone
+    Delete {
+        /// Id of the game
+        id: String,
+        /// Display name of the game, to confirm
+        #[arg(long, value_name = "NAME")]
+        confirm: String,
+        /// Export the game first, into this folder, which must be empty or not exist
+        #[arg(long, value_name = "FOLDER", required_unless_present = "without_export")]
+        export: Option<PathBuf>,
+        /// Delete the game without an export
+        #[arg(long, conflicts_with = "export")]
+        without_export: bool,
         #[command(flatten)]
         folder: FolderArgs,
     },
@@ -171,9 +187,19 @@ pub(crate) fn run(args: GamesArgs) -> anyhow::Result<()> {
         GamesCommand::Restore { id, folder } => (folder, Command::RestoreGame { game: id }),
         GamesCommand::Export { id, to, folder } => {
             print_one = print_export;
-            // A running server has another working folder.
-            let to = std::path::absolute(&to).with_context(|| format!("--to {}", to.display()))?;
-            (folder, Command::ExportGame { game: id, to })
+            (folder, export(id, &to)?)
+        }
+        GamesCommand::Delete { id, confirm, export: to, without_export: _, folder } => {
+            if let Some(to) = to {
+                let summary = admin::run(&folder.data, export(id.clone(), &to)?)?;
+                ensure!(
+                    summary["events_lost"] == 0,
+                    "{} events are missing in the export; nothing was deleted. To delete the game all the same, use --without-export",
+                    summary["events_lost"]
+                );
+            }
+            print_one = print_deleted;
+            (folder, Command::DeleteGame { game: id, confirm })
         }
         GamesCommand::Set {
             id,
@@ -204,6 +230,17 @@ pub(crate) fn run(args: GamesArgs) -> anyhow::Result<()> {
         }
     };
     admin::run_and_print(&folder, command, print_one)
+}
+
+fn export(game: String, to: &Path) -> anyhow::Result<Command> {
+    // A running server has another working folder.
+    let to = std::path::absolute(to).with_context(|| format!("{}", to.display()))?;
+    Ok(Command::ExportGame { game, to })
+}
+
+fn print_deleted(deleted: &Value) {
+    let id = deleted["id"].as_str().unwrap_or_default();
+    println!("{id} is deleted; the server removes its data from the files, now or when it starts");
 }
 
 fn print(game: &Value) {

@@ -173,6 +173,7 @@ const MATRIX: &[(&str, &str, &str, [u16; 6])] = &[
     ("/v1/games", "GET", "/v1/games", [401, 401, 403, 403, 403, 403]),
     ("/v1/games", "POST", "/v1/games", [401, 401, 403, 403, 403, 403]),
     ("/v1/games/{game}", "PATCH", "/v1/games/demo", [401, 401, 403, 403, 403, 403]),
+    ("/v1/games/{game}", "DELETE", "/v1/games/demo", [401, 401, 403, 403, 403, 403]),
     ("/v1/games/{game}/export", "GET", "/v1/games/demo/export", [401, 401, 403, 403, 403, 200]),
     ("/metrics", "GET", "/metrics", [200; 6]),
     ("/readyz", "GET", "/readyz", [200; 6]),

@@ -23,6 +23,7 @@ mod collectors;
 mod connections;
 mod damage;
 mod ddp;
+mod deletion;
 mod dimensions;
 mod disk;
 mod experiment_results;

@@ -34,7 +34,7 @@ struct Canary {
 }
 
 /// A text with 24 random digits.
-fn unique_text(what: &str) -> String {
+pub(crate) fn unique_text(what: &str) -> String {
     format!("{what}-{}", &new_id().replace('-', "")[..24])
 }
 
@@ -109,7 +109,7 @@ impl Canary {
 }
 
 /// Every file that contains one of the needles, with the needle's index.
-fn search(folder: &Path, needles: &[Vec<u8>]) -> BTreeSet<(PathBuf, usize)> {
+pub(crate) fn search(folder: &Path, needles: &[Vec<u8>]) -> BTreeSet<(PathBuf, usize)> {
     let matcher = AhoCorasick::new(needles).expect("needles");
     let (mut found, mut left) = (BTreeSet::new(), vec![folder.to_path_buf()]);
     while let Some(path) = left.pop() {

@@ -198,6 +198,9 @@ fn derive(admin: &Admin<'_>, until: u64) -> anyhow::Result<Derived> {
                 }
                 // The applier skips an invalid batch, too.
                 let Ok(batch) = EventBatch::read(entry.bytes) else { continue };
+                if admin.views.deleted_games.contains(batch.game) {
+                    continue;
+                }
                 deltas.set_offset(entry.offset);
                 meter.count(&batch, entry.events, entry.time_ms, &mut deltas, names);
                 if entry.events > 0 {
@@ -280,7 +283,11 @@ fn for_each_row(
         if order.is_ge() {
             pair.derived = std::mem::replace(&mut derived, all_derived.next().transpose()?);
         }
-        visit(pair)?;
+        // Rows of a game that is being deleted are removed one after another.
+        let game = pair.key().first_chunk().map(|game| u32::from_be_bytes(*game));
+        if !game.is_some_and(|game| admin.views.deleted_games.contains(game)) {
+            visit(pair)?;
+        }
     }
     unreachable!("there are fewer rows than numbers")
 }

@@ -39,6 +39,7 @@ pub fn counters_conform<H: Fn() -> Arc<dyn Counters>>(new_store: impl Fn() -> H)
     exported_rows_replace_stored_rows(Harness::new(new_store()));
     snapshot_contains_the_last_checkpoint(Harness::new(new_store()));
     known_values_follow_replaced_hours(Harness::new(new_store()));
+    removed_rows_are_gone_for_good(Harness::new(new_store()));
     late_events_reach_unloaded_hours(Harness::new(new_store()));
     first_values_of_a_day_have_rows_and_the_rest_share_one(Harness::new(new_store()));
     limit_change_applies_from_its_offset(Harness::new(new_store()));
@@ -378,6 +379,28 @@ fn snapshot_contains_the_last_checkpoint<H: Fn() -> Arc<dyn Counters>>(mut harne
     harness.counters().checkpoint(records(None)).commit().expect("the store does not fail");
     let none = RecordsCheck { count: 0, expected: 0, agrees: true };
     assert_eq!(snapshot(&harness).check_records().expect("the store does not fail"), none);
+}
+
+/// Rows of a deleted game are removed in parts, and those of other games stay.
+fn removed_rows_are_gone_for_good<H: Fn() -> Arc<dyn Counters>>(mut harness: Harness<H>) {
+    harness.append("59 score a FR 1 10\n 60 score b DE 1 2\n 3000 score c JP 1 1");
+    harness.apply(3);
+    harness.checkpoint();
+    let before = harness.rows();
+    let remove = |harness: &Harness<H>, game, rows_max| {
+        harness.counters().remove_rows(game, rows_max).expect("the store does not fail")
+    };
+    assert_eq!((remove(&harness, 2, 100), harness.rows()), (0, before.clone()));
+    assert_eq!(remove(&harness, 1, 5), 5);
+    assert_eq!(harness.rows().len(), before.len() - 5);
+    harness.restart();
+    assert_eq!(remove(&harness, 1, before.len()), before.len() - 5);
+    harness.counters().purge_rows().expect("the store does not fail");
+    assert!(harness.rows().is_empty());
+    harness.check(COUNTRY, "");
+    harness.restart();
+    assert!(harness.rows().is_empty());
+    assert_eq!(harness.counters().durable_until(), 3);
 }
 
 fn twice((key, row): (&Vec<u8>, &ExportedRow)) -> (Vec<u8>, ExportedRow) {

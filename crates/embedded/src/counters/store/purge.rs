@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use fjall::KeyspaceCreateOptions;
+use fjall::{Keyspace, KeyspaceCreateOptions};
 use model::ports::counters::StoreError;
 
 use super::{Store, Tables, failed};
@@ -23,9 +23,21 @@ impl Store {
     /// See [`model::ports::records::Records::purge`].
     pub(in super::super) fn purge(&self) -> Result<(), StoreError> {
         let tables = &*self.tables()?;
+        self.purge_keyspaces(tables, &[&tables.records])
+    }
+
+    /// See [`model::ports::counters::Counters::purge_rows`].
+    pub(in super::super) fn purge_rows(&self) -> Result<(), StoreError> {
+        let tables = &*self.tables()?;
+        self.purge_keyspaces(tables, &[&tables.records, &tables.hours])
+    }
+
+    fn purge_keyspaces(&self, tables: &Tables, keyspaces: &[&Keyspace]) -> Result<(), StoreError> {
         tables.flush()?;
-        let old = self.files(tables).map_err(list_failed)?;
-        tables.records.major_compact().map_err(failed)?;
+        let old = self.files(keyspaces).map_err(list_failed)?;
+        for keyspace in keyspaces {
+            keyspace.major_compact().map_err(failed)?;
+        }
         let filler = tables.database.keyspace(FILLER, KeyspaceCreateOptions::default).map_err(failed)?;
         for _ in 0..WRITES_MAX {
             if old.iter().all(|path| !path.exists()) {
@@ -39,9 +51,12 @@ impl Store {
         Err(StoreError(format!("cannot purge deleted records: {left:?} still contains them")))
     }
 
-    /// Returns the files that may contain a record: journals, and the sorted files of records.
-    fn files(&self, tables: &Tables) -> std::io::Result<BTreeSet<PathBuf>> {
-        let mut files: BTreeSet<PathBuf> = files_in(&tables.records.path().join("tables"))?;
+    /// Returns the files that may contain something of these keyspaces: journals, and their sorted files.
+    fn files(&self, keyspaces: &[&Keyspace]) -> std::io::Result<BTreeSet<PathBuf>> {
+        let mut files = BTreeSet::new();
+        for keyspace in keyspaces {
+            files.extend(files_in(&keyspace.path().join("tables"))?);
+        }
         let journals = files_in(&self.folder)?.into_iter();
         files.extend(journals.filter(|path| path.extension().is_some_and(|kind| kind == "jnl")));
         Ok(files)

@@ -62,7 +62,7 @@ fn open() -> TestLog {
     let opened = Wal::<Claims>::open(disk, Path::new("log"), options).expect("the log opens");
     let ids = Box::new(FailingIds(MemoryIds::new(1 << 40)));
     let (log, committer, _) =
-        opened.into_parts(Box::new(Deduplicator::new(ids, Arc::default(), Arc::default())));
+        opened.into_parts(Box::new(Deduplicator::new(ids, Arc::default(), Arc::default(), Arc::default())));
     TestLog { log, committer }
 }
 
@@ -159,7 +159,7 @@ fn a_full_disk_releases_the_ids_of_the_entries_that_were_not_rejected() {
         Wal::<Claims>::open(Arc::new(disk.clone()), Path::new("log"), options).expect("the log opens");
     let ids = Box::new(FailingIds(MemoryIds::new(1 << 40)));
     let (log, committer, _) =
-        opened.into_parts(Box::new(Deduplicator::new(ids, Arc::default(), Arc::default())));
+        opened.into_parts(Box::new(Deduplicator::new(ids, Arc::default(), Arc::default(), Arc::default())));
     let mut test = TestLog { log, committer };
     disk.fail(wal::sim::Fault { at: 0, kind: wal::sim::FaultKind::NoSpace, permanent: true });
     let receipts = [test.append(batch(&[1], Ack::Disk)), test.append(batch(&[2, DAMAGED], Ack::Disk))];
