@@ -6,6 +6,7 @@
 
 mod changes;
 mod deletion;
+mod inventory;
 mod open;
 mod parts;
 mod tail;
@@ -24,6 +25,7 @@ use wal::Disk;
 
 pub(crate) use changes::erase_rows;
 pub use changes::{Erased, Maintained};
+pub use inventory::{FileInventory, GameInventory};
 pub use open::OpenReport;
 
 pub(crate) use parts::Part;

@@ -26,5 +26,8 @@ mod part;
 mod shape;
 mod snapshot;
 
-pub use archive::{Archive, ArchiveError, ArchiveMemory, ArchiveOptions, Erased, Maintained, OpenReport};
+pub use archive::{
+    Archive, ArchiveError, ArchiveMemory, ArchiveOptions, Erased, FileInventory, GameInventory, Maintained,
+    OpenReport,
+};
 pub use snapshot::{Snapshot, WriteFailure};

@@ -217,6 +217,11 @@ impl Archiver {
         wait_for(|| *self.appended.borrow() >= position, is_stopping)
     }
 
+    /// Returns the files of the archive.
+    pub fn archive(&self) -> &Archive {
+        &self.archive
+    }
+
     fn want(&self, position: u64) {
         self.set(|signal| signal.wanted = signal.wanted.max(position));
     }

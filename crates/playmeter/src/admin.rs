@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
 use backup::BackupStatus;
+use pipeline::archiver::{ArchiveSettings, Archiver};
 use pipeline::catalog::Catalog;
 use pipeline::open::{Pipeline, PipelineOptions, open_pipeline};
 use pipeline::open_log::open_log;
@@ -101,7 +102,7 @@ fn send_to_server(folder: &Path, command: &Command) -> anyhow::Result<Value> {
 
 /// Opens the folder as the server would, applies the rest of the log to the views, and runs the command.
 fn run_without_server(folder: &Path, command: Command) -> anyhow::Result<Value> {
-    let (catalog, _) = Catalog::open(folder, now_s())?;
+    let catalog = Arc::new(Catalog::open(folder, now_s())?.0);
     server::admin::remove_leftovers(folder)?;
     let engine = engine::open(folder)?;
     let scratch = engine.scratch;
@@ -121,7 +122,12 @@ fn run_without_server(folder: &Path, command: Command) -> anyhow::Result<Value> 
         is_stopping: &|| false,
         deletion_clock: || Some(now_ms().max(0) as u64),
     };
-    let admin = Admin { folder, catalog: &catalog, views: &views, log: &log, scratch, backups };
+    // Its threads are not started.
+    let archiver = Box::new(|| {
+        let settings = ArchiveSettings::default();
+        Archiver::open(folder, settings, Arc::clone(&catalog), log.clone(), Arc::clone(&views))
+    });
+    let admin = Admin { folder, catalog: &catalog, views: &views, log: &log, scratch, archiver, backups };
     let result = server::admin::run(&admin, command);
     log.close()?;
     result

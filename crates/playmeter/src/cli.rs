@@ -55,7 +55,7 @@ pub(crate) enum CliCommand {
     Backups(BackupsArgs),
     /// Restore a backup to a new folder and verify it
     Restore(RestoreArgs),
-    /// Recompute the rollups from the log and compare
+    /// Recompute the rollups from the log and compare them, and the archive
     Verify(RangeArgs),
     /// Recompute the rollups from the log and replace those that differ
     Rebuild(RangeArgs),

@@ -19,6 +19,7 @@ use wal::Wal;
 
 use crate::bootstrap;
 use collect::CollectorAction;
+use pipeline::archiver::Archiver;
 use pipeline::catalog::{Catalog, Cidr, Game, InvalidCidr, KeyRecord, Scopes, SettingsChange};
 use pipeline::deleted_games;
 use pipeline::ingest::Claims;
@@ -159,7 +160,7 @@ pub enum Command {
     Monitor,
     /// Takes a backup.
     Backup(BackupRequest),
-    /// Recomputes rollups from the log and compares them with the stored ones.
+    /// Recomputes rollups from the log and compares them with the stored ones, and the counts of the archive with both.
     Verify {
         /// Hours since 1970; `None`: all.
         hours: Option<Range<u32>>,
@@ -183,6 +184,8 @@ pub struct Admin<'a> {
     pub log: &'a Wal<Claims>,
     /// Creates empty rollups.
     pub scratch: ScratchCounters,
+    /// Returns the archive.
+    pub archiver: Box<dyn Fn() -> anyhow::Result<Arc<Archiver>> + Sync + 'a>,
     /// What backups need.
     pub backups: BackupContext<'a>,
 }

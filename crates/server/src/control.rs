@@ -118,6 +118,7 @@ pub(crate) fn admin<'a>(
         views: &state.views,
         log: &state.log,
         scratch,
+        archiver: Box::new(|| Ok(Arc::clone(&state.archiver))),
         backups: BackupContext {
             status: &state.backups,
             settings_file: state.settings.settings_file.clone(),

@@ -1,4 +1,4 @@
-//! `playmeter verify`: recomputes every number from the log and compares it with the stored one.
+//! `playmeter verify`: recomputes every number from the log and compares it with the stored one, and reads the archive.
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -85,6 +85,21 @@ fn advice(result: &Value) -> Vec<String> {
             result["different"]
         ));
     }
+    let archive = &result["archive"];
+    if let Some(problems) = archive["problems"].as_array().filter(|problems| !problems.is_empty()) {
+        let problems: Vec<&str> = problems.iter().filter_map(Value::as_str).collect();
+        advice.push(format!(
+            "files of the archive are damaged: restore them from a backup: {}",
+            problems.join("; ")
+        ));
+    }
+    if archive["different"] != 0 {
+        advice.push(format!(
+            "the archive has other numbers of events than log and rollups on {} days: restore `archive/` from a backup, or, if \
+             the log has its first segment, stop the server and move `archive/` away",
+            archive["different"]
+        ));
+    }
     if let Some(records) = result["records"]["advice"].as_str() {
         advice.push(format!("the records of live-ops are not those that were written. {records}"));
     }
@@ -109,6 +124,17 @@ pub(crate) fn print(result: &Value) {
     }
     let records = &result["records"];
     println!("records   {} of live-ops, {} expected", records["count"], records["expected"]);
+    let archive = &result["archive"];
+    println!(
+        "archive   {} events in {} files; {} days compared, {} differ",
+        archive["events"], archive["files"], archive["days"], archive["different"]
+    );
+    for problem in archive["problems"].as_array().into_iter().flatten() {
+        println!("damaged   {}", problem.as_str().unwrap_or_default());
+    }
+    for day in archive["examples"].as_array().into_iter().flatten() {
+        println!("differs   {day}");
+    }
     for damage in damage {
         println!("damaged   {damage}");
     }

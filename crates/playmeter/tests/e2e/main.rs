@@ -73,4 +73,5 @@ mod suite;
 mod surveys;
 mod tls;
 mod vars;
+mod verify;
 mod watch;

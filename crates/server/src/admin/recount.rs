@@ -1,4 +1,5 @@
-//! Recomputes rollups from the log, to compare them with the stored ones or to replace those.
+//! Recomputes rollups from the log, to compare them with the stored ones or to replace those. A comparison includes the
+//! archive.
 //!
 //! The log is applied to a store of its own beside the views, and the two are compared row by row in the order of their
 //! keys, so the memory that is needed does not depend on their size. The stored rows are read from a snapshot: the server
@@ -7,6 +8,7 @@
 //! Rows that contain events which the log no longer has, or whose bytes are damaged, cannot be derived; what the log
 //! gives for them is less than what is stored. Such rows are neither called different nor replaced.
 
+mod archived;
 mod days;
 mod scratch;
 
@@ -22,8 +24,9 @@ use model::ports::counters::{RowChange, SideState, SnapshotRow, StoreSnapshot};
 use model::sessions::Sessions;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use wal::Damage;
+use wal::{Damage, EntryRef};
 
+use self::archived::ArchiveCheck;
 use self::days::DerivableDays;
 use self::scratch::Scratch;
 use super::Admin;
@@ -71,6 +74,9 @@ pub(super) fn run(recount: impl FnOnce() -> anyhow::Result<Value> + Send) -> any
 /// Compares all rows at one position of the log while the server keeps running.
 pub(super) fn verify(admin: &Admin<'_>, hours: Option<Range<u32>>) -> anyhow::Result<Value> {
     let hours = hours.unwrap_or(0..u32::MAX);
+    // Before the position, which then contains everything that is in files of the archive.
+    let archiver = (admin.archiver)()?;
+    let mut archived = ArchiveCheck::new(archiver.archive());
     admin.views.wait_caught_up(admin.log.durable_until())?;
     let checked = admin.log.verify().context("checking the log")?;
     let stored = {
@@ -78,19 +84,23 @@ pub(super) fn verify(admin: &Admin<'_>, hours: Option<Range<u32>>) -> anyhow::Re
         admin.views.counters.snapshot().context("reading the rollups")?
     };
     let records = stored.check_records().context("reading the records")?;
-    let derived = derive(admin, stored.position())?;
+    let derived = derive(admin, stored.position(), |entry, batch| archived.add_batch(entry, batch))?;
     let recomputed = derived.counters.snapshot().context("reading the recomputed rollups")?;
     let days = DerivableDays::find(&*stored, lost_until(&derived.lost)).context("reading the rollups")?;
     let mut report = Report::default();
     for_each_row(admin, &*stored, &*recomputed, &hours, |row| {
+        row.stored.iter().for_each(|row| archived.add_row(row));
         report.add(&row, &days, || stored.row_name(row.key()));
         Ok(())
     })?;
     let damage = admin.log.damage();
     let quarantined = admin.views.quarantine.skipped();
+    let game_name = |number| admin.catalog.game_by_number(number).map(|game| game.id.clone());
+    let (archive, archive_agrees) = archived.report(&hours, &derived.lost, game_name);
+    let is_complete = damage.is_empty() && quarantined.is_empty();
     let records_advice = (!records.agrees).then(|| advice_for_damaged_views(admin.folder));
     Ok(json!({
-        "agrees": report.different == 0 && damage.is_empty() && records.agrees && quarantined.is_empty(),
+        "agrees": report.different == 0 && records.agrees && is_complete && archive_agrees,
         "position": format!("0/{}", stored.position()),
         "log": {
             "first": admin.log.first(),
@@ -107,6 +117,7 @@ pub(super) fn verify(admin: &Admin<'_>, hours: Option<Range<u32>>) -> anyhow::Re
         "not_derivable_hours": report.not_derivable_hours(),
         "different": report.different,
         "examples": report.examples,
+        "archive": archive,
         "records": {
             "count": records.count, "expected": records.expected, "agrees": records.agrees, "advice": records_advice,
         },
@@ -120,7 +131,7 @@ pub(super) fn rebuild(admin: &Admin<'_>, hours: Option<Range<u32>>) -> anyhow::R
     admin.views.wait_caught_up(admin.log.durable_until())?;
     let _paused = admin.views.pause_at_checkpoint().context("writing a checkpoint")?;
     let stored = admin.views.counters.snapshot().context("reading the rollups")?;
-    let derived = derive(admin, stored.position())?;
+    let derived = derive(admin, stored.position(), |_, _| {})?;
     let recomputed = derived.counters.snapshot().context("reading the recomputed rollups")?;
     let days = DerivableDays::find(&*stored, lost_until(&derived.lost)).context("reading the rollups")?;
     let (mut report, mut changes) = (Report::default(), Vec::new());
@@ -169,8 +180,13 @@ fn lost_until(lost: &[Range<u64>]) -> u64 {
     lost.iter().map(|lost| lost.end).max().unwrap_or(0)
 }
 
-/// Applies the log from its start up to `until` to empty rollups, exactly as the applier does.
-fn derive(admin: &Admin<'_>, until: u64) -> anyhow::Result<Derived> {
+/// Applies the log from its start up to `until` to empty rollups, exactly as the applier does. `visit` is called with each
+/// batch.
+fn derive(
+    admin: &Admin<'_>,
+    until: u64,
+    mut visit: impl FnMut(&EntryRef<'_>, &EventBatch<'_>),
+) -> anyhow::Result<Derived> {
     let counters = Scratch::create(admin)?;
     let (names, meter) = (AccountingMetrics::get(), IngestAccounting::default());
     let (mut sessions, mut deltas) = (Sessions::default(), Deltas::default());
@@ -203,6 +219,7 @@ fn derive(admin: &Admin<'_>, until: u64) -> anyhow::Result<Derived> {
                 }
                 deltas.set_offset(entry.offset);
                 meter.count(&batch, entry.events, entry.time_ms, &mut deltas, names);
+                visit(&entry, &batch);
                 if entry.events > 0 {
                     let seed = admin.views.seeds.of(batch.game);
                     let players = PlayerViews { sessions: &mut sessions, identities: &identities, seed };
