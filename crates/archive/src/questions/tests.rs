@@ -4,6 +4,7 @@
 mod bounds;
 mod cohort;
 mod explore;
+mod exposure;
 mod filter;
 mod funnel;
 mod levels;
