@@ -173,7 +173,9 @@ fn invalid_settings_are_rejected_and_change_nothing() {
     let unknown = world.command(&["games", "set", "nobody", "--late-days", "5"]);
     assert!(unknown.err.contains("there is no game `nobody`"), "{unknown:?}");
     let settings = world.command(&["games", "list", "--json"]).json()[0]["settings"].clone();
-    assert_eq!(settings, json!({"late_days": 30, "values_max": 1000, "events_days": null, "dimensions": []}));
+    let expected =
+        json!({"late_days": 30, "values_max": 1000, "export": false, "events_days": null, "dimensions": []});
+    assert_eq!(settings, expected);
     assert_eq!(set(&world, &["--dimension", &many[..16].join(",")]).code, 0);
     let list = world.command(&["games", "list"]).out;
     assert!(
