@@ -170,14 +170,18 @@ impl Erasure {
     fn run(&self) {
         while !self.signal.is_stopped() {
             let started = Instant::now();
-            match self.pass.run(&self.signal) {
-                Ok(0) => {
+            // First, because players of a deleted game are not erased on their own.
+            let games = self.pass.delete_games(&self.signal);
+            match games.and_then(|games| Ok((games, self.pass.run(&self.signal)?))) {
+                Ok((0, 0)) => {
                     self.signal.wait(None);
                     self.signal.wait(Some(GATHER));
                 }
-                Ok(erased) => {
+                Ok((_, players)) => {
                     let ms = started.elapsed().as_millis() as u64;
-                    info!(erased, ms, "players or games were erased");
+                    if players > 0 {
+                        info!(players, ms, "players were erased");
+                    }
                     self.signal.wait(Some((started.elapsed() * PAUSE_FACTOR).min(PAUSE_MAX)));
                 }
                 Err(failure) if failure.is::<Stopping>() => return,
@@ -227,10 +231,8 @@ impl ErasureSignal {
 }
 
 impl ErasurePass {
-    /// Completes all erasures requested so far. Returns the number of erased players and games.
+    /// Completes all erasures of players requested so far. Returns the number of erased players.
     fn run(&self, signal: &ErasureSignal) -> anyhow::Result<usize> {
-        // First, because players of a deleted game are not erased on their own.
-        let games = self.delete_games(signal)?;
         let (requests, mut erased) = self.unfinished();
         let _files =
             if requests.is_empty() && erased.is_empty() { None } else { Some(self.lock_files(signal)?) };
@@ -251,7 +253,7 @@ impl ErasurePass {
         for (game, receipt) in &erased {
             self.command(*game, Players::Purged { receipt: receipt.clone() }, signal)?;
         }
-        Ok(games + erased.len())
+        Ok(erased.len())
     }
 
     /// Waits until no backup copies the files: it would keep what is removed from them.
