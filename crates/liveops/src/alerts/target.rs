@@ -179,7 +179,7 @@ fn check_address(field: &str, address: &str) -> Result<(), Refusal> {
 fn check_secret(field: &str, secret: &str) -> Result<(), Refusal> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte);
     let base64 = secret.strip_prefix(SECRET_PREFIX).unwrap_or_default();
-    if SECRET_BYTES.contains(&secret.len()) && base64.len() % 4 == 0 && base64.bytes().all(allowed) {
+    if SECRET_BYTES.contains(&secret.len()) && base64.len().is_multiple_of(4) && base64.bytes().all(allowed) {
         return Ok(());
     }
     let detail = format!("must be `{SECRET_PREFIX}` and 24 to 64 bytes in base64; omit it to get a new one");
