@@ -155,7 +155,10 @@ fn notifications_beyond_the_queue_drop_the_oldest() {
     let receiver = Receiver::start(Behaviour::Hang);
     let world = world();
     put(&world, "fails", &mean_rule(json!([webhook(&receiver)])));
-    (0..40).for_each(|_| send_test(&world, "fails"));
+    send_test(&world, "fails");
+    // The first delivery hangs, and is dropped while it does.
+    wait_for(&world, "a first attempt", || (receiver.all().len() == 1).then_some(()));
+    (1..40).for_each(|_| send_test(&world, "fails"));
     let alert = get(&world, "/v1/alerts/fails");
     assert_eq!(alert["deliveries"], json!({ "waiting": 32, "dropped": 8 }));
     receiver.behave(Behaviour::Status(200));
