@@ -6,6 +6,19 @@ import { readFileSync } from 'node:fs'
 import { svelte } from '@sveltejs/vite-plugin-svelte'
 import type { Plugin } from 'vite'
 import { defineConfig } from 'vitest/config'
+import { pages } from './src/pages'
+
+/** The paths of the pages besides `/`, which the server answers with the app. */
+function pagePaths(): Plugin {
+  return {
+    name: 'page-paths',
+    apply: 'build',
+    buildStart() {
+      const paths = Object.keys(pages).filter((page) => page !== 'live')
+      this.emitFile({ type: 'asset', fileName: 'pages.json', source: JSON.stringify(paths) })
+    },
+  }
+}
 
 /** The server behind `npm run dev`: a real server, or the mock. */
 const SERVER = process.env.PLAYMETER_URL ?? 'http://127.0.0.1:4173'
@@ -50,7 +63,7 @@ function licenses(): Plugin {
 }
 
 export default defineConfig({
-  plugins: [svelte(), themeBeforePaint(), licenses()],
+  plugins: [svelte(), themeBeforePaint(), pagePaths(), licenses()],
   build: {
     // The oldest browsers that support `light-dark()`, which the colours use.
     target: ['chrome123', 'firefox120', 'safari17.5'],

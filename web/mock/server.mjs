@@ -4,7 +4,7 @@
  *
  * Variables: PORT (4173), RATE (events per second, 14), EMPTY=1 (a game without data).
  */
-import { createReadStream, existsSync } from 'node:fs'
+import { createReadStream, existsSync, readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { extname, join, normalize } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
@@ -21,7 +21,7 @@ const CSRF = 'mock-csrf'
 export const PUBLIC_KEY = 'pm_pk_mock0123456789'
 export const SECRET_KEY = 'pm_sk_mock0123456789'
 /** Paths that serve the app. */
-const PAGES = ['/', '/vars', '/boards', '/levels', '/flows', '/collectors', '/hosts', '/api']
+const pagePaths = () => ['/', ...JSON.parse(readFileSync(join(DIST, 'pages.json'), 'utf8')).map((page) => `/${page}`)]
 
 const CHANGES_EVERY_MS = 250
 const RANKINGS_EVERY = 4
@@ -161,7 +161,7 @@ function isAuthorized(request, url, isWrite) {
 }
 
 function serveFile({ response, url }) {
-  const path = join(DIST, normalize(PAGES.includes(url.pathname) ? '/index.html' : url.pathname))
+  const path = join(DIST, normalize(pagePaths().includes(url.pathname) ? '/index.html' : url.pathname))
   if (!path.startsWith(DIST) || !existsSync(path)) return problem(response, 404, 'There is no such route.')
   response.writeHead(200, { 'Content-Type': TYPES[extname(path)] ?? 'application/octet-stream' })
   createReadStream(path).pipe(response)

@@ -1,9 +1,10 @@
-/** The pages of the menu. Each page's code is loaded on the first visit. */
-import type { Component } from 'svelte'
+/**
+ * The registry of pages. A page is added by one entry here and its component; the menu, the router, the command palette
+ * and the paths that the server serves all follow from it. Plain data: the build reads it too.
+ */
 import type { Game } from './api'
 import type { Client } from './client'
-import type { IconName } from './components/Icon.svelte'
-import type { PageId } from './router'
+import type { IconName } from './components/icons'
 
 /** The props of every page. */
 export interface PageProps {
@@ -13,29 +14,30 @@ export interface PageProps {
   checkSignedIn: () => Promise<boolean>
 }
 
+/** The groups of the menu, in order. */
+export const GROUPS = ['Overview', 'Analyze', 'Live-ops', 'Operations', 'Settings'] as const
+
 export interface PageEntry {
   name: string
+  group: (typeof GROUPS)[number]
   icon: IconName
-  load: () => Promise<{ default: Component<PageProps> }>
+  /** The component, relative to `features/` and without its extension. Its code is loaded on the first visit. */
+  file: `${string}/${string}Page`
 }
 
-/** Every page except the API reference, which needs no session. */
-export const pages: Record<Exclude<PageId, 'api'>, PageEntry> = {
-  live: { name: 'Live', icon: 'live', load: () => import('./features/live/LivePage.svelte') },
-  vars: { name: 'Variables', icon: 'vars', load: () => import('./features/vars/VarsPage.svelte') },
-  boards: { name: 'Leaderboards', icon: 'boards', load: () => import('./features/boards/BoardsPage.svelte') },
-  levels: { name: 'Levels', icon: 'levels', load: () => import('./features/levels/LevelsPage.svelte') },
-  flows: { name: 'Flows', icon: 'flows', load: () => import('./features/flows/FlowsPage.svelte') },
-  collectors: {
-    name: 'Collectors',
-    icon: 'collectors',
-    load: () => import('./features/collectors/CollectorsPage.svelte'),
-  },
-  hosts: { name: 'Hosts', icon: 'hosts', load: () => import('./features/hosts/HostsPage.svelte') },
-}
+/** Every page by its id, which is also its path; `live` is at `/`. The order is the order of the menu. */
+export const pages = {
+  live: { name: 'Live', group: 'Overview', icon: 'live', file: 'live/LivePage' },
 
-export const apiPage = {
-  name: 'API',
-  icon: 'api' as const,
-  load: () => import('./features/api-reference/ApiPage.svelte'),
-}
+  vars: { name: 'Variables', group: 'Live-ops', icon: 'vars', file: 'vars/VarsPage' },
+  boards: { name: 'Leaderboards', group: 'Live-ops', icon: 'boards', file: 'boards/BoardsPage' },
+  levels: { name: 'Levels', group: 'Live-ops', icon: 'levels', file: 'levels/LevelsPage' },
+
+  collectors: { name: 'Collectors', group: 'Operations', icon: 'collectors', file: 'collectors/CollectorsPage' },
+  flows: { name: 'Flows', group: 'Operations', icon: 'flows', file: 'flows/FlowsPage' },
+  hosts: { name: 'Hosts', group: 'Operations', icon: 'hosts', file: 'hosts/HostsPage' },
+
+  api: { name: 'API', group: 'Settings', icon: 'api', file: 'api-reference/ApiPage' },
+} satisfies Record<string, PageEntry>
+
+export type PageId = keyof typeof pages

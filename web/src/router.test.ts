@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { pages } from './pages'
 import { hrefOf, isOtherView, isPlainClick, pageOf, PAGES, pathOf, withParams } from './router'
 
 const query = (text: string) => new URLSearchParams(text)
@@ -47,4 +48,10 @@ test('only a plain click is followed', () => {
   expect(isPlainClick({ ...click, ctrlKey: true })).toBe(false)
   expect(isPlainClick({ ...click, button: 1 })).toBe(false)
   expect(isPlainClick({ ...click, defaultPrevented: true })).toBe(false)
+})
+
+test('every page of the registry has a component', () => {
+  const files = Object.keys(import.meta.glob('./features/*/*Page.svelte')).sort()
+  const named = Object.values(pages).map(({ file }) => `./features/${file}.svelte`)
+  expect(named.sort()).toEqual(files)
 })

@@ -1,7 +1,8 @@
 /** URLs of pages. The path names the page; everything within a page is in the query, because the server only serves page paths. */
+import { pages, type PageId } from './pages'
 
-export const PAGES = ['live', 'vars', 'boards', 'levels', 'flows', 'collectors', 'hosts', 'api'] as const
-export type PageId = (typeof PAGES)[number]
+export type { PageId }
+export const PAGES = Object.keys(pages) as PageId[]
 
 /** The parameters that open another view of a page. Any other parameter is a tab, filter or page number within the view. */
 const VIEW_PARAMS = ['var', 'new', 'board', 'settings', 'level', 'flow', 'host']

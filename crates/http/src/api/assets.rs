@@ -1,7 +1,7 @@
 //! The dashboard, the demo game and the JavaScript client: compressed files inside the binary.
 
 use std::io::Read;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
@@ -51,29 +51,17 @@ pub(crate) async fn file(Path(path): Path<String>, headers: HeaderMap) -> Respon
     serve(&format!("assets/{path}"), &headers)
 }
 
-/// The dashboard's pages besides `/`; the app selects the page by the URL.
-const PAGES: [&str; 16] = [
-    "explore",
-    "funnels",
-    "retention",
-    "paths",
-    "players",
-    "cohorts",
-    "sql",
-    "vars",
-    "boards",
-    "levels",
-    "flows",
-    "collectors",
-    "hosts",
-    "alerts",
-    "people",
-    "api",
-];
+/// The paths of the dashboard's pages besides `/`, which the build of the dashboard lists; the app selects the page by
+/// the URL. Empty if the dashboard is not embedded.
+static PAGES: LazyLock<Vec<String>> = LazyLock::new(|| {
+    Asset::find("pages.json")
+        .map(|asset| serde_json::from_slice(&asset.content()).expect("the build wrote a list of names"))
+        .unwrap_or_default()
+});
 
 /// `GET /favicon.svg` and the like, and the dashboard's pages.
 pub(crate) async fn top(Path(path): Path<String>, headers: HeaderMap) -> Response {
-    if PAGES.contains(&path.as_str()) {
+    if PAGES.contains(&path) {
         return index(headers).await;
     }
     let is_browser = headers
