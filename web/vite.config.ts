@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs'
 import { svelte } from '@sveltejs/vite-plugin-svelte'
 import type { Plugin } from 'vite'
 import { defineConfig } from 'vitest/config'
-import { pages } from './src/pages'
+import { pages } from './src/pages.ts'
 
 /** The paths of the pages besides `/`, which the server answers with the app. */
 function pagePaths(): Plugin {

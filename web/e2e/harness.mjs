@@ -61,7 +61,7 @@ export async function withPage(path, { theme = 'dark', viewport = DESKTOP, timez
   page.on('pageerror', (error) => errors.push(error.message))
   page.on('console', (message) => message.type() === 'error' && !isExpected(message.text()) && errors.push(message.text()))
   await signIn(context, page)
-  await page.getByRole('navigation', { name: 'Pages' }).waitFor()
+  await page.getByRole('navigation', { name: /^(Pages|Main pages)$/ }).waitFor()
   if (path !== '/') await page.goto(env.server.url + path)
   await page.getByRole('heading', { level: 1 }).waitFor()
   await check(page)

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import { startMock } from '../mock/server.mjs'
 import { packetsOf, run, seedBoard, seedLevel, seedVars, sendPackets } from './seed.mjs'
-import { request, assertLayout, assertAccessible, withPage, waitUntil, PHONE, setup, VIEWPORTS, env } from './harness.mjs'
+import { request, assertLayout, assertAccessible, withPage, waitUntil, setup, VIEWPORTS, env } from './harness.mjs'
 
 const names = { variable: `speed-${run}`, board: `stars-${run}`, level: '', flow: '', end: `ann-${run}` }
 
@@ -79,20 +79,6 @@ test('a modified click opens a new tab', async () => {
     const [tab] = await Promise.all([page.context().waitForEvent('page'), link.click({ modifiers: ['ControlOrMeta'] })])
     await tab.getByRole('heading', { level: 1, name: 'Variables' }).waitFor()
     assert.equal(new URL(page.url()).pathname, '/')
-  })
-})
-
-test('on a phone the tab bar is at the bottom and its targets are large enough', async () => {
-  await withPage('/vars', { viewport: PHONE }, async (page) => {
-    const links = await page.getByRole('navigation', { name: 'Pages' }).getByRole('link').all()
-    assert.equal(links.length, 8)
-    for (const link of links) {
-      await link.scrollIntoViewIfNeeded()
-      const box = await link.boundingBox()
-      assert.ok(box && box.height >= 44 && box.width >= 44 && box.y > 700 && box.x + box.width <= PHONE.width)
-    }
-    await links[2].tap?.().catch(() => links[2].click())
-    await page.getByRole('heading', { level: 1, name: 'Leaderboards' }).waitFor()
   })
 })
 

@@ -6,6 +6,7 @@ export interface Game {
   public_key: string
   /** IANA time zone; the game's days start at midnight in this zone. */
   tz: string
+  archived?: boolean
 }
 
 export interface Me {

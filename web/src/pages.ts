@@ -41,3 +41,16 @@ export const pages = {
 } satisfies Record<string, PageEntry>
 
 export type PageId = keyof typeof pages
+
+/** The groups of the menu that have pages, in order. */
+export function menu(): { group: string; ids: PageId[] }[] {
+  const ids = Object.keys(pages) as PageId[]
+  return GROUPS.map((group) => ({ group, ids: ids.filter((id) => pages[id].group === group) })).filter(
+    ({ ids }) => ids.length > 0,
+  )
+}
+
+/** Returns the page with this id; `undefined` if there is none. */
+export function pageNamed(id: string): PageId | undefined {
+  return Object.hasOwn(pages, id) ? (id as PageId) : undefined
+}

@@ -1,4 +1,5 @@
 /** The current URL, kept by the History API. Links between pages are followed without a page load. */
+import { recordVisit } from './recent'
 import { hrefOf, isOtherView, isPlainClick, pageOf, withParams, type PageId, type Params } from './router'
 
 class Router {
@@ -14,6 +15,10 @@ class Router {
   constructor() {
     addEventListener('popstate', () => this.#update())
     document.addEventListener('click', (click) => this.#onClick(click))
+  }
+
+  get url(): URL {
+    return this.#url
   }
 
   get query(): URLSearchParams {
@@ -48,7 +53,10 @@ class Router {
   #update(): void {
     const from = this.#url
     this.#url = new URL(location.href)
-    if (isOtherView(from, this.#url)) this.navigations += 1
+    if (!isOtherView(from, this.#url)) return
+    // The title is still that of the view that is left.
+    if (pageOf(from.pathname)) recordVisit(from, document.title)
+    this.navigations += 1
   }
 
   #onClick(click: MouseEvent): void {
