@@ -45,10 +45,8 @@ fn main() {
             let _ = write!(text, "{byte:02x}");
             text
         });
-        let _ = writeln!(
-            table,
-            "Asset {{ path: {path:?}, etag: \"\\\"{etag}\\\"\", gzip: include_bytes!({compressed:?}) }},"
-        );
+        let _ =
+            writeln!(table, "Asset::embedded({path:?}, \"\\\"{etag}\\\"\", include_bytes!({compressed:?})),");
     }
     table.push(']');
     fs::write(out.join("assets.rs"), table).expect("OUT_DIR is writable");

@@ -1,18 +1,22 @@
 //! The dashboard, the demo game and the JavaScript client: compressed files inside the binary.
 
-use std::io::Read;
+use std::borrow::Cow;
+use std::io::{Read, Write};
 use std::sync::{Arc, LazyLock};
 
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Router, routing};
 use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use hyper::StatusCode;
 use hyper::header::{
     ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue,
     IF_NONE_MATCH, VARY,
 };
 use serde_json::json;
+use sha2::{Digest, Sha256};
 
 use crate::problem::Problem;
 use crate::{AppState, RuntimeState};
@@ -31,8 +35,8 @@ pub(crate) fn routes() -> Router<RuntimeState> {
 
 pub(super) struct Asset {
     path: &'static str,
-    etag: &'static str,
-    gzip: &'static [u8],
+    etag: Cow<'static, str>,
+    gzip: Cow<'static, [u8]>,
 }
 
 static ASSETS: &[Asset] = &include!(concat!(env!("OUT_DIR"), "/assets.rs"));
@@ -107,31 +111,45 @@ fn serve(path: &str, headers: &HeaderMap) -> Response {
 pub(super) const IMMUTABLE: &str = "public, max-age=31536000, immutable";
 
 impl Asset {
+    const fn embedded(path: &'static str, etag: &'static str, gzip: &'static [u8]) -> Asset {
+        Asset { path, etag: Cow::Borrowed(etag), gzip: Cow::Borrowed(gzip) }
+    }
+
+    /// Compresses content that the server generates once. The path gives the content type.
+    pub(super) fn generated(path: &'static str, content: &[u8]) -> Asset {
+        let hash = Sha256::digest(content);
+        let etag =
+            format!("\"{:016x}\"", u64::from_be_bytes(*hash.first_chunk().expect("a hash has 32 bytes")));
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        let gzip = encoder.write_all(content).and_then(|()| encoder.finish());
+        Asset { path, etag: Cow::Owned(etag), gzip: Cow::Owned(gzip.expect("writing to memory never fails")) }
+    }
+
     pub(super) fn find(path: &str) -> Option<&'static Asset> {
         ASSETS.iter().find(|asset| asset.path == path)
     }
 
     pub(super) fn content(&self) -> Vec<u8> {
         let mut content = Vec::new();
-        flate2::read::GzDecoder::new(self.gzip).read_to_end(&mut content).expect("the build compressed it");
+        flate2::read::GzDecoder::new(&*self.gzip).read_to_end(&mut content).expect("the build compressed it");
         content
     }
 
     /// Responds with the file, or with 304 if the client has it.
-    pub(super) fn respond(&self, headers: &HeaderMap, cache_control: &'static str) -> Response {
+    pub(super) fn respond(&'static self, headers: &HeaderMap, cache_control: &'static str) -> Response {
         let text =
             |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or_default();
         let mut response = if text(IF_NONE_MATCH) == self.etag {
             StatusCode::NOT_MODIFIED.into_response()
         } else if text(ACCEPT_ENCODING).contains("gzip") {
-            ([(CONTENT_ENCODING, "gzip")], Bytes::from_static(self.gzip)).into_response()
+            ([(CONTENT_ENCODING, "gzip")], Bytes::from_static(&self.gzip)).into_response()
         } else {
             self.content().into_response()
         };
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type(self.path)));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static(cache_control));
-        headers.insert(ETAG, HeaderValue::from_static(self.etag));
+        headers.insert(ETAG, HeaderValue::from_static(&self.etag));
         headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
         response
     }

@@ -6,12 +6,13 @@ mod complete;
 
 use std::sync::LazyLock;
 
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::{Router, routing};
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE};
+use hyper::header::HeaderMap;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, Http, HttpAuthScheme, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
+use super::assets::Asset;
 use super::{
     achievements, alerts, boards, cohorts, dimensions, events, experiments, exports, feed, flows, health,
     levels, load, metrics, monitor, people, player_profile, players, privacy, query, questions, saved, sql,
@@ -101,7 +102,9 @@ pub(crate) fn liveops_json() -> &'static str {
     &LIVEOPS_JSON
 }
 
-/// Returns the OpenAPI description.
-pub(crate) async fn get() -> Response {
-    ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-cache")], JSON.as_str()).into_response()
+static FILE: LazyLock<Asset> = LazyLock::new(|| Asset::generated("openapi.json", JSON.as_bytes()));
+
+/// Returns the OpenAPI description, compressed if the client accepts that.
+pub(crate) async fn get(headers: HeaderMap) -> Response {
+    FILE.respond(&headers, "no-cache")
 }

@@ -22,6 +22,7 @@ mod cohorts;
 mod collectors;
 mod connections;
 mod damage;
+mod dashboard;
 mod ddp;
 mod deletion;
 mod dimensions;
