@@ -2,24 +2,42 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { played, run, seedLevel } from './seed.mjs'
-import { request, withPage, setup } from './harness.mjs'
+import { request, withPage, setup, waitUntil } from './harness.mjs'
 
 setup()
 
-const itemOf = (page, name) => page.getByRole('listitem').filter({ has: page.getByRole('link', { name, exact: true }) })
+const itemOf = (page, name) => page.getByRole('row').filter({ has: page.getByRole('link', { name, exact: true }) })
 
 test('a level shows its difficulty and updates its counters', async () => {
   const name = `Hard one ${run}`
   const id = await seedLevel(name)
   await withPage('/levels?mode=newest', {}, async (page) => {
     const item = itemOf(page, name).first()
-    await item.getByText('20 starts').waitFor()
-    assert.match(await item.innerText(), /Too hard\?[\s\S]*Won\s*15%[\s\S]*Retried\s*155%[\s\S]*Quit\s*45%/)
+    await item.getByRole('cell', { name: '20', exact: true }).waitFor()
+    assert.match(await item.innerText(), /Too hard\?[\s\S]*20\s+15%\s+155%\s+45%/)
     await page.getByRole('link', { name, exact: true }).first().click()
     await page.getByRole('heading', { level: 1, name }).waitFor()
     assert.match(await page.getByLabel('The level’s data').innerText(), /#\.\.#/)
     await played(id, { start: 5, win: 5 })
     await page.getByText('25 starts').waitFor({ timeout: 10_000 })
+  })
+})
+
+test('the table is sorted by a column and the order is in the address', async () => {
+  const [easy, hard] = [`Easy to sort ${run}`, `Hard to sort ${run}`]
+  const ids = [await seedLevel(easy), await seedLevel(hard)]
+  await played(ids[0], { start: 80, win: 80 })
+  const names = async (page) => (await page.getByRole('row').locator('th a').allInnerTexts()).filter((name) => name.includes('to sort'))
+  await withPage(`/levels?mode=newest&player=maker-${run}`, {}, async (page) => {
+    await waitUntil(page, async () => (await itemOf(page, easy).innerText()).includes('100'))
+    await page.getByRole('button', { name: 'Won' }).click()
+    await waitUntil(page, async () => (await names(page)).join() === [easy, hard].join())
+    assert.equal(await page.getByRole('columnheader', { name: 'Won' }).getAttribute('aria-sort'), 'descending')
+    await page.getByRole('button', { name: 'Won' }).click()
+    await waitUntil(page, async () => (await names(page)).join() === [hard, easy].join())
+    assert.equal(new URL(page.url()).searchParams.get('sort'), 'wins')
+    await page.reload()
+    await waitUntil(page, async () => (await names(page)).join() === [hard, easy].join())
   })
 })
 

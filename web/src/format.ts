@@ -1,11 +1,13 @@
 /** Formats numbers, times and names for display. */
+import { LOCALE } from './locale'
 import { OTHER } from './stream/query-results'
 
-const whole = new Intl.NumberFormat('en', { maximumFractionDigits: 0 })
-const tenths = new Intl.NumberFormat('en', { minimumFractionDigits: 1, maximumFractionDigits: 1 })
-const short = new Intl.NumberFormat('en', { notation: 'compact', maximumSignificantDigits: 3 })
-const exact = new Intl.NumberFormat('en', { maximumFractionDigits: 3 })
-const percent = new Intl.NumberFormat('en', { style: 'percent', maximumFractionDigits: 0 })
+const whole = new Intl.NumberFormat([...LOCALE], { maximumFractionDigits: 0 })
+const tenths = new Intl.NumberFormat([...LOCALE], { minimumFractionDigits: 1, maximumFractionDigits: 1 })
+/** Every English locale has `M` for a million: the British `m` would be read as a thousandth. */
+const compactLocale = LOCALE[0]?.startsWith('en') ? 'en' : [...LOCALE]
+const short = new Intl.NumberFormat(compactLocale, { notation: 'compact', maximumSignificantDigits: 3 })
+const exact = new Intl.NumberFormat([...LOCALE], { maximumFractionDigits: 3 })
 const regions = new Intl.DisplayNames(['en'], { type: 'region' })
 
 /** 12345 → `12,345`. */
@@ -33,14 +35,21 @@ export function amount(value: number): string {
   return exact.format(value)
 }
 
-/** The value of an event where space is limited: three significant digits from 1,000,000 on. */
+/** The value of an event where space is limited: three significant digits from 100,000 on. */
 export function compactAmount(value: number): string {
-  return Math.abs(value) < 1_000_000 ? exact.format(value) : short.format(value)
+  return Math.abs(value) < 100_000 ? exact.format(value) : short.format(value)
 }
 
-/** 0.004 → `<1%`: a share above zero is never shown as 0%. */
+/** 0.434 → `43%`, without decimals. */
 export function share(value: number): string {
-  return value > 0 && value < 0.01 ? '<1%' : percent.format(value)
+  return percent(value, 0)
+}
+
+/** 0.1234 → `12.3%`, with at most so many decimals. A share above zero is never shown as 0%. */
+export function percent(share: number, decimals: number): string {
+  const least = 10 ** -(decimals + 2)
+  const format = percentFormat(decimals)
+  return share > 0 && share < least ? `<${format.format(least)}` : format.format(share)
 }
 
 /** `11:02:45` in the given time zone. */
@@ -51,7 +60,7 @@ export function clock(time: string | number, tz: string): string {
 }
 
 /** `11:02:45.123`. */
-export function clockMs(time: string, tz: string): string {
+export function clockMs(time: string | number, tz: string): string {
   return formatter(tz, {
     hour: '2-digit',
     minute: '2-digit',
@@ -66,7 +75,7 @@ export function minute(time: string | number, tz: string): string {
 }
 
 /** `20 Nov, 00:00`. */
-export function dayAndMinute(time: string, tz: string): string {
+export function dayAndMinute(time: string | number, tz: string): string {
   const options: Intl.DateTimeFormatOptions = {
     day: 'numeric',
     month: 'short',
@@ -92,6 +101,16 @@ export function day(time: string | number, tz: string): string {
   return formatter(tz, { day: 'numeric', month: 'short' }).format(new Date(time))
 }
 
+/** `20 Nov 2026`. */
+export function date(time: string | number, tz: string): string {
+  return formatter(tz, { day: 'numeric', month: 'short', year: 'numeric' }).format(new Date(time))
+}
+
+/** `20 Nov 2026, 11:02:45 UTC`, for a title. */
+export function utc(time: string | number): string {
+  return `${date(time, 'UTC')}, ${clock(time, 'UTC')} UTC`
+}
+
 /** `FR` → `France`; `Unknown` for anything that is not a country code. */
 export function countryName(code: string): string {
   if (code === OTHER) return 'Other countries'
@@ -108,11 +127,22 @@ const formatters = new Map<string, Intl.DateTimeFormat>()
 
 /** Constructing a formatter costs as much as about a hundred uses, so formatters are cached. */
 function formatter(tz: string, options: Intl.DateTimeFormatOptions): Intl.DateTimeFormat {
-  const name = `${tz} ${Object.keys(options).join()}`
+  const name = `${tz} ${JSON.stringify(options)}`
   let cached = formatters.get(name)
   if (!cached) {
-    cached = new Intl.DateTimeFormat('en-GB', { timeZone: tz, hourCycle: 'h23', ...options })
+    cached = new Intl.DateTimeFormat([...LOCALE], { timeZone: tz, hourCycle: 'h23', ...options })
     formatters.set(name, cached)
+  }
+  return cached
+}
+
+const percentFormats = new Map<number, Intl.NumberFormat>()
+
+function percentFormat(maximumFractionDigits: number): Intl.NumberFormat {
+  let cached = percentFormats.get(maximumFractionDigits)
+  if (!cached) {
+    cached = new Intl.NumberFormat([...LOCALE], { style: 'percent', maximumFractionDigits })
+    percentFormats.set(maximumFractionDigits, cached)
   }
   return cached
 }

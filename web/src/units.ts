@@ -1,10 +1,12 @@
 /** Formats measurements of hosts for display. */
+import { percent as percentOf } from './format'
+import { LOCALE } from './locale'
 
 const UNITS = ['B', 'kB', 'MB', 'GB', 'TB', 'PB']
-const digits = new Intl.NumberFormat('en', { maximumSignificantDigits: 3 })
-const tenths = new Intl.NumberFormat('en', { maximumFractionDigits: 1 })
-const whole = new Intl.NumberFormat('en', { maximumFractionDigits: 0 })
-const hundredths = new Intl.NumberFormat('en', { maximumFractionDigits: 2 })
+const digits = new Intl.NumberFormat([...LOCALE], { maximumSignificantDigits: 3 })
+const tenths = new Intl.NumberFormat([...LOCALE], { maximumFractionDigits: 1 })
+const whole = new Intl.NumberFormat([...LOCALE], { maximumFractionDigits: 0 })
+const hundredths = new Intl.NumberFormat([...LOCALE], { maximumFractionDigits: 2 })
 
 /** 3,072,000,000 → `3.07 GB`. */
 export function bytes(value: number): string {
@@ -22,7 +24,7 @@ export function bytesPerSecond(value: number): string {
 
 /** 12.34 → `12.3%`. */
 export function percent(value: number): string {
-  return `${tenths.format(value)}%`
+  return percentOf(value / 100, 1)
 }
 
 /** About three significant digits: 1.234 → `1.23`, 12.34 → `12.3`, 1234.5 → `1,235`. */

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import type { QueryChange, QueryResult } from './protocol'
-import { applyChange, lastMinutes, OTHER, ranking } from './query-results'
+import { applyChange, lastMinutes, OTHER, ranking, withOthers } from './query-results'
 
 const AS_OF = { time: '2026-11-20T11:02:30Z', position: '0/9' }
 
@@ -90,4 +90,11 @@ test('minutes that the server omitted are zero', () => {
 test('a result without series is an hour of zeros', () => {
   const nothing: QueryResult = { ...minutes([]), series: [] }
   expect(lastMinutes(nothing, Date.parse(AS_OF.time), 3).values).toEqual([0, 0, 0])
+})
+
+test('rows beyond the count and the rest of the server are one row', () => {
+  const row = (name: string, total: number) => ({ name, total, share: total / 10 })
+  const rows = [row('a', 5), row('b', 2), row('c', 1), row(OTHER, 2)]
+  expect(withOthers(rows, 2).map(({ name, total }) => [name, total])).toEqual([['a', 5], ['b', 2], [OTHER, 3]])
+  expect(withOthers(rows.slice(0, 2), 2)).toEqual(rows.slice(0, 2))
 })

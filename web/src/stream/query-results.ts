@@ -163,3 +163,12 @@ export function ranking(result: QueryResult, dimension: string): RankingRow[] {
     .map(({ key, total }) => ({ name: key[dimension] ?? '', total, share: total / sum }))
     .sort((a, b) => Number(a.name === OTHER) - Number(b.name === OTHER) || b.total - a.total)
 }
+
+/** Returns the first `count` rows and sums the others, with those that the server summed, in one row. */
+export function withOthers(rows: RankingRow[], count: number): RankingRow[] {
+  const named = rows.filter(({ name }) => name !== OTHER)
+  const rest = [...named.slice(count), ...rows.filter(({ name }) => name === OTHER)]
+  if (rest.length === 0) return named
+  const sum = (of: 'total' | 'share') => rest.reduce((sum, row) => sum + row[of], 0)
+  return [...named.slice(0, count), { name: OTHER, total: sum('total'), share: sum('share') }]
+}

@@ -1,4 +1,5 @@
 /** Leaderboards as returned by the server, and their descriptions. */
+import { LOCALE } from '../../locale'
 
 export const WINDOWS = {
   day: 'Today',
@@ -113,7 +114,7 @@ const formats = new Map<number, Intl.NumberFormat>()
 export function score(value: number, decimals: number): string {
   let format = formats.get(decimals)
   if (!format) {
-    format = new Intl.NumberFormat('en', { maximumFractionDigits: decimals })
+    format = new Intl.NumberFormat([...LOCALE], { maximumFractionDigits: decimals })
     formats.set(decimals, format)
   }
   return format.format(value)

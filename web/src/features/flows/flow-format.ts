@@ -1,7 +1,9 @@
 /** Formats quality metrics of flows for display. */
+import { percent } from '../../format'
+import { LOCALE } from '../../locale'
 
-const two = new Intl.NumberFormat('en', { minimumFractionDigits: 2, maximumFractionDigits: 2 })
-const digits = new Intl.NumberFormat('en', { maximumSignificantDigits: 3 })
+const two = new Intl.NumberFormat([...LOCALE], { minimumFractionDigits: 2, maximumFractionDigits: 2 })
+const digits = new Intl.NumberFormat([...LOCALE], { maximumSignificantDigits: 3 })
 
 /** `4.38`. */
 export function mos(value: number): string {
@@ -10,9 +12,7 @@ export function mos(value: number): string {
 
 /** 0.0213 → `2.13%`. Small losses matter: a loss above zero is never shown as 0%. */
 export function loss(share: number): string {
-  const percent = share * 100
-  if (percent > 0 && percent < 0.01) return '<0.01%'
-  return `${percent === 0 ? '0' : percent < 10 ? two.format(percent) : digits.format(percent)}%`
+  return percent(share, share < 0.1 ? 2 : 1)
 }
 
 /** `12.3 ms`; a dash if unknown. */

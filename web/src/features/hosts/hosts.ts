@@ -74,6 +74,15 @@ function hostOf(name: string, lines: Map<string, Values>, times: string[], nowMs
   }
 }
 
+/** A chart shows at least so many slots, so that the first readings of a host are a line and not a wall. */
+const SLOTS_MIN = 10
+
+/** Returns the values from the first known one on. */
+export function sinceFirst(values: Values): Values {
+  const first = values.findIndex((value) => value !== null)
+  return first < 0 ? values : values.slice(Math.max(0, Math.min(first, values.length - SLOTS_MIN)))
+}
+
 /** Lines by metric, all with the same times. */
 export interface HostLines {
   /** Epoch seconds. */
@@ -83,10 +92,11 @@ export interface HostLines {
   has: (metrics: string[]) => boolean
 }
 
-/** Combines the last `count` times of several results about one host. */
+/** Combines the last `count` times of several results about one host, from the first reading on. */
 export function hostLines(results: readonly (QueryResult | undefined)[], count: number): HostLines {
   const all = new Map<string, Values>()
-  const times = results.find((result) => result)?.times.slice(-count) ?? []
+  const last = results.find((result) => result)?.times.slice(-count) ?? []
+  const times = last.slice(Math.max(0, Math.min(firstReading(results, last), last.length - SLOTS_MIN)))
   for (const result of results) {
     const places = new Map((result?.times ?? []).map((time, i) => [time, i]))
     for (const { name = '', values } of result?.series ?? []) {
@@ -99,6 +109,15 @@ export function hostLines(results: readonly (QueryResult | undefined)[], count: 
     of,
     has: (metrics) => metrics.some((metric) => of(metric).some((value) => value !== null)),
   }
+}
+
+/** Returns the index of the first time with a value in any result; 0 if there is none. */
+function firstReading(results: readonly (QueryResult | undefined)[], times: string[]): number {
+  const known = new Set<string>()
+  for (const { times, series } of results.filter((result) => result !== undefined)) {
+    times.forEach((time, i) => series.some(({ values }) => values[i] != null) && known.add(time))
+  }
+  return Math.max(0, times.findIndex((time) => known.has(time)))
 }
 
 /** A part of a host with its latest values by metric. */

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { authorName, difficultyOf, type Level } from './level'
+import { authorName, difficultyOf, sortedLevels, type Level } from './level'
 
 function check(starts: number, wins: number, quits: number, expected: string) {
   const level = { starts, wins, retries: 0, quits } as Level
@@ -24,4 +24,15 @@ test('a level with few starts has no difficulty', () => {
 test('an author without a name is shown by id', () => {
   expect(authorName({ player: 'bo', player_name: '' } as Level)).toBe('bo')
   expect(authorName({ player: 'bo', player_name: 'Bo' } as Level)).toBe('Bo')
+})
+
+const level = (starts: number, wins: number, retries: number, quits: number) => ({ starts, wins, retries, quits }) as Level
+
+test('levels are sorted by the share of starts, in both directions', () => {
+  const one = { ...level(10, 5, 0, 1), name: 'b' }
+  const other = { ...level(100, 20, 0, 40), name: 'a' }
+  const never = { ...level(0, 0, 0, 0), name: 'c' }
+  const names = (sort: string) => sortedLevels([one, other, never], sort).map(({ name }) => name).join('')
+  expect([names('-starts'), names('-wins'), names('quits'), names('name')]).toEqual(['abc', 'bac', 'cba', 'abc'])
+  expect([names(''), names('constructor')]).toEqual(['bac', 'bac'])
 })

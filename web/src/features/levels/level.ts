@@ -87,3 +87,25 @@ function verdict(starts: number, winShare: number, quitShare: number): string {
 export function authorName({ player_name, player }: Level): string {
   return player_name || player
 }
+
+const SORTS: Record<string, (level: Level) => number | string> = {
+  name: ({ name }) => name.toLowerCase(),
+  rating: ({ rating }) => rating ?? 0,
+  starts: ({ starts }) => starts,
+  wins: ({ starts, wins }) => wins / starts || 0,
+  retries: ({ starts, retries }) => retries / starts || 0,
+  quits: ({ starts, quits }) => quits / starts || 0,
+  created: ({ created_at }) => created_at,
+}
+
+/** Returns the levels sorted by a column of the table: its name, with `-` for descending. Any other text keeps the order. */
+export function sortedLevels(levels: Level[], sort: string): Level[] {
+  const direction = sort.startsWith('-') ? -1 : 1
+  const name = sort.replace(/^-/, '')
+  const key = Object.hasOwn(SORTS, name) ? SORTS[name] : undefined
+  if (!key) return levels
+  return [...levels].sort((a, b) => {
+    const [one, other] = [key(a), key(b)]
+    return direction * (typeof one === 'string' ? one.localeCompare(String(other)) : one - Number(other))
+  })
+}

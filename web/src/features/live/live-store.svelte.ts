@@ -7,7 +7,7 @@ import { INITIAL_STATE, reduce, type LiveState } from './state'
 /** The queries of the page, in the order of the stream's `query0`, `query1`, ... */
 const QUERIES = [
   { metric: 'events', last: '60m', step: 'minute' },
-  { metric: 'events', last: '60m', step: 'all', by: ['event'], top: 8 },
+  { metric: 'events', last: '60m', step: 'all', by: ['event'], top: 40 },
   { metric: 'events', measure: 'uniques', last: '60m', step: 'all', by: ['country'], top: 8 },
 ]
 

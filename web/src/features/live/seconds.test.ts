@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { lastComplete, meanOfLast, merge, windowOf, type SecondsWindow } from './seconds'
+import { lastComplete, meanOfLast, movingMean, merge, windowOf, type SecondsWindow } from './seconds'
 
 const START = Date.parse('2026-11-20T11:00:00Z')
 
@@ -51,4 +51,9 @@ test('the window of a disconnected stream does not advance', () => {
 test('the mean covers the last slots and skips nulls', () => {
   expect(meanOfLast([9, null, 2, 4], 3)).toBe(3)
   expect(meanOfLast([], 3)).toBe(0)
+})
+
+test('the moving mean of a sawtooth is a line', () => {
+  expect(movingMean([10, 0, 10, 0, 10, 0], 2)).toEqual([10, 5, 5, 5, 5, 5])
+  expect(movingMean([null, null, 4, 2], 3)).toEqual([null, null, 4, 3])
 })

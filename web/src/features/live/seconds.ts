@@ -19,7 +19,7 @@ export interface SecondsWindow {
 }
 
 /** `null`: a second before the first report. */
-type Counts = (number | null)[]
+export type Counts = (number | null)[]
 
 /** Merges two windows into one that ends with the newer. Where they overlap, `next` wins. */
 export function merge(old: SecondsWindow, next: SecondsWindow, kept = SECONDS_KEPT): SecondsWindow {
@@ -55,6 +55,11 @@ export function lastComplete(
 export function meanOfLast(values: Counts, slots: number): number {
   const last = values.slice(-slots).filter((value) => value !== null)
   return last.length === 0 ? 0 : last.reduce((sum, value) => sum + value, 0) / last.length
+}
+
+/** Returns for each slot the mean of the known counts among it and the `slots - 1` before it; `null` for an unknown slot. */
+export function movingMean(values: Counts, slots: number): Counts {
+  return values.map((value, i) => (value === null ? null : meanOfLast(values.slice(0, i + 1), slots)))
 }
 
 type Field = 'accepted' | 'refused' | 'samples'

@@ -1,5 +1,5 @@
 /** Descriptions of variables and their conditions, for display. */
-import { countryName, dayAndMinute } from '../../format'
+import { countryName, dayAndMinute, percent } from '../../format'
 import { ExactNumber, isEqual, stringify, type Json } from '../../json'
 import type { Condition, Definition, Percent } from './definition'
 
@@ -70,13 +70,13 @@ export function describeAuthor(by: string): string {
 
 function describePercent({ from, to, salt }: Percent): string {
   const [low, high] = [Number(exact(from ?? 0)), Number(exact(to))]
-  const size = `${trim(high - low)}% of players`
+  const size = `${percent((high - low) / 100, 3)} of players`
   const details = [low > 0 && `${trim(low)} to ${trim(high)}`, salt && `seed “${salt}”`].filter(Boolean)
   return details.length > 0 ? `${size} (${details.join(', ')})` : size
 }
 
-/** A number may have been parsed with its text. */
-function exact(value: number | ExactNumber): string {
+/** Returns the text of a number, which may have been parsed with its text. */
+export function exact(value: number | ExactNumber): string {
   return value instanceof ExactNumber ? value.text : String(value)
 }
 
