@@ -12,6 +12,8 @@ export interface PageProps {
   client: Client
   /** Asks the server whether the session is still valid; called when a stream was rejected. */
   checkSignedIn: () => Promise<boolean>
+  /** Reads the session again, after the games changed. */
+  reloadSession: () => Promise<void>
 }
 
 /** The groups of the menu, in order. */
@@ -37,6 +39,7 @@ export const pages = {
   flows: { name: 'Flows', group: 'Operations', icon: 'flows', file: 'flows/FlowsPage' },
   hosts: { name: 'Hosts', group: 'Operations', icon: 'hosts', file: 'hosts/HostsPage' },
 
+  games: { name: 'Games and keys', group: 'Settings', icon: 'games', file: 'games/GamesPage' },
   api: { name: 'API', group: 'Settings', icon: 'api', file: 'api-reference/ApiPage' },
 } satisfies Record<string, PageEntry>
 
