@@ -40,6 +40,7 @@ export const pages = {
   hosts: { name: 'Hosts', group: 'Operations', icon: 'hosts', file: 'hosts/HostsPage' },
 
   games: { name: 'Games and keys', group: 'Settings', icon: 'games', file: 'games/GamesPage' },
+  dimensions: { name: 'Dimensions', group: 'Settings', icon: 'dimensions', file: 'dimensions/DimensionsPage' },
   api: { name: 'API', group: 'Settings', icon: 'api', file: 'api-reference/ApiPage' },
 } satisfies Record<string, PageEntry>
 
