@@ -34,6 +34,7 @@ export const pages = {
   vars: { name: 'Variables', group: 'Live-ops', icon: 'vars', file: 'vars/VarsPage' },
   boards: { name: 'Leaderboards', group: 'Live-ops', icon: 'boards', file: 'boards/BoardsPage' },
   levels: { name: 'Levels', group: 'Live-ops', icon: 'levels', file: 'levels/LevelsPage' },
+  achievements: { name: 'Achievements', group: 'Live-ops', icon: 'achievements', file: 'achievements/AchievementsPage' },
 
   collectors: { name: 'Collectors', group: 'Operations', icon: 'collectors', file: 'collectors/CollectorsPage' },
   flows: { name: 'Flows', group: 'Operations', icon: 'flows', file: 'flows/FlowsPage' },
