@@ -35,6 +35,7 @@ export const pages = {
   boards: { name: 'Leaderboards', group: 'Live-ops', icon: 'boards', file: 'boards/BoardsPage' },
   levels: { name: 'Levels', group: 'Live-ops', icon: 'levels', file: 'levels/LevelsPage' },
   achievements: { name: 'Achievements', group: 'Live-ops', icon: 'achievements', file: 'achievements/AchievementsPage' },
+  feed: { name: 'Feed', group: 'Live-ops', icon: 'feed', file: 'feed/FeedPage' },
 
   collectors: { name: 'Collectors', group: 'Operations', icon: 'collectors', file: 'collectors/CollectorsPage' },
   flows: { name: 'Flows', group: 'Operations', icon: 'flows', file: 'flows/FlowsPage' },
