@@ -36,6 +36,7 @@ export const pages = {
   levels: { name: 'Levels', group: 'Live-ops', icon: 'levels', file: 'levels/LevelsPage' },
   achievements: { name: 'Achievements', group: 'Live-ops', icon: 'achievements', file: 'achievements/AchievementsPage' },
   feed: { name: 'Feed', group: 'Live-ops', icon: 'feed', file: 'feed/FeedPage' },
+  surveys: { name: 'Surveys', group: 'Live-ops', icon: 'surveys', file: 'surveys/SurveysPage' },
 
   collectors: { name: 'Collectors', group: 'Operations', icon: 'collectors', file: 'collectors/CollectorsPage' },
   flows: { name: 'Flows', group: 'Operations', icon: 'flows', file: 'flows/FlowsPage' },
