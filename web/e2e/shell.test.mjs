@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import { assertAccessible, assertLayout, env, isRealServer, PHONE, screenshot, setup, waitUntil, withPage } from './harness.mjs'
+import { skipIf } from '../../compat/skip.mjs'
 import { run, seedBoard, seedVars } from './seed.mjs'
 
 const [variable, board] = [`shell-speed-${run}`, `shell-stars-${run}`]
@@ -123,7 +124,7 @@ test('the address names the game, and an unknown game opens no other', async () 
   })
 })
 
-test('an unknown address shows a page that says so, with status 404', { skip: !isRealServer && 'the mock answers JSON' }, async () => {
+test('an unknown address shows a page that says so, with status 404', { skip: skipIf(!isRealServer, 'server-only', 'the mock answers JSON') }, async () => {
   await withPage('/vars', { expected: [404] }, async (page) => {
     const response = await page.goto(`${env.server.url}/nosuch`)
     assert.equal(response.status(), 404)
@@ -151,7 +152,7 @@ test('a page that asks to sign in is opened after signing in', async () => {
   await context.close()
 })
 
-test('a sign-in link that is wrong or expired says so', { skip: !isRealServer && 'the mock answers JSON' }, async () => {
+test('a sign-in link that is wrong or expired says so', { skip: skipIf(!isRealServer, 'server-only', 'the mock answers JSON') }, async () => {
   const context = await env.browser.newContext()
   const page = await context.newPage()
   await page.goto(`${env.server.url}/sign-in?token=wrong`)

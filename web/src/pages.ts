@@ -44,6 +44,7 @@ export const pages = {
 
   games: { name: 'Games and keys', group: 'Settings', icon: 'games', file: 'games/GamesPage' },
   dimensions: { name: 'Dimensions', group: 'Settings', icon: 'dimensions', file: 'dimensions/DimensionsPage' },
+  data: { name: 'Data', group: 'Settings', icon: 'data', file: 'data/DataPage' },
   api: { name: 'API', group: 'Settings', icon: 'api', file: 'api-reference/ApiPage' },
 } satisfies Record<string, PageEntry>
 

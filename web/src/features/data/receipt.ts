@@ -1,0 +1,31 @@
+/** Receipts of erasures and exports, and what they say. */
+
+export interface Receipt {
+  receipt: string
+  kind: 'erasure' | 'export'
+  asked_at: string
+  /** Of an erasure: the time from which no answer contains the data. */
+  invisible_at?: string | null
+  /** Of an erasure: the time until which the data is removed from every file. */
+  gone_by?: string | null
+  done_at?: string | null
+  state?: string | null
+  events?: number | null
+  commands?: number | null
+}
+
+export interface Step {
+  name: string
+  isDone: boolean
+  /** RFC 3339. */
+  at: string | undefined
+}
+
+/** The steps of an erasure: requested, hidden, removed. */
+export function stepsOf({ asked_at, invisible_at, gone_by, done_at }: Receipt): Step[] {
+  return [
+    { name: 'Requested', isDone: true, at: asked_at },
+    { name: 'Hidden from every answer', isDone: Boolean(invisible_at), at: invisible_at ?? undefined },
+    { name: done_at ? 'Removed from every file' : 'Removed from every file, at the latest', isDone: Boolean(done_at), at: done_at ?? gone_by ?? undefined },
+  ]
+}
