@@ -51,13 +51,13 @@ export function setup(prepare = async () => undefined) {
   })
 }
 
-/** Opens a page signed in. Any error in the browser's console fails the test, except for the expected HTTP statuses. */
+/** Opens a page signed in. Any error in the browser's console fails the test, except for the expected HTTP statuses and texts. */
 export async function withPage(path, { theme = 'dark', viewport = DESKTOP, timezone, expected = [] }, check) {
   const options = { viewport, colorScheme: theme, timezoneId: timezone }
   const context = await env.browser.newContext({ ...options, acceptDownloads: true })
   const page = await context.newPage()
   const errors = []
-  const isExpected = (text) => expected.some((status) => text.includes(`status of ${status}`))
+  const isExpected = (text) => expected.some((status) => text.includes(typeof status === 'number' ? `status of ${status}` : status))
   page.on('pageerror', (error) => errors.push(error.message))
   page.on('console', (message) => message.type() === 'error' && !isExpected(message.text()) && errors.push(message.text()))
   await signIn(context, page)

@@ -161,3 +161,15 @@ test('a sign-in link that is wrong or expired says so', { skip: skipIf(!isRealSe
   await screenshot(page, 'sign-in-failed')
   await context.close()
 })
+
+test('without a network the page says so and keeps its data', async () => {
+  await withPage('/vars', { expected: ['net::ERR_INTERNET_DISCONNECTED'] }, async (page) => {
+    await page.getByRole('link', { name: `Edit ${variable}` }).waitFor()
+    await page.context().setOffline(true)
+    await page.getByText('You are offline.').waitFor()
+    await page.getByRole('link', { name: `Edit ${variable}` }).waitFor()
+    await assertAccessible(page)
+    await page.context().setOffline(false)
+    await page.getByText('You are offline.').waitFor({ state: 'detached' })
+  })
+})
