@@ -173,3 +173,21 @@ test('without a network the page says so and keeps its data', async () => {
     await page.getByText('You are offline.').waitFor({ state: 'detached' })
   })
 })
+
+for (const [path, name] of [
+  ['/levels?mode=best', 'mode'],
+  ['/levels?sort=%3Cscript%3E', 'sort'],
+  [`/boards?board=${board}&window=year`, 'window'],
+  ['/hosts?last=2y', 'last'],
+]) {
+  test(`${path} names the parameter with an unknown value and removes it`, async () => {
+    await withPage(path, {}, async (page) => {
+      const notice = page.getByRole('alert').filter({ hasText: 'unknown value' })
+      await notice.getByText(name, { exact: true }).waitFor()
+      await assertAccessible(page)
+      await notice.getByRole('button', { name: 'Use the default' }).click()
+      await notice.waitFor({ state: 'detached' })
+      assert.equal(new URL(page.url()).searchParams.get(name), null)
+    })
+  })
+}

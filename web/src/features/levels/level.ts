@@ -98,6 +98,9 @@ const SORTS: Record<string, (level: Level) => number | string> = {
   created: ({ created_at }) => created_at,
 }
 
+/** The orders of the table, as they are in the URL. */
+export const SORT_NAMES = Object.keys(SORTS).flatMap((name) => [name, `-${name}`])
+
 /** Returns the levels sorted by a column of the table: its name, with `-` for descending. Any other text keeps the order. */
 export function sortedLevels(levels: Level[], sort: string): Level[] {
   const direction = sort.startsWith('-') ? -1 : 1
