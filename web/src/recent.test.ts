@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { viewTitle, withVisit } from './recent'
+import { viewTitle, withoutText, withVisit } from './recent'
 
 test('a view that is visited again moves to the front', () => {
   const visits = ['/', '/vars', '/boards'].map((href) => ({ href, title: href }))
@@ -17,4 +17,13 @@ test('the list is bounded', () => {
 test('the title of a view has neither game nor product', () => {
   expect(viewTitle('Speed · Variables · Demo game · Playmeter')).toBe('Speed · Variables')
   expect(viewTitle('Playmeter')).toBe('')
+})
+
+test('views that name an erased player are removed', () => {
+  const visits = [
+    { href: '/feed?game=a&player=ann%20b', title: 'Feed' },
+    { href: '/?game=a', title: 'Feed of ann b' },
+    { href: '/vars?game=a', title: 'Variables' },
+  ]
+  expect(withoutText(visits, 'ann b').map(({ href }) => href)).toEqual(['/vars?game=a'])
 })

@@ -30,6 +30,24 @@ export function recordVisit(url: URL, documentTitle: string): void {
   if (title) store('recent', withVisit(visits(), { href: url.pathname + url.search, title }))
 }
 
+/** Removes the stored views whose address or title contains a text, such as the id of a player who was erased. */
+export function removeVisits(text: string): void {
+  store('recent', withoutText(visits(), text))
+}
+
+/** Returns the views whose address and title do not contain the text. */
+export function withoutText(visits: Visit[], text: string): Visit[] {
+  return visits.filter(({ href, title }) => {
+    const values = [...new URLSearchParams(href.split('?')[1]).values()]
+    return ![title, ...values].some((value) => value.includes(text))
+  })
+}
+
+/** Removes all stored views, so that the next person at this browser does not see them. */
+export function clearVisits(): void {
+  store('recent', undefined)
+}
+
 function visits(): Visit[] {
   const stored = load('recent')
   return Array.isArray(stored) ? stored.filter(isVisit) : []
