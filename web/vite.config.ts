@@ -49,7 +49,13 @@ function themeBeforePaint(): Plugin {
 }
 
 /** Licences of bundled dependencies, which must be distributed with them. */
-const LICENSES = ['svelte/LICENSE.md', 'uplot/LICENSE', '@fontsource-variable/inter/LICENSE']
+const LICENSES = [
+  'svelte/LICENSE.md',
+  'uplot/LICENSE',
+  '@fontsource-variable/inter/LICENSE',
+  '@internationalized/date/LICENSE',
+  '@swc/helpers/LICENSE',
+]
 
 function licenses(): Plugin {
   return {

@@ -37,6 +37,14 @@ export class Client {
     return this.#fetch(this.url(path, params), signal ? { ...init, signal } : init)
   }
 
+  /** Asks a question that has a body. It changes nothing, so that it can be cancelled and asked again. */
+  async ask<T>(path: string, body: unknown, signal?: AbortSignal): Promise<ApiResponse<T>> {
+    const headers = { Accept: 'application/json', 'Content-Type': 'application/json', 'X-CSRF-Token': this.#csrf }
+    const init = { method: 'POST', headers, body: JSON.stringify(body) }
+    const response = await this.#fetch(this.url(path), signal ? { ...init, signal } : init)
+    return { body: (await response.json()) as T, time: timeOf(response) }
+  }
+
   /** Sends a write and returns the response body, if there is one. A `body` that is a string is sent as JSON text. */
   async send<T>(method: 'PUT' | 'POST' | 'PATCH' | 'DELETE', path: string, body?: unknown): Promise<T> {
     const headers: Record<string, string> = { 'X-CSRF-Token': this.#csrf }
