@@ -14,6 +14,14 @@ const TOKENS = [
   'duplicate',
   'invalid',
   'late',
+  'series-1',
+  'series-2',
+  'series-3',
+  'series-4',
+  'series-5',
+  'series-6',
+  'series-7',
+  'series-other',
 ] as const
 
 export type Colors = Record<(typeof TOKENS)[number], string>
