@@ -31,6 +31,8 @@ export interface PageEntry {
 export const pages = {
   live: { name: 'Live', group: 'Overview', icon: 'live', file: 'live/LivePage' },
 
+  explore: { name: 'Explore', group: 'Analyze', icon: 'explore', file: 'explore/ExplorePage' },
+
   vars: { name: 'Variables', group: 'Live-ops', icon: 'vars', file: 'vars/VarsPage' },
   boards: { name: 'Leaderboards', group: 'Live-ops', icon: 'boards', file: 'boards/BoardsPage' },
   levels: { name: 'Levels', group: 'Live-ops', icon: 'levels', file: 'levels/LevelsPage' },

@@ -23,10 +23,10 @@ test('the interval of a rate is wide for few players', () => {
   expect(wilson(0, 5)[0]).toBe(0)
 })
 
-test('a rate counts the events that the game sends', () => {
+test('a rate counts the events that the game sends most', () => {
   const [winRate] = RATES
   if (!winRate) throw new Error('there is no rate')
-  expect(pairOf(winRate, new Set(['start', 'win'])).whole.event).toBe('start')
-  expect(pairOf(winRate, new Set(['$level'])).part.where?.value).toBe('win')
-  expect(pairOf(winRate, new Set()).whole.event).toBe('level_start')
+  expect(pairOf(winRate, new Map([['start', 9], ['win', 5], ['level_start', 3], ['level_win', 2]])).whole.event).toBe('start')
+  expect(pairOf(winRate, new Map([['$level', 4]])).part.where?.value).toBe('win')
+  expect(pairOf(winRate, new Map()).whole.event).toBe('level_start')
 })

@@ -61,7 +61,7 @@ export interface RateMetric {
   text: string
   unit: Unit
   good?: Good
-  /** The possible pairs of events; the first whose denominator the game sends is used. */
+  /** The possible pairs of events; the one that the game sends most is used. */
   pairs: readonly { part: Counted; whole: Counted }[]
 }
 
@@ -91,12 +91,13 @@ export const RATES: readonly RateMetric[] = [
   },
 ]
 
-/** Returns the pair of events that a rate counts in a game with these events. */
-export function pairOf(rate: RateMetric, events: ReadonlySet<string>): RateMetric['pairs'][number] {
-  const isKnown = ({ event }: Counted) => events.has(event) || BUILT_IN.some(({ id }) => id === event)
-  const pair = rate.pairs.find(({ part, whole }) => isKnown(whole) && isKnown(part)) ?? rate.pairs[0]
-  if (!pair) throw new Error(`the rate ${rate.id} has no events`)
-  return pair
+/** Returns the pair of events that a rate counts in a game with these events and their numbers. */
+export function pairOf(rate: RateMetric, events: ReadonlyMap<string, number>): RateMetric['pairs'][number] {
+  const volume = ({ event }: Counted) => events.get(event) ?? 0
+  const [first, ...others] = rate.pairs
+  if (!first) throw new Error(`the rate ${rate.id} has no events`)
+  const smaller = ({ part, whole }: RateMetric['pairs'][number]) => Math.min(volume(part), volume(whole))
+  return others.reduce((best, pair) => (smaller(pair) > smaller(best) ? pair : best), first)
 }
 
 export function builtInOf(metric: string): BuiltIn | undefined {

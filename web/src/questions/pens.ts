@@ -11,7 +11,7 @@ export interface Pen {
   dash: number[]
 }
 
-const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3], [5, 3], [1, 3], [12, 3, 3, 3, 3, 3]]
+const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3], [5, 3], [4, 2], [12, 3, 3, 3, 3, 3]]
 const OTHER_PEN: Pen = { color: 'series-other', dash: [] }
 
 /** The colours that values have had, by series id. */

@@ -7,7 +7,7 @@ const AS_OF = { time: '2026-11-23T00:30:00Z', position: '0/1' }
 const SCHEMA: GameSchema = {
   dimensions: new Set(['country', 'platform', 'level', 'mode']),
   declared: new Set(['mode']),
-  events: new Set(['level_start', 'level_win', 'purchase']),
+  events: new Map([['level_start', 9], ['level_win', 5], ['purchase', 1]]),
 }
 const plan = (query: string) => planQuestion(parseQuestion(new URLSearchParams(query), 'UTC').question, SCHEMA, NOW)
 const paths = (query: string) => plan(query).requests.map(({ path }) => path)

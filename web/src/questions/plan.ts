@@ -17,7 +17,8 @@ export interface GameSchema {
   dimensions: ReadonlySet<string>
   /** Those that cannot be combined with another dimension. */
   declared: ReadonlySet<string>
-  events: ReadonlySet<string>
+  /** Event names and their numbers in the last 30 days. */
+  events: ReadonlyMap<string, number>
 }
 
 export interface PlannedRequest {
@@ -91,7 +92,7 @@ export function planQuestion(question: Question, schema: GameSchema, nowMs: numb
   return { requests, outputs, step, by: question.by, top: question.top, isLive, endsNow: endsNow(question.range) }
 }
 
-function expand(question: Question, events: ReadonlySet<string>): { leaves: Leaf[]; outputs: Output[] } {
+function expand(question: Question, events: ReadonlyMap<string, number>): { leaves: Leaf[]; outputs: Output[] } {
   const leaves: Leaf[] = []
   const outputs: Output[] = []
   const byLetter = new Map<string, Formula>()
@@ -105,7 +106,7 @@ function expand(question: Question, events: ReadonlySet<string>): { leaves: Leaf
   return { leaves, outputs: [formulaOutput(question.formula, byLetter, outputs)] }
 }
 
-function expandSeries(series: Series, letter: string, events: ReadonlySet<string>, leaves: Leaf[]): Output {
+function expandSeries(series: Series, letter: string, events: ReadonlyMap<string, number>, leaves: Leaf[]): Output {
   const rate = rateOf(series.metric)
   const label = seriesName(series)
   if (!rate) {

@@ -58,7 +58,7 @@ export class Schema {
   readonly game: GameSchema = $derived({
     dimensions: new Set(this.#dimensions.map(({ name }) => name)),
     declared: new Set(this.#dimensions.filter(({ declared }) => declared).map(({ name }) => name)),
-    events: new Set(this.events.map(({ name }) => name)),
+    events: new Map(this.events.map(({ name, count }) => [name, count])),
   })
 
   /** The properties to offer for an event, its own first. */
