@@ -53,8 +53,22 @@ const LICENSES = [
   'svelte/LICENSE.md',
   'uplot/LICENSE',
   '@fontsource-variable/inter/LICENSE',
+  '@codemirror/autocomplete/LICENSE',
+  '@codemirror/commands/LICENSE',
+  '@codemirror/lang-sql/LICENSE',
+  '@codemirror/language/LICENSE',
+  '@codemirror/state/LICENSE',
+  '@codemirror/streamparser/LICENSE',
+  '@codemirror/view/LICENSE',
   '@internationalized/date/LICENSE',
+  '@lezer/common/LICENSE',
+  '@lezer/highlight/LICENSE',
+  '@lezer/lr/LICENSE',
+  '@marijn/find-cluster-break/LICENSE',
   '@swc/helpers/LICENSE',
+  'crelt/LICENSE',
+  'style-mod/LICENSE',
+  'w3c-keyname/LICENSE',
 ]
 
 function licenses(): Plugin {

@@ -13,6 +13,7 @@ import { Hosts } from './hosts.mjs'
 import { createLiveops, createStreams, routeOf } from './liveops.mjs'
 import { OPENAPI } from './openapi.mjs'
 import { ProblemError } from './problem.mjs'
+import { answerSql } from './sql.mjs'
 
 const DIST = fileURLToPath(new URL('../dist', import.meta.url))
 const TOKEN = 'mock-token'
@@ -114,6 +115,18 @@ const routes = {
     for (const message of game.snapshots()) send([response], 'snapshot', message, id)
     watchers.add(response)
     response.on('close', () => watchers.delete(response))
+  },
+
+  async 'POST /v1/sql'({ request, response, url }) {
+    if (!isAuthorized(request, url, true)) return problem(response, 401, 'Sign in first.')
+    const body = await jsonOf(request)
+    if (body === undefined) return problem(response, 400, 'The body is not JSON.')
+    try {
+      json(response, 200, answerSql(body))
+    } catch (error) {
+      if (!(error instanceof ProblemError)) throw error
+      problem(response, error.status, error.message, error.field)
+    }
   },
 
   async 'POST /v1/flows/packets'({ request, response, url, liveops }) {

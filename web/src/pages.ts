@@ -32,6 +32,7 @@ export const pages = {
   live: { name: 'Live', group: 'Overview', icon: 'live', file: 'live/LivePage' },
 
   explore: { name: 'Explore', group: 'Analyze', icon: 'explore', file: 'explore/ExplorePage' },
+  sql: { name: 'SQL', group: 'Analyze', icon: 'sql', file: 'sql/SqlPage' },
 
   vars: { name: 'Variables', group: 'Live-ops', icon: 'vars', file: 'vars/VarsPage' },
   boards: { name: 'Leaderboards', group: 'Live-ops', icon: 'boards', file: 'boards/BoardsPage' },

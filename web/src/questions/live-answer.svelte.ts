@@ -36,10 +36,10 @@ export class LiveAnswer<T> {
   }
 
   /**
-   * Sends the requests and sets `result` to what `read` makes of the responses. `follow` is called with the responses
+   * Sends the requests and sets `result` to what `read` makes of the responses and the server's time of the last. `follow` is called with the responses
    * and keeps the result current; it returns a function that stops it.
    */
-  ask<R>(requests: readonly Request[], read: (responses: R[]) => T, follow?: (responses: R[], set: (result: T) => void) => () => void): void {
+  ask<R>(requests: readonly Request[], read: (responses: R[], time: string) => T, follow?: (responses: R[], set: (result: T) => void) => () => void): void {
     const canonical = JSON.stringify(requests)
     if (canonical === this.#canonical) return
     this.#canonical = canonical
@@ -47,7 +47,7 @@ export class LiveAnswer<T> {
     this.#again()
   }
 
-  async #send<R>(requests: readonly Request[], read: (responses: R[]) => T, follow?: (responses: R[], set: (result: T) => void) => () => void): Promise<void> {
+  async #send<R>(requests: readonly Request[], read: (responses: R[], time: string) => T, follow?: (responses: R[], set: (result: T) => void) => () => void): Promise<void> {
     this.#abort()
     const pending = (this.#pending = new AbortController())
     this.isLoading = true
@@ -55,10 +55,15 @@ export class LiveAnswer<T> {
     this.sinceMs = Date.now()
     try {
       const responses: R[] = []
+      let time = ''
       // One after another: a game may run only a few questions at once.
-      for (const { path, body } of requests) responses.push((await this.#client.ask<R>(path, body, pending.signal)).body)
+      for (const { path, body } of requests) {
+        const response = await this.#client.ask<R>(path, body, pending.signal)
+        responses.push(response.body)
+        time = response.time
+      }
       if (pending.signal.aborted) return
-      this.result = read(responses)
+      this.result = read(responses, time)
       this.error = undefined
       this.#stop = follow?.(responses, (result) => (this.result = result))
     } catch (error) {
