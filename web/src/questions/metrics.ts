@@ -1,4 +1,5 @@
 /** What a question can measure: built-in metrics, rates of two event counts, and events. */
+import { LOCALE } from '../locale'
 import { bytes } from '../units'
 
 export const MEASURES = ['count', 'uniques', 'sum', 'avg', 'min', 'max', 'p10', 'p50', 'p90', 'p99'] as const
@@ -113,15 +114,18 @@ export function metricName(metric: string): string {
   return builtInOf(metric)?.name ?? rateOf(metric)?.name ?? metric
 }
 
-const number = new Intl.NumberFormat('en', { maximumFractionDigits: 2 })
-const whole = new Intl.NumberFormat('en', { maximumFractionDigits: 0 })
-const short = new Intl.NumberFormat('en', { notation: 'compact', maximumSignificantDigits: 3 })
-const tenths = new Intl.NumberFormat('en', { minimumFractionDigits: 1, maximumFractionDigits: 1 })
+const numberFormat = (options: Intl.NumberFormatOptions) => new Intl.NumberFormat([...LOCALE], options)
+const number = numberFormat({ maximumFractionDigits: 2 })
+const whole = numberFormat({ maximumFractionDigits: 0 })
+const short = numberFormat({ notation: 'compact', maximumSignificantDigits: 3 })
+const tenths = numberFormat({ minimumFractionDigits: 1, maximumFractionDigits: 1 })
+const percent = numberFormat({ style: 'percent', minimumFractionDigits: 1, maximumFractionDigits: 1 })
+const percentTick = numberFormat({ style: 'percent', maximumFractionDigits: 1 })
 
 /** Formats a value of a metric: `1,234`, `61.2%`, `4 min 30 s`. */
 export function formatValue(value: number | null | undefined, unit: Unit): string {
   if (value == null) return '–'
-  if (unit === 'percent') return `${tenths.format(value * 100)}%`
+  if (unit === 'percent') return percent.format(value)
   if (unit === 'seconds') return duration(value)
   if (unit === 'bytes') return bytes(value)
   return (Math.abs(value) >= 1_000 ? whole : number).format(value)
@@ -129,7 +133,7 @@ export function formatValue(value: number | null | undefined, unit: Unit): strin
 
 /** Formats a value for an axis: `1.5K`, `60%`, `5m`. */
 export function formatTick(value: number, unit: Unit): string {
-  if (unit === 'percent') return `${number.format(value * 100)}%`
+  if (unit === 'percent') return percentTick.format(value)
   if (unit === 'seconds') return duration(value).replace(/ .*$/, '')
   if (unit === 'bytes') return bytes(value)
   return Math.abs(value) < 1_000 ? number.format(value) : short.format(value)
@@ -137,7 +141,7 @@ export function formatTick(value: number, unit: Unit): string {
 
 /** 270 → `4m 30s`. */
 export function duration(seconds: number): string {
-  if (Math.abs(seconds) < 60) return `${tenths.format(seconds).replace(/\.0$/, '')}s`
+  if (Math.abs(seconds) < 60) return `${number.format(Math.round(seconds * 10) / 10)}s`
   const parts = [
     [Math.floor(seconds / 86_400), 'd'],
     [Math.floor(seconds / 3_600) % 24, 'h'],

@@ -1,5 +1,6 @@
 /** Ranges of time: presets that end now, and days or times in a zone. */
 import { CalendarDate, parseDate, startOfMonth, startOfWeek, toCalendarDate, fromAbsolute } from '@internationalized/date'
+import { LOCALE } from '../locale'
 import { fromLocal } from '../zone'
 
 /**
@@ -115,7 +116,7 @@ export function endsNow(range: Range): boolean {
   return 'last' in range && range.last !== 'yesterday' && range.last !== 'last-month'
 }
 
-const DAY_FORMAT = new Intl.DateTimeFormat('en-GB', { timeZone: 'UTC', day: 'numeric', month: 'short', year: 'numeric' })
+const DAY_FORMAT = new Intl.DateTimeFormat([...LOCALE], { timeZone: 'UTC', day: 'numeric', month: 'short', year: 'numeric' })
 
 /** `Last 7 days`, `1 Nov 2026 – 7 Nov 2026`. */
 export function rangeName(range: Range): string {

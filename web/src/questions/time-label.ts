@@ -1,5 +1,6 @@
 /** Names buckets of time. */
 import { day, dayAndMinute, minute } from '../format'
+import { LOCALE } from '../locale'
 import type { Step } from './range'
 
 const months = new Map<string, Intl.DateTimeFormat>()
@@ -7,7 +8,7 @@ const weekdays = new Map<string, Intl.DateTimeFormat>()
 
 function cached(formats: Map<string, Intl.DateTimeFormat>, tz: string, options: Intl.DateTimeFormatOptions): Intl.DateTimeFormat {
   let format = formats.get(tz)
-  if (!format) formats.set(tz, (format = new Intl.DateTimeFormat('en-GB', { timeZone: tz, ...options })))
+  if (!format) formats.set(tz, (format = new Intl.DateTimeFormat([...LOCALE], { timeZone: tz, ...options })))
   return format
 }
 
