@@ -33,6 +33,7 @@ export const pages = {
 
   explore: { name: 'Explore', group: 'Analyze', icon: 'explore', file: 'explore/ExplorePage' },
   sql: { name: 'SQL', group: 'Analyze', icon: 'sql', file: 'sql/SqlPage' },
+  funnels: { name: 'Funnels', group: 'Analyze', icon: 'funnels', file: 'funnels/FunnelsPage' },
 
   vars: { name: 'Variables', group: 'Live-ops', icon: 'vars', file: 'vars/VarsPage' },
   boards: { name: 'Leaderboards', group: 'Live-ops', icon: 'boards', file: 'boards/BoardsPage' },
