@@ -34,6 +34,7 @@ export const pages = {
   explore: { name: 'Explore', group: 'Analyze', icon: 'explore', file: 'explore/ExplorePage' },
   sql: { name: 'SQL', group: 'Analyze', icon: 'sql', file: 'sql/SqlPage' },
   funnels: { name: 'Funnels', group: 'Analyze', icon: 'funnels', file: 'funnels/FunnelsPage' },
+  retention: { name: 'Retention', group: 'Analyze', icon: 'retention', file: 'retention/RetentionPage' },
 
   vars: { name: 'Variables', group: 'Live-ops', icon: 'vars', file: 'vars/VarsPage' },
   boards: { name: 'Leaderboards', group: 'Live-ops', icon: 'boards', file: 'boards/BoardsPage' },
