@@ -5,7 +5,7 @@ export type { PageId }
 export const PAGES = Object.keys(pages) as PageId[]
 
 /** The parameters that open another view of a page. Any other parameter is a tab, filter or page number within the view. */
-const VIEW_PARAMS = ['var', 'new', 'board', 'settings', 'level', 'flow', 'host', 'survey']
+const VIEW_PARAMS = ['var', 'new', 'board', 'settings', 'level', 'flow', 'host', 'survey', 'player', 'cohort']
 
 export type Params = Record<string, string | number | undefined>
 
