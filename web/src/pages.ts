@@ -35,6 +35,7 @@ export const pages = {
   sql: { name: 'SQL', group: 'Analyze', icon: 'sql', file: 'sql/SqlPage' },
   funnels: { name: 'Funnels', group: 'Analyze', icon: 'funnels', file: 'funnels/FunnelsPage' },
   retention: { name: 'Retention', group: 'Analyze', icon: 'retention', file: 'retention/RetentionPage' },
+  paths: { name: 'Paths', group: 'Analyze', icon: 'paths', file: 'paths/PathsPage' },
   players: { name: 'Players', group: 'Analyze', icon: 'players', file: 'players/PlayersPage' },
 
   vars: { name: 'Variables', group: 'Live-ops', icon: 'vars', file: 'vars/VarsPage' },

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { formatPattern, newPattern, parsePattern, patternName, toRequestPattern, type EventPattern } from './event-pattern'
+import { defaultStart, formatPattern, newPattern, parsePattern, patternName, toRequestPattern, type EventPattern } from './event-pattern'
 
 const level3: EventPattern = { event: 'level_start', where: [[{ property: 'level', op: '=', values: ['3'] }]] }
 
@@ -32,4 +32,10 @@ test('conditions are part of the request only if there are some', () => {
 
 test('a step is named by its event and its conditions', () => {
   expect(patternName(level3)).toBe('level_start, level is 3')
+})
+
+test('players start with a session, or with the most frequent event', () => {
+  expect(defaultStart([{ name: 'x' }, { name: '$session_start' }])?.event).toBe('$session_start')
+  expect(defaultStart([{ name: 'x' }])?.event).toBe('x')
+  expect(defaultStart([])).toBeUndefined()
 })

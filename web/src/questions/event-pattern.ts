@@ -48,3 +48,9 @@ export function toRequestPattern({ event, where }: EventPattern): object {
 export function patternName({ event, where }: EventPattern): string {
   return [event, ...where.map(describeFilter)].join(', ')
 }
+
+/** Returns the start event of a game: a session, or what happens most. */
+export function defaultStart(events: readonly { name: string }[]): EventPattern | undefined {
+  const name = ['$session_start', 'session_start', '$play'].find((name) => events.some((event) => event.name === name)) ?? events[0]?.name
+  return name === undefined ? undefined : newPattern(name)
+}

@@ -2,7 +2,6 @@ import { expect, test } from 'vitest'
 import {
   cellOf,
   cohortName,
-  defaultStart,
   formatRetention,
   meansOf,
   parseRetention,
@@ -51,12 +50,6 @@ test('a period that is not over is open, and one after the range has no cell', (
 test('the request has enough periods for the large figures', () => {
   const body = retentionBody(parse('periods=8').retention, { event: 's', where: [] }, 'UTC', 0)
   expect(body).toEqual({ start: { event: 's' }, return: { event: 's' }, step: 'day', periods: 31, kind: 'classic', tz: 'UTC', last: '29d' })
-})
-
-test('players start with a session, or with the most frequent event', () => {
-  expect(defaultStart([{ name: 'x' }, { name: '$session_start' }])?.event).toBe('$session_start')
-  expect(defaultStart([{ name: 'x' }])?.event).toBe('x')
-  expect(defaultStart([])).toBeUndefined()
 })
 
 test('cohorts are named by their first day', () => {

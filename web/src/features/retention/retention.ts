@@ -1,7 +1,7 @@
 /** A question about players who come back: its URL, its request and its answer. */
 import { keyName } from '../../questions/answer'
 import { toConditions, type Filter } from '../../questions/conditions'
-import { formatPattern, newPattern, parsePattern, toRequestPattern, type EventPattern } from '../../questions/event-pattern'
+import { formatPattern, parsePattern, toRequestPattern, type EventPattern } from '../../questions/event-pattern'
 import { ParamReader, ParamWriter } from '../../questions/page-params'
 import type { ParameterError } from '../../questions/question'
 import { timeFields, type Range } from '../../questions/range'
@@ -96,12 +96,6 @@ export function formatRetention(question: Retention): URLSearchParams {
   writer.append('return', question.return ? [formatPattern(question.return)] : []).set('step', step, 'day')
   writer.set('periods', periods, DEFAULT_PERIODS[step]).set('kind', kind, 'classic').set('by', by).set('of', of)
   return writer.set('unit', unit, 'percent').filters(where).range(range, DEFAULT_RANGE).params
-}
-
-/** Returns the start event of a game: a session, or what happens most. */
-export function defaultStart(events: readonly { name: string }[]): EventPattern | undefined {
-  const name = ['$session_start', 'session_start', '$play'].find((name) => events.some((event) => event.name === name)) ?? events[0]?.name
-  return name === undefined ? undefined : newPattern(name)
 }
 
 /** Returns the request. It has enough periods for the milestones. */
