@@ -37,6 +37,7 @@ export const pages = {
   retention: { name: 'Retention', group: 'Analyze', icon: 'retention', file: 'retention/RetentionPage' },
   paths: { name: 'Paths', group: 'Analyze', icon: 'paths', file: 'paths/PathsPage' },
   players: { name: 'Players', group: 'Analyze', icon: 'players', file: 'players/PlayersPage' },
+  cohorts: { name: 'Cohorts', group: 'Analyze', icon: 'cohorts', file: 'cohorts/CohortsPage' },
 
   vars: { name: 'Variables', group: 'Live-ops', icon: 'vars', file: 'vars/VarsPage' },
   boards: { name: 'Leaderboards', group: 'Live-ops', icon: 'boards', file: 'boards/BoardsPage' },
