@@ -31,7 +31,7 @@ test('the history of a player is found in three clicks', { skip }, async () => {
     await timeline(page).getByText('All 4 events.').waitFor()
     assert.equal(await timeline(page).getByRole('region', { name: /^Session/ }).count(), 2)
     await timeline(page).locator('summary').first().click()
-    await timeline(page).getByText(`"sku": "gems-${run}"`).waitFor()
+    await timeline(page).getByText(`"sku": "gems-${run}"`).first().waitFor()
   })
 })
 
