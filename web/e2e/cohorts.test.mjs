@@ -60,6 +60,18 @@ test('a cohort is frozen as a list that stays', { skip }, async () => {
   assert.equal((await request('GET', `/v1/cohorts/${list.name}`)).players.length, 12)
 })
 
+test('the filters of a funnel offer the cohort', { skip }, async () => {
+  await withPage(`/funnels?s=${EVENT}&s=${EVENT}`, {}, async (page) => {
+    const filters = page.getByRole('group', { name: 'Filters', exact: true })
+    await filters.getByRole('button', { name: 'Add a filter' }).click()
+    await page.getByRole('option', { name: /^Cohort/ }).click()
+    await filters.getByRole('button', { name: /cohort, value/i }).click()
+    await page.getByRole('option', { name: NAME, exact: true }).click()
+    await page.waitForURL((url) => url.searchParams.get('where') === `cohort,=,${NAME}`)
+    await page.getByText('of 12 players did all 2 steps').waitFor()
+  })
+})
+
 /** Waits until the server has found the players for the first time. */
 async function waitForSize(size) {
   for (let i = 0; i < 100; i += 1) {
