@@ -140,7 +140,7 @@ fn server_owned_fields_are_rejected_on_every_route() {
     let before = state(&world, &operations, &created);
     let mut connection = world.connect();
     let (mut sent, mut wrong) = (0, Vec::new());
-    const READ_ONLY: [&str; 10] = [
+    const READ_ONLY: [&str; 11] = [
         "/v1/alerts:preview",
         "/v1/query",
         "/v1/explore",
