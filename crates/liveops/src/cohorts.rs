@@ -233,10 +233,8 @@ impl CohortDefinition {
         if self.condition.is_some() == self.players.is_some() {
             return Err(Refusal::invalid("condition", "either `condition` or `players` is required"));
         }
-        let players = self.players.iter().flatten().enumerate();
-        players
-            .map(|(index, id)| check_player(&format!("players[{index}]"), id))
-            .collect::<Result<(), Refusal>>()
+        let mut players = self.players.iter().flatten().enumerate();
+        players.try_for_each(|(index, id)| check_player(&format!("players[{index}]"), id))
     }
 
     fn bytes(&self) -> usize {

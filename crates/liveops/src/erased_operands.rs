@@ -22,7 +22,9 @@ pub(crate) fn without_player(json: &Json, player: &str) -> Option<Json> {
 fn remove(value: &mut Value, player: &str) -> bool {
     match value {
         Value::Array(items) => {
-            items.iter_mut().fold(false, |is_changed, item| remove(item, player) || is_changed)
+            let mut is_changed = false;
+            items.iter_mut().for_each(|item| is_changed |= remove(item, player));
+            is_changed
         }
         Value::Object(fields) => {
             let property = fields.get("property").and_then(Value::as_str).unwrap_or_default();
@@ -48,7 +50,9 @@ fn replace(operand: &mut Value, player: &str) -> bool {
             true
         }
         Value::Array(items) => {
-            items.iter_mut().fold(false, |is_changed, item| replace(item, player) || is_changed)
+            let mut is_changed = false;
+            items.iter_mut().for_each(|item| is_changed |= replace(item, player));
+            is_changed
         }
         _ => false,
     }
