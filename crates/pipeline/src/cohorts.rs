@@ -125,6 +125,8 @@ impl CohortSets {
                 Touched::Erased(ids) => {
                     let seed = views.seeds.of(game);
                     self.erase(game, &ids.iter().map(|id| hash_player(seed, id.as_bytes())).collect());
+                    // Definitions that named the player have changed.
+                    self.changed.notify_one();
                 }
                 _ => {}
             }
@@ -310,6 +312,21 @@ impl Views {
                 Err(CohortFailure::TooLarge { name: name.to_owned(), reason })
             }
         }
+    }
+
+    /// Keeps the failure of an evaluation that panicked, so that others are evaluated before it is tried again.
+    pub(crate) fn fail_cohort(&self, game: u32, cohort: &Cohort, position: u64, now_ms: i64) {
+        let state = CohortState {
+            revision: cohort.revision,
+            position,
+            evaluated_ms: now_ms,
+            took: Duration::ZERO,
+            size: None,
+            players: None,
+            failure: None,
+        };
+        let failure = "the evaluation has failed; the log of the server says more".to_owned();
+        self.cohorts.store((game, &cohort.definition.name), state, Err(failure));
     }
 
     /// Evaluates a cohort and keeps its players. The state of a cohort contains the failure, too.

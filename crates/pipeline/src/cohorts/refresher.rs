@@ -4,6 +4,7 @@
 //! twentieth of a core. A cohort is due a minute after its last evaluation, or later if it is expensive.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 use archive::questions::players::PlayerLinks;
 use archive::questions::{Cohorts, Context, Progress};
 use tokio::sync::watch;
-use tracing::warn;
+use tracing::{error, warn};
 use wal::Wal;
 
 use super::CohortState;
@@ -136,8 +137,16 @@ impl RefreshContext {
             now_ms: now_ms(),
             tz: &due.tz,
         };
-        if let Err(failure) = self.views.refresh_cohort(due.game, &cohort, &context, position) {
-            warn!(game = due.game, cohort = due.name, %failure, "the players of a cohort could not be found");
+        let refresh = || self.views.refresh_cohort(due.game, &cohort, &context, position);
+        match catch_unwind(AssertUnwindSafe(refresh)) {
+            Ok(Ok(())) => {}
+            Ok(Err(failure)) => {
+                warn!(game = due.game, cohort = due.name, %failure, "the players of a cohort could not be found");
+            }
+            Err(_) => {
+                error!(game = due.game, cohort = due.name, "the evaluation of a cohort has panicked");
+                self.views.fail_cohort(due.game, &cohort, position, context.now_ms);
+            }
         }
     }
 }
