@@ -166,7 +166,7 @@ impl Catalog {
             }
             match archived {
                 None => {}
-                Some(true) => drop(game.archived_s.get_or_insert(now_s)),
+                Some(true) => game.archived_s = game.archived_s.or(Some(now_s)),
                 Some(false) => game.archived_s = None,
             }
             Ok(game.clone())

@@ -66,7 +66,9 @@ impl LastUsed {
         let is_removed = {
             let mut known = self.keys.write();
             let before = known.len();
-            keys.iter().for_each(|key| drop(known.remove(key)));
+            for key in keys {
+                known.remove(key);
+            }
             known.len() < before
         };
         if is_removed {
