@@ -129,6 +129,7 @@ test-web: test-build tools telegraf sdk letters $(CLIENTS)
 	cd compat/openapi && npm test
 	python3 compat/python/run.py
 	python3 compat/archive/run.py target/release/examples/archive_events
+	python3 compat/questions/run.py
 
 # The linter of the Godot client.
 GDTOOLKIT := target/gdtoolkit
