@@ -32,15 +32,18 @@ export function levelsInOrder(values: readonly string[]): string[] {
   return numbers.length >= 2 ? numbers.toSorted((a, b) => Number(a) - Number(b)) : [...values]
 }
 
+/** The names of a game's events: a set, or a map from them. */
+type EventNames = Pick<ReadonlySet<string>, 'has'>
+
 /** Returns the event that starts a level. */
-export function levelStart(events: ReadonlySet<string>): EventPattern | undefined {
+export function levelStart(events: EventNames): EventPattern | undefined {
   const name = LEVEL_STARTS.find((name) => events.has(name))
   if (name) return newPattern(name)
   return events.has('$level') ? { event: '$level', where: [[{ property: 'props.state', op: '=', values: ['start'] }]] } : undefined
 }
 
 /** Returns the templates that the game's events allow. `levels` are the values of `level`, most frequent first. */
-export function templatesOf(events: ReadonlySet<string>, levels: readonly string[]): Template[] {
+export function templatesOf(events: EventNames, levels: readonly string[]): Template[] {
   const start = levelStart(events)
   const level = (value: string): EventPattern | undefined =>
     start && { event: start.event, where: [...start.where, [{ property: 'level', op: '=', values: [value] }]] }
