@@ -1,5 +1,6 @@
 //! Which queries may start a worker, and when.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -96,6 +97,8 @@ pub(crate) struct Places {
     _of_all: OwnedSemaphorePermit,
     /// Keeps the count of the game.
     _game: Arc<GamePlaces>,
+    /// What the worker reads.
+    _files: Option<Box<dyn Any + Send>>,
 }
 
 /// A query that may start its worker. Its time is already running.
@@ -159,7 +162,7 @@ impl SqlWorkers {
         };
         match timeout_at(deadline, wait).await {
             Ok(Ok((of_game, of_all))) => {
-                Ok(Places { _of_game: of_game, _of_all: of_all, _game: Arc::clone(&game) })
+                Ok(Places { _of_game: of_game, _of_all: of_all, _game: Arc::clone(&game), _files: None })
             }
             // The semaphores are never closed.
             Ok(Err(_)) | Err(_) => Err(SqlError::Timeout { ms: limits.timeout_ms }),
@@ -183,6 +186,12 @@ impl AdmittedQuery {
     /// Returns the time that is left for the query.
     pub fn time_left(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
+    }
+
+    /// Keeps what the worker reads until the worker is gone, however long the client takes to read the answer.
+    pub fn keep(mut self, files: impl Any + Send) -> AdmittedQuery {
+        self.places._files = Some(Box::new(files));
+        self
     }
 
     /// Runs the query over these tables and returns its answer once the first rows are there. Dropping the answer, or

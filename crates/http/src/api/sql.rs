@@ -173,7 +173,9 @@ async fn answer(shared: &Arc<AppState>, access: &Access, query: SqlQuery) -> Res
     let files =
         run_bounded(shared, game, move |control| rows.write(with_scores, control).map_err(files_problem))
             .await?;
-    let mut answer = admitted.run(tables(&files)?).await.map_err(sql_problem)?;
+    let tables = tables(&files)?;
+    // Not with the body: a client that reads slowly must not keep files from an erasure.
+    let mut answer = admitted.keep(files).run(tables).await.map_err(sql_problem)?;
     // A short answer is complete before the status is sent, so that its failure has one of its own.
     let mut first = Vec::new();
     let is_whole = loop {
@@ -192,7 +194,7 @@ async fn answer(shared: &Arc<AppState>, access: &Access, query: SqlQuery) -> Res
         SqlFormat::Arrow => "application/vnd.apache.arrow.stream",
     };
     let headers = [(CONTENT_TYPE, content_type), (CACHE_CONTROL, "no-store")];
-    let body = if is_whole { Body::from(first) } else { stream(first.into(), answer, files) };
+    let body = if is_whole { Body::from(first) } else { stream(first.into(), answer) };
     let mut response = (headers, body).into_response();
     if format == SqlFormat::Csv {
         let name = HeaderValue::from_static("attachment; filename=\"sql.csv\"");
@@ -226,12 +228,12 @@ fn tables(files: &GameFiles) -> Result<Tables, Problem> {
 }
 
 /// Returns a body with this piece and the rest of an answer. An answer that fails breaks the connection. The worker is
-/// killed, and its files are removed, when the body is dropped.
-fn stream(first: Bytes, answer: SqlAnswer, files: GameFiles) -> Body {
-    let next = async |state: Option<(SqlAnswer, GameFiles)>| {
-        let (mut answer, files) = state?;
+/// killed when the body is dropped, or at the deadline.
+fn stream(first: Bytes, answer: SqlAnswer) -> Body {
+    let next = async |state: Option<SqlAnswer>| {
+        let mut answer = state?;
         match answer.next().await {
-            Ok(Some(bytes)) => Some((Ok(Frame::data(bytes)), Some((answer, files)))),
+            Ok(Some(bytes)) => Some((Ok(Frame::data(bytes)), Some(answer))),
             Ok(None) => None,
             Err(failure) => {
                 warn!(%failure, "an answer of a query in SQL was cut short");
@@ -240,7 +242,7 @@ fn stream(first: Bytes, answer: SqlAnswer, files: GameFiles) -> Body {
         }
     };
     let first = futures_util::stream::iter([Ok(Frame::data(first))]);
-    Body::new(StreamBody::new(first.chain(futures_util::stream::unfold(Some((answer, files)), next))))
+    Body::new(StreamBody::new(first.chain(futures_util::stream::unfold(Some(answer), next))))
 }
 
 fn files_problem(failure: GameFilesFailure) -> Problem {
