@@ -29,9 +29,6 @@ pub(crate) fn routes() -> Router<RuntimeState> {
     Router::new().route("/v1/query", routing::get(get).post(post))
 }
 
-/// The path of queries.
-pub(crate) const QUERY: &str = "/v1/query";
-
 /// Runs a query whose fields are query parameters.
 ///
 /// With `format=csv` or `format=ndjson` the result is flat rows: `time`, the key of the series, `value`.

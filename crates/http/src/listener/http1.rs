@@ -14,8 +14,10 @@ use tracing::debug;
 use pipeline::shutdown::wait_for_stop;
 
 use super::{CheckedStream, ConnectionContext, FIRST_REQUEST, HEADER_BYTES_MAX, Handler, KEEP_ALIVE};
-use crate::api::query::QUERY;
 use crate::client_stream::ClientConnection;
+
+/// The route of events, which are accepted whether the client waits for the receipt or not.
+const EVENTS: &str = "/v1/events";
 
 /// Serves the requests of a connection until it is closed.
 pub(super) fn serve(
@@ -30,7 +32,7 @@ pub(super) fn serve(
     let presence = stream.presence();
     let service = service_fn(move |mut request: Request<Incoming>| {
         request_seen.send_if_modified(|seen| !std::mem::replace(seen, true));
-        if request.uri().path() == QUERY {
+        if request.uri().path() != EVENTS {
             request.extensions_mut().insert(presence.clone());
         }
         let (context, handler) = (Arc::clone(&context), handler.clone());

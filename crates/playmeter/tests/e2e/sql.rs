@@ -221,6 +221,11 @@ fn query_ends_at_its_time_and_its_worker_too() {
 #[test]
 fn client_that_leaves_ends_its_worker() {
     let mut world = World::new();
+    world.stop();
+    let mut command = world.serve();
+    // Long after the test has given up: the worker does not end by its deadline.
+    command.env("PLAYMETER_SQL__TIMEOUT_S", "600");
+    world.start_as(command);
     let pid = world.pid();
     assert_eq!(world.post(r#"{"event":"win"}"#).summary(), "1 accepted");
     for sql in [ENDLESS, LONG] {
