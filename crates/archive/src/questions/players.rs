@@ -49,6 +49,8 @@ pub struct PlayerLinks {
     /// A bit for the first bits of each hash in the map. Most players have no links, and a look here tells so.
     bitmap: Vec<u64>,
     shift: u32,
+    /// Ids whose events are in no answer.
+    hidden: PlayerSet,
 }
 
 impl PlayerLinks {
@@ -72,7 +74,17 @@ impl PlayerLinks {
             let bit = hash >> shift;
             bitmap[(bit / 64) as usize] |= 1 << (bit % 64);
         }
-        PlayerLinks { players, bitmap, shift }
+        PlayerLinks { players, bitmap, shift, hidden: PlayerSet::default() }
+    }
+
+    /// Hides the events of these ids: of players whose erasure is in progress.
+    pub fn hiding(self, ids: impl IntoIterator<Item = u64>) -> PlayerLinks {
+        PlayerLinks { hidden: ids.into_iter().collect(), ..self }
+    }
+
+    /// Returns the ids whose events are in no answer.
+    pub(super) fn hidden(&self) -> &PlayerSet {
+        &self.hidden
     }
 
     /// Returns the player of an id that has links.

@@ -105,7 +105,27 @@ impl Selector {
 
     /// Finds `bits` and `rows` of a chunk. The caller may swap `rows` with another vector that it got in the same way.
     pub(super) fn select(&mut self, chunk: &Chunk, links: &PlayerLinks) {
+        if links.hidden().is_empty() {
+            return self.select_all(chunk, links);
+        }
+        // The rows of the chunk before are not those of this one.
+        self.rows.clear();
+        self.select_all(chunk, links);
+        let bits = &mut self.bits;
+        self.rows.retain(|row| {
+            let is_hidden = links.hidden().contains(chunk.players[*row as usize]);
+            if is_hidden {
+                bits[*row as usize] = 0;
+            }
+            !is_hidden
+        });
+    }
+
+    fn select_all(&mut self, chunk: &Chunk, links: &PlayerLinks) {
         if self.is_uniform() {
+            if !links.hidden().is_empty() {
+                self.bits.clear();
+            }
             // What is left of the chunk before is right as far as it goes.
             self.bits.resize(chunk.rows(), self.any);
             self.rows.truncate(chunk.rows());

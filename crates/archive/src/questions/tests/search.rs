@@ -3,11 +3,12 @@
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
-use super::super::QuestionFailure;
 use super::super::answer::{Answer, csv, utc};
+use super::super::explore::Explore;
 use super::super::search::PlayerSearch;
 use super::super::timeline::Timeline;
 use super::super::totals::PlayerTotals;
+use super::super::{Context, QuestionFailure};
 use super::world::{TestEvent, World, conditions, hash, id, world, worlds};
 
 fn naive_search(world: &World, request: &Json) -> Json {
@@ -47,6 +48,23 @@ proptest! {
         let question = PlayerSearch::from_json(&world.request(request.clone())).expect("it is valid");
         let answer = world.ask(|context| question.run(context)).expect("it has no bounds");
         prop_assert_eq!(Json::from(answer.fields()), naive_search(&world, &request));
+    }
+
+    #[test]
+    fn hidden_players_are_in_no_answer(mut world in worlds(), hidden in 0usize..8) {
+        let hidden = id(hidden);
+        let links = world.player_links().hiding([hash(&hidden)]);
+        let search = world.request(json!({"search": "player", "limit": 100}));
+        let search = PlayerSearch::from_json(&search).expect("it is valid");
+        let explore = Explore::from_json(&world.request(json!({"by": ["player"], "step": "all", "top": 100})));
+        let explore = explore.expect("it is valid");
+        let ask = |context: &Context<'_>| {
+            let found = search.run(context).expect("it has no bounds").fields();
+            (found, explore.run(context).expect("it has no bounds").fields())
+        };
+        let hiding = world.ask(|context| ask(&Context { links: &links, ..*context }));
+        world.events.retain(|event| event.player.as_deref() != Some(&*hidden));
+        prop_assert_eq!(hiding, world.ask(ask));
     }
 
     #[test]

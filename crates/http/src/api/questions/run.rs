@@ -42,6 +42,8 @@ pub(in crate::api) async fn over_events<T: Send + 'static>(
     // Identity links are among the views.
     shared.views.caught_up(offset).await?;
     let game = Arc::clone(&access.game);
+    // Before the snapshot: an erasure that ends in between has changed what the snapshot reads.
+    let hidden = shared.archiver.players_in_erasure(game.number);
     let snapshot = shared.archiver.snapshot(game.number, offset).await?;
     let views = Arc::clone(&shared.views);
     run_bounded(shared, game.number, move |control| {
@@ -50,7 +52,7 @@ pub(in crate::api) async fn over_events<T: Send + 'static>(
             source: &snapshot,
             control,
             progress: &Progress::default(),
-            links: &links.map_or_else(PlayerLinks::default, |links| PlayerLinks::new(&links)),
+            links: &links.map_or_else(PlayerLinks::default, |links| PlayerLinks::new(&links)).hiding(hidden),
             cohorts: &Cohorts::default(),
             now_ms,
             tz: &game.tz,
