@@ -100,6 +100,12 @@ impl CohortSets {
         self.games.write().remove(&game);
     }
 
+    fn remove(&self, game: u32, name: &str) {
+        if let Some(sets) = self.games.write().get_mut(&game) {
+            sets.cohorts.remove(name);
+        }
+    }
+
     /// Returns the last evaluation of a cohort.
     pub fn state(&self, game: u32, name: &str) -> Option<CohortState> {
         self.games.read().get(&game)?.cohorts.get(name).cloned()
@@ -150,6 +156,11 @@ impl CohortSets {
         found: Result<PlayerSet, String>,
     ) -> bool {
         let mut games = self.games.write();
+        let is_newer = |kept: &CohortState| (kept.revision, kept.position) > (state.revision, state.position);
+        if games.get(&game).and_then(|sets| sets.cohorts.get(name)).is_some_and(is_newer) {
+            // Another evaluation began later and has ended earlier.
+            return false;
+        }
         let bytes_max = self.bytes_max.load(Ordering::Relaxed);
         let bytes_of = |sets: &GameSets| {
             let others = sets.cohorts.iter().filter(|(other, _)| *other != name);
@@ -301,7 +312,7 @@ impl Views {
         let mut state = self.cohorts.state(game, name).filter(is_fresh);
         if state.as_ref().is_none_or(|state| state.size.is_none()) {
             self.refresh_cohort(game, &cohort, context, position)?;
-            state = self.cohorts.state(game, name);
+            state = self.cohorts.state(game, name).filter(|state| state.revision == cohort.revision);
         }
         // A cohort that was deleted meanwhile is treated as one that never was.
         let Some(state) = state else { return Ok(None) };
@@ -357,6 +368,11 @@ impl Views {
         // A player whose erasure began meanwhile was still among the events. The sets are not locked while the state of
         // live-ops is read, because others lock them in the other order.
         self.cohorts.erase(game, &being_erased(self, game));
+        let exists = self.liveops.game(game).read().cohorts.get(name).is_some();
+        if !exists {
+            // The cohort, or the whole game, was deleted meanwhile.
+            self.cohorts.remove(game, name);
+        }
         let is_audience = || self.liveops.game(game).read().vars.cohorts().any(|named| named == name);
         if is_changed && is_audience() {
             self.publish_command(game, &[Touched::Vars]);
