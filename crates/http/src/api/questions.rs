@@ -212,7 +212,7 @@ pub(super) fn object(pairs: Vec<(String, String)>) -> Result<Vec<u8>, Problem> {
         let value = match name.as_str() {
             "where" => serde_json::from_str(&text)
                 .map_err(|error| Problem::invalid(format!("is not JSON: {error}")).field(&name))?,
-            "limit" => text.parse::<u64>().map_or(Value::String(text), Value::from),
+            "limit" | "from" | "to" => text.parse::<i64>().map_or(Value::String(text), Value::from),
             _ => Value::String(text),
         };
         if fields.insert(name.clone(), value).is_some() {

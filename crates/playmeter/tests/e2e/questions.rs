@@ -105,6 +105,9 @@ fn linked_ids_are_one_player_in_questions() {
     assert_eq!(answer["steps"][1]["players"], 1, "{answer}");
     let found = world.send(&Request::get("/v1/players?search=guest").key(&world.secret_key)).json();
     assert_eq!((&found["found"], &found["players"][0]["player"]), (&json!(1), &json!("ann")), "{found}");
+    let path = format!("/v1/players?search=guest&from={}&to={start}", start - 1_000);
+    let before = world.send(&Request::get(&path).key(&world.secret_key)).json();
+    assert_eq!(before["found"], 0, "times in milliseconds: {before}");
 }
 
 #[test]
