@@ -38,6 +38,7 @@ const PUBLICATIONS: &[(&str, [&str; 6])] = &[
     ("events", ["401", "403", "403", "ready", "ready", "ready"]),
     ("flows", ["401", "403", "403", "ready", "ready", "ready"]),
     ("load", ["401", "403", "403", "ready", "ready", "ready"]),
+    ("alerts", ["401", "403", "403", "ready", "ready", "ready"]),
     ("query", ["401", "403", "403", "ready", "ready", "ready"]),
     ("board", ["401", "ready", "ready", "ready", "ready", "ready"]),
     ("vars", ["401", "ready", "ready", "ready", "ready", "ready"]),

@@ -219,6 +219,16 @@ fn verify_agrees_after_samples_and_flows() {
     assert_eq!(agrees(&world), true, "from the files of a stopped server");
 }
 
+/// Waits until no thread of the server runs: a signal takes a moment.
+fn wait_stopped(world: &mut World) {
+    let stat = format!("/proc/{}/stat", world.pid().as_raw_nonzero());
+    let deadline = Instant::now() + TIMEOUT;
+    while !std::fs::read_to_string(&stat).expect("the server exists").contains(") T ") {
+        assert!(Instant::now() < deadline, "the server does not stop");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 #[test]
 fn packets_dropped_by_the_kernel_are_counted() {
     let mut world = world(
@@ -226,6 +236,7 @@ fn packets_dropped_by_the_kernel_are_counted() {
     );
     let socket = packets(&world, "one");
     world.signal(Signal::STOP);
+    wait_stopped(&mut world);
     for _ in 0..1_000 {
         socket.send(b"hits:1|c").expect("the kernel queues or drops it");
     }
