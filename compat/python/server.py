@@ -10,6 +10,8 @@ import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("PLAYMETER_BINARY", str(ROOT / "target" / "release" / "playmeter"))
+#: DuckDB's library, which `make sql-library` installs.
+LIBRARY = ROOT / "sql" / "node_modules" / "@duckdb" / "node-bindings-linux-x64" / "libduckdb.so"
 
 
 class Server:
@@ -18,6 +20,7 @@ class Server:
     def __init__(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="playmeter-python-"))
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PLAYMETER_")}
+        environment["PLAYMETER_SQL__LIBRARY"] = str(LIBRARY)
         command = [BINARY, "serve", "--data", str(self.folder / "data"), "--listen", "127.0.0.1:0"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         for line in self.process.stdout:

@@ -229,7 +229,6 @@ pub(crate) struct SqlResult {
     /// The columns in order.
     columns: Vec<SqlColumn>,
     /// The rows, each a list with one value per column.
-    #[schema(value_type = Vec<Vec<Object>>)]
     rows: Vec<Vec<Value>>,
     /// True if the query has more rows than the answer.
     truncated: bool,
