@@ -168,6 +168,10 @@ async fn deliver(alerts: Arc<Alerts>, game: Arc<Game>, target: TargetId, outgoin
     };
     // Until the outcome is stored the target stays in progress, so that the notification is not sent again.
     while let Err(failure) = alerts.submit_async(&game, AlertCommand::Attempt(attempt.clone())).await {
+        // Nothing of a deleted game enters the log any more.
+        if alerts.views.deleted_games.contains(game.number) {
+            break;
+        }
         let failure = format!("{failure:#}");
         warn!(failure, "the outcome of the delivery of an alert could not be stored; trying again");
         tokio::time::sleep(STORE_RETRY).await;
