@@ -232,6 +232,9 @@ impl Game {
         self.players.erase_player(player);
         self.cohorts.erase_player(player);
         self.saved.erase_player(player);
+        if self.alerts.erase_player(context.at, player) {
+            context.touched.push(Touched::Alerts);
+        }
         self.responses.erase_player(player);
     }
 

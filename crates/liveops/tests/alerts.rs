@@ -210,6 +210,40 @@ fn secrets_are_shown_once() {
 }
 
 #[test]
+fn erased_player_leaves_the_conditions_of_rules() {
+    let mut world = World::new(NOW);
+    let query = json!({ "kind": "explore", "event": "death", "last": "5m", "where": [
+        { "property": "player", "op": "in", "value": ["ann", "bo"] },
+        { "property": "level", "op": "=", "value": "ann" },
+    ] });
+    put_with(&mut world, rule(json!({ "query": query })), json!([])).expect("a valid rule");
+    enter(&mut world, "ok", "pending").expect("a transition");
+    world.checkpoint();
+    let definition =
+        |world: &World| world.read(|game| game.alerts.rule("errors").expect("the rule").definition.clone());
+    let before = definition(&world);
+    let erase = |world: &mut World, receipt: &str, player: &str| {
+        let erase = json!({ "players": { "erase": { "receipt": receipt, "player": player } } });
+        world.send(serde_json::from_value(erase).expect("a command")).expect("an erasure");
+    };
+    erase(&mut world, "r", "cleo");
+    assert_eq!(definition(&world), before, "the rule does not name this player");
+    erase(&mut world, "s", "ann");
+    for checkpoint in [false, true] {
+        if checkpoint {
+            world.checkpoint();
+        }
+        world.restart();
+        let after = definition(&world);
+        let query: Value = serde_json::from_str(after.rule.query.text()).expect("JSON");
+        assert_eq!(query["where"][0]["value"], json!(["(erased)", "bo"]));
+        assert_eq!(query["where"][1]["value"], "ann", "a level may have the same name");
+        assert!(after.revision > before.revision, "an evaluation of the earlier condition is refused");
+        assert_eq!(phase(&world), AlertPhase::Pending);
+    }
+}
+
+#[test]
 fn invalid_rule_is_refused_with_its_field() {
     let mut world = World::new(NOW);
     let mut check = |more: Value, targets: Value| describe(put_with(&mut world, rule(more), targets));

@@ -12,6 +12,7 @@ use super::{
     AlertPhase, AlertRule, AlertState, AlertTarget, AlertTransition, Alerts, NOTIFICATIONS_MAX, TargetWrite,
     target,
 };
+use crate::erased_operands::without_player;
 use crate::game::{CommandContext, Game, LogPoint, Touched};
 use crate::vars::TimestampMs;
 use crate::{Caller, CommandResponse, Refusal, is_key};
@@ -146,6 +147,18 @@ impl Alerts {
         };
         self.unwritten.notifications.insert((key, notification));
         Ok(CommandResponse::no_content())
+    }
+
+    /// Removes a player from conditions about players. Returns false if no rule names them.
+    pub(crate) fn erase_player(&mut self, at: LogPoint, player: &str) -> bool {
+        let mut is_changed = false;
+        for (key, alert) in &mut self.rules {
+            let AlertDefinition { rule, revision, .. } = &mut alert.definition;
+            let Some(query) = without_player(&rule.query, player) else { continue };
+            (rule.query, *revision, is_changed) = (query, at.offset, true);
+            self.unwritten.rules.insert(key.clone());
+        }
+        is_changed
     }
 }
 
