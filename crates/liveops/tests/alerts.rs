@@ -291,6 +291,33 @@ fn invalid_rule_is_refused_with_its_field() {
 }
 
 #[test]
+fn url_of_a_target_must_be_complete_and_valid() {
+    let mut world = World::new(NOW);
+    put(&mut world);
+    let mut put_target = |target: Value| describe(put_with(&mut world, rule(json!({})), json!([target])));
+    let masked =
+        "Invalid (targets[0].url): is masked; send the complete URL, or the `id` of a target that has it";
+    let slack = |id: &str, url: &str| json!({ "id": id, "kind": "slack", "url": url });
+    assert_eq!(put_target(slack("new", "https://hooks.slack.com/***")), masked, "no target has this id");
+    assert_eq!(put_target(slack("chat", "https://hooks.example.com/***")), masked, "it has another URL");
+    let invalid = "Invalid (targets[0].url): must be an https:// or http:// URL with a host, in ASCII";
+    let hosts =
+        ["https://", "https://:80/", "https://a:0/", "https://a:65536/", "https://a:b/", "https://a,b/"];
+    let others = ["https://[::1/", "https://[::1]80/", "https://a/<x>", "https://a/b c", r"https://a/\b"];
+    for url in hosts.into_iter().chain(others) {
+        assert_eq!(put_target(slack("chat", url)), invalid, "{url}");
+    }
+    for url in ["https://a", "http://127.0.0.1:9/x?y=%20#z", "http://[::1]:8080/", "https://b.test/***/x"] {
+        assert!(put_target(slack("chat", url)).starts_with("200"), "{url}");
+    }
+    assert!(put_target(slack("chat", "https://b.test/***")).starts_with("200"), "as it is shown");
+    let stored = |game: &liveops::Game| {
+        game.alerts.rule("errors").expect("the rule").definition.targets[0].url.clone()
+    };
+    assert_eq!(world.read(stored), "https://b.test/***/x");
+}
+
+#[test]
 fn game_has_a_limited_number_of_rules() {
     let mut world = World::new(NOW);
     let mut put = |key: String| {

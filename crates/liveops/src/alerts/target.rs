@@ -85,10 +85,14 @@ impl AlertTarget {
 
     /// Returns the URL with its path masked.
     fn masked_url(&self) -> String {
-        let start = self.url.find("://").map_or(0, |at| at + 3);
-        let end = self.url[start..].find(['/', '?', '#']).map_or(self.url.len(), |at| start + at);
-        format!("{}{MASKED_PATH}", &self.url[..end])
+        masked(&self.url)
     }
+}
+
+fn masked(url: &str) -> String {
+    let start = url.find("://").map_or(0, |at| at + 3);
+    let end = url[start..].find(['/', '?', '#']).map_or(url.len(), |at| start + at);
+    format!("{}{MASKED_PATH}", &url[..end])
 }
 
 /// Returns the targets to be stored, in which what was not written comes from `before`.
@@ -137,6 +141,10 @@ impl TargetWrite {
             return Ok(target);
         }
         let written = self.url.filter(|url| known.is_none_or(|known| *url != known.masked_url()));
+        if written.as_ref().is_some_and(|url| *url == masked(url)) {
+            let detail = "is masked; send the complete URL, or the `id` of a target that has it";
+            return Err(Refusal::invalid(field("url"), detail));
+        }
         let url = written.or_else(|| known.map(|known| known.url.clone()));
         target.url = url.ok_or_else(|| Refusal::invalid(field("url"), "is required"))?;
         check_url(&field("url"), &target.url)?;
@@ -158,9 +166,32 @@ fn check_url(field: &str, url: &str) -> Result<(), Refusal> {
         Some(host) if host.contains('@') => {
             Err(Refusal::invalid(field, "must not contain a user or a password"))
         }
-        Some(host) if !host.is_empty() && url.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(()),
+        Some(host) if is_authority(host) && url.bytes().all(is_in_urls) => Ok(()),
         _ => Err(Refusal::invalid(field, "must be an https:// or http:// URL with a host, in ASCII")),
     }
+}
+
+/// Returns true if it is a host, or a host and a port.
+fn is_authority(text: &str) -> bool {
+    let (host, rest, is_in_hosts): (_, _, fn(u8) -> bool) = match text.strip_prefix('[') {
+        Some(text) => match text.split_once(']') {
+            Some((host, rest)) => (host, rest, |byte| byte.is_ascii_hexdigit() || b":.".contains(&byte)),
+            None => return false,
+        },
+        None => {
+            let (host, rest) = text.split_at(text.find(':').unwrap_or(text.len()));
+            (host, rest, |byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
+        }
+    };
+    let is_port = |port: &str| port.parse::<u16>().is_ok_and(|port| port > 0);
+    !host.is_empty()
+        && host.bytes().all(is_in_hosts)
+        && (rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port))
+}
+
+/// Returns true for the bytes that a URL may contain (RFC 3986).
+fn is_in_urls(byte: u8) -> bool {
+    byte.is_ascii_graphic() && !br#""<>\^`{|}"#.contains(&byte)
 }
 
 fn check_address(field: &str, address: &str) -> Result<(), Refusal> {
