@@ -49,6 +49,11 @@ fn replace(operand: &mut Value, player: &str) -> bool {
             ERASED.clone_into(text);
             true
         }
+        // A number is compared by its text.
+        Value::Number(number) if number.to_string() == player => {
+            *operand = ERASED.into();
+            true
+        }
         Value::Array(items) => {
             let mut is_changed = false;
             items.iter_mut().for_each(|item| is_changed |= replace(item, player));
@@ -61,6 +66,17 @@ fn replace(operand: &mut Value, player: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_are_ids_by_their_text() {
+        let json = Json::parse(
+            r#"[{"op":"in","property":"player","value":[123,1234]},{"property":"level","value":123}]"#,
+        );
+        let after = without_player(&json.expect("JSON"), "123").expect("a condition names the player");
+        let expected =
+            r#"[{"op":"in","property":"player","value":["(erased)",1234]},{"property":"level","value":123}]"#;
+        assert_eq!(after.text(), expected);
+    }
 
     #[test]
     fn only_conditions_about_players_lose_the_id() {
