@@ -193,6 +193,9 @@ pub(super) fn read_comparison(fields: &mut Fields) -> Result<Condition, QueryErr
         _ => return Err(op.must_be("one of =, !=, <, <=, >, >=, contains, in, set, unset")),
     };
     let value = fields.required("value")?;
+    if matches!(field, Field::Player | Field::Anonymous) {
+        check_ids(&value)?;
+    }
     let test = match name {
         "contains" => Test::Contains(value.name(OPERAND_BYTES_MAX)?.to_owned()),
         "in" => {
@@ -211,6 +214,19 @@ pub(super) fn read_comparison(fields: &mut Fields) -> Result<Condition, QueryErr
         }
     };
     Ok(Condition::Compare { field, test })
+}
+
+/// Ids of players are compared as text only, so that an erasure finds every id in a stored question.
+fn check_ids(value: &Item) -> Result<(), QueryError> {
+    let is_id = |item: &Item| match item.value {
+        Json::Number(_) | Json::Bool(_) => Err(item.must_be("a string, because ids of players are text")),
+        // What else it must be depends on the operator.
+        _ => Ok(()),
+    };
+    if value.value.is_array() {
+        return value.list("a list of values")?.iter().try_for_each(is_id);
+    }
+    is_id(value)
 }
 
 impl Operand {

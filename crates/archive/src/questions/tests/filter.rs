@@ -45,6 +45,11 @@ fn errors_name_the_field_of_a_condition() {
         country("<", json!(true)),
         "where[0].value: must be a string or a number, because true and false have no order",
     );
+    for property in ["player", "anonymous"] {
+        let of = |op: &str, value: Json| json!([{"property": property, "op": op, "value": value}]);
+        check(of("=", json!(123)), "where[0].value: must be a string, because ids of players are text");
+        check(of("in", json!(["a", 123])), "where[0].value[1]: must be a string, because ids");
+    }
     check(country("in", json!("FR")), "where[0].value: must be a list of values");
     check(country("in", json!([])), "where[0].value: must be a list of 1 to 1000 values");
     check(country("in", json!(vec![1; 1_001])), "where[0].value: must be a list of 1 to 1000 values");
