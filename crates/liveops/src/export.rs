@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::Game;
 use crate::boards::BoardViewer;
+use crate::saved::SavedKind;
 
 /// A part of a game's live-ops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,13 +30,19 @@ pub enum ExportPart {
     SurveyResponses,
     /// The alert rules with their state, without secrets.
     Alerts,
+    /// The cohorts with their definitions.
+    Cohorts,
+    /// The saved questions.
+    Questions,
+    /// The dashboards with their tiles.
+    Dashboards,
     /// The links between the ids of players.
     Links,
 }
 
 impl ExportPart {
     /// All parts.
-    pub const ALL: [ExportPart; 11] = [
+    pub const ALL: [ExportPart; 14] = [
         ExportPart::Vars,
         ExportPart::Boards,
         ExportPart::Scores,
@@ -46,6 +53,9 @@ impl ExportPart {
         ExportPart::Surveys,
         ExportPart::SurveyResponses,
         ExportPart::Alerts,
+        ExportPart::Cohorts,
+        ExportPart::Questions,
+        ExportPart::Dashboards,
         ExportPart::Links,
     ];
 
@@ -62,6 +72,9 @@ impl ExportPart {
             ExportPart::Surveys => "surveys",
             ExportPart::SurveyResponses => "survey_responses",
             ExportPart::Alerts => "alerts",
+            ExportPart::Cohorts => "cohorts",
+            ExportPart::Questions => "questions",
+            ExportPart::Dashboards => "dashboards",
             ExportPart::Links => "links",
         }
     }
@@ -119,6 +132,11 @@ impl Game {
             ExportPart::Surveys => self.surveys.all().as_array().cloned().unwrap_or_default().into(),
             ExportPart::SurveyResponses => self.surveys.export_responses(from),
             ExportPart::Alerts => self.alerts.export().into(),
+            ExportPart::Cohorts => {
+                self.cohorts.iter().map(|(_, cohort)| cohort.json()).collect::<Vec<Value>>().into()
+            }
+            ExportPart::Questions => self.saved.export(SavedKind::Question).into(),
+            ExportPart::Dashboards => self.saved.export(SavedKind::Dashboard).into(),
             ExportPart::Links => self.players.export_links(from, limit)?,
         })
     }

@@ -212,6 +212,11 @@ impl SavedItems {
         Ok(CommandResponse::no_content())
     }
 
+    /// Returns all of a kind, for the export of a game.
+    pub(crate) fn export(&self, kind: SavedKind) -> Vec<Value> {
+        self.iter(kind).map(|(id, saved)| saved.json(kind, id)).collect()
+    }
+
     /// Removes a player from questions about players.
     pub(crate) fn erase_player(&mut self, player: &str) {
         for (key, saved) in &mut self.items {

@@ -233,6 +233,13 @@ fn fill(world: &World) {
     put("POST", "/v1/surveys/mood/answers", r#"{"player":"ann","answers":{"q":1}}"#);
     let silence = r#"{"query":{"metric":"none","last":"5m"},"compare":{"no_data_s":600}}"#;
     put("PUT", "/v1/alerts/silence", silence);
+    put("POST", "/v1/cohorts", r#"{"name":"payers","players":["ann"]}"#);
+    put(
+        "PUT",
+        "/v1/questions/scores",
+        r#"{"name":"Scores","question":{"v":1,"kind":"explore","request":{"event":"score"},"range":{"last":"7d"}}}"#,
+    );
+    put("PUT", "/v1/dashboards/home", r#"{"name":"Home","tiles":[]}"#);
     put("POST", "/write", "cpu value=1.5");
 }
 
@@ -296,6 +303,9 @@ fn export_has_everything_and_its_events_can_be_imported_again() {
         ("surveys", 1),
         ("survey_responses", 1),
         ("alerts", 1),
+        ("cohorts", 1),
+        ("questions", 1),
+        ("dashboards", 1),
         ("links", 1),
     ];
     for (part, expected) in expected {
