@@ -245,7 +245,7 @@ fn events(
     }
     let question = Question::from_json(kind, Value::Object(fields).to_string().as_bytes())?;
     match question.cohorts().first() {
-        Some(name) => Err(QueryError::new("cohort", format!("there is no cohort `{name}`"))),
+        Some(name) => Err(QueryError::new("cohort", format!("a rule cannot use a cohort; remove `{name}`"))),
         None => Ok(QuerySource::Events { question: Box::new(question), value }),
     }
 }
