@@ -68,13 +68,14 @@ impl GameExport<'_> {
         for part in ExportPart::ALL {
             lines.insert(part.label(), self.write_part(part, target)?);
         }
+        self.check_running()?;
         let summary = json!({
             "format": 1,
             "game": id,
             "exported_at": rfc3339(self.requested_ms),
             "lines": lines,
             "events_lost": events.lost,
-            "log_begins_at": self.log.first(),
+            "log_begins_at": events.from,
             "complete": true,
         });
         target.add_file("summary.json", &pretty(&summary))?;

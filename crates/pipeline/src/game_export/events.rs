@@ -22,18 +22,22 @@ const READ_BYTES: usize = 1 << 20;
 /// The events that were written.
 pub(super) struct ExportedEvents {
     pub(super) lines: u64,
-    /// Offsets that could not be read.
+    /// Offsets that could not be read, or were removed from the log before they were read.
     pub(super) lost: u64,
+    /// The beginning of the log when the export began.
+    pub(super) from: u64,
 }
 
 impl GameExport<'_> {
     pub(super) fn write_events(&self, target: &mut dyn ExportTarget) -> anyhow::Result<ExportedEvents> {
         let erasing = self.erasing();
-        let (mut folder, mut at, mut lost) = (LineFolder::new("events"), self.log.first(), 0);
+        let from = self.log.first();
+        let (mut folder, mut at, mut lost) = (LineFolder::new("events"), from, 0);
         while at < self.until {
             self.check_running()?;
             let batch = match self.log.read(at, READ_BYTES) {
                 Err(WalError::Trimmed { first }) => {
+                    lost += first.min(self.until).saturating_sub(at);
                     at = first;
                     continue;
                 }
@@ -59,7 +63,7 @@ impl GameExport<'_> {
             }
             at = batch.next;
         }
-        Ok(ExportedEvents { lines: folder.finish(target)?, lost })
+        Ok(ExportedEvents { lines: folder.finish(target)?, lost, from })
     }
 
     /// Returns the ids of players who are being erased, each with the offset up to which.

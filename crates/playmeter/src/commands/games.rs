@@ -197,6 +197,11 @@ pub(crate) fn run(args: GamesArgs) -> anyhow::Result<()> {
                     "{} events are missing in the export; nothing was deleted. To delete the game all the same, use --without-export",
                     summary["events_lost"]
                 );
+                ensure!(
+                    summary["log_begins_at"] == 0,
+                    "the export has only the events since offset {} of the log; nothing was deleted. Older raw events may be in the archive. Copy them with `playmeter export`, then use --without-export",
+                    summary["log_begins_at"]
+                );
             }
             print_one = print_deleted;
             (folder, Command::DeleteGame { game: id, confirm })
