@@ -101,6 +101,8 @@ impl GameExport<'_> {
 
     fn check_running(&self) -> anyhow::Result<()> {
         ensure!(!(self.is_stopping)(), "the server is stopping");
+        // Its data is being removed from everything that the export reads.
+        ensure!(!self.views.deleted_games.contains(self.game.number), "the game was deleted");
         Ok(())
     }
 }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use axum::body::Body;
 use model::Dimension;
 use model::batch::{EventBatch, StoredEvent};
@@ -56,9 +56,16 @@ impl Export {
         out.put(head.as_bytes())?;
         out.put(b",\"events\":[")?;
         let (events, lost) = self.write_events(shared, out)?;
+        self.check_game(shared)?;
         let foot = json!({ "events_count": events, "events_lost": lost, "complete": true }).to_string();
         out.put(b"],")?;
         out.put(&foot.as_bytes()[1..])
+    }
+
+    /// Fails if the game was deleted: its data is being removed from everything that the export reads.
+    fn check_game(&self, shared: &AppState) -> anyhow::Result<()> {
+        ensure!(!shared.views.deleted_games.contains(self.game.number), "the game was deleted");
+        Ok(())
     }
 
     /// Returns the first offset to read: earlier entries may contain data of an erased player with the same id.
@@ -83,6 +90,7 @@ impl Export {
             if *shared.stopping.borrow() {
                 return Err(std::io::Error::other("the server is stopping").into());
             }
+            self.check_game(shared)?;
             let batch = match shared.log.read(at, READ_BYTES) {
                 Err(WalError::Trimmed { first }) => {
                     at = first;
