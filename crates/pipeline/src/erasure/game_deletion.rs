@@ -30,6 +30,9 @@ impl ErasurePass {
             return Ok(0);
         }
         let games: BTreeSet<u32> = deleted.iter().map(|game| game.number).collect();
+        // The request that deletes a game enters it there a moment after the catalog.
+        let is_new = |game: &&u32| !self.views.deleted_games.contains(**game);
+        games.iter().filter(is_new).for_each(|game| self.views.deleted_games.insert(*game));
         // Flows end within half a minute, in which a backup may run.
         self.wait_for_flows(&games, signal)?;
         let _files = self.lock_files(signal)?;
