@@ -172,7 +172,9 @@ impl Erasure {
             let started = Instant::now();
             // First, because players of a deleted game are not erased on their own.
             let games = self.pass.delete_games(&self.signal);
-            match games.and_then(|games| Ok((games, self.pass.run(&self.signal)?))) {
+            // A game that cannot be deleted holds up no erasure of a player.
+            let players = self.pass.run(&self.signal);
+            match games.and_then(|games| Ok((games, players?))) {
                 Ok((0, 0)) => {
                     self.signal.wait(None);
                     self.signal.wait(Some(GATHER));
@@ -271,6 +273,9 @@ impl ErasurePass {
     fn unfinished(&self) -> (Vec<ErasureRequest>, Vec<(u32, String)>) {
         let (mut requests, mut erased) = (Vec::new(), Vec::new());
         for number in self.views.liveops.games_with_erasures() {
+            if self.views.deleted_games.contains(number) {
+                continue;
+            }
             let game = self.views.liveops.game(number);
             for (receipt, erasure) in game.read().players.erasures() {
                 let receipt = receipt.to_owned();
