@@ -29,7 +29,7 @@ impl Store {
     /// See [`model::ports::counters::Counters::purge_rows`].
     pub(in super::super) fn purge_rows(&self) -> Result<(), StoreError> {
         let tables = &*self.tables()?;
-        self.purge_keyspaces(tables, &[&tables.records, &tables.hours])
+        self.purge_keyspaces(tables, &[&tables.records, &tables.hours, &tables.meta])
     }
 
     fn purge_keyspaces(&self, tables: &Tables, keyspaces: &[&Keyspace]) -> Result<(), StoreError> {
