@@ -135,7 +135,8 @@ pub(crate) struct ChangeGameRequest {
     /// True to let keys with the scope `export` export the raw events.
     export: Option<bool>,
     /// The days for which its raw events are kept, up to 36500: 0 for ever, null as long as `archive.events_days` of the
-    /// settings says. Older ones are deleted within seconds.
+    /// settings says. Older ones are deleted once the clock of the server has run
+    /// steadily for an hour.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<u32>, maximum = 36_500)]
     events_days: Option<Option<u32>>,
