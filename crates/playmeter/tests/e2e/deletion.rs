@@ -67,7 +67,34 @@ impl Tenant {
         let var = self.text("var");
         let level = json!({"name": self.text("cave"), "data": self.text("data"), "player": player});
         let survey_text = json!({"title": self.text("title"), "questions": [{"key": "q", "kind": "text", "text": "Why?", "max": 60}]});
+        let (cohort, question, dashboard) = (self.text("cohort"), self.text("saved"), self.text("home"));
+        let (alert, asked) = (self.text("alert"), self.text("asked"));
+        let request = json!({"event": asked, "where": [{"property": "player", "op": "=", "value": player}]});
+        let saved = json!({"v": 1, "kind": "explore", "request": request, "range": {"last": "7d"}});
+        let tile = json!({"x": 0, "y": 0, "w": 6, "h": 1, "question": {
+            "v": 1, "kind": "query", "request": {"metric": self.text("counted")}, "range": {"last": "7d"},
+        }});
+        let rule = json!({
+            "name": self.text("rule"), "query": {"metric": asked, "last": "5m"}, "compare": {"op": ">", "value": 5},
+            "targets": [{"kind": "webhook", "url": format!("https://hooks.invalid/{}", self.text("hook"))}],
+        });
         let writes = [
+            (
+                "POST",
+                "/v1/cohorts".into(),
+                json!({"name": cohort, "condition": {"event": self.text("bought")}}),
+            ),
+            (
+                "PUT",
+                format!("/v1/questions/{question}"),
+                json!({"name": self.text("shown"), "question": saved}),
+            ),
+            (
+                "PUT",
+                format!("/v1/dashboards/{dashboard}"),
+                json!({"name": self.text("board-name"), "tiles": [tile]}),
+            ),
+            ("PUT", format!("/v1/alerts/{alert}"), rule),
             ("PUT", format!("/v1/vars/{var}"), json!({"value": self.text("setting")})),
             ("PUT", format!("/v1/boards/{board}"), json!({"mode": "open"})),
             (
