@@ -1,9 +1,10 @@
 //! Evaluates the rules of all games, one after the other, on one thread of low priority.
 //!
-//! A pass over all rules begins once per interval. After each query the thread rests for a multiple of its time, so that
-//! rules use a bounded share of a core, and a rule whose query is expensive is evaluated less often. A query has the same
-//! bounds of time and memory as others.
+//! All rules are due once per interval. After each query the rules of the game rest for a multiple of its time, so that
+//! they use a bounded share of a core and delay no other game, and a rule whose query is expensive is evaluated less
+//! often. A query has the same bounds of time and memory as others.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,7 +13,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use liveops::alerts::{AlertCommand, AlertDefinition, AlertFinding, AlertPhase, AlertState, AlertTransition};
+use liveops::alerts::{
+    Alert, AlertCommand, AlertDefinition, AlertFinding, AlertPhase, AlertState, AlertTransition,
+};
 use liveops::{Caller, Command, CommandRef, Principal, Touched};
 use parking_lot::Mutex;
 use pipeline::archiver::Archiver;
@@ -31,16 +34,13 @@ use crate::http_client::HttpClient;
 use crate::judge::Judged;
 use crate::phase::RuleClock;
 use crate::question::{EvaluationError, QueryContext, RuleQuery, first_data};
+use crate::turns::Turns;
 use crate::{AlertSettings, sender};
 
 /// The time for which a minute is left to be completed by events that are on their way.
 const SETTLE: Duration = Duration::from_secs(5);
-/// The thread rests this many times as long as a query took: it uses a fifth of a core at most.
-const REST_FACTOR: u32 = 4;
 /// A rule is evaluated again after this many times as long as its query took: it uses a fiftieth of a core at most.
 const RULE_FACTOR: u32 = 50;
-/// Rests that are shorter are gathered.
-const REST_MIN: Duration = Duration::from_millis(5);
 const NICE: i32 = 15;
 
 /// What alerts work on.
@@ -110,7 +110,7 @@ struct RuleMemory {
     revision: u64,
     clock: RuleClock,
     evaluated_ms: i64,
-    /// How long its query took.
+    /// How long its last query took, also if it has failed.
     cost: Duration,
     /// An expensive rule is not evaluated before this.
     due: Instant,
@@ -185,22 +185,30 @@ impl Alerts {
     fn evaluate_until_stopped(&self, runtime: &Runtime, mut stopping: watch::Receiver<bool>) {
         // Affects this thread only. If it fails the server still works, with less even latencies.
         let _ = rustix::process::nice(NICE);
-        let mut memories = Memories::new();
-        let mut last_slot = None;
-        loop {
+        let (mut memories, mut turns) = (Memories::new(), Turns::default());
+        let (mut last_slot, mut is_changed) = (None, true);
+        while !*stopping.borrow() {
             let settled_ms = now_ms() - self.settle_ms();
             let slot = settled_ms.div_euclid(self.interval_ms());
             let is_due = last_slot.replace(slot) != Some(slot);
-            self.pass(runtime, &mut memories, is_due, &stopping);
+            if is_due || std::mem::take(&mut is_changed) {
+                self.add_rules(&mut memories, &mut turns, is_due);
+            }
+            if let Some((game, key)) = turns.next(Instant::now()) {
+                self.take_turn(runtime, &mut memories, &mut turns, game, key);
+                continue;
+            }
             let next_ms = (slot + 1) * self.interval_ms() - settled_ms;
-            let pause = Duration::from_millis(next_ms.clamp(1, self.interval_ms()) as u64);
+            let next = Duration::from_millis(next_ms.clamp(1, self.interval_ms()) as u64);
+            let pause = turns.pause(Instant::now()).map_or(next, |rest| rest.min(next));
             let has_rules = !self.views.liveops.games_with_alerts().is_empty();
             let is_stopping = runtime.block_on(async {
                 tokio::select! {
-                    _ = stopping.wait_for(|stopping| *stopping) => true,
-                    () = self.rules_changed.notified() => false,
-                    () = tokio::time::sleep(pause), if has_rules => false,
+                    _ = stopping.wait_for(|stopping| *stopping) => return true,
+                    () = self.rules_changed.notified() => is_changed = true,
+                    () = tokio::time::sleep(pause), if has_rules => {}
                 }
+                false
             });
             if is_stopping {
                 return;
@@ -208,75 +216,75 @@ impl Alerts {
         }
     }
 
-    /// Evaluates every rule, or only those that are new.
-    fn pass(
-        &self,
-        runtime: &Runtime,
-        memories: &mut Memories,
-        is_due: bool,
-        stopping: &watch::Receiver<bool>,
-    ) {
-        let games = self.views.liveops.games_with_alerts();
-        let mut debt = Duration::ZERO;
+    /// Adds every rule to those that are to be evaluated, or only the new ones. Forgets what was deleted.
+    fn add_rules(&self, memories: &mut Memories, turns: &mut Turns, is_due: bool) {
         let mut known: Vec<(u32, String)> = Vec::new();
-        for number in games {
-            let Some(game) = self.catalog.game_by_number(number).filter(|game| !game.is_archived()) else {
+        for number in self.views.liveops.games_with_alerts() {
+            if self.catalog.game_by_number(number).is_none_or(|game| game.is_archived()) {
                 continue;
-            };
-            for rule in self.rules(number) {
-                if *stopping.borrow() {
-                    return;
-                }
-                let id = (number, rule.key.clone());
-                known.push(id.clone());
-                let is_known = memories.get(&id).is_some_and(|it| it.revision == rule.definition.revision);
+            }
+            let game = self.views.liveops.game(number);
+            for (key, alert) in game.read().alerts.rules() {
+                let id = (number, key.to_owned());
+                let revision = alert.definition.revision;
+                let is_known = memories.get(&id).is_some_and(|memory| memory.revision == revision);
                 if !is_known {
-                    memories.insert(id.clone(), memory_of(&rule));
+                    memories.insert(id.clone(), memory_of(alert));
                 }
-                let memory = memories.get_mut(&id).expect("it was inserted");
-                let begun = Instant::now();
-                if (is_known && !is_due) || begun < memory.due {
-                    continue;
+                if is_due || !is_known {
+                    turns.add(number, key);
                 }
-                self.evaluate(runtime, &game, &rule, memory);
-                memory.due = begun + memory.cost * RULE_FACTOR;
-                debt += memory.cost * REST_FACTOR;
-                if debt >= REST_MIN {
-                    self.rest(runtime, std::mem::take(&mut debt), stopping);
-                }
+                known.push(id);
             }
         }
         known.sort_unstable();
         memories.retain(|id, _| known.binary_search(id).is_ok());
+        turns.retain(|game| known.iter().any(|(number, _)| *number == game));
         self.statuses.lock().retain(|id, _| known.binary_search(id).is_ok());
     }
 
-    fn rest(&self, runtime: &Runtime, pause: Duration, stopping: &watch::Receiver<bool>) {
-        let mut stopping = stopping.clone();
-        runtime.block_on(async {
-            let _ = tokio::time::timeout(pause, stopping.wait_for(|stopping| *stopping)).await;
-        });
+    /// Evaluates a rule unless it is expensive and not due yet.
+    fn take_turn(
+        &self,
+        runtime: &Runtime,
+        memories: &mut Memories,
+        turns: &mut Turns,
+        number: u32,
+        key: String,
+    ) {
+        let Some(game) = self.catalog.game_by_number(number).filter(|game| !game.is_archived()) else {
+            return;
+        };
+        let Some(rule) = self.rule(number, &key) else { return };
+        let Some(memory) = memories.get_mut(&(number, key)) else { return };
+        let begun = Instant::now();
+        // Another revision is about to be added.
+        if begun < memory.due || memory.revision != rule.definition.revision {
+            return;
+        }
+        self.evaluate(runtime, &game, &rule, memory);
+        memory.due = begun + memory.cost * RULE_FACTOR;
+        turns.spend(number, memory.cost, Instant::now());
     }
 
-    fn rules(&self, game: u32) -> Vec<RuleCopy> {
+    fn rule(&self, game: u32, key: &str) -> Option<RuleCopy> {
         let game = self.views.liveops.game(game);
         let game = game.read();
-        let copy = |(key, alert): (&str, &liveops::alerts::Alert)| RuleCopy {
-            key: key.to_owned(),
-            definition: alert.definition.clone(),
-            state: alert.state.clone(),
-        };
-        game.alerts.rules().map(copy).collect()
+        let alert = game.alerts.rule(key)?;
+        let (definition, state) = (alert.definition.clone(), alert.state.clone());
+        Some(RuleCopy { key: key.to_owned(), definition, state })
     }
 
     fn evaluate(&self, runtime: &Runtime, game: &Game, copy: &RuleCopy, memory: &mut RuleMemory) {
         let rule = &copy.definition.rule;
         let evaluated_ms = now_ms();
-        let judged = AssertUnwindSafe(|| self.judge(runtime, game, copy, memory, evaluated_ms));
+        let begun = Cell::new(None);
+        let judged = AssertUnwindSafe(|| self.judge(runtime, game, copy, memory, evaluated_ms, &begun));
         // A panic ends one evaluation, not the thread.
         let judged = catch_unwind(judged).unwrap_or_else(|_| {
             Err(EvaluationError("the query failed; the log of the server says why".to_owned()))
         });
+        memory.cost = begun.get().map_or(Duration::ZERO, |begun: Instant| begun.elapsed());
         let (finding, error) = match &judged {
             Ok(judged) => (judged.finding.clone(), None),
             Err(error) => (AlertFinding::default(), Some(error.to_string())),
@@ -316,6 +324,7 @@ impl Alerts {
         copy: &RuleCopy,
         memory: &mut RuleMemory,
         now_ms: i64,
+        begun: &Cell<Option<Instant>>,
     ) -> Result<Judged, EvaluationError> {
         let failed = |error: &dyn std::fmt::Display| EvaluationError(error.to_string());
         // Each time, because the declared dimensions of the game may have changed.
@@ -335,7 +344,7 @@ impl Alerts {
         let control = self.queries.control();
         let context = QueryContext { views: &self.views, game, control: &control, events: events.as_ref() };
         let minute = (now_ms - self.settle_ms()).div_euclid(60_000).max(0) as u32;
-        let begun = Instant::now();
+        begun.set(Some(Instant::now()));
         let compare = &rule.compare;
         let history_from = match (compare.band, memory.history) {
             (None, _) => 0,
@@ -346,9 +355,7 @@ impl Alerts {
                 from
             }
         };
-        let judged = query.judge(compare, context, minute, history_from);
-        memory.cost = begun.elapsed();
-        judged
+        query.judge(compare, context, minute, history_from)
     }
 
     /// Writes a command of the server itself and returns when it is applied.
@@ -369,14 +376,14 @@ impl Alerts {
 }
 
 /// Returns what is kept of a rule before its first evaluation since the start or since its condition was changed.
-fn memory_of(copy: &RuleCopy) -> RuleMemory {
-    let AlertDefinition { rule, revision, .. } = &copy.definition;
+fn memory_of(alert: &Alert) -> RuleMemory {
+    let AlertDefinition { rule, revision, .. } = &alert.definition;
     let now_ms = now_ms();
     let elapsed = |since_ms: i64| now_ms.saturating_sub(since_ms).max(0) as u64;
-    let resolved = copy.state.resolved_at.map(|at| elapsed(at.ms()));
+    let resolved = alert.state.resolved_at.map(|at| elapsed(at.ms()));
     RuleMemory {
         revision: *revision,
-        clock: RuleClock::restored(rule, copy.state.phase, elapsed(copy.state.since.ms()), resolved),
+        clock: RuleClock::restored(rule, alert.state.phase, elapsed(alert.state.since.ms()), resolved),
         evaluated_ms: now_ms,
         cost: Duration::ZERO,
         due: Instant::now(),

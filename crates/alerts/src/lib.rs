@@ -20,6 +20,7 @@ mod replay;
 mod sender;
 mod settings;
 mod signature;
+mod turns;
 
 pub use evaluator::{Alerts, RuleStatus, Start};
 pub use question::RuleQuery;
