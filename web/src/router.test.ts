@@ -29,6 +29,12 @@ test('changing a parameter keeps the others', () => {
   )
 })
 
+test('changing a parameter keeps repeated ones', () => {
+  const current = query('s=install&s=purchase&where=a&where=b')
+  expect(withParams(current, 'funnels', { game: 'demo' })).toBe('/funnels?s=install&s=purchase&where=a&where=b&game=demo')
+  expect(withParams(current, 'funnels', { s: undefined })).toBe('/funnels?where=a&where=b')
+})
+
 test('another page or view is another view, another tab or page number is not', () => {
   expect(isOtherView(at('/'), at('/vars'))).toBe(true)
   expect(isOtherView(at('/boards'), at('/boards?board=stars'))).toBe(true)

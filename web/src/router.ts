@@ -24,16 +24,18 @@ export function pathOf(page: PageId): string {
 export function hrefOf(current: URLSearchParams, page: PageId, params: Params = {}): string {
   const game = current.get('game')
   const query = new URLSearchParams(game ? { game } : {})
+  return withParams(query, page, params)
+}
+
+/** Returns the URL of a page with some parameters of `current` changed; `undefined` removes a parameter. The others are kept, also repeated ones. */
+export function withParams(current: URLSearchParams, page: PageId, params: Params): string {
+  const query = new URLSearchParams(current)
   for (const [name, value] of Object.entries(params)) {
-    if (value !== undefined && value !== '') query.set(name, String(value))
+    if (value === undefined || value === '') query.delete(name)
+    else query.set(name, String(value))
   }
   const text = query.toString()
   return pathOf(page) + (text && `?${text}`)
-}
-
-/** Returns the URL of the same page with some parameters changed; `undefined` removes a parameter. */
-export function withParams(current: URLSearchParams, page: PageId, params: Params): string {
-  return hrefOf(current, page, { ...Object.fromEntries(current), ...params })
 }
 
 /** Returns true if the URLs are different views: navigating between them scrolls to the top. */
