@@ -47,7 +47,7 @@ test('rolling retention counts players who came back later', { skip }, async () 
 })
 
 test('a breakdown has a curve and a table for each value', { skip }, async () => {
-  await withPage(`${PAGE}&by=country&of=France`, {}, async (page) => {
+  await withPage(`${PAGE}&by=country&of=FR`, {}, async (page) => {
     await page.getByRole('list').getByText('Germany').waitFor()
     assert.match(await meanRow(page).innerText(), /^Weighted mean\s+20/)
   })

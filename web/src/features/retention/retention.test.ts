@@ -3,10 +3,12 @@ import {
   cellOf,
   cohortName,
   formatRetention,
+  groupsOf,
   meansOf,
   parseRetention,
   retentionBody,
   retentionTable,
+  shownGroup,
   shownPeriods,
   type Cohort,
 } from './retention'
@@ -20,7 +22,7 @@ const cohorts: Cohort[] = [
 ]
 
 test('the question of a URL is written as the same URL', () => {
-  const text = 'start=a%3Blevel%2C%3D%2C1&return=b&step=week&periods=13&kind=rolling&by=country&of=France&unit=players&where=platform%2C%3D%2Cweb&last=90d'
+  const text = 'start=a%3Blevel%2C%3D%2C1&return=b&step=week&periods=13&kind=rolling&by=country&of=FR&unit=players&where=platform%2C%3D%2Cweb&last=90d'
   const { retention, errors } = parse(text)
   expect(errors).toEqual([])
   expect(formatRetention(retention).toString()).toBe(text)
@@ -45,6 +47,14 @@ test('a period that is not over is open, and one after the range has no cell', (
   expect(cellOf(second, 2)).toEqual({ is: 'none' })
   expect(cellOf(last, 0)).toEqual({ is: 'none' })
   expect(shownPeriods(cohorts, 15)).toBe(3)
+})
+
+test('values that are shown by the same name are different groups', () => {
+  const values = ['(other)', 'Other', '', 'Not set', 'all']
+  const answer = { as_of: { time: '', position: '' }, cohorts, series: values.map((mode) => ({ key: { mode }, cohorts })) }
+  expect(new Set(groupsOf(answer).map(({ id }) => id)).size).toBe(6)
+  const shown = (query: string) => shownGroup(parse(query).retention, answer).value
+  expect([shown('of=Other'), shown('of='), shown('of=all'), shown(''), shown('of=gone')]).toEqual(['Other', '', 'all', undefined, undefined])
 })
 
 test('the request has enough periods for the large figures', () => {

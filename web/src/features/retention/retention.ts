@@ -49,8 +49,8 @@ export interface Retention {
   kind: Kind
   /** The property of the breakdown; empty for none. */
   by: string
-  /** The value of the breakdown whose table is shown; empty for all players. */
-  of: string
+  /** The value of the breakdown whose table is shown; absent for all players. */
+  of: string | undefined
   unit: Unit
   where: Filter[]
   range: Range
@@ -82,7 +82,7 @@ export function parseRetention(params: URLSearchParams): { retention: Retention;
     periods: reader.integer('periods', 2, PERIODS_MAX, DEFAULT_PERIODS[step]),
     kind: reader.choice('kind', ['classic', 'rolling', 'bounded'], 'classic'),
     by: reader.text('by'),
-    of: reader.text('of'),
+    of: params.get('of') ?? undefined,
     unit: reader.choice('unit', ['percent', 'players'], 'percent'),
     where: reader.filters(),
     range: reader.range(DEFAULT_RANGE),
@@ -94,8 +94,8 @@ export function formatRetention(question: Retention): URLSearchParams {
   const { start, step, periods, kind, by, of, unit, where, range } = question
   const writer = new ParamWriter().append('start', start ? [formatPattern(start)] : [])
   writer.append('return', question.return ? [formatPattern(question.return)] : []).set('step', step, 'day')
-  writer.set('periods', periods, DEFAULT_PERIODS[step]).set('kind', kind, 'classic').set('by', by).set('of', of)
-  return writer.set('unit', unit, 'percent').filters(where).range(range, DEFAULT_RANGE).params
+  writer.set('periods', periods, DEFAULT_PERIODS[step]).set('kind', kind, 'classic').set('by', by)
+  return writer.append('of', of === undefined ? [] : [of]).set('unit', unit, 'percent').filters(where).range(range, DEFAULT_RANGE).params
 }
 
 /** Returns the request. It has enough periods for the milestones. */
@@ -174,9 +174,33 @@ export function cohortName(start: string, step: Step): string {
   return step === 'month' ? MONTH.format(at) : `${step === 'week' ? 'Week of ' : ''}${DAY.format(at).replace(',', '')}`
 }
 
+/** All players, or those with a value of the breakdown. */
+export interface Group {
+  /** Unique, unlike the name: a value can be called as the name of another, such as `Other`. */
+  id: string
+  name: string
+  key: Record<string, string>
+  /** Absent: all players. */
+  value: string | undefined
+  cohorts: Cohort[]
+}
+
 /** Returns all players and each value of the breakdown. */
-export function groupsOf({ cohorts, series }: RetentionAnswer): { name: string; key: Record<string, string>; cohorts: Cohort[] }[] {
-  return [{ name: '', key: {}, cohorts }, ...series.map((one) => ({ name: keyName(one.key), ...one }))]
+export function groupsOf({ cohorts, series }: RetentionAnswer): [Group, ...Group[]] {
+  const group = (key: Record<string, string>, name: string, cohorts: Cohort[]): Group => ({
+    id: JSON.stringify(key),
+    name,
+    key,
+    value: Object.values(key)[0],
+    cohorts,
+  })
+  return [group({}, 'All players', cohorts), ...series.map((one) => group(one.key, keyName(one.key), one.cohorts))]
+}
+
+/** Returns the group whose table is shown: all players if the value is not in the answer. */
+export function shownGroup({ of }: Retention, answer: RetentionAnswer): Group {
+  const groups = groupsOf(answer)
+  return groups.find(({ value }) => value === of) ?? groups[0]
 }
 
 export function retentionTable({ by }: Retention, answer: RetentionAnswer): Table {
