@@ -37,7 +37,7 @@ test('rolling retention counts players who came back later', { skip }, async () 
   await withPage(PAGE, {}, async (page) => {
     await page.getByLabel('Kind').selectOption('rolling')
     await page.waitForURL(/kind=rolling/)
-    await meanRow(page).getByText('5.0%').first().waitFor()
+    await meanRow(page).getByText('5.0%', { exact: true }).first().waitFor()
     await page.getByLabel('Cells').selectOption('players')
     await page.waitForURL(/unit=players/)
     await page.goBack()

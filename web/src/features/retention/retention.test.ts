@@ -62,6 +62,12 @@ test('the request has enough periods for the large figures', () => {
   expect(body).toEqual({ start: { event: 's' }, return: { event: 's' }, step: 'day', periods: 31, kind: 'classic', tz: 'UTC', last: '29d' })
 })
 
+test('fewer shown periods need no other request', () => {
+  const body = (query: string) => retentionBody(parse(query).retention, { event: 's', where: [] }, 'UTC', 0)
+  expect(body('periods=8')).toEqual(body('periods=31'))
+  expect([2, 3].map((periods) => shownPeriods(cohorts, periods))).toEqual([2, 3])
+})
+
 test('cohorts are named by their first day', () => {
   expect(cohortName('2026-11-20', 'day')).toBe('Fri 20 Nov')
   expect(cohortName('2026-11-16', 'week')).toBe('Week of Mon 16 Nov')
