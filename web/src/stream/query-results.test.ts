@@ -77,6 +77,17 @@ test('a change does not modify the previous result', () => {
   expect(before.series[0]?.values).toEqual([1, 2])
 })
 
+test('an answer longer than a day of minutes keeps its length', () => {
+  const start = Date.parse('2026-11-20T00:00:00Z')
+  const time = (minute: number) => new Date(start + minute * 60_000).toISOString()
+  const before = { ...minutes([]), times: Array.from({ length: 2_000 }, (_, i) => time(i)) }
+  before.series = [{ key: {}, values: before.times.map((_, i) => i), total: 0 }]
+  const after = applyChange(before, change({ points: [{ key: {}, time: time(1_999), value: 7 }] }))
+  expect([after.times.length, after.times[0], after.series[0]?.values.at(-1)]).toEqual([2_000, time(0), 7])
+  const next = applyChange(after, change({ points: [{ key: {}, time: time(2_000), value: 8 }] }))
+  expect([next.times.length, next.times[0], next.series[0]?.values.at(-1)]).toEqual([2_000, time(1), 8])
+})
+
 test('the (other) row comes last even if it is the greatest', () => {
   const names = ranking(totals({ [OTHER]: 90, win: 3, start: 7 }), 'event').map(({ name }) => name)
   expect(names).toEqual(['start', 'win', OTHER])

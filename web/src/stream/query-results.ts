@@ -1,7 +1,7 @@
 /** Query results that are kept current by changes from the stream. */
 import type { FailureMessage, Message, MessageKind, QueryChange, QueryResult, QuerySnapshot, Series, SeriesKey } from './protocol'
 
-/** A day of minutes: the maximum length of a result before the server resets it. */
+/** A day of minutes: a result grows to this length at most. */
 const TIMES_MAX = 1440
 
 /** The server's name for the row that sums everything beyond the top rows. */
@@ -67,7 +67,8 @@ export function applyChange(
   }
   for (const point of change.points ?? []) setPoint(next, point, empty)
   for (const total of change.totals ?? []) setTotal(next, total, empty)
-  return withinLimit(next)
+  // An answer that came longer keeps its length.
+  return withinLimit(next, Math.max(TIMES_MAX, result.times.length))
 }
 
 type SeriesId = Pick<Series, 'key' | 'name'>
@@ -113,8 +114,8 @@ function slotOf(result: QueryResult, time: string, empty: number | null): number
   return result.times.length - 1
 }
 
-function withinLimit(result: QueryResult): QueryResult {
-  const surplus = result.times.length - TIMES_MAX
+function withinLimit(result: QueryResult, max: number): QueryResult {
+  const surplus = result.times.length - max
   if (surplus <= 0) return result
   return {
     ...result,
