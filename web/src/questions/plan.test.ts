@@ -93,6 +93,37 @@ test('answers from raw events are joined by key, and what is left over is combin
   ])
 })
 
+const rawAnswer = (rows: Record<string, number[]>): ApiAnswer => ({
+  as_of: AS_OF,
+  step: 'day',
+  tz: 'UTC',
+  times: TIMES,
+  series: Object.entries(rows).map(([item, values]) => ({ key: { 'props.item': item }, values, total: values.reduce((a, b) => a + b, 0) })),
+})
+const shown = (query: string, ...rows: Record<string, number[]>[]) =>
+  combine(plan(query), rows.map(rawAnswer)).series.map(({ label, values }) => [label, values])
+
+test('distinct players of the remaining values are unknown: they do not add up', () => {
+  const query = 'metric=level_start&b.metric=level_win&b.measure=uniques&by=props.item&formula=B / A&top=1'
+  expect(shown(query, { gems: [8, 8], '(other)': [4, 4] }, { gems: [2, 4], skin: [1, 1], pass: [1, 1] })).toEqual([['gems', [0.25, 0.5]]])
+})
+
+test('a value without events of one metric counts 0, and has no mean', () => {
+  const query = 'metric=level_start&b.metric=level_win&by=props.item'
+  expect(shown(`${query}&formula=B / A`, { gems: [8, 8] }, {})).toEqual([['gems', [0, 0]]])
+  expect(shown(`${query}&b.measure=avg&b.property=props.n&formula=B / A`, { gems: [8, 8] }, {})).toEqual([['gems', [null, null]]])
+})
+
+test('values that only the second metric has are shown up to the number of series', () => {
+  const query = 'metric=level_start&b.metric=level_win&by=props.item&formula=A %2B B&top=2'
+  expect(shown(query, { gems: [8, 8] }, { skin: [3, 1], pass: [1, 1], gems: [1, 1], bow: [1, 0] })).toEqual([
+    ['gems', [9, 9]],
+    ['skin', [3, 1]],
+    ['Other', [2, 1]],
+  ])
+  expect(shown(query, {}, { skin: [3, 1] })).toEqual([['skin', [3, 1]]])
+})
+
 test('several metrics without a breakdown are several series', () => {
   const answer = combine(plan('metric=level_start&b.metric=level_win'), [
     { as_of: AS_OF, step: 'day', tz: 'UTC', times: TIMES, series: [{ name: 'A', key: {}, values: [3, 4], total: 7 }, { name: 'B', key: {}, values: [1, 2], total: 3 }] },

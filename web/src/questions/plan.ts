@@ -44,6 +44,8 @@ interface Output {
 export interface Plan {
   requests: PlannedRequest[]
   outputs: Output[]
+  /** How the metrics are measured, by their name in the response. */
+  measures: ReadonlyMap<string, Measure>
   step: Step
   by: string[]
   top: number
@@ -89,7 +91,8 @@ export function planQuestion(question: Question, schema: GameSchema, nowMs: numb
   const rollup = rollupRequest(question, leaves, schema, common)
   const requests = rollup ? [rollup] : leaves.map((leaf, i) => rawRequest(question, leaf, common, i > 0))
   const isLive = rollup !== undefined && 'last' in (time as Partial<TimeFields>)
-  return { requests, outputs, step, by: question.by, top: question.top, isLive, endsNow: endsNow(question.range) }
+  const measures = new Map(leaves.map(({ id, measure }) => [id, measure]))
+  return { requests, outputs, measures, step, by: question.by, top: question.top, isLive, endsNow: endsNow(question.range) }
 }
 
 function expand(question: Question, events: ReadonlyMap<string, number>): { leaves: Leaf[]; outputs: Output[] } {
@@ -227,9 +230,10 @@ export function combine(plan: Plan, responses: readonly ApiAnswer[]): Answer {
   const [first] = responses
   if (!first) throw new Error('a plan has at least one request')
   const now = new Leaves(plan, responses.map(({ series }) => series), first.times.length)
-  const before = first.compare && new Leaves(plan, responses.map(({ compare }) => compare?.series ?? []), first.compare.times.length)
+  const before = first.compare && new Leaves(plan, responses.map(({ compare }) => compare?.series ?? []), first.compare.times.length, now.keys())
   const times = first.times.map(seconds)
-  const series = now.keys().flatMap((key) => plan.outputs.map((output) => seriesOf(output, key, plan, now, before)))
+  const all = now.keys().flatMap((key) => plan.outputs.map((output) => seriesOf(output, key, plan, now, before)))
+  const series = all.filter(({ isOther, total, values }) => !isOther || total !== null || values.some((value) => value !== null))
   const partialFrom = partialIndex(plan, times, Date.parse(first.as_of.time) / 1000)
   return {
     asOf: first.as_of,
@@ -275,10 +279,13 @@ function seriesOf(output: Output, key: Record<string, string>, plan: Plan, now: 
 /** The measured metrics of one window, by key. */
 class Leaves {
   readonly #byLeaf = new Map<string, Map<string, ApiSeries>>()
+  /** The metrics of which a missing row has no events, and counts 0. */
+  readonly #zeros = new Set<string>()
   readonly #buckets: number
   readonly #keys: Record<string, string>[]
 
-  constructor(plan: Plan, responses: readonly (readonly ApiSeries[])[], buckets: number) {
+  /** Without `keys`, the rows are those of the responses. */
+  constructor(plan: Plan, responses: readonly (readonly ApiSeries[])[], buckets: number, keys?: Record<string, string>[]) {
     this.#buckets = buckets
     plan.requests.forEach((request, i) => {
       for (const leaf of request.leaves) {
@@ -286,11 +293,17 @@ class Leaves {
         this.#byLeaf.set(leaf, new Map(own.map((series) => [keyText(series.key), series])))
       }
     })
-    const [firstLeaf = new Map<string, ApiSeries>(), ...others] = this.#byLeaf.values()
-    if (plan.requests.length > 1) for (const joined of others) joinRest(firstLeaf, joined)
-    const all = [firstLeaf, ...(plan.requests.length > 1 ? [] : others)].flatMap((leaf) => [...leaf])
-    this.#keys = [...new Map(all.map(([text, { key }]) => [text, key])).values()]
+    const isJoined = plan.requests.length > 1
+    const all = [...this.#byLeaf.values()]
+    this.#keys = keys ?? (isJoined ? joinedKeys(all, plan.top) : keysOf(all))
     this.#keys.sort((a, b) => Number(isOther(a)) - Number(isOther(b)))
+    ;[...this.#byLeaf].forEach(([leaf, rows], i) => {
+      const measure = plan.measures.get(leaf)
+      const hasRest = isJoined && i > 0 && [...rows.values()].some(({ key }) => isOther(key))
+      // Beyond the rows of a joined answer, a value is unknown.
+      if ((measure === 'count' || measure === 'uniques' || measure === 'sum') && !hasRest) this.#zeros.add(leaf)
+      if (isJoined && i > 0) joinRest(this.#keys, rows, measure !== undefined && isAdditive(measure), buckets)
+    })
   }
 
   keys(): Record<string, string>[] {
@@ -299,27 +312,52 @@ class Leaves {
 
   compute({ compute, whole }: Output, key: Record<string, string>): WindowValues {
     const text = keyText(key)
-    const at = (leaf: string) => this.#byLeaf.get(leaf)?.get(text)
-    const values = Array.from({ length: this.#buckets }, (_, i) => compute((leaf) => at(leaf)?.values[i] ?? null))
-    const total = compute((leaf) => at(leaf)?.total ?? null)
-    return whole === undefined ? { values, total } : { values, total, n: at(whole)?.total ?? null }
+    const at = (leaf: string, read: (series: ApiSeries) => number | null | undefined) => {
+      const series = this.#byLeaf.get(leaf)?.get(text)
+      return series ? (read(series) ?? null) : this.#zeros.has(leaf) ? 0 : null
+    }
+    const values = Array.from({ length: this.#buckets }, (_, i) => compute((leaf) => at(leaf, ({ values }) => values[i])))
+    const total = compute((leaf) => at(leaf, ({ total }) => total))
+    return whole === undefined ? { values, total } : { values, total, n: at(whole, ({ total }) => total) }
   }
 }
 
-/** Combines the rows of a joined answer that the first does not have into `(other)`. Only counts and sums add up. */
-function joinRest(first: ReadonlyMap<string, ApiSeries>, joined: Map<string, ApiSeries>): void {
-  const other = [...first.values()].find(({ key }) => isOther(key))
+type Rows = ReadonlyMap<string, ApiSeries>
+
+function keysOf(leaves: readonly Rows[]): Record<string, string>[] {
+  const all = leaves.flatMap((rows) => [...rows])
+  return [...new Map(all.map(([text, { key }]) => [text, key])).values()]
+}
+
+/** Returns the rows of joined answers: those of the first, and others up to `top` if the first has all its values. */
+function joinedKeys(leaves: readonly Rows[], top: number): Record<string, string>[] {
+  const own = keysOf(leaves.slice(0, 1))
+  if (own.some(isOther)) return own
+  const known = new Set(own.map(keyText))
+  const more = keysOf(leaves.slice(1)).filter((key) => !isOther(key) && !known.has(keyText(key)))
+  const shown = [...own, ...more].slice(0, Math.max(top, own.length))
+  const [example] = shown
+  const hasRest = shown.length < own.length + more.length || keysOf(leaves.slice(1)).some(isOther)
+  if (!hasRest || !example) return shown
+  return [...shown, Object.fromEntries(Object.keys(example).map((name) => [name, OTHER]))]
+}
+
+/** Combines the rows of a joined answer that are not shown into `(other)`. Only counts and sums add up: others are unknown. */
+function joinRest(keys: readonly Record<string, string>[], joined: Map<string, ApiSeries>, canAdd: boolean, buckets: number): void {
+  const other = keys.find(isOther)
   if (!other) return
-  const rest = [...joined].filter(([text, { key }]) => !first.has(text) || isOther(key))
+  const known = new Set(keys.map(keyText))
+  const rest = [...joined].filter(([text, { key }]) => !known.has(text) || isOther(key))
   if (rest.length === 0) return
   const add = (left: number | null, right: number | null) => (left === null ? right : right === null ? left : left + right)
+  const unknown = { key: other, values: Array.from({ length: buckets }, () => null), total: null }
   const sum = rest.map(([, series]) => series).reduce((left, right) => ({
-    key: other.key,
+    key: other,
     values: left.values.map((value, i) => add(value, right.values[i] ?? null)),
     total: add(left.total, right.total),
   }))
   rest.forEach(([text]) => joined.delete(text))
-  joined.set(keyText(other.key), { ...sum, key: other.key })
+  joined.set(keyText(other), canAdd ? { ...sum, key: other } : unknown)
 }
 
 const isOther = (key: Record<string, string>) => Object.values(key).includes(OTHER)
