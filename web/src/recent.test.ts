@@ -1,5 +1,5 @@
-import { expect, test } from 'vitest'
-import { viewTitle, withoutText, withVisit } from './recent'
+import { expect, test, vi } from 'vitest'
+import { recordVisit, removeVisits, viewTitle, visitsOf, withoutText, withVisit } from './recent'
 
 test('a view that is visited again moves to the front', () => {
   const visits = ['/', '/vars', '/boards'].map((href) => ({ href, title: href }))
@@ -26,4 +26,19 @@ test('views that name an erased player are removed', () => {
     { href: '/vars?game=a', title: 'Variables' },
   ]
   expect(withoutText(visits, 'ann b').map(({ href }) => href)).toEqual(['/vars?game=a'])
+})
+
+test('a view that names an erased player is not stored again', () => {
+  const items = new Map<string, string>()
+  vi.stubGlobal('localStorage', {
+    getItem: (name: string) => items.get(name) ?? null,
+    setItem: (name: string, value: string) => void items.set(name, value),
+  })
+  const visit = (path: string) => recordVisit(new URL(path, 'http://here'), 'Players · Demo · Playmeter')
+  visit('/players?game=demo&player=ann')
+  removeVisits('ann')
+  visit('/players?game=demo&player=ann')
+  visit('/players?game=demo&player=bob')
+  expect(visitsOf('demo').map(({ href }) => href)).toEqual(['/players?game=demo&player=bob'])
+  vi.unstubAllGlobals()
 })

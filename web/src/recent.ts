@@ -27,11 +27,16 @@ export function visitsOf(game: string): Visit[] {
 /** Stores that a view is left. A view without a title, such as one that failed to load, is not stored. */
 export function recordVisit(url: URL, documentTitle: string): void {
   const title = viewTitle(documentTitle)
-  if (title) store('recent', withVisit(visits(), { href: url.pathname + url.search, title }))
+  const visit = { href: url.pathname + url.search, title }
+  if (title && [...removed].every((text) => withoutText([visit], text).length > 0)) store('recent', withVisit(visits(), visit))
 }
 
-/** Removes the stored views whose address or title contains a text, such as the id of a player who was erased. */
+/** Texts that no stored view may contain: the view that is left after an erasure would be stored again. */
+const removed = new Set<string>()
+
+/** Removes the stored views whose address or title contains a text, such as the id of a player who was erased, and stores no such view again. */
 export function removeVisits(text: string): void {
+  removed.add(text)
   store('recent', withoutText(visits(), text))
 }
 

@@ -1,5 +1,32 @@
 /** Receipts of erasures and exports, and what they say. */
 
+import { removeVisits } from '../../recent'
+import { load, store } from '../../storage'
+import { removeQueries } from '../sql/recent-queries'
+
+const RECEIPTS_MAX = 20
+
+export interface StoredReceipt {
+  receipt: string
+  /** Time of the request, RFC 3339. The player is not stored: nothing may name an erased player. */
+  at: string
+}
+
+const storageName = (game: string) => `receipts.${game}`
+
+/** Returns the receipts of erasures that were made in this browser, the last one first. */
+export function storedReceipts(game: string): StoredReceipt[] {
+  const stored = load(storageName(game))
+  return Array.isArray(stored) ? stored.filter((it) => typeof it?.receipt === 'string' && !Number.isNaN(Date.parse(it?.at))) : []
+}
+
+/** Stores the receipt of an erasure, and removes what this browser stores about the player. */
+export function recordErasure(game: string, player: string, receipt: StoredReceipt): void {
+  store(storageName(game), [receipt, ...storedReceipts(game)].slice(0, RECEIPTS_MAX))
+  removeVisits(player)
+  removeQueries(player)
+}
+
 export interface Receipt {
   receipt: string
   kind: 'erasure' | 'export'

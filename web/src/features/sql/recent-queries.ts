@@ -8,7 +8,8 @@ interface Stored {
   recent: string[]
 }
 
-const keyOf = (game: string) => `playmeter.sql.${game}`
+const PREFIX = 'playmeter.sql.'
+const keyOf = (game: string) => PREFIX + game
 
 export function readStored(game: string): Stored {
   try {
@@ -32,4 +33,28 @@ export function store(game: string, { draft, recent }: Stored): void {
 /** Returns the recent queries after a query was run: it comes first and once. */
 export function withQuery(recent: readonly string[], sql: string): string[] {
   return [sql, ...recent.filter((other) => other !== sql)].slice(0, RECENT_MAX)
+}
+
+/** Returns the queries that do not contain a text, also not with its quotes doubled as in SQL. */
+export function withoutText({ draft, recent }: Stored, text: string): Stored {
+  const isFree = (sql: string) => !sql.includes(text) && !sql.includes(text.replaceAll("'", "''"))
+  return { draft: isFree(draft) ? draft : '', recent: recent.filter(isFree) }
+}
+
+/** Removes the stored queries of all games that contain a text, such as the id of a player who was erased. */
+export function removeQueries(text: string): void {
+  for (const game of storedGames()) store(game, withoutText(readStored(game), text))
+}
+
+/** Removes all stored queries, so that the next person at this browser does not see them. */
+export function clearQueries(): void {
+  for (const game of storedGames()) localStorage.removeItem(keyOf(game))
+}
+
+function storedGames(): string[] {
+  try {
+    return Object.keys(localStorage).flatMap((key) => (key.startsWith(PREFIX) ? [key.slice(PREFIX.length)] : []))
+  } catch {
+    return []
+  }
 }
