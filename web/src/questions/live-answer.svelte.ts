@@ -30,6 +30,8 @@ export class LiveAnswer<T> {
   #again: (() => void) | undefined
   #pending: AbortController | undefined
   #stop: (() => void) | undefined
+  /** Follows the last responses again. */
+  #resume: (() => () => void) | undefined
 
   constructor(client: Client) {
     this.#client = client
@@ -43,6 +45,7 @@ export class LiveAnswer<T> {
     const canonical = JSON.stringify(requests)
     if (canonical === this.#canonical) return
     this.#canonical = canonical
+    this.#resume = undefined
     this.#again = () => void this.#send(requests, read, follow)
     this.#again()
   }
@@ -65,9 +68,14 @@ export class LiveAnswer<T> {
       if (pending.signal.aborted) return
       this.result = read(responses, time)
       this.error = undefined
-      this.#stop = follow?.(responses, (result) => (this.result = result))
+      const set = (result: T) => ([this.result, this.error] = [result, undefined])
+      this.#resume = follow && (() => follow(responses, set))
+      this.#stop = this.#resume?.()
     } catch (error) {
-      if (!pending.signal.aborted) this.error = error
+      if (!pending.signal.aborted) {
+        this.error = error
+        this.#stop = this.#resume?.()
+      }
     } finally {
       if (this.#pending === pending) {
         this.#pending = undefined
@@ -87,10 +95,12 @@ export class LiveAnswer<T> {
     this.isCancelled = true
   }
 
-  /** Shows an error of the question itself, and cancels what is pending. */
-  fail(error: unknown): void {
+  /** Shows an error of the question itself, and cancels what is pending. `refresh` calls `retry`: it does not ask the old question. */
+  fail(error: unknown, retry?: () => void): void {
     this.#abort()
     this.#canonical = ''
+    this.#resume = undefined
+    this.#again = retry
     ;[this.error, this.isLoading] = [error, false]
   }
 

@@ -74,3 +74,35 @@ test('following an answer stops when the question changes', async () => {
   ask('b')
   expect(stopped).toEqual(['a'])
 })
+
+test('after a question that cannot be asked, trying again does not ask the old one', async () => {
+  const { sent, client } = fakeClient()
+  const answer = new LiveAnswer<string>(client)
+  answer.ask<string>(request('a'), ([response]) => `${response}`)
+  answer.fail(new Error('no metric'))
+  answer.refresh()
+  expect(sent.length).toBe(1)
+  let retries = 0
+  answer.fail(new Error('no schema'), () => (retries += 1))
+  answer.refresh()
+  expect([retries, sent.length]).toEqual([1, 1])
+})
+
+test('an answer is followed again after asking again failed', async () => {
+  const { sent, client } = fakeClient()
+  const answer = new LiveAnswer<string>(client)
+  let following = 0
+  answer.ask<string>(request('a'), ([response]) => `${response}`, () => {
+    following += 1
+    return () => (following -= 1)
+  })
+  sent[0]?.answer('A')
+  await settled()
+  answer.refresh()
+  expect(following).toBe(0)
+  sent[1]?.reject(new Error('busy'))
+  await settled()
+  expect([following, String(answer.error)]).toEqual([1, 'Error: busy'])
+  answer.close()
+  expect(following).toBe(0)
+})
