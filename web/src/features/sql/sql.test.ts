@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { cellOf, chartOf, isNumber, quoted, tableOf, type SqlResult } from './sql'
+import { cellOf, chartOf, hasChart, isNumber, quoted, tableOf, type SqlResult } from './sql'
 
 const AS_OF = '2026-11-23T00:00:00Z'
 const result = (columns: [string, string][], rows: SqlResult['rows']): SqlResult => ({
@@ -32,12 +32,21 @@ test('with texts there is one line per text, the largest first', () => {
   expect(chart?.answer.series.map(({ label, values }) => [label, values])).toEqual([['DE', [5, null]], ['FR', [1, 2]]])
 })
 
+test('of many texts over time those with the greatest sums have lines', () => {
+  const rows = Array.from({ length: 10_000 }, (_, i) => [new Date(i * 60_000).toISOString(), `player ${i}`, i] as [string, string, number])
+  const long = result([['at', 'TIMESTAMP'], ['player', 'VARCHAR'], ['n', 'BIGINT']], rows)
+  expect(hasChart(long)).toBe(true)
+  const labels = chartOf(long, AS_OF)?.answer.series.map(({ label }) => label)
+  expect(labels).toEqual(Array.from({ length: 12 }, (_, i) => `player ${9_999 - i}`))
+})
+
 test('texts and numbers make a ranking, and a result without numbers no chart', () => {
   const chart = chartOf(result([['event', 'VARCHAR'], ['n', 'BIGINT']], [['win', 3], [null, 1]]), AS_OF)
   expect(chart?.kind).toBe('ranking')
   expect(chart?.answer.series.map(({ label, total }) => [label, total])).toEqual([['win', 3], ['Not set', 1]])
   expect(chartOf(result([['event', 'VARCHAR']], [['win']]), AS_OF)).toBeUndefined()
   expect(chartOf(result([['n', 'BIGINT']], [[1]]), AS_OF)).toBeUndefined()
+  expect([hasChart(result([['n', 'BIGINT']], [[1]])), hasChart(result([['event', 'VARCHAR']], [['win']]))]).toEqual([false, false])
 })
 
 test('lists and objects are JSON in a table', () => {

@@ -55,6 +55,11 @@ export function chartOf(result: SqlResult, asOf: string): SqlChart | undefined {
   return { kind: 'ranking', answer: answerOf([], series, asOf) }
 }
 
+/** Returns true if `chartOf` has a chart, without making it. */
+export function hasChart(result: SqlResult): boolean {
+  return result.rows.length > 0 && result.columns.some(isNumber) && result.columns.some((column) => !isNumber(column))
+}
+
 function indices({ columns }: SqlResult, isKind: (column: SqlColumn) => boolean): number[] {
   return columns.flatMap((column, i) => (isKind(column) ? [i] : []))
 }
@@ -63,21 +68,34 @@ function overTime(result: SqlResult, time: number, text: number | undefined, num
   const secondsOf = (row: SqlValue[]) => parseTime(row[time])
   const times = [...new Set(result.rows.map(secondsOf))].filter((at) => !Number.isNaN(at)).sort((a, b) => a - b)
   const slots = new Map(times.map((at, i) => [at, i]))
-  const lines = new Map<string, (number | null)[]>()
+  const names = text === undefined ? undefined : greatest(result, text, numbers[0] ?? 0)
+  const lines = new Map<string, (number | null)[]>(names?.map((name) => [name, times.map(() => null)]))
+  for (const number of names ? [] : numbers.slice(0, SERIES_MAX)) lines.set(nameOf(result, number), times.map(() => null))
   for (const row of result.rows) {
     const slot = slots.get(secondsOf(row))
     if (slot === undefined) continue
     for (const number of text === undefined ? numbers : numbers.slice(0, 1)) {
-      const name = text === undefined ? (result.columns[number]?.name ?? '') : String(cellOf(row[text]) ?? 'Not set')
-      let values = lines.get(name)
-      if (!values) lines.set(name, (values = times.map(() => null)))
-      values[slot] = numberOf(row[number])
+      const values = lines.get(text === undefined ? nameOf(result, number) : textOf(row[text]))
+      if (values) values[slot] = numberOf(row[number])
     }
   }
   const total = (values: (number | null)[]) => values.reduce<number>((sum, value) => sum + (value ?? 0), 0)
   const series = [...lines].map(([name, values]) => seriesOf(name, values, total(values), name))
   if (text !== undefined) series.sort((a, b) => (b.total ?? 0) - (a.total ?? 0))
-  return answerOf(times, series.slice(0, SERIES_MAX), asOf)
+  return answerOf(times, series, asOf)
+}
+
+const textOf = (value: SqlValue | undefined) => String(cellOf(value) ?? 'Not set')
+const nameOf = ({ columns }: SqlResult, index: number) => columns[index]?.name ?? ''
+
+/** Returns the texts with the greatest sums, as many as have lines: a result can have a text per row. */
+function greatest({ rows }: SqlResult, text: number, number: number): string[] {
+  const sums = new Map<string, number>()
+  for (const row of rows) {
+    const name = textOf(row[text])
+    sums.set(name, (sums.get(name) ?? 0) + (numberOf(row[number]) ?? 0))
+  }
+  return [...sums].sort(([, a], [, b]) => b - a).slice(0, SERIES_MAX).map(([name]) => name)
 }
 
 /** Times without a zone are UTC. */
