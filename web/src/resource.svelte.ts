@@ -41,9 +41,13 @@ export class Resource<T> {
     }
   }
 
-  /** Reads from another source from now on. The old value stays until the new one is loaded. */
-  readFrom(read: Read<T>): void {
+  /**
+   * Reads from another source from now on. The old value stays until the new one is loaded, unless it is stale: it
+   * would be shown as that of another player or search.
+   */
+  readFrom(read: Read<T>, { isStale = false } = {}): void {
     this.#read = read
+    if (isStale) [this.value, this.time, this.error] = [undefined, undefined, undefined]
     void this.reload()
   }
 
