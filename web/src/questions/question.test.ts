@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { formatQuestion, parseQuestion, type Question } from './question'
+import { formatQuestion, parseQuestion, type Question, withoutSeries } from './question'
 
 const parse = (query: string) => parseQuestion(new URLSearchParams(query), 'Europe/Paris')
 const format = (question: Question) => formatQuestion(question, 'Europe/Paris').toString()
@@ -36,4 +36,11 @@ test('each unusable parameter is named and replaced by its default', () => {
     'measure', 'by', 'where', 'top', 'step', 'last', 'compare', 'tz', 'view', 'scale',
   ])
   expect(format(question)).toBe('by=a&by=b')
+})
+
+test('a series that is left alone gives its filters to the question', () => {
+  const { question } = parseQuestion(new URLSearchParams('metric=a&where=country,=,FR&b.metric=b&b.where=level,=,3&formula=B / A'), 'UTC')
+  const left = withoutSeries(question, 0)
+  expect([left.series, left.formula]).toEqual([[{ ...question.series[1], where: [] }], ''])
+  expect(left.where).toEqual([...question.where, ...(question.series[1]?.where ?? [])])
 })

@@ -20,6 +20,14 @@ export interface Series {
   where: Filter[]
 }
 
+/** Removes a series. A single series has no filters of its own, and no formula: its filters become those of the question. */
+export function withoutSeries(question: Question, index: number): Question {
+  const series = question.series.filter((_, i) => i !== index)
+  const [only] = series
+  if (series.length !== 1 || !only) return { ...question, series }
+  return { ...question, series: [{ ...only, where: [] }], where: [...question.where, ...only.where], formula: '' }
+}
+
 export const VIEWS = ['line', 'bar', 'area', 'table', 'number'] as const
 export type View = (typeof VIEWS)[number]
 
