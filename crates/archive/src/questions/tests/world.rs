@@ -418,6 +418,11 @@ fn event() -> impl Strategy<Value = TestEvent> {
     })
 }
 
+/// Ids of players are compared with text only.
+fn operand(property: &str, value: Json) -> Json {
+    if property == "player" && !value.is_string() { json!(value.to_string()) } else { value }
+}
+
 /// Lists of conditions, as JSON.
 pub(super) fn conditions() -> impl Strategy<Value = Json> {
     let property = prop_oneof![
@@ -439,16 +444,19 @@ pub(super) fn conditions() -> impl Strategy<Value = Json> {
         Just(json!("")),
     ];
     let op = prop_oneof![Just("="), Just("!="), Just("<"), Just("<="), Just(">"), Just(">=")];
-    let compare = (property.clone(), op, value.clone())
-        .prop_map(|(property, op, value)| json!({"property": property, "op": op, "value": value}));
+    let compare = (property.clone(), op, value.clone()).prop_map(
+        |(property, op, value)| json!({"property": property, "op": op, "value": operand(property, value)}),
+    );
     let other = prop_oneof![
         property.clone().prop_map(|property| json!({"property": property, "op": "set"})),
         property.clone().prop_map(|property| json!({"property": property, "op": "unset"})),
-        (property.clone(), prop::collection::vec(value, 1..3))
-            .prop_map(|(property, value)| json!({"property": property, "op": "in", "value": value})),
+        (property.clone(), prop::collection::vec(value, 1..3)).prop_map(|(property, values)| {
+            let values: Json = values.into_iter().map(|value| operand(property, value)).collect();
+            json!({"property": property, "op": "in", "value": values})
+        }),
         property.clone().prop_map(|property| json!({"property": property, "op": "contains", "value": "r"})),
         (property, any::<bool>())
-            .prop_map(|(property, value)| json!({"property": property, "op": "=", "value": value})),
+            .prop_map(|(property, value)| json!({"property": property, "op": "=", "value": operand(property, json!(value))})),
         Just(json!({"cohort": "team"})),
     ];
     let leaf = prop_oneof![2 => compare, 1 => other];
