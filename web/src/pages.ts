@@ -32,12 +32,12 @@ export const pages = {
   live: { name: 'Live', group: 'Overview', icon: 'live', file: 'live/LivePage' },
 
   explore: { name: 'Explore', group: 'Analyze', icon: 'explore', file: 'explore/ExplorePage' },
-  sql: { name: 'SQL', group: 'Analyze', icon: 'sql', file: 'sql/SqlPage' },
   funnels: { name: 'Funnels', group: 'Analyze', icon: 'funnels', file: 'funnels/FunnelsPage' },
   retention: { name: 'Retention', group: 'Analyze', icon: 'retention', file: 'retention/RetentionPage' },
   paths: { name: 'Paths', group: 'Analyze', icon: 'paths', file: 'paths/PathsPage' },
   players: { name: 'Players', group: 'Analyze', icon: 'players', file: 'players/PlayersPage' },
   cohorts: { name: 'Cohorts', group: 'Analyze', icon: 'cohorts', file: 'cohorts/CohortsPage' },
+  sql: { name: 'SQL', group: 'Analyze', icon: 'sql', file: 'sql/SqlPage' },
 
   vars: { name: 'Variables', group: 'Live-ops', icon: 'vars', file: 'vars/VarsPage' },
   boards: { name: 'Leaderboards', group: 'Live-ops', icon: 'boards', file: 'boards/BoardsPage' },

@@ -76,7 +76,7 @@ fn answers_have_every_event_that_was_acknowledged_before() {
     world.kill9();
     world.start();
     assert_eq!(rows(&world, "SELECT count(*) FROM players"), json!([[200]]));
-    assert_eq!(temporary_folders(&world), 0);
+    wait_until(&world, "the temporary files are gone", || temporary_folders(&world) == 0);
 }
 
 #[test]
