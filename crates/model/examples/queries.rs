@@ -35,7 +35,7 @@ impl Records for Rows {
 
 impl Counters for Rows {
     fn apply(&self, _: Range<u64>, _: &Deltas) -> Result<(), StoreError> {
-        unimplemented!("this store is only read")
+        unreachable!("this store is only read")
     }
 
     fn applied_until(&self) -> u64 {
@@ -47,31 +47,31 @@ impl Counters for Rows {
     }
 
     fn checkpoint(&self, _: SideState) -> Box<dyn Checkpoint> {
-        unimplemented!("this store is only read")
+        unreachable!("this store is only read")
     }
 
     fn side_state(&self, _: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        unimplemented!("this store is only read")
+        unreachable!("this store is only read")
     }
 
     fn export(&self, _: &Range<u32>) -> Result<(u64, counters::ExportedRows), StoreError> {
-        unimplemented!("this store is only read")
+        unreachable!("this store is only read")
     }
 
     fn snapshot(&self) -> Result<Box<dyn counters::StoreSnapshot>, StoreError> {
-        unimplemented!("this store is only read")
+        unreachable!("this store is only read")
     }
 
     fn link_files(&self, _: &std::path::Path) -> Result<(), StoreError> {
-        unimplemented!("this store is only read")
+        unreachable!("this store is only read")
     }
 
     fn remove_rows(&self, _: u32, _: usize) -> Result<usize, StoreError> {
-        unimplemented!("this store is only read")
+        unreachable!("this store is only read")
     }
 
     fn replace(&self, _: &[counters::RowChange]) -> Result<(), StoreError> {
-        unimplemented!("this store is only read")
+        unreachable!("this store is only read")
     }
 
     fn visit(

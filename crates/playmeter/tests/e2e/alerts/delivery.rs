@@ -224,7 +224,7 @@ fn programs_of_the_page_verify_the_signature() {
         program("python")
     );
     let node = format!(
-        "{}\nconsole.log(verify(process.argv[1], JSON.parse(process.argv[2]), Buffer.from(process.argv[3])))\n",
+        "{}\nprocess.stdout.write(String(verify(process.argv[1], JSON.parse(process.argv[2]), Buffer.from(process.argv[3]))))\n",
         program("js")
     );
     for (command, flag, source) in [("python3", "-c", &python), ("node", "-e", &node)] {
