@@ -1,12 +1,10 @@
 """Runs the Autobahn suite against Playmeter's WebSockets: run.py ECHO [--cases PATTERN ...]
 
-ECHO is the built `echo` example: an echo server on Playmeter's handshake and framing. The suite is a Python 2.7 program;
-without Python 2.7 this prints SKIPPED and the reason. It is installed into target/autobahn with the versions of
-requirements.txt.
+ECHO is the built `echo` example: an echo server on Playmeter's handshake and framing. The suite is a Python 2.7 program.
+It is installed into target/compat/autobahn with the versions and hashes of requirements.txt.
 """
 
 import argparse
-import hashlib
 import json
 import pathlib
 import shutil
@@ -14,6 +12,9 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+from environment import install, packages
+
 TARGET = HERE.parent.parent / "target" / "autobahn"
 # Framing, pings, reserved bits, opcodes, fragmentation, UTF-8, closing, and messages in odd pieces. Section 9 measures
 # speed; 12 and 13 test compression, which the server does not support.
@@ -21,32 +22,6 @@ CASES = ["1.*", "2.*", "3.*", "4.*", "5.*", "6.*", "7.*", "10.*"]
 # The installed packages need their .pth files, which PYTHONPATH does not read.
 START = "import site, sys; site.addsitedir(sys.argv.pop(1)); from autobahntestsuite.wstest import run; run()"
 PASSES = {"OK", "NON-STRICT", "INFORMATIONAL"}
-
-
-def python27():
-    """Returns the path of a Python 2.7 with pip, or None."""
-    candidates = [shutil.which("python2.7")]
-    if shutil.which("pyenv"):
-        root = subprocess.run(["pyenv", "root"], capture_output=True, text=True, check=True).stdout.strip()
-        candidates += sorted(map(str, pathlib.Path(root).glob("versions/2.7*/bin/python2.7")), reverse=True)
-    for path in filter(None, candidates):
-        if subprocess.run([path, "-m", "pip", "--version"], capture_output=True).returncode == 0:
-            return path
-    return None
-
-
-def install(python):
-    """Installs the suite unless the same versions are installed."""
-    requirements = HERE / "requirements.txt"
-    version = hashlib.sha256(requirements.read_bytes()).hexdigest()
-    folder = TARGET / "suite"
-    marker = folder / ".version"
-    if not marker.exists() or marker.read_text() != version:
-        shutil.rmtree(folder, ignore_errors=True)
-        command = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--disable-pip-version-check"]
-        subprocess.run([*command, "--target", str(folder), "-r", str(requirements)], check=True)
-        marker.write_text(version)
-    return folder
 
 
 def run(python, suite, echo, cases):
@@ -73,12 +48,8 @@ def main():
     parser.add_argument("echo")
     parser.add_argument("--cases", nargs="+", default=CASES)
     args = parser.parse_args()
-    python = python27()
-    if python is None:
-        print("SKIPPED: the Autobahn suite needs Python 2.7 with pip, which is not installed")
-        return 0
     TARGET.mkdir(parents=True, exist_ok=True)
-    results = run(python, install(python), args.echo, args.cases)
+    results = run(install("autobahn"), packages("autobahn"), args.echo, args.cases)
     by_number = lambda case: [int(part) for part in case.split(".")]
     failed = []
     counts = {}

@@ -1,6 +1,6 @@
 """Runs published Python clients against a server: run.py [unittest arguments ...]
 
-The clients are installed into target/python-clients with the versions and hashes of requirements.txt. `PLAYMETER_BINARY`
+The clients are installed into target/compat/python with the versions and hashes of requirements.txt. `PLAYMETER_BINARY`
 sets the server binary (default `target/release/playmeter`).
 """
 
@@ -14,5 +14,5 @@ from environment import install
 
 
 if __name__ == "__main__":
-    command = [install(HERE, "python-clients"), "-m", "unittest", *(sys.argv[1:] or ["-v", "test_clients"])]
+    command = [install("python"), "-m", "unittest", *(sys.argv[1:] or ["-v", "test_clients"])]
     sys.exit(subprocess.run(command, cwd=HERE).returncode)

@@ -14,5 +14,5 @@ from environment import install
 
 
 if __name__ == "__main__":
-    python = install(HERE.parent / "archive", "archive-readers")
+    python = install("archive")
     sys.exit(subprocess.run([python, HERE / "answers.py", *sys.argv[1:]]).returncode)

@@ -1,6 +1,6 @@
 """Compares the worker's answers with those of DuckDB for Python: run.py [unittest arguments ...]
 
-DuckDB and pyarrow are installed into target/python-sql with the versions and hashes of `requirements.txt`.
+DuckDB and pyarrow are installed into target/compat/sql with the versions and hashes of `requirements.txt`.
 `PLAYMETER_SQL` sets the worker (default `target/release/playmeter-sql`).
 """
 
@@ -14,5 +14,5 @@ from environment import install
 
 
 if __name__ == "__main__":
-    command = [install(HERE, "python-sql"), "-m", "unittest", *(sys.argv[1:] or ["-v", "test_answers"])]
+    command = [install("sql"), "-m", "unittest", *(sys.argv[1:] or ["-v", "test_answers"])]
     sys.exit(subprocess.run(command, cwd=HERE).returncode)
