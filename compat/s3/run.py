@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Takes and restores backups in buckets of a real S3 server, which is interrupted, refuses, and loses its bucket.
 
-    compat/s3/run.py PLAYMETER
+    python3 compat/s3/run.py PLAYMETER
+    python3 compat/s3/run.py --fetch     only downloads the S3 server
 """
 
 import json
@@ -355,15 +356,25 @@ class S3Backups(unittest.TestCase):
 
 
 def fetch_jars():
+    """Downloads the S3 server with Maven unless that version is complete."""
     pom = HERE / "pom.xml"
-    if JARS.exists() and JARS.stat().st_mtime > pom.stat().st_mtime:
+    version = pom.read_text()
+    marker = JARS / "pom.xml"
+    if marker.exists() and marker.read_text() == version:
         return
-    command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={JARS}"]
-    subprocess.run(command, check=True)
-    JARS.touch()
+    print("downloading S3Proxy", flush=True)
+    shutil.rmtree(JARS, ignore_errors=True)
+    # -U: Maven remembers that a download failed, and would not try it again.
+    command = ["mvn", "-q", "-B", "-U", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={JARS}"]
+    if code := subprocess.run(command).returncode:
+        sys.exit(f"FAILED downloading S3Proxy: mvn exited with {code}")
+    # Written last, so that an interrupted download is not used.
+    marker.write_text(version)
 
 
 if __name__ == "__main__":
-    S3Backups.program = str(pathlib.Path(sys.argv.pop(1)).resolve())
     fetch_jars()
-    unittest.main(verbosity=2)
+    program = sys.argv.pop(1)
+    if program != "--fetch":
+        S3Backups.program = str(pathlib.Path(program).resolve())
+        unittest.main(verbosity=2)
