@@ -26,7 +26,10 @@ import uuid
 HERE = pathlib.Path(__file__).resolve().parent
 JARS = HERE / "jars"
 IDENTITY, CREDENTIAL = "test-identity", "test-credential"
-START_SECONDS = 60
+# Only what is broken takes so long: a loaded machine is slow.
+TIMEOUT_S = 180
+# The seed of the events' ids and contents, so that each run sends the same.
+SEED = 20
 
 
 def free_port():
@@ -36,7 +39,7 @@ def free_port():
 
 
 def wait_until(condition, what):
-    deadline = time.monotonic() + START_SECONDS
+    deadline = time.monotonic() + TIMEOUT_S
     while not condition():
         assert time.monotonic() < deadline, what
         time.sleep(0.05)
@@ -117,7 +120,7 @@ class Proxy:
         back = threading.Thread(target=self.pump, args=(server, client, None), daemon=True)
         back.start()
         self.pump(client, server, fault)
-        back.join(30)
+        back.join(TIMEOUT_S)
         client.close()
         server.close()
 
@@ -127,7 +130,7 @@ class Proxy:
             while data := source.recv(16384):
                 passed += len(data)
                 if self.stall_after is not None and passed > self.stall_after:
-                    self.resume.wait(60)
+                    self.resume.wait(TIMEOUT_S)
                 sink.sendall(data)
                 if bytes_max is not None and passed > bytes_max:
                     sink.shutdown(socket.SHUT_RDWR)
@@ -147,6 +150,7 @@ class Playmeter:
     def __init__(self, program, root, environment, settings="", name="data"):
         self.program, self.root, self.environment = program, root, environment
         self.data = root / name
+        self.random = random.Random(SEED)
         (root / "playmeter.toml").write_text("[log]\nsegment_bytes = 1048576\n" + settings)
         self.log = (root / f"{name}.log").open("a")
         command = [program, "serve", "--data", self.data, "--listen", "127.0.0.1:0"]
@@ -160,13 +164,16 @@ class Playmeter:
         headers = {"Authorization": f"Bearer {self.bootstrap['secret_key']}", "Content-Type": "application/json"}
         content = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.bootstrap["url"] + path, content, headers, method=method)
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
             return answer.read()
+
+    def new_id(self):
+        return str(uuid.UUID(int=self.random.getrandbits(128), version=4))
 
     def send(self, count):
         for _ in range(count // 500):
             events = [
-                {"event": "hit", "id": str(uuid.uuid4()), "props": {"text": random.randbytes(300).hex()}}
+                {"event": "hit", "id": self.new_id(), "props": {"text": self.random.randbytes(300).hex()}}
                 for _ in range(500)
             ]
             self.request("POST", "/v1/events", events)
@@ -177,7 +184,7 @@ class Playmeter:
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
-        assert self.process.wait(60) == 0
+        assert self.process.wait(TIMEOUT_S) == 0
         self.process.stdout.close()
         self.log.close()
 
@@ -334,14 +341,16 @@ class S3Backups(unittest.TestCase):
         backup = subprocess.Popen(command, env={**os.environ, **self.environment}, stdout=subprocess.DEVNULL)
         wait_until((server.data / "log/backup.unfinished").exists, "the backup does not begin")
         server.request("DELETE", "/v1/players/to-be-erased")
+        # Nothing shows that an erasure waits: without the wait it would be done within this time.
         time.sleep(2)
         erased = lambda: "players were erased" in (self.root / "data.log").read_text()
         self.assertFalse(erased())
         # Another backup is refused, events are accepted.
         self.assertIn("another backup is running", self.back_up(server, expected=1))
         server.send(500)
+        self.assertFalse(erased())
         self.proxy.resume.set()
-        self.assertEqual(backup.wait(60), 0)
+        self.assertEqual(backup.wait(TIMEOUT_S), 0)
         wait_until(erased, "the player is not erased")
         self.check_restored(4001)
         self.back_up(server)
