@@ -1,13 +1,23 @@
-"""Root folders with Debian 12 and what the tests of packages do in them."""
+#!/usr/bin/env python3
+"""Root folders with Debian 12 and what the tests of packages do in them.
+
+    python3 packaging/roots.py --fetch     downloads the packages of such a folder; needs root
+"""
 
 import contextlib
+import hashlib
 import os
 import re
 import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+DEBIAN = ["--variant=minbase", "--include=adduser", "bookworm"]
+# Debian updates the release every few months and then removes the replaced packages.
+FETCH_INTERVAL_S = 7 * 24 * 3600
 
 
 def run(*command, **options):
@@ -29,10 +39,32 @@ def skip(reason):
     sys.exit(f"FAILED skipped in CI: {reason}" if os.environ.get("CI") else print(f"SKIPPED: {reason}"))
 
 
-def install_debian(path):
-    """Installs a minimal Debian 12 in a new folder."""
+def debian_packages():
+    """Returns the archive with the packages of a minimal Debian 12, which `fetch_debian` downloads."""
+    key = hashlib.sha256(" ".join(DEBIAN).encode()).hexdigest()[:12]
+    return REPOSITORY / f"target/debian/{key}.tgz"
+
+
+def fetch_debian():
+    """Downloads the packages of a minimal Debian 12, unless there are some that are at most a week old."""
+    packages = debian_packages()
+    if packages.exists() and time.time() - packages.stat().st_mtime < FETCH_INTERVAL_S:
+        return
     mirror = os.environ.get("DEBIAN_MIRROR") or debian_mirror()
-    run("debootstrap", "--variant=minbase", "--include=adduser", "bookworm", path, mirror)
+    print(f"downloading Debian 12 from {mirror}", flush=True)
+    packages.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=packages.parent) as folder:
+        # Renamed when it is complete, so that an interrupted download is not used.
+        incomplete = Path(folder) / packages.name
+        run("debootstrap", f"--make-tarball={incomplete}", *DEBIAN, Path(folder) / "root", mirror)
+        incomplete.rename(packages)
+
+
+def install_debian(path):
+    """Installs a minimal Debian 12 in a new folder. Downloads it only if `fetch_debian` never did."""
+    if not debian_packages().exists():
+        fetch_debian()
+    run("debootstrap", f"--unpack-tarball={debian_packages()}", *DEBIAN, path)
 
 
 def debian_mirror():
@@ -72,3 +104,9 @@ def running(process):
     finally:
         process.kill()
         process.wait()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["--fetch"]:
+        sys.exit(__doc__)
+    fetch_debian()

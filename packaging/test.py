@@ -2,9 +2,9 @@
 """Packs a program and uses the packages as an operator would: python3 packaging/test.py --binary target/release/playmeter
 
 The tarball is unpacked and run. The Debian package is installed in a new root folder of Debian 12, which debootstrap
-creates; the service's own command runs there as its own user, receives events, survives `kill -9`, stops on SIGTERM, and
-the package is removed and purged. Then `acceptance.py` uses the package in another such root, and `image.py` builds
-the container image and runs it. Needs root.
+creates from the packages that `roots.py --fetch` downloaded; the service's own command runs there as its own user, receives
+events, survives `kill -9`, stops on SIGTERM, and the package is removed and purged. Then `acceptance.py` uses the package in
+another such root, and `image.py` builds the container image and runs it. Needs root.
 """
 
 import argparse
