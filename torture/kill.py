@@ -21,7 +21,7 @@ import recount
 from events import PUBLIC, SECRET, SentEvents
 from ledger import ACKED, DUPLICATE, UNKNOWN, Ledger
 from load import Credential, Load
-from server import Server, ServerFailure
+from server import DEADLINE_S, Server, ServerFailure
 
 MIB = 1 << 20
 START_S_MAX = 0.25
@@ -205,7 +205,11 @@ class CrashTest:
         rebuild = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(rng.random() * 0.3)
         self.server.kill()
-        rebuild.wait(60)
+        try:
+            rebuild.wait(DEADLINE_S)
+        except subprocess.TimeoutExpired as error:
+            rebuild.kill()
+            raise ServerFailure(f"the rebuild did not end within {DEADLINE_S} s after its server was killed") from error
         return "killed while rebuilding"
 
     def _check_all(self):

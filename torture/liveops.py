@@ -14,17 +14,17 @@ import time
 import uuid
 from urllib.parse import quote
 
+from server import DEADLINE_S, Client
+
 GAME = "third"
 SCOPES = "events:write,scores:write,players:delete,query,admin"
 BOARD = "torture"
 MEETING, FILED, PRIVATE = "meeting", "filed", "private"
 RETRY_STATUSES = (408, 429, 503)
-RESPONSE_TIMEOUT_S = 15
 # Every this many-th step of a writer; the other steps submit scores.
 IDENTIFY_EVERY, ERASE_EVERY = 5, 17
 PLAYERS_PER_WRITER = 20
 LINES_PER_FILE = 40
-SETTLED_TIMEOUT_S = 60
 
 
 class State:
@@ -157,10 +157,10 @@ class LiveOpsLoad:
         connection = None
         while not self.stopping.is_set():
             try:
-                connection = connection or http.client.HTTPConnection(*self.address, timeout=RESPONSE_TIMEOUT_S)
+                connection = connection or http.client.HTTPConnection(*self.address, timeout=DEADLINE_S)
                 self._step(connection, writer, rng)
             except socket.timeout:
-                self.problems.append(f"{writer.player}: no response within {RESPONSE_TIMEOUT_S} s")
+                self.problems.append(f"{writer.player}: no response within {DEADLINE_S} s")
                 connection = None
             except (OSError, http.client.HTTPException):
                 connection = None
@@ -192,7 +192,7 @@ def send(connection, key, method, path, body, idempotency_key):
 
 def finish(state, address):
     """Answers everything that is pending, without further crashes; returns what was wrong."""
-    connection = http.client.HTTPConnection(*address, timeout=60)
+    connection = http.client.HTTPConnection(*address, timeout=DEADLINE_S)
     key, problems = state.key_path.read_text(), []
     for writer in state.writers:
         while writer.pending is not None:
@@ -201,12 +201,12 @@ def finish(state, address):
                 return problems + [f"{writer.player}: {writer.pending[:2]} got status {status}: {answer}"]
             problem = writer.accept(answer)
             problems += [problem] if problem else []
-    deadline_s = time.monotonic() + SETTLED_TIMEOUT_S
+    deadline_s = time.monotonic() + DEADLINE_S
     receipts = [receipt for writer in state.writers for receipt in writer.erased.values()]
     while receipts or any(state.inbox.iterdir()):
         if time.monotonic() > deadline_s:
             left = [path.name for path in state.inbox.iterdir()]
-            return problems + [f"after {SETTLED_TIMEOUT_S} s: erasures {receipts} and files {left} are not done"]
+            return problems + [f"after {DEADLINE_S} s: erasures {receipts} and files {left} are not done"]
         progress = [send(connection, key, "GET", f"/v1/erasures/{receipt}", None, None)[1] for receipt in receipts]
         receipts = [receipt for receipt, found in zip(receipts, progress) if found.get("state") != "done"]
         time.sleep(0.05)
@@ -219,7 +219,7 @@ def check(report, state, data, address):
     report.check("every command gets its own answer", finish(state, address), f"{state.commands()} answered")
     if not state.key_path.exists() or report.failures:
         return
-    connection = http.client.HTTPConnection(*address, timeout=60)
+    connection = http.client.HTTPConnection(*address, timeout=DEADLINE_S)
     key = state.key_path.read_text()
     _, page = send(connection, key, "GET", f"/v1/boards/{BOARD}/scores?per_page=100", None, None)
     stored = {row["player"]: row["score"] for row in page["rows"]}
@@ -232,11 +232,10 @@ def check(report, state, data, address):
         (FILED, "count"): state.lines,
         (FILED, "uniques"): state.lines,
     }
-    found = {}
+    client, found = Client(address, key), {}
     for metric, measure in expected:
         query = {"metric": metric, "measure": measure, "last": "24h", "step": "all"}
-        status, result = send(connection, key, "POST", "/v1/query", query, None)
-        series = result["series"] if status == 200 else []
+        series = client.post("/v1/query", query)["series"]
         found[metric, measure] = series[0]["total"] if series else 0
     # Beyond 1,000 the number of distinct players is an estimate.
     exact = {name: count for name, count in expected.items() if name[1] == "count" or count < 1_000}
@@ -244,6 +243,7 @@ def check(report, state, data, address):
     report.check("linked ids are one player, and every collected line counts once", wrong, f"{expected}")
     canaries = [canary for writer in state.writers for canary in writer.erased]
     report.check("no byte of the data names an erased player", find(data, canaries), f"{len(canaries)} erased")
+    client.close()
     connection.close()
 
 

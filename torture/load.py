@@ -9,13 +9,13 @@ import time
 
 import ledger
 from events import ACCEPTED, DUPLICATE, EITHER, PUBLIC, EventGenerator, RequestContext, rfc3339
+from server import DEADLINE_S
 
 AGENTS = [
     ("torture/1", "", False),
     ("Mozilla/5.0 (iPhone; CPU iPhone OS 17_0 like Mac OS X) AppleWebKit/605.1.15 Mobile/15E148", "ios", False),
     ("Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)", "other", True),
 ]
-RESPONSE_TIMEOUT_S = 15
 # Statuses that reject a whole request and ask for a retry.
 RETRY_STATUSES = (408, 429, 503)
 RETRY_SHARE = 0.7
@@ -95,7 +95,7 @@ class Connection:
                 self._send_and_check(request)
             except socket.timeout:
                 size = len(request.events)
-                self.report.problems.append(f"a request of {size} events had no response within {RESPONSE_TIMEOUT_S} s")
+                self.report.problems.append(f"a request of {size} events had no response within {DEADLINE_S} s")
                 self._record_unanswered(request)
             except OSError:
                 self._record_unanswered(request)
@@ -165,7 +165,7 @@ class Connection:
     def _send_and_check(self, request):
         if self.socket is None or self.rng.random() < 0.05:
             self._close()
-            self.socket = socket.create_connection(self.address, RESPONSE_TIMEOUT_S)
+            self.socket = socket.create_connection(self.address, DEADLINE_S)
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.buffer = b""
         new_events = [event for event in request.events if event.expected == ACCEPTED]

@@ -23,7 +23,7 @@ import threading
 import time
 from pathlib import Path
 
-from server import ServerFailure, run_checks
+from server import DEADLINE_S, ServerFailure, run_checks
 
 CONNECTIONS_PER_ADDRESS = 200
 # Bytes per second of a slow connection: above the least speed of heads, below that of bodies.
@@ -111,7 +111,7 @@ def measure(server, args, folder):
     """Sends normal events; returns the report of the load generator."""
     path = folder / "report.json"
     command = [server.binary, "bench", "--data", server.data, "--rate", args.rate, "--seconds", args.seconds]
-    command += ["--warmup", 1, "--json", path, "--pid", server.process.pid]
+    command += ["--warmup", 1, "--grace", DEADLINE_S, "--json", path, "--pid", server.process.pid]
     completed = subprocess.run([*map(str, command)], capture_output=True, text=True)
     if not path.exists():
         raise ServerFailure(f"the load generator failed: {completed.stderr.strip()}")

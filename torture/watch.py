@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from server import Server, ServerFailure
+from server import DEADLINE_S, Server, ServerFailure
 
 UPDATES_PER_SECOND = 2
 HEARTBEAT_S = 15
@@ -60,7 +60,7 @@ def watch(server, args, path):
     """Returns the report, or None and the error output."""
     command = [server.binary, "bench", "watch", "--data", server.data, "--json", path]
     command += ["--subscribers", args.subscribers, "--addresses", -(-args.subscribers // CONNECTIONS_PER_ADDRESS)]
-    command += ["--what", json.dumps(QUERY), "--rate", UPDATES_PER_SECOND, "--grace", 120]
+    command += ["--what", json.dumps(QUERY), "--rate", UPDATES_PER_SECOND, "--grace", DEADLINE_S]
     command += ["--warmup", 1, "--seconds", args.seconds]
     completed = subprocess.run([*map(str, command)], capture_output=True, text=True)
     print(completed.stdout, end="")
