@@ -22,13 +22,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from server import Client, Server, ServerFailure
+from server import DEADLINE_S, Client, Server, ServerFailure
 
 PERCENTS = [1, 5, 20]
 FLOWS = 8
-WAIT_TIMEOUT_S = 60
-# Pauses between bursts, so that only the rule drops packets.
-BURST_PACKETS, PAUSE_S = 50, 0.002
+# Less than the smallest receive buffer holds.
+BURST_PACKETS = 50
 # Small, so that the kernel drops packets while the server is paused.
 STATSD_BUFFER = 65_536
 
@@ -92,9 +91,14 @@ def unavailable_reason():
 
 
 class PacketSender:
-    """Sends packets to one port. Each flow has a socket of its own, so that its packets stay in order."""
+    """Sends packets to one port. Each flow has a separate socket, so that its packets stay in order.
+
+    While `waits` is set, it sends the next burst when the server has read the last one, so that only the rule drops
+    packets, however busy the machine is.
+    """
 
     def __init__(self, port):
+        self.port, self.waits = port, True
         self.sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(FLOWS)]
         for flow_socket in self.sockets:
             flow_socket.connect(("127.0.0.1", port))
@@ -103,8 +107,25 @@ class PacketSender:
     def send(self, flow, text):
         self.sockets[flow].send(text.encode())
         self.count += 1
-        if self.count % BURST_PACKETS == 0:
-            time.sleep(PAUSE_S)
+        if self.waits and self.count % BURST_PACKETS == 0:
+            wait_until_read(self.port)
+
+
+def wait_until_read(port):
+    """Waits until no packet is left in the receive buffers of this port."""
+    deadline_s = time.monotonic() + DEADLINE_S
+    while any(unread_bytes(Path("/proc/net/udp").read_text(), port)):
+        if time.monotonic() > deadline_s:
+            raise ServerFailure(f"packets to port {port} were not read within {DEADLINE_S} s")
+        time.sleep(0.001)
+
+
+def unread_bytes(table, port):
+    """Yields the bytes in the receive buffer of each socket on this port, from the text of `/proc/net/udp`."""
+    for line in table.splitlines()[1:]:
+        fields = line.split()
+        if int(fields[1].split(":")[1], 16) == port:
+            yield int(fields[4].split(":")[1], 16)
 
 
 class TestServer:
@@ -125,7 +146,7 @@ class TestServer:
 
     def wait(self, name, received):
         """Waits until a collector has received this many packets, kernel drops included; returns its counters."""
-        deadline = time.monotonic() + WAIT_TIMEOUT_S
+        deadline = time.monotonic() + DEADLINE_S
         while True:
             counters = self.collector(name)["counters"]
             if counters["received"] >= received or time.monotonic() > deadline:
@@ -171,6 +192,7 @@ def check_statsd(test_server, rules, percent, packets):
     rules.drop(f"statsd_{percent}", port, percent)
     for number in range(packets):
         sender.send(number % FLOWS, f"{metric}:1|c")
+    sender.waits = False
     test_server.server.process.send_signal(signal.SIGSTOP)
     for number in range(packets // 4):
         sender.send(number % FLOWS, f"{metric}:1|c")
