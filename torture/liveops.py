@@ -154,6 +154,12 @@ class LiveOpsLoad:
         return self.problems
 
     def _write(self, writer, rng):
+        try:
+            self._write_until_stopped(writer, rng)
+        except Exception as error:
+            self.problems.append(f"{writer.player} failed: {error!r}")
+
+    def _write_until_stopped(self, writer, rng):
         connection = None
         while not self.stopping.is_set():
             try:

@@ -45,11 +45,13 @@ class Credential:
 
 
 class ConnectionReport:
-    """Results of a connection, read after it has stopped."""
+    """Results of a connection, read after it has stopped; other threads may read the numbers before."""
 
     def __init__(self):
         self.rows, self.unanswered, self.problems = [], [], []
         self.requests = self.position = 0
+        # Responses, those that rejected a whole request, and events that were acknowledged.
+        self.responses = self.rejections = self.acked = 0
 
 
 class Load:
@@ -67,6 +69,18 @@ class Load:
     def start(self):
         for thread in self.threads:
             thread.start()
+
+    def responses(self):
+        """Returns how many responses have arrived."""
+        return sum(connection.report.responses for connection in self.connections)
+
+    def rejections(self):
+        """Returns how many requests the server has rejected and asked to repeat."""
+        return sum(connection.report.rejections for connection in self.connections)
+
+    def acked(self):
+        """Returns how many events have been acknowledged: as many as the ledger will count, or fewer."""
+        return sum(connection.report.acked for connection in self.connections)
 
     def stop(self):
         """Stops all connections and returns their reports."""
@@ -89,6 +103,14 @@ class Connection:
         self.socket = self.buffer = None
 
     def run(self):
+        try:
+            self._send_until_stopped()
+        except Exception as error:
+            self.report.problems.append(f"a connection failed: {error!r}")
+        self._close()
+        self.report.unanswered.extend(self.retries)
+
+    def _send_until_stopped(self):
         while not self.stopping.is_set():
             request = self._next_request()
             try:
@@ -102,8 +124,6 @@ class Connection:
                 self.stopping.wait(0.005)
             if self.pause_s:
                 self.stopping.wait(self.rng.random() * 2 * self.pause_s)
-        self._close()
-        self.report.unanswered.extend(self.retries)
 
     def _next_request(self):
         if self.retries and self.rng.random() < 0.5:
@@ -173,9 +193,11 @@ class Connection:
         self.report.requests += 1
         self.socket.sendall(request.bytes)
         status, content = self._read_response()
+        self.report.responses += 1
         if status == 202:
             self._check_response(request, json.loads(content))
         elif status in RETRY_STATUSES:
+            self.report.rejections += 1
             self._record_unanswered(request)
         else:
             self.report.problems.append(f"a valid request got status {status}: {content[:300]!r}")
@@ -222,6 +244,7 @@ class Connection:
             return
         self.report.position = max(self.report.position, int(response["position"].split("/")[1]))
         self.report.rows.extend(request.rows(outcomes))
+        self.report.acked += outcomes.count(ledger.ACKED)
         acked = [event for event, outcome in zip(request.events, outcomes) if outcome == ledger.ACKED]
         self.sent_events.add_accepted(request.credential.key, acked)
 
