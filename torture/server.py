@@ -58,6 +58,10 @@ class Server:
             output += chunk
         return time.monotonic() - started_s
 
+    def exit_code(self):
+        """Returns the exit code of the process, or None while it runs."""
+        return self.process.poll()
+
     def kill(self):
         """Kills the process with SIGKILL."""
         if self.process is not None:
