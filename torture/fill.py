@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
 """Fills the disk below each part of the data folder while events arrive, and empties it again.
 
-python3 torture/fill.py --binary target/release/playmeter --cycles 1    as make test does; needs root, to mount tmpfs
-python3 torture/fill.py --binary target/release/playmeter --cycles 10   as make torture does
+python3 torture/fill.py --binary target/release/playmeter --cycles 1 --seed 1    as make test does
+python3 torture/fill.py --binary target/release/playmeter --cycles 10            as make torture does
+
+It needs root, to mount tmpfs. `--seed N` repeats the same events and the same order of full disks; without it the seed
+is random, and printed at the start and at the end.
 
 `log/`, `ids/` and `views/` are small file systems of their own, in a mount namespace that ends with the script. While
 one of them is full, the server must go on serving reads or exit with an error that says why; it must never acknowledge
@@ -33,18 +36,22 @@ MIB = 1 << 20
 # Room for the segments, rows and ids of the run and for what the server keeps free.
 AREA_BYTES = 160 * MIB
 AREAS = ("log", "views", "ids")
-FULL_S = 3.0
+# Seconds of load at least, without a full disk and with one.
+LOAD_S, FULL_S = 0.5, 3.0
+# What must have been acknowledged before each disk is full: a server that rejects everything proves nothing.
+ACKED_MIN = 100
 UNSHARED = "PLAYMETER_TORTURE_UNSHARED"
 
 
 class FillTest:
     """One data folder whose parts are file systems."""
 
-    def __init__(self, args, folder, report):
+    def __init__(self, args, folder, report, seed):
+        self.seed, self.loads = seed, 0
         self.report, self.folder, self.data = report, folder, folder / "data"
         self.server = Server(args.binary.resolve(), self.data, folder / "server.log")
         self.ledger, self.sent_events = Ledger(folder / "ledger"), SentEvents()
-        self.cycle, self.acked = 0, 0
+        self.cycle = 0
         self.mounts = []
 
     def run(self, cycles, rng):
@@ -83,64 +90,67 @@ class FillTest:
         self.server.start(LOG_LEVEL="warn", LOG__SEGMENT_BYTES=4 * MIB)
         self.server.wait_ready()
 
-    def _load(self, seconds, until=None):
-        """Sends events for a time, or until `until` is true; returns how many were acknowledged."""
+    def _load(self, until, seconds_min):
+        """Sends events for a time, then until `until(load)` is true, the server has exited, or the deadline is over.
+
+        Returns the load and its problems.
+        """
         bootstrap = self.server.bootstrap()
         credentials = [Credential(1, PUBLIC, bootstrap["public_key"])]
         credentials.append(Credential(1, SECRET, bootstrap["secret_key"], imports=True))
-        name, before = f"fill.{self.cycle}.{time.monotonic_ns()}", self.ledger.count(1, ACKED)
+        self.loads += 1
+        name = f"{self.seed}.{self.loads}"
         load = Load(name, self.server.address(), credentials, self.sent_events, [], 4, 0.005)
         load.start()
-        deadline_s = time.monotonic() + seconds
-        while time.monotonic() < deadline_s and self.server.process.poll() is None and not (until and until()):
+        started_s = time.monotonic()
+        while self.server.exit_code() is None:
+            elapsed_s = time.monotonic() - started_s
+            if elapsed_s >= seconds_min and (until(load) or elapsed_s > DEADLINE_S):
+                break
             time.sleep(0.05)
         problems = []
         for connection_report in load.stop():
             self.ledger.append(connection_report.rows)
             problems += connection_report.problems
         self.ledger.sync()
-        return self.ledger.count(1, ACKED) - before, problems
+        return load, problems
 
     def _fill(self, area, rng):
         """Fills one file system under load, then makes room and waits until events are accepted again."""
         ballast = self.data / area / "ballast"
-        accepted, problems = self._load(0.5)
-        if not accepted:
-            problems.append("nothing was accepted before the disk was full")
+        load, problems = self._load(lambda load: load.acked() >= ACKED_MIN, LOAD_S)
+        if load.acked() < ACKED_MIN:
+            problems.append(f"only {load.acked()} events were accepted before the disk was full")
         fill(ballast, rng.choice([0, 1 << 16, 1 << 20]))
-        rejected_before = self.ledger.count(1, "unknown")
         # A rebuild writes a checkpoint, which meets the full disk. It may fail.
         command = [self.server.binary, "rebuild", "--data", str(self.data)]
         rebuild = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        _, more = self._load(FULL_S)
+        load, more = self._load(lambda load: load.rejections() > 0, FULL_S)
         problems += more
         rebuild.kill()
         rebuild.wait()
-        rejected = self.ledger.count(1, "unknown") - rejected_before
+        rejected = load.rejections()
         outcome = self._look(area, rejected, problems)
         ballast.unlink()
-        if self.server.process.poll() is not None:
+        if self.server.exit_code() is not None:
             self.server.process = None
             self._start()
-        deadline_s = time.monotonic() + DEADLINE_S
-        again = 0
-        while not again and time.monotonic() < deadline_s:
-            again, more = self._load(0.5)
-            problems += more
-        if not again:
+        load, more = self._load(lambda load: load.acked() > 0, LOAD_S)
+        problems += more
+        if not load.acked():
             problems.append(f"no event was accepted within {DEADLINE_S} s after there was room again")
-        detail = f"{outcome}, {rejected} events without a receipt meanwhile, {again} accepted afterwards"
+        detail = f"{outcome}, {rejected} requests rejected meanwhile, {load.acked()} events accepted afterwards"
         self.report.check(f"cycle {self.cycle}: {area}/ is full", problems, detail)
 
     def _look(self, area, rejected, problems):
         """Checks that the server answers reads, or has exited with an error that says why; returns which."""
-        code = self.server.process.poll()
+        code = self.server.exit_code()
         if code is None:
             client = Client(self.server.address(), self.server.bootstrap()["secret_key"])
             client.get("/v1/load")
             client.close()
             if not rejected:
-                problems.append("the disk was full, and nothing was rejected")
+                problems.append(f"the disk was full, and nothing was rejected within {DEADLINE_S} s")
             # The log may still have room in the segment that it has prepared.
             if area != "log" and (answer := self._send_one()) != (503, "/problems/disk_full"):
                 problems.append(f"an event was answered with {answer}")
@@ -172,7 +182,7 @@ class FillTest:
         self.report.check("the server stops on SIGTERM", [f"exit code {code}"] if code else [])
         recount.check_verify(self.report, self.server, "after the server stopped")
         acked = self.ledger.count(1, ACKED)
-        few = [f"only {acked} events were acknowledged"] if acked < 100 * self.cycle else []
+        few = [f"only {acked} events were acknowledged"] if acked < ACKED_MIN * self.cycle else []
         self.report.check("enough was acknowledged", few, f"{acked} events")
 
 
@@ -213,7 +223,8 @@ def main():
         return subprocess.run(command, env=environment).returncode
     seed = random.SystemRandom().randrange(10**9) if args.seed is None else args.seed
     folder, report = Path(tempfile.mkdtemp(prefix="playmeter-fill-")), recount.Report()
-    FillTest(args, folder, report).run(args.cycles, random.Random(seed))
+    print(f"{folder}: {args.cycles} cycles, seed {seed}", flush=True)
+    FillTest(args, folder, report, seed).run(args.cycles, random.Random(seed))
     if report.failures:
         print(f"kept {folder}: ledger and server.log")
     else:
