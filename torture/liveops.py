@@ -76,7 +76,7 @@ class Writer:
             if self.steps == 1:
                 self.pending = self._declare_board()
             elif self.steps % ERASE_EVERY == 0:
-                self.pending = self._private_event()
+                self.pending = self._private_event(rng)
             elif self.steps % IDENTIFY_EVERY == 0:
                 self.pending = self._identify()
             else:
@@ -113,8 +113,8 @@ class Writer:
             return f"{self.player}: linking an anonymous id was answered with {answer}"
         return None
 
-    def _private_event(self):
-        canary = new_canary()
+    def _private_event(self, rng):
+        canary = new_canary(rng)
         event = {"event": PRIVATE, "player": canary, "props": {"note": f"{canary} was here"}, "id": str(uuid.uuid4())}
         return "POST", "/v1/events", event, None, lambda _: self._erase(canary)
 
@@ -260,9 +260,9 @@ def compare(name, found, expected):
     return [f"{name} (found, expected): {different}"] if different else []
 
 
-def new_canary():
+def new_canary(rng):
     """Returns a player id whose pairs of characters occur nowhere else."""
-    return "canary-" + "".join(chr(random.randrange(0x4E00, 0x9FA6)) for _ in range(12))
+    return "canary-" + "".join(chr(rng.randrange(0x4E00, 0x9FA6)) for _ in range(12))
 
 
 # Two characters of a canary. The expression looks ahead, so that pairs overlap.
