@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Shows that the tests find bugs: injects each fault and requires that the check in the table finds it.
 
-    torture/fault_injection.py --binary target/release/playmeter [--fault NAME] [--seed N]
+    torture/fault_injection.py --binary target/release/playmeter --seed 1    as make test does
+    torture/fault_injection.py --binary target/release/playmeter             as make torture does
 
 | fault               | effect                                         | found by                                   |
 |---------------------|------------------------------------------------|--------------------------------------------|
@@ -9,10 +10,13 @@
 | `drop_checkpoint`   | views are stored without their log position    | `kill.py`: a restart counts events twice   |
 | `reject_everything` | every event and command gets 503               | `kill.py`: too little was acknowledged     |
 
-`reject_everything` is a setting of the server; the others are faults of its code. The binary is one with the feature `fault-injection`, as `make test` builds it. Rust tests inject the other faults:
-`kill -9` cannot find an acknowledgement before `fdatasync`, because the kernel keeps what a process has written; the
-power cuts in `crates/wal/tests/crash` do. Ends with `N passed, M failed`.
-The exit code is 0 only if every fault was found as the table says, and the same binary passes without a fault.
+`reject_everything` is a setting of the server; the others are faults of its code. The binary is one with the feature
+`fault-injection`, as `make test` builds it. Rust tests inject the other faults: `kill -9` cannot find an acknowledgement
+before `fdatasync`, because the kernel keeps what a process has written; the power cuts in `crates/wal/tests/crash` do.
+
+`--fault NAME` injects only that fault. `--seed N` repeats the same runs; without it the seed is random, and printed at the
+start and at the end. Ends with `N passed, M failed`. The exit code is 0 only if every fault was found as the table says,
+and the same binary passes without a fault; if it does not, the data folder of that run is kept and its path printed.
 """
 
 import argparse
@@ -39,7 +43,9 @@ def run_crash_test(binary, fault, args):
     """Runs the crash test; returns its exit code and its output lines."""
     environment = {name: value for name, value in os.environ.items() if name != "PLAYMETER_INJECTED_FAULT"}
     environment |= {"PLAYMETER_INJECTED_FAULT": fault} if fault else {}
-    command = [sys.executable, str(REPOSITORY / "torture" / "kill.py"), "--binary", str(binary), "--discard"]
+    command = [sys.executable, str(REPOSITORY / "torture" / "kill.py"), "--binary", str(binary)]
+    # A run with a fault is expected to fail; one without is not, and its data shows why it did.
+    command += ["--discard"] if fault else []
     command += ["--cycles", str(args.cycles), "--seconds-max", "0.6", "--seed", str(args.seed)]
     completed = subprocess.run(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     return completed.returncode, completed.stdout.splitlines()
@@ -71,6 +77,7 @@ def main():
     args = parser.parse_args()
     args.seed = random.SystemRandom().randrange(10**9) if args.seed is None else args.seed
     binary = args.binary.resolve()
+    print(f"seed {args.seed}", flush=True)
     checks = [("no check fails without an injected fault", lambda: check_without_fault(binary, args))]
     for fault in [args.fault] if args.fault else EXPECTED_FAILURES:
         checks.append((f"{fault} is found", lambda fault=fault: check_fault_is_found(binary, fault, args)))
