@@ -14,9 +14,9 @@
 `fault-injection`, as `make test` builds it. Rust tests inject the other faults: `kill -9` cannot find an acknowledgement
 before `fdatasync`, because the kernel keeps what a process has written; the power cuts in `crates/wal/tests/crash` do.
 
-`--fault NAME` injects only that fault. `--seed N` repeats the same runs; without it the seed is random, and printed at the
-start and at the end. Ends with `N passed, M failed`. The exit code is 0 only if every fault was found as the table says,
-and the same binary passes without a fault; if it does not, the data folder of that run is kept and its path printed.
+`--fault NAME` injects only that fault. `--seed N` repeats the same runs; without it the seed is random. It is printed at
+the start and at the end. Ends with `N passed, M failed`. The exit code is 0 only if every fault was found as the table
+says, and the same binary passes without a fault; if it does not, the data folder of that run is kept and its path printed.
 """
 
 import argparse

@@ -5,7 +5,7 @@ python3 torture/fill.py --binary target/release/playmeter --cycles 1 --seed 1   
 python3 torture/fill.py --binary target/release/playmeter --cycles 10            as make torture does
 
 It needs root, to mount tmpfs. `--seed N` repeats the same events and the same order of full disks; without it the seed
-is random, and printed at the start and at the end.
+is random. It is printed at the start and at the end.
 
 `log/`, `ids/` and `views/` are small file systems of their own, in a mount namespace that ends with the script. While
 one of them is full, the server must go on serving reads or exit with an error that says why; it must never acknowledge

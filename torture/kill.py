@@ -4,8 +4,8 @@
     torture/kill.py --binary target/release/playmeter --cycles 20 --seconds-max 1.0 --seed 1    as make test does
     torture/kill.py --binary target/release/playmeter --cycles 1000                              as make torture does
 
-A cycle loads until enough was acknowledged, then for a random time, and then kills. `--seed N` repeats the same load and
-the same times. Without it the seed is random, and printed at the start and at the end.
+A cycle loads until enough was acknowledged, then for a random time, and then kills. `--seed N` repeats the same load
+and the same times. Without it the seed is random. It is printed at the start and at the end.
 
 Ends with `N passed, M failed` and the seed; the exit code is 1 if any check failed. In that case the data folder, the
 ledger and the server's output are kept, and their path is printed.
@@ -303,7 +303,8 @@ def main():
     parser.add_argument("--binary", required=True, type=Path)
     parser.add_argument("--cycles", type=int, default=20)
     parser.add_argument("--cycles-per-folder", type=int, default=25)
-    parser.add_argument("--seconds-max", type=float, default=2.0, help="maximum duration of load between enough acknowledgements and the kill")
+    # The floors come first, so that a busy machine loads for longer.
+    parser.add_argument("--seconds-max", type=float, default=2.0, help="maximum duration of load beyond the floors")
     parser.add_argument("--first-starts", type=int, default=15, help="first starts that are killed before each run")
     parser.add_argument("--connections", type=int, default=6)
     parser.add_argument("--crc-bytes", type=int, default=1 << 20, help="bytes of payload whose checksums are verified")

@@ -7,8 +7,9 @@ python3 torture/slow.py --binary target/release/playmeter --connections 10000 --
 A third of the connections dribble the head of a request, a third dribble a body, and a third send a whole request and
 never read the response. They come from many loopback addresses, to stay below the server's limit per address, and each
 is opened again when the server closes it. Normal requests are measured in turns: without slow connections, with them,
-without, ... The test fails if a normal request fails, or if not every slow connection was opened once before it measured.
-How many stayed open is printed and not judged: the server closes slow ones by design, and a busy machine more of them.
+without, ... The test fails if a normal request fails, or if a slow connection could not be opened before the measurement.
+How many stayed open is printed and not judged: the server closes slow ones by design, and more of them on a busy machine.
+
 The ratio of the p99 with them to the one without is printed; the test fails if it exceeds `--ratio-max` in most rounds.
 Without that option it is not judged, because other work on the machine changes it too.
 """
@@ -144,7 +145,7 @@ def measure(server, args, folder):
 
 
 def judge_ratio(pairs, beside, ratio_max):
-    """Prints how many times as long the p99 is `beside` something as alone; yields a problem if that exceeds `ratio_max`.
+    """Prints the ratio of the p99 beside something to the p99 alone; yields a problem if it exceeds `ratio_max`.
 
     `pairs` are the p99 alone and beside it, in microseconds, of each round. The median decides. Without `ratio_max`
     nothing is judged.
@@ -153,7 +154,7 @@ def judge_ratio(pairs, beside, ratio_max):
     middle = statistics.median(ratios)
     print(f"  p99 beside {beside} relative to alone: {middle:.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
     if ratio_max is not None and middle > ratio_max:
-        yield f"the p99 of normal requests is {middle:.2f} times as long beside {beside}, more than {ratio_max:g} times"
+        yield f"the p99 of normal requests is {middle:.2f} times as long beside {beside}, at most {ratio_max:g} is allowed"
 
 
 def unanswered(reports):
@@ -190,7 +191,7 @@ def main():
     parser.add_argument("--rate", type=int, default=500, help="normal requests per second")
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--ratio-max", type=float, help="fail if the p99 beside slow connections is longer by this factor")
+    parser.add_argument("--ratio-max", type=float, help="fail if the p99 beside them is longer by this factor")
     args = parser.parse_args()
     settings = {"CONNECTIONS__TOTAL_MAX": args.connections + 200}
     return run_checks(args.binary, "slow", settings, lambda server, folder: compare(server, args, folder))
