@@ -8,6 +8,7 @@ import json
 import math
 import pathlib
 import sys
+import time
 import urllib.error
 import urllib.request
 
@@ -39,12 +40,14 @@ class Comparison:
 
     def wait(self):
         """Waits until the server has applied what it acknowledged: an import this fast is ahead of it."""
-        for _ in range(100):
+        deadline_s = time.monotonic() + 180
+        while time.monotonic() < deadline_s:
             try:
                 return self.ask("explore", {"last": "1d"})
             except urllib.error.HTTPError as error:
                 if error.code != 503:
                     raise
+            time.sleep(0.1)
         sys.exit("the server does not catch up with the import")
 
     def rows(self, sql, **parameters):
