@@ -60,9 +60,8 @@ def main():
             failed.append(f"{case}: {behavior}, closing: {closing}")
     print(f"Autobahn: {len(results)} cases: " + ", ".join(f"{count} {name}" for name, count in sorted(counts.items())))
     for line in failed:
-        print(line)
-    if not results:
-        print("no cases were run")
+        print(f"FAILED {line}")
+    print(f"{len(results) - len(failed)} passed, {len(failed)} failed")
     return 1 if failed or not results else 0
 
 
