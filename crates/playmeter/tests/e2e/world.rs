@@ -1,4 +1,5 @@
 //! The server of one test: the shipped program on a new folder and a free port, killed at the end of the test.
+//! The folder is kept if the test fails.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -273,6 +274,10 @@ impl Drop for World {
         if let Some(mut server) = self.server.take() {
             let _ = server.kill();
             let _ = server.wait();
+        }
+        if std::thread::panicking() {
+            self.root.disable_cleanup(true);
+            eprintln!("kept {}: data folder and stderr of the server", self.root.path().display());
         }
     }
 }
