@@ -56,7 +56,7 @@ def is_listening(port):
 
 
 def go_program(name):
-    """Returns the path of a program that `make go-tools` builds, or `None`."""
+    """Returns the path of a program that `make test-deps` builds, or `None`."""
     built = Path.home() / "go/bin" / name
     return str(built) if built.exists() else shutil.which(name)
 
@@ -278,7 +278,7 @@ def main():
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if not (go_program("pebble") and go_program("pebble-challtestsrv")):
-        skip("pebble is not installed; `make go-tools` builds it if Go is installed")
+        skip("pebble is not installed; `make test-deps` builds it if Go is installed")
     if not args.inside:
         os.execvp("unshare", ["unshare", "--net", sys.executable, *sys.argv, "--inside"])
     run("ip", "link", "set", "lo", "up")

@@ -175,7 +175,7 @@ def main():
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if not shutil.which("buildah"):
-        skip("buildah is not installed; `make tools` installs it")
+        skip("buildah is not installed; `make test-deps` installs it")
     if not args.inside:
         os.execvp("unshare", ["unshare", "--net", "--mount", sys.executable, *sys.argv, "--inside"])
     run("ip", "link", "set", "lo", "up")

@@ -36,7 +36,7 @@ fn installed(programs: &[&str]) -> bool {
     let missing = programs.iter().find(|program| Command::new(program).arg("-V").output().is_err());
     match missing {
         Some(program) => {
-            testkit::skip::skip(program, "it is not installed; `make tools` installs it");
+            testkit::skip::skip(program, "it is not installed; `make test-deps` installs it");
             false
         }
         None => true,

@@ -36,7 +36,7 @@ fn certificate(folder: &Path, name: &str) -> bool {
             true
         }
         Err(_) => {
-            testkit::skip::skip("openssl", "it is not installed; `make tools` installs it");
+            testkit::skip::skip("openssl", "it is not installed; `make test-deps` installs it");
             false
         }
     }

@@ -33,7 +33,7 @@ fn installed(program: &str) -> Option<PathBuf> {
     );
     let found = folders.into_iter().map(|folder| folder.join(program)).find(|path| path.exists());
     if found.is_none() {
-        testkit::skip::skip(program, "it is not installed; `make tools` installs it");
+        testkit::skip::skip(program, "it is not installed; `make test-deps` installs it");
     }
     found
 }

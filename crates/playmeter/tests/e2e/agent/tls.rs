@@ -33,7 +33,7 @@ fn certificate(folder: &Path) -> bool {
             true
         }
         Err(_) => {
-            testkit::skip::skip("openssl", "it is not installed; `make tools` installs it");
+            testkit::skip::skip("openssl", "it is not installed; `make test-deps` installs it");
             false
         }
     }

@@ -13,7 +13,7 @@ fn world_with_inbox(more: &str) -> Option<(World, PathBuf)> {
         let mut command = Command::new("ssh-keygen");
         command.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(root.path().join(name));
         if command.status().is_err() {
-            testkit::skip::skip("ssh-keygen", "it is not installed; `make tools` installs it");
+            testkit::skip::skip("ssh-keygen", "it is not installed; `make test-deps` installs it");
             return None;
         }
     }

@@ -47,7 +47,7 @@ fn start(folder: &Path, program: &str, args: &[&str]) -> Option<Child> {
     command.args(args).env("PEBBLE_VA_NOSLEEP", "1").env("PEBBLE_WFE_NONCEREJECT", "0").current_dir(folder);
     let started = command.stdin(Stdio::null()).stdout(log.try_clone().expect("a file")).stderr(log).spawn();
     if started.is_err() {
-        testkit::skip::skip("pebble", "it is not installed; `make go-tools` builds it");
+        testkit::skip::skip("pebble", "it is not installed; `make test-deps` builds it");
     }
     started.ok()
 }

@@ -39,7 +39,7 @@ fn curl_speaks_both_protocols() {
             None => command.arg(flag),
         };
         let Ok(done) = command.arg(&url).current_dir(world.root()).output() else {
-            return testkit::skip::skip("curl", "it is not installed; `make tools` installs it");
+            return testkit::skip::skip("curl", "it is not installed; `make test-deps` installs it");
         };
         assert_eq!(String::from_utf8_lossy(&done.stdout), expected, "{flag}: {done:?}");
     }

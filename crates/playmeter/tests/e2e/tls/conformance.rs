@@ -26,7 +26,7 @@ fn http2_passes_every_case_of_h2spec() {
         &path,
     ]);
     let Ok(done) = command.output() else {
-        return testkit::skip::skip("h2spec", "it is not installed; `make go-tools` builds it");
+        return testkit::skip::skip("h2spec", "it is not installed; `make test-deps` builds it");
     };
     let report = String::from_utf8_lossy(&done.stdout);
     let summary = report.lines().find(|line| line.contains(" tests, ")).unwrap_or_else(|| panic!("{report}"));

@@ -99,7 +99,7 @@ fn caddy_of_the_guide_orders_a_certificate_and_serves_https_and_sockets() {
     command.args(["run", "--adapter", "caddyfile", "--config"]).arg(&file);
     command.env("XDG_DATA_HOME", world.root()).env("XDG_CONFIG_HOME", world.root());
     let Ok(caddy) = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn() else {
-        return testkit::skip::skip("caddy", "it is not installed; `make tools` installs it");
+        return testkit::skip::skip("caddy", "it is not installed; `make test-deps` installs it");
     };
     let _caddy = Proxy(caddy);
     check_proxy(&world, &url, https, &errors);

@@ -1,0 +1,87 @@
+"""Runs commands: their output goes to the terminal and to a log, and nothing that they started outlives them."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+# A command that takes longer is broken. The slowest, the first build, takes 22 minutes on two cores.
+TIMEOUT_S = 3600
+
+
+@dataclass
+class Finished:
+    """The exit code and the output lines of a command; the code is `None` if it was ended after the timeout."""
+
+    code: int | None
+    lines: list[str]
+
+
+class Shell:
+    """Runs commands in a repository, one at a time, with these additions to the environment."""
+
+    def __init__(self, root, environment, log_path, out=sys.stdout):
+        self.root, self.environment, self.out = Path(root), environment, out
+        self.log = open(log_path, "w", encoding="utf-8")
+
+    def print(self, text):
+        """Prints a line of the runner itself."""
+        print(text, file=self.out, flush=True)
+        print(text, file=self.log, flush=True)
+
+    def run(self, argv, cwd=".", environment=None, timeout_s=TIMEOUT_S):
+        """Runs a command until it exits or the timeout has passed, then ends the processes that it left in its group."""
+        self.print(f"$ {'' if cwd == '.' else f'cd {cwd} && '}{' '.join(map(str, argv))}")
+        try:
+            process = subprocess.Popen(
+                [*map(str, argv)],
+                cwd=self.root / cwd,
+                env=os.environ | self.environment | (environment or {}),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+            )
+        except OSError as error:
+            self.print(str(error))
+            return Finished(127, [str(error)])
+        lines = []
+        reader = threading.Thread(target=self._read, args=(process.stdout, lines), daemon=True)
+        reader.start()
+        timer = threading.Timer(timeout_s, _end_group, [process.pid])
+        timer.start()
+        try:
+            # The process is not reaped before its group has ended, so that the group's number is not given to another one.
+            status = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        finally:
+            was_ended = not timer.is_alive()
+            timer.cancel()
+            _end_group(process.pid)
+            process.wait()
+        reader.join(10)
+        if was_ended:
+            self.print(f"ended after {timeout_s} s")
+            return Finished(None, [*lines, f"ended after {timeout_s} s"])
+        exited = status.si_code == os.CLD_EXITED
+        return Finished(status.si_status if exited else 128 + status.si_status, lines)
+
+    def _read(self, pipe, lines):
+        with pipe:
+            for line in pipe:
+                lines.append(line.rstrip("\n"))
+                self.print(lines[-1])
+
+    def close(self):
+        self.log.close()
+
+
+def _end_group(group):
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
