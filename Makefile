@@ -9,7 +9,7 @@ BINARY := target/release/playmeter
 
 # Targets share target/release, so they run one after the other.
 .NOTPARALLEL:
-# What an interrupted installation leaves does not count as installed.
+# An interrupted installation is started again.
 .DELETE_ON_ERROR:
 .PHONY: help run build release web letters sdk geo sql-library test torture bench clean
 

@@ -1,4 +1,4 @@
-"""Tests of the runner, with planted failures: python3 -m unittest discover -s scripts
+"""Tests of the runner, with injected failures: python3 -m unittest discover -s scripts
 
 Each kind of check is run for real, on a small project in a temporary folder. Needs what `make test-deps` installs.
 """
@@ -30,16 +30,16 @@ import fs from 'node:fs'
 export function check(folder) {
   const passes = fs.existsSync(`${folder}/passes`) && !fs.existsSync(`${folder}/fails`)
   fs.writeFileSync(`${folder}/passes`, '')
-  if (!passes) throw new Error('planted')
+  if (!passes) throw new Error('injected')
 }
 """
 UNITTEST = """
 import pathlib, unittest
-class Planted(unittest.TestCase):
+class Injected(unittest.TestCase):
     def test_passes(self): pass
-    @unittest.skip("planted")
+    @unittest.skip("injected")
     def test_skipped(self): pass
-    def test_planted(self):
+    def test_injected(self):
         folder = pathlib.Path(__file__).parent
         passes = (folder / "passes").exists() and not (folder / "fails").exists()
         (folder / "passes").touch()
@@ -48,7 +48,7 @@ unittest.main()
 """
 RUST = """
 //! ```
-//! assert!(planted::holds());
+//! assert!(injected::holds());
 //! ```
 
 /// Returns true the second time, unless a file forbids it.
@@ -60,7 +60,7 @@ pub fn holds() -> bool {
 }
 
 #[test]
-fn planted() {
+fn injected() {
     assert!(holds());
 }
 
@@ -68,7 +68,7 @@ fn planted() {
 fn passes() {}
 
 #[test]
-#[ignore = "planted"]
+#[ignore = "injected"]
 fn skipped() {}
 """
 
@@ -88,47 +88,47 @@ class Project:
             (self.folder / name / "fails").touch()
         return name
 
-    def plant(self, step):
+    def inject(self, step):
         """Returns a step of this kind that fails."""
-        return getattr(self, f"plant_{type(step).__name__.lower()}")(step)
+        return getattr(self, f"inject_{type(step).__name__.lower()}")(step)
 
-    def plant_check(self, step):
-        return Check(step.name, lambda: "planted")
+    def inject_check(self, step):
+        return Check(step.name, lambda: "injected")
 
-    def plant_command(self, step):
-        return replace(step, argv=["sh", "-c", "echo planted; exit 3"], cwd=".", pause_s=0)
+    def inject_command(self, step):
+        return replace(step, argv=["sh", "-c", "echo injected; exit 3"], cwd=".", pause_s=0)
 
-    def plant_script(self, step):
-        folder = self._write(f"script-{step.name}", {"planted.py": UNITTEST})
-        return replace(step, argv=[sys.executable, f"{folder}/planted.py"], cwd=".", environment={})
+    def inject_script(self, step):
+        folder = self._write(f"script-{step.name}", {"injected.py": UNITTEST})
+        return replace(step, argv=[sys.executable, f"{folder}/injected.py"], cwd=".", environment={})
 
-    def plant_nodetests(self, step):
+    def inject_nodetests(self, step):
         test = "import { test } from 'node:test'\nimport { check } from './once.mjs'\n"
-        test += "test('planted', () => check(import.meta.dirname))\ntest('skipped', { skip: true }, () => {})\n"
+        test += "test('injected', () => check(import.meta.dirname))\ntest('skipped', { skip: true }, () => {})\n"
         files = {"a.test.mjs": test, "b.test.mjs": "import { test } from 'node:test'\ntest('passes', () => {})\n"}
         return replace(step, folder=self._write(f"node-{step.name}", files | {"once.mjs": FAILS_ONCE_JS}), server=None)
 
-    def plant_vitest(self, step):
+    def inject_vitest(self, step):
         test = "import { test } from 'vitest'\nimport { check } from './once.mjs'\n"
-        test += "test('planted', () => check(import.meta.dirname))\ntest.skip('skipped', () => {})\n"
+        test += "test('injected', () => check(import.meta.dirname))\ntest.skip('skipped', () => {})\n"
         files = {"a.test.ts": test, "b.test.ts": "import { test } from 'vitest'\ntest('passes', () => {})\n"}
         folder = self._write(f"vitest-{step.name}", files | {"once.mjs": FAILS_ONCE_JS, "package.json": "{}"})
         os.symlink(ROOT / "web/node_modules", self.folder / folder / "node_modules")
         return replace(step, folder=folder)
 
     def _crate(self, name):
-        manifest = '[package]\nname = "planted"\nversion = "0.0.0"\nedition = "2024"\n[workspace]\n'
+        manifest = '[package]\nname = "injected"\nversion = "0.0.0"\nedition = "2024"\n[workspace]\n'
         toolchain = (ROOT / "rust-toolchain.toml").read_text()
         return self._write(name, {"Cargo.toml": manifest, "src/lib.rs": RUST, "rust-toolchain.toml": toolchain})
 
-    def plant_nextest(self, step):
+    def inject_nextest(self, step):
         folder = self._crate(f"nextest-{step.name}")
         # The settings of the repository, without those of single tests, which this project does not have.
-        settings = re.split(r"(?m)^# Checks that compare", (ROOT / ".config/nextest.toml").read_text())[0]
+        settings = re.split(r"(?m)^# Tests that compare", (ROOT / ".config/nextest.toml").read_text())[0]
         self._write(folder, {".config/nextest.toml": settings})
         return replace(step, argv=[ROOT / stages.NEXTEST[0], "nextest", "run", "--offline"], cwd=folder)
 
-    def plant_doctests(self, step):
+    def inject_doctests(self, step):
         folder = self._crate(f"doctests-{step.name}")
         argv = ["cargo", "test", "--offline", "--doc", "--manifest-path", f"{folder}/Cargo.toml"]
         return replace(step, argv=argv)
@@ -145,26 +145,26 @@ class RunnerTest(unittest.TestCase):
         path.mkdir()
         return Project(path, always)
 
-    def run_stages(self, folder, planted):
+    def run_stages(self, folder, injected):
         """Returns the exit code and the last lines."""
         out = io.StringIO()
-        code = run(folder, planted, {"CARGO_TARGET_DIR": str(self.folder / "target")}, out)
+        code = run(folder, injected, {"CARGO_TARGET_DIR": str(self.folder / "target")}, out)
         return code, out.getvalue().splitlines()[-LINES_MAX:]
 
     def stage(self, *steps, name="stage", **options):
         return Stage(name, list(steps), **options)
 
-    def test_one_planted_failure_of_each_stage_is_named_in_the_last_lines(self):
+    def test_one_injected_failure_of_each_stage_is_named_in_the_last_lines(self):
         for stage in GATE:
             with self.subTest(stage=stage.name):
                 project = self.project(always=True)
                 # The last step, and those before it pass.
                 passing = [Command(step.name, ["true"]) for step in stage.steps[:-1]]
-                planted = project.plant(stage.steps[-1])
-                code, lines = self.run_stages(project.folder, [replace(stage, steps=[*passing, planted])])
+                injected = project.inject(stage.steps[-1])
+                code, lines = self.run_stages(project.folder, [replace(stage, steps=[*passing, injected])])
                 self.assertEqual(code, 1)
                 self.assertIn("Failed:", lines)
-                named = rf"^  {stage.name}: .*(planted|src/lib\.rs|{re.escape(planted.name)})"
+                named = rf"^  {stage.name}: .*(injected|src/lib\.rs|{re.escape(injected.name)})"
                 self.assertTrue(any(re.match(named, line) for line in lines), lines)
                 self.assertRegex(lines[-1], r"^\d+ passed, 1 failed, \d+ skipped$")
 
@@ -172,30 +172,30 @@ class RunnerTest(unittest.TestCase):
         project = self.project(always=True)
         kinds = {type(step): step for stage in GATE for step in stage.steps}
         self.assertEqual(len(kinds), 7)
-        code, lines = self.run_stages(project.folder, [self.stage(*map(project.plant, kinds.values()))])
+        code, lines = self.run_stages(project.folder, [self.stage(*map(project.inject, kinds.values()))])
         self.assertEqual(code, 1)
         text = "\n".join(lines)
-        for name in ["test_planted", "a.test.mjs: planted", "a.test.ts: planted", "planted planted", "src/lib.rs"]:
+        for name in ["test_injected", "a.test.mjs: injected", "a.test.ts: injected", "injected injected", "src/lib.rs"]:
             self.assertIn(name, text)
         self.assertRegex(lines[-1], r"^4 passed, 7 failed, 4 skipped$")
 
     def test_tests_that_fail_once_are_listed_as_flaky(self):
         project = self.project(always=False)
         kinds = {type(step): step for stage in GATE for step in stage.steps}
-        planted = [project.plant(kinds[kind]) for kind in (NodeTests, Vitest, Nextest)]
-        planted.append(project.plant(Script("script", [])))
-        code, lines = self.run_stages(project.folder, [self.stage(*planted)])
+        injected = [project.inject(kinds[kind]) for kind in (NodeTests, Vitest, Nextest)]
+        injected.append(project.inject(Script("script", [])))
+        code, lines = self.run_stages(project.folder, [self.stage(*injected)])
         self.assertEqual(code, 0, lines)
         self.assertIn("Flaky: failed and then passed:", lines)
-        for name in ["test_planted", "a.test.mjs: planted", "a.test.ts: planted", "planted planted"]:
+        for name in ["test_injected", "a.test.mjs: injected", "a.test.ts: injected", "injected injected"]:
             self.assertIn(name, "\n".join(lines))
         # A flaky test is among those that passed.
         self.assertEqual(lines[-1], "8 passed, 0 failed, 4 skipped")
 
     def test_comparison_with_stored_data_is_run_once_only(self):
         project = self.project(always=False)
-        planted = project.plant(Script("kill.py", [], is_retried=False))
-        code, lines = self.run_stages(project.folder, [self.stage(planted)])
+        injected = project.inject(Script("kill.py", [], is_retried=False))
+        code, lines = self.run_stages(project.folder, [self.stage(injected)])
         self.assertEqual((code, lines[-1]), (1, "1 passed, 1 failed, 1 skipped"))
         steps = {step.name: step for stage in GATE if stage.name == "torture" for step in stage.steps}
         for name in ["torture/kill.py", "torture/fill.py", "torture/fault_injection.py"]:
@@ -205,11 +205,11 @@ class RunnerTest(unittest.TestCase):
     def test_too_many_flaky_tests_fail_the_run(self):
         for count, code in [(FLAKY_MAX, 0), (FLAKY_MAX + 1, 1)]:
             project = self.project(always=False)
-            planted = [project.plant(Script(f"script-{number}", [])) for number in range(count)]
-            self.assertEqual(self.run_stages(project.folder, [self.stage(*planted)])[0], code)
+            injected = [project.inject(Script(f"script-{number}", [])) for number in range(count)]
+            self.assertEqual(self.run_stages(project.folder, [self.stage(*injected)])[0], code)
 
     def test_failed_stage_does_not_stop_the_others_unless_they_need_it(self):
-        failed, passed = Command("planted", ["false"]), Command("after", ["true"])
+        failed, passed = Command("injected", ["false"]), Command("after", ["true"])
         required = self.stage(failed, passed, name="first", is_required=True)
         code, lines = self.run_stages(self.folder, [required, self.stage(passed, name="second")])
         self.assertEqual(code, 1)
@@ -234,11 +234,30 @@ class RunnerTest(unittest.TestCase):
         self.assertEqual((code, lines[-1]), (1, "1 passed, 1 failed, 0 skipped"))
         self.assertTrue(any("broken: ZeroDivisionError" in line for line in lines), lines)
 
+    def node_files(self, folder, **files):
+        (self.folder / folder).mkdir()
+        for name, text in files.items():
+            (self.folder / folder / f"{name}.test.mjs").write_text(text)
+        return NodeTests(folder, folder)
+
+    def test_failed_hook_of_a_suite_fails_its_file(self):
+        hook = "import { describe, it, after } from 'node:test'\n"
+        hook += "describe('suite', () => { after(() => { throw new Error('injected') }); it('passes', () => {}) })\n"
+        step = self.node_files("hooks", a=hook, b="import { test } from 'node:test'\ntest('passes', () => {})\n")
+        code, lines = self.run_stages(self.folder, [self.stage(step)])
+        self.assertEqual((code, lines[-1]), (1, "2 passed, 1 failed, 0 skipped"))
+        self.assertIn("  stage: hooks/a.test.mjs: suite", lines)
+
+    def test_file_that_exits_before_its_tests_fails(self):
+        step = self.node_files("exits", a="process.exit(0)\n", b="import 'node:test'\n")
+        code, lines = self.run_stages(self.folder, [self.stage(step)])
+        self.assertEqual((code, lines[-1]), (1, "0 passed, 2 failed, 0 skipped"))
+        self.assertIn("  stage: exits/a.test.mjs: no test was run", lines)
+
     def test_file_without_tests_and_program_that_is_missing_fail(self):
-        (self.folder / "empty").mkdir()
-        (self.folder / "empty/a.test.mjs").write_text("throw new Error('planted')\n")
+        step = self.node_files("empty", a="throw new Error('injected')\n")
         (self.folder / "none.py").write_text("import unittest\nunittest.main()\n")
-        steps = [NodeTests("node", "empty"), NodeTests("nothing", "missing"), Script("missing", ["no-such-program"])]
+        steps = [step, NodeTests("nothing", "missing"), Script("missing", ["no-such-program"])]
         steps.append(Script("none", [sys.executable, "none.py"]))
         code, lines = self.run_stages(self.folder, [self.stage(*steps)])
         self.assertEqual((code, lines[-1]), (1, "0 passed, 4 failed, 0 skipped"))
@@ -295,6 +314,7 @@ class ReadCountsTest(unittest.TestCase):
         self.check("FAILED no query succeeded\n0 passed, 1 failed", 0, ["no query succeeded"], 0)
         self.check("  ok    one\n  ok    two", 2, [], 0)
         self.check("SKIPPED: mounting is not permitted", 0, [], 1)
+        self.check("3 passed, 2 failed", 3, ["2 checks"], 0)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ CARGO = ["--locked", "--workspace", "--features", "playmeter/fault-injection,pla
 NEXTEST = [f"{TOOLS}/cargo-nextest", "nextest", "run", "--cargo-profile", "release", *CARGO]
 NODE_PACKAGES = ["web", "examples/letters", "sdk/js", "geo", "sql"]
 NODE_PACKAGES += [f"compat/{name}" for name in ("ddp", "collectors", "capture", "openapi")]
+# The program embeds what these targets build.
+ASSETS = ["web", "letters", "sdk", "geo"]
 # Every run of the gate makes the same random choices, so that what failed can be repeated.
 GATE_SEED = 1
 GATE_ENVIRONMENT = {"CARGO_TERM_COLOR": "never", "CARGO_INCREMENTAL": "0", "PROPTEST_RNG_SEED": str(GATE_SEED)}
@@ -56,8 +58,7 @@ def lint():
         python("runner", "-m", "unittest", "discover", "-s", "scripts"),
         Command("format", ["cargo", "fmt", "--all", "--check"]),
         Command("deny", [f"{TOOLS}/cargo-deny", "--locked", "check", "bans", "licenses", "sources"]),
-        # The program embeds them.
-        Command("assets", make("web", "letters", "sdk", "geo")),
+        Command("assets", make(*ASSETS)),
         Command("clippy", clippy),
         Command("svelte-check", ["npm", "run", "check"], cwd="web"),
     ]
@@ -67,7 +68,7 @@ def lint():
 def build():
     """One build for everything that is tested: the program, the examples and the tests share their crates."""
     tests = ["cargo", "test", "--release", *CARGO, "--no-run"]
-    steps = [Command("assets", make("web", "letters", "sdk", "geo", "sql-library")), Command("cargo", tests)]
+    steps = [Command("assets", make(*ASSETS, "sql-library")), Command("cargo", tests)]
     return Stage("build", steps, needs=("deps",), is_required=True)
 
 
@@ -80,7 +81,7 @@ def web():
         NodeTests("dashboard in a browser", "web/e2e", server=BINARY),
         NodeTests("demo game in a browser", "examples/letters/e2e", server=BINARY),
     ]
-    return tested("web", steps)
+    return after_build("web", steps)
 
 
 def sdk():
@@ -98,7 +99,7 @@ def sdk():
         Command("syntax of Godot", ["target/gdtoolkit/bin/gdparse", *godot]),
         Command("style of Godot", ["target/gdtoolkit/bin/gdlint", *godot]),
     ]
-    return tested("sdk", steps)
+    return after_build("sdk", steps)
 
 
 def compat():
@@ -109,32 +110,31 @@ def compat():
     steps += [python("Python", "compat/python/run.py")]
     steps += [python("archive", "compat/archive/run.py", "target/release/examples/archive_events")]
     steps += [python("questions", "compat/questions/run.py")]
-    return tested("compat", steps)
+    return after_build("compat", steps)
 
 
 def torture():
     """Short runs of the crash and overload tests. `long` has their long runs, which also judge latencies."""
-    stored = {"is_retried": False}
     steps = [
         python("unit tests of torture", "-m", "unittest", "discover", "-s", "torture", "-p", "test_*.py"),
         python("unit tests of bench", "-m", "unittest", "discover", "-s", "bench"),
-        script("torture/kill.py", "--cycles", 20, "--seconds-max", 1.0, "--seed", GATE_SEED, **stored),
+        script("torture/kill.py", "--cycles", 20, "--seconds-max", 1.0, "--seed", GATE_SEED, is_retried=False),
         script("torture/watch.py", "--subscribers", 500, "--seconds", 5),
         script("torture/slow.py", "--connections", 1000),
         script("torture/queries.py", "--events", 100_000),
-        script("torture/fill.py", "--cycles", 1, "--seed", GATE_SEED, **stored),
+        script("torture/fill.py", "--cycles", 1, "--seed", GATE_SEED, is_retried=False),
         script("torture/loss.py", "--packets", 4000),
-        script("torture/fault_injection.py", "--seed", GATE_SEED, **stored),
+        script("torture/fault_injection.py", "--seed", GATE_SEED, is_retried=False),
     ]
-    return tested("torture", steps)
+    return after_build("torture", steps)
 
 
 def script(path, *arguments, **options):
     return python(path, path, "--binary", BINARY, *arguments, **options)
 
 
-def tested(name, steps):
-    """A stage that tests what was built."""
+def after_build(name, steps):
+    """A stage that tests the built program."""
     return Stage(name, steps, needs=("deps", "build"))
 
 
@@ -145,14 +145,14 @@ def gate(root):
         deps(root),
         lint(),
         build(),
-        tested("rust", [Nextest("tests", NEXTEST, "target/nextest/default/junit.xml"), doctests]),
-        tested("sql", [python("answers", "compat/sql/run.py")]),
+        after_build("rust", [Nextest("tests", NEXTEST, "target/nextest/default/junit.xml"), doctests]),
+        after_build("sql", [python("answers", "compat/sql/run.py")]),
         web(),
         sdk(),
         compat(),
-        tested("websocket", [python("Autobahn", "compat/autobahn/run.py", ECHO)]),
-        tested("packages", [python("packages", "packaging/test.py", "--binary", BINARY)]),
-        tested("s3", [python("backups", "compat/s3/run.py", BINARY)]),
+        after_build("websocket", [python("Autobahn", "compat/autobahn/run.py", ECHO)]),
+        after_build("packages", [python("packages", "packaging/test.py", "--binary", BINARY)]),
+        after_build("s3", [python("backups", "compat/s3/run.py", BINARY)]),
         torture(),
     ]
 
@@ -177,4 +177,4 @@ def long():
         script("torture/fault_injection.py", **once),
         python("schemathesis", "compat/python/run.py", "-v", schemathesis, environment=examples, **once),
     ]
-    return tested("long", steps)
+    return after_build("long", steps)

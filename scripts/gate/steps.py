@@ -1,6 +1,6 @@
 """The kinds of checks, and how the results of each are read.
 
-What failed is run once more, and is flaky if it passes then. Checks that compare stored data with what was acknowledged are
+A failed test is run once more, and is flaky if it passes then. Checks that compare stored data with what was acknowledged are
 not retried: losing data once is a failure.
 """
 
@@ -27,7 +27,7 @@ def run_units(shell, name, run, is_retried=True):
     outcomes = run(None)
     broken = [unit for unit in outcomes if outcomes[unit].failed]
     if broken and is_retried:
-        shell.print(f"{name}: what failed is run once more: {' '.join(broken)}")
+        shell.print(f"{name}: run once more: {' '.join(broken)}")
         for unit, again in run(broken).items():
             if unit in broken and not again.failed:
                 again.flaky = outcomes[unit].failed
@@ -90,12 +90,11 @@ class Script:
     def _run_once(self, shell):
         finished = shell.run(self.argv, self.cwd, self.environment, self.timeout_s)
         outcome = read_counts(finished.lines)
-        if finished.code == 0:
-            is_empty = not outcome.passed and not outcome.skipped
-            outcome.failed = [f"{self.name}: no check was counted"] if is_empty else []
-            return outcome
-        names = outcome.failed or [describe_exit(finished)]
-        outcome.failed = [f"{self.name}: {name}" for name in names]
+        if finished.code != 0 and not outcome.failed:
+            outcome.failed = [describe_exit(finished)]
+        elif outcome == Outcome():
+            outcome.failed = ["no check was counted"]
+        outcome.failed = [f"{self.name}: {name}" for name in outcome.failed]
         return outcome
 
 
@@ -104,14 +103,19 @@ def read_counts(lines):
     text = "\n".join(lines)
     outcome = Outcome(skipped=sum(line.startswith("SKIPPED") for line in lines))
     if ran := re.findall(r"^Ran (\d+) tests? in ", text, re.MULTILINE):
-        outcome.failed = re.findall(r"^(?:FAIL|ERROR): (.+)$", text, re.MULTILINE)
+        # Other output may have lines that look like these.
+        if re.search(r"^FAILED \(", text, re.MULTILINE):
+            outcome.failed = re.findall(r"^(?:FAIL|ERROR): (.+)$", text, re.MULTILINE)
         skipped = sum(map(int, re.findall(r"^(?:OK|FAILED) \(.*?skipped=(\d+)", text, re.MULTILINE)))
         outcome.skipped += skipped
         outcome.passed = max(0, sum(map(int, ran)) - skipped - len(outcome.failed))
         return outcome
     outcome.failed = re.findall(r"^(?:  FAIL  |FAILED )(.+)$", text, re.MULTILINE)
-    closing = re.findall(r"^(\d+) passed, \d+ failed", text, re.MULTILINE)
-    outcome.passed = int(closing[-1]) if closing else sum(line.startswith("  ok ") for line in lines)
+    closing = re.findall(r"^(\d+) passed, (\d+) failed", text, re.MULTILINE)
+    passed, failed = map(int, closing[-1]) if closing else (sum(line.startswith("  ok ") for line in lines), 0)
+    outcome.passed = passed
+    if failed and not outcome.failed:
+        outcome.failed = [f"{failed} checks"]
     return outcome
 
 
@@ -148,9 +152,10 @@ class NodeTests:
         for line in results.read_text().splitlines() if results.exists() else []:
             test = json.loads(line)
             file = Path(test["file"]).name
-            if test["outcome"] == "failed":
-                # Node reports a file that fails outside of its tests like a test with the name of the file.
-                detail = "" if test["name"].endswith(file) else f": {test['name']}"
+            # Node reports a file that fails outside of its tests, or has none, like a test with the name of the file.
+            is_file = test["name"].endswith(file)
+            if test["outcome"] == "failed" or is_file:
+                detail = f": {test['name']}" if not is_file else ": no test was run" if test["outcome"] == "passed" else ""
                 outcomes[file].failed.append(f"{self.folder}/{file}{detail}")
             else:
                 outcomes[file].passed += test["outcome"] == "passed"
@@ -159,7 +164,9 @@ class NodeTests:
             if outcome == Outcome():
                 outcome.failed.append(f"{self.folder}/{file}: no test was run: {describe_exit(finished)}")
         if finished.code != 0 and not any(outcome.failed for outcome in outcomes.values()):
-            outcomes[files[-1]].failed.append(f"{self.name}: {describe_exit(finished)}")
+            # Nothing says which file it was, so all of them failed.
+            for file, outcome in outcomes.items():
+                outcome.failed.append(f"{self.folder}/{file}: {describe_exit(finished)}")
         return outcomes
 
 
@@ -173,7 +180,9 @@ class Vitest:
     def run(self, shell):
         return run_units(shell, self.name, lambda broken: self._run_files(shell, broken or []))
 
-    def _run_files(self, shell, files):
+    def _run_files(self, shell, units):
+        # A failure outside of the tests has the name of the step: then all files are run.
+        files = [] if self.name in units else units
         results = shell.root / "target/check/vitest.json"
         results.unlink(missing_ok=True)
         command = ["npx", "--no-install", "vitest", "run", "--reporter=default", "--reporter=json", f"--outputFile={results}"]
@@ -213,7 +222,7 @@ class Nextest:
         finished = shell.run(self.argv, self.cwd, self.environment, self.timeout_s)
         outcome = read_junit(report.read_text()) if report.exists() else Outcome()
         summary = re.search(r"tests? run: .*?(\d+) skipped", "\n".join(finished.lines))
-        outcome.skipped = int(summary.group(1)) if summary else 0
+        outcome.skipped += int(summary.group(1)) if summary else 0
         if not outcome.failed and (finished.code != 0 or not outcome.passed):
             outcome.failed.append(f"{self.name}: {describe_exit(finished)}")
         return outcome
@@ -227,6 +236,10 @@ def read_junit(text):
             name = f"{suite.get('name')} {case.get('name')}"
             if case.find("failure") is not None or case.find("error") is not None:
                 outcome.failed.append(name)
+                continue
+            # A test that finds what it needs missing says so, and ends.
+            if "SKIPPED: " in case.findtext("system-err", ""):
+                outcome.skipped += 1
                 continue
             outcome.passed += 1
             if case.find("flakyFailure") is not None or case.find("flakyError") is not None:
@@ -247,6 +260,6 @@ class Doctests:
         counts = re.findall(r"^test result: \w+\. (\d+) passed; \d+ failed; (\d+) ignored", text, re.MULTILINE)
         outcome = Outcome(sum(int(passed) for passed, _ in counts), sum(int(ignored) for _, ignored in counts))
         outcome.failed = re.findall(r"^test (.+) \.\.\. FAILED$", text, re.MULTILINE)
-        if finished.code != 0 and not outcome.failed:
+        if not outcome.failed and (finished.code != 0 or not outcome.passed):
             outcome.failed.append(f"{self.name}: {describe_exit(finished)}")
         return outcome
