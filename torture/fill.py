@@ -66,6 +66,10 @@ class FillTest:
             self.report.check("the server does not fail", [str(error)])
         finally:
             self.server.kill()
+            if self.report.failures:
+                # The file systems end with this program.
+                for mount in self.mounts:
+                    shutil.copytree(mount, self.folder / "kept" / mount.name, ignore=shutil.ignore_patterns("ballast"))
             for mount in self.mounts:
                 subprocess.run(["umount", "--lazy", mount], check=False)
 
@@ -226,7 +230,7 @@ def main():
     print(f"{folder}: {args.cycles} cycles, seed {seed}", flush=True)
     FillTest(args, folder, report, seed).run(args.cycles, random.Random(seed))
     if report.failures:
-        print(f"kept {folder}: ledger and server.log")
+        print(f"kept {folder}: ledger, server.log, and the content of the full disks in kept/")
     else:
         shutil.rmtree(folder, ignore_errors=True)
     return report.finish(seed)
