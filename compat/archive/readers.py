@@ -153,6 +153,7 @@ def check(reader, columns, rows):
 
 
 def main():
+    checked = 0
     for options, counts in [([], ROWS), (["--merge"], MERGED_ROWS)]:
         archived = events(counts)
         lines = "\n".join(json.dumps(event, ensure_ascii=False) for event in archived)
@@ -163,6 +164,8 @@ def main():
             for reader, read in READERS.items():
                 check(reader, read(game), rows)
                 print(f"{reader} reads every column {' '.join(options)}".rstrip())
+                checked += 1
+    print(f"{checked} passed, 0 failed")
 
 
 if __name__ == "__main__":

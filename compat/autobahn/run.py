@@ -39,7 +39,7 @@ def run(python, suite, echo, cases):
             subprocess.run(wstest, check=True, cwd=TARGET, stdout=log, stderr=log)
     finally:
         server.stdin.close()
-        server.wait(timeout=30)
+        server.wait(timeout=180)
     return json.loads((reports / "index.json").read_text())["playmeter"]
 
 

@@ -43,7 +43,7 @@ function lines(prefix) {
 function run(name, output) {
   const path = join(folder, `${name}.conf`)
   writeFileSync(path, `[agent]\nomit_hostname = true\nmetric_batch_size = 300\n${output}`)
-  const { status, stderr } = spawnSync(telegraf, ['--config', path, '--once'], { encoding: 'utf8', timeout: 60_000 })
+  const { status, stderr } = spawnSync(telegraf, ['--config', path, '--once'], { encoding: 'utf8', timeout: 180_000 })
   assert.equal(status, 0, stderr)
   return stderr
 }

@@ -34,7 +34,7 @@ class Server:
 
     def stop(self):
         self.process.terminate()
-        self.process.wait(timeout=60)
+        self.process.wait(timeout=180)
         self.process.stdout.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -46,7 +46,7 @@ class Server:
             headers["Content-Type"] = "application/json"
             data = json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data=data, headers=headers)
-        with urllib.request.urlopen(request, timeout=60) as response:
+        with urllib.request.urlopen(request, timeout=180) as response:
             return response.read()
 
     def total(self, metric, measure="count"):

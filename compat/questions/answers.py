@@ -355,7 +355,7 @@ def main():
         results = {"accepted": 0, "duplicate": 0}
         for body in world.batches(rows):
             request = urllib.request.Request(server.url + "/v1/import", data=body.encode(), headers={"Authorization": f"Bearer {server.secret_key}", "Content-Type": "application/x-ndjson"})
-            with urllib.request.urlopen(request, timeout=60) as response:
+            with urllib.request.urlopen(request, timeout=180) as response:
                 receipt = json.load(response)
             if receipt["accepted"] + receipt["duplicate"] != body.count("\n") + 1:
                 sys.exit(f"events were refused: {receipt}")
@@ -372,8 +372,9 @@ def main():
     finally:
         server.stop()
     for difference in both.differences[:40]:
-        print(difference)
-    print(f"{both.asked} questions, {both.compared} values compared, {len(both.differences)} differences")
+        print(f"FAILED {difference}")
+    print(f"{both.asked} questions, {both.compared} values compared")
+    print(f"{both.compared - len(both.differences)} passed, {len(both.differences)} failed")
     sys.exit(1 if both.differences else 0)
 
 
