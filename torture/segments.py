@@ -60,6 +60,8 @@ class StoredBatch:
     received_ms: int
     tallies: list
     events: list
+    # Aggregated samples, which are not events but take offsets too.
+    samples: int = 0
 
 
 def _crc_table():
@@ -154,8 +156,9 @@ class Log:
                 self.next += 1
                 continue
             batch = read_batch(payload[start:at], self.next)
-            if len(batch.events) != events:
-                raise DamagedLogError(f"{where}: an entry of {events} events contains {len(batch.events)}")
+            found = len(batch.events) + batch.samples
+            if found != events:
+                raise DamagedLogError(f"{where}: an entry of {events} events contains {found}")
             self.batches.append(batch)
             self.next += events or 1
         if at != len(payload):
@@ -180,18 +183,20 @@ def read_batch(content, offset=0):
     at = BATCH.size + ADDED_BYTES.get(version, len(content))
     if events_end < at:
         raise DamagedLogError(f"offset {offset}: not a batch of a known version")
-    events = []
+    events, samples = [], 0
     while at < events_end:
         (length,) = struct.unpack_from("<I", content, at)
         end = at + 4 + length
         if end > events_end:
             raise DamagedLogError(f"offset {offset}: an event is truncated")
         event = _event(content, at, end)
-        if event is not None:
+        if event is None:
+            samples += 1
+        else:
             events.append(event)
         at = end
     counted = [TALLY.unpack_from(content, events_end + index * TALLY.size) for index in range(tallies)]
-    return StoredBatch(offset, endpoint, key_class, game, received_ms, counted, events)
+    return StoredBatch(offset, endpoint, key_class, game, received_ms, counted, events, samples)
 
 
 def _event(content, at, end):

@@ -35,6 +35,11 @@ def event(name="score", event_id=EVENT_ID, value=1.5, player="ann", props=b'{"a"
     return struct.pack("<I", len(body)) + body
 
 
+def samples(name="$load.http.ok"):
+    body = struct.pack("<Hq", 1 << 12, 1000) + short(name) + b"aggregate"
+    return struct.pack("<I", len(body)) + body
+
+
 def batch(*events, tallies=b"", tally_count=0):
     return BATCH.pack(1, 1, 1, tally_count, 7, 2000) + b"".join(events) + tallies
 
@@ -87,6 +92,11 @@ class LogTests(unittest.TestCase):
         log = self.read((0, first), (4, segment(4, frame(4, [one], durable=4))))
         self.assertEqual([entry.offset for entry in log.batches], [0, 1, 2, 4])
         self.assertEqual((log.next, len(list(log.events()))), (5, 4))
+
+    def test_aggregated_samples_take_offsets_and_are_no_events(self):
+        log = self.read((0, segment(0, frame(0, [(batch(samples()), 1), (batch(samples(), event()), 2)]))))
+        self.assertEqual((log.next, [entry.samples for entry in log.batches], len(list(log.events()))), (3, [1, 1], 1))
+        self.check_damaged("an entry of 1 events contains 2", (0, segment(0, frame(0, [(batch(samples(), event()), 1)]))))
 
     def test_gap_in_offsets_is_damage(self):
         one = (batch(event()), 1)
