@@ -14,7 +14,7 @@ import time
 import uuid
 from urllib.parse import quote
 
-from server import DEADLINE_S, Client
+from server import BUSY_PAUSE_S, DEADLINE_S, Client
 
 GAME = "third"
 SCOPES = "events:write,scores:write,players:delete,query,admin"
@@ -196,13 +196,28 @@ def send(connection, key, method, path, body, idempotency_key):
     return response.status, json.loads(content) if content else None
 
 
+def send_until_answered(connection, *request):
+    """Sends a request again as long as the server says that it is busy; returns its status and its JSON.
+
+    Commands have an `Idempotency-Key` and events have ids, so that a repeat changes nothing. A full disk is not a busy
+    server.
+    """
+    deadline_s = time.monotonic() + DEADLINE_S
+    while True:
+        status, answer = send(connection, *request)
+        is_busy = status in RETRY_STATUSES and (answer or {}).get("type") != "/problems/disk_full"
+        if not is_busy or time.monotonic() > deadline_s:
+            return status, answer
+        time.sleep(BUSY_PAUSE_S)
+
+
 def finish(state, address):
     """Answers everything that is pending, without further crashes; returns what was wrong."""
     connection = http.client.HTTPConnection(*address, timeout=DEADLINE_S)
     key, problems = state.key_path.read_text(), []
     for writer in state.writers:
         while writer.pending is not None:
-            status, answer = send(connection, key, *writer.pending[:4])
+            status, answer = send_until_answered(connection, key, *writer.pending[:4])
             if status >= 300:
                 return problems + [f"{writer.player}: {writer.pending[:2]} got status {status}: {answer}"]
             problem = writer.accept(answer)
@@ -213,8 +228,8 @@ def finish(state, address):
         if time.monotonic() > deadline_s:
             left = [path.name for path in state.inbox.iterdir()]
             return problems + [f"after {DEADLINE_S} s: erasures {receipts} and files {left} are not done"]
-        progress = [send(connection, key, "GET", f"/v1/erasures/{receipt}", None, None)[1] for receipt in receipts]
-        receipts = [receipt for receipt, found in zip(receipts, progress) if found.get("state") != "done"]
+        get = lambda receipt: send_until_answered(connection, key, "GET", f"/v1/erasures/{receipt}", None, None)[1]
+        receipts = [receipt for receipt in receipts if get(receipt).get("state") != "done"]
         time.sleep(0.05)
     connection.close()
     return problems
@@ -227,7 +242,7 @@ def check(report, state, data, address):
         return
     connection = http.client.HTTPConnection(*address, timeout=DEADLINE_S)
     key = state.key_path.read_text()
-    _, page = send(connection, key, "GET", f"/v1/boards/{BOARD}/scores?per_page=100", None, None)
+    _, page = send_until_answered(connection, key, "GET", f"/v1/boards/{BOARD}/scores?per_page=100", None, None)
     stored = {row["player"]: row["score"] for row in page["rows"]}
     sent = {writer.player: writer.total for writer in state.writers if writer.total}
     report.check("every score is added once", compare("scores", stored, sent), f"{len(sent)} sums")

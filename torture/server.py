@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 
 # Every wait for a condition ends after this time. Only something broken takes that long, however busy the machine is.
 DEADLINE_S = 180
+# Pause before a request is repeated that a busy server has rejected.
+BUSY_PAUSE_S = 0.2
 # A command may rebuild or verify the whole data folder.
 COMMAND_TIMEOUT_S = 600
 
@@ -35,6 +37,7 @@ class Server:
         environment |= {"PLAYMETER_INJECTED_FAULT": fault} if fault else {}
         # A server for which no disk has enough space rejects everything.
         settings |= {"LOG__FREE_BYTES_MIN": 1 << 62} if fault == "reject_everything" else {}
+        settings = {"STOP_TIMEOUT_S": DEADLINE_S} | settings
         environment |= {f"PLAYMETER_{name}": str(value) for name, value in settings.items()}
         command = [self.binary, "serve", "--data", str(self.data), "--listen", "127.0.0.1:0"]
         with open(self.log_path, "ab") as log:
@@ -53,10 +56,14 @@ class Server:
                 raise ServerFailure(f"the server was not ready within {DEADLINE_S} s")
             chunk = os.read(self.process.stdout.fileno(), 4096)
             if not chunk:
-                output = self.log_path.read_text(errors="replace").splitlines()[-1:]
-                raise ServerFailure(f"the server exited with {self.process.wait()} instead of starting: {output}")
+                code = self.process.wait()
+                raise ServerFailure(f"the server exited with {code} instead of starting: {self.last_lines()}")
             output += chunk
         return time.monotonic() - started_s
+
+    def last_lines(self):
+        """Returns the end of the server's log."""
+        return self.log_path.read_text(errors="replace").splitlines()[-3:]
 
     def exit_code(self):
         """Returns the exit code of the process, or None while it runs."""
@@ -116,7 +123,7 @@ def run_checks(binary, name, settings, check):
             problems = list(check(server, Path(folder)))
             server.terminate()
             code = server.wait_stopped()
-            problems += [f"the server exited with {code}"] if code else []
+            problems += [f"the server exited with {code}: {server.last_lines()}"] if code else []
         except ServerFailure as error:
             problems = [str(error)]
         finally:
@@ -154,9 +161,10 @@ class Client:
                 content = response.read()
             except (OSError, http.client.HTTPException) as error:
                 raise ServerFailure(f"{method} {path} {body or ''}: no response: {error!r}") from error
-            # A machine that does much else may need more than the time of one query.
-            if response.status != 503 or b"query_timeout" not in content or time.monotonic() > deadline_s:
+            # On a busy machine queries time out, and those that have not ended yet count against the limit of a game.
+            if response.status not in (429, 503) or time.monotonic() > deadline_s:
                 break
+            time.sleep(BUSY_PAUSE_S)
         if response.status != 200:
             raise ServerFailure(f"{method} {path} {body or ''}: {response.status} {content[:400].decode()}")
         return json.loads(content)
