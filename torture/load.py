@@ -19,6 +19,8 @@ AGENTS = [
 # Statuses that reject a whole request and ask for a retry.
 RETRY_STATUSES = (408, 429, 503)
 RETRY_SHARE = 0.7
+# Pause after a connection failed. While a server stops it accepts none, which may take long on a busy machine.
+RECONNECT_S = 0.05
 
 
 class Request:
@@ -121,7 +123,7 @@ class Connection:
                 self._record_unanswered(request)
             except OSError:
                 self._record_unanswered(request)
-                self.stopping.wait(0.005)
+                self.stopping.wait(RECONNECT_S)
             if self.pause_s:
                 self.stopping.wait(self.rng.random() * 2 * self.pause_s)
 
