@@ -14,11 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from gate import stages
+from gate.machine import Machine
 from gate.outcome import Outcome
 from gate.runner import FLAKY_MAX, Stage, run, select
 from gate.shell import Shell
 from gate.steps import Check, Command, Doctests, Nextest, NodeTests, Script, Vitest, read_counts
-from gate.summary import list_names
+from gate.summary import list_names, summarize
 
 ROOT = Path(__file__).resolve().parent.parent
 GATE = stages.gate(ROOT)
@@ -268,6 +269,14 @@ class RunnerTest(unittest.TestCase):
         self.assertLessEqual(len(lines), 11)
         for name in names:
             self.assertTrue(any(name in line.strip().split("; ") for line in lines), name)
+        outcome = Outcome(failed=names, flaky=names)
+        machine = Machine(self.folder, self.folder)
+        summary = summarize([(stage.name, 1, outcome) for stage in GATE], ["long"], outcome, machine)
+        # An empty line is before them.
+        self.assertLess(len(summary), LINES_MAX)
+        self.assertRegex(summary[-3], r"^rustc 1\..*, node v\d+.*, Chromium \d+")
+        state = r"^\d+ CPUs, load .*, CPU pressure (\d+ % of the run|unknown), .* GB of disk free, fsync p99 at the start .* ms$"
+        self.assertRegex(summary[-2], state)
 
     def test_processes_that_a_step_leaves_are_ended(self):
         shell = Shell(self.folder, {}, self.folder / "log", io.StringIO())
