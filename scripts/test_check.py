@@ -18,7 +18,7 @@ from gate.machine import Machine
 from gate.outcome import Outcome
 from gate.runner import FLAKY_MAX, Stage, run, select
 from gate.shell import Shell
-from gate.steps import Check, Command, Doctests, Nextest, NodeTests, Script, Vitest, read_counts
+from gate.steps import Check, Command, Doctests, Nextest, NodeTests, Script, Vitest, read_counts, run_units
 from gate.summary import list_names, summarize
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -192,6 +192,12 @@ class RunnerTest(unittest.TestCase):
             self.assertIn(name, "\n".join(lines))
         # A flaky test is among those that passed.
         self.assertEqual(lines[-1], "8 passed, 0 failed, 4 skipped")
+
+    def test_failure_outside_of_the_tests_is_flaky_if_everything_passes_then(self):
+        runs = iter([{"a": Outcome(passed=1), "step": Outcome(failed=["step: crashed"])}, {"a": Outcome(passed=1)}])
+        shell = Shell(self.folder, {}, self.folder / "log", io.StringIO())
+        self.addCleanup(shell.close)
+        self.assertEqual(run_units(shell, "step", lambda _: next(runs)), Outcome(passed=1, flaky=["step: crashed"]))
 
     def test_comparison_with_stored_data_is_run_once_only(self):
         project = self.project(always=False)

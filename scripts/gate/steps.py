@@ -28,10 +28,15 @@ def run_units(shell, name, run, is_retried=True):
     broken = [unit for unit in outcomes if outcomes[unit].failed]
     if broken and is_retried:
         shell.print(f"{name}: run once more: {' '.join(broken)}")
-        for unit, again in run(broken).items():
-            if unit in broken and not again.failed:
-                again.flaky = outcomes[unit].failed
-            outcomes[unit] = again
+        again = run(broken)
+        # A failure outside of the units has a name that is missing then.
+        is_passed = not any(outcome.failed for outcome in again.values())
+        for unit in broken:
+            if unit not in again and is_passed:
+                again[unit] = Outcome()
+            if unit in again and not again[unit].failed:
+                again[unit].flaky = outcomes[unit].failed
+        outcomes |= again
     total = Outcome()
     for outcome in outcomes.values():
         total.add(outcome)
