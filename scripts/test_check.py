@@ -299,6 +299,15 @@ class RunnerTest(unittest.TestCase):
         self.assertEqual(finished.lines[-1], "ended after 0.5 s")
         self.wait_until_ended(int(finished.lines[0]))
 
+    def test_step_that_hangs_may_end_what_it_has_started(self):
+        shell = Shell(self.folder, {}, self.folder / "log", io.StringIO())
+        self.addCleanup(shell.close)
+        # Like the tests of nextest, in a group of its own.
+        script = "setsid sleep 1000 & child=$!; trap 'kill $child; exit' TERM; echo $child; wait"
+        finished = shell.run(["sh", "-c", script], timeout_s=0.5)
+        self.assertIsNone(finished.code)
+        self.wait_until_ended(int(finished.lines[0]))
+
     def wait_until_ended(self, process):
         deadline_s = time.monotonic() + 180
         while Path(f"/proc/{process}").exists() and " Z " not in Path(f"/proc/{process}/stat").read_text():

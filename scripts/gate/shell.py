@@ -5,11 +5,13 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 # Only a hang takes longer. The slowest command, the first build, takes 22 minutes on two cores without other work.
 TIMEOUT_S = 2 * 3600
+STOP_TIMEOUT_S = 20
 
 
 @dataclass
@@ -53,18 +55,12 @@ class Shell:
         lines = []
         reader = threading.Thread(target=self._read, args=(process.stdout, lines), daemon=True)
         reader.start()
-        timer = threading.Timer(timeout_s, _end_group, [process.pid])
-        timer.start()
         try:
-            # The process is not reaped before its group has ended, so that the group's number is not given to another one.
-            status = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            status = _wait(process.pid, timeout_s)
         finally:
-            was_ended = not timer.is_alive()
-            timer.cancel()
-            _end_group(process.pid)
-            process.wait()
+            _stop(process)
         reader.join(10)
-        if was_ended:
+        if status is None:
             self.print(f"ended after {timeout_s} s")
             return Finished(None, [*lines, f"ended after {timeout_s} s"])
         exited = status.si_code == os.CLD_EXITED
@@ -80,8 +76,26 @@ class Shell:
         self.log.close()
 
 
-def _end_group(group):
+def _wait(process, timeout_s):
+    """Waits for a process to exit; returns its status, or `None` after the timeout.
+
+    The process is not reaped, so that the number of its group is not given to another one before the group has ended.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    while (status := os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT | os.WNOHANG)) is None:
+        if time.monotonic() > deadline_s:
+            return None
+        time.sleep(0.02)
+    return status
+
+
+def _stop(process):
+    """Ends a process and its group. First it may end what it has started in other groups, as nextest does with tests."""
+    if _wait(process.pid, 0) is None:
+        os.killpg(process.pid, signal.SIGTERM)
+        _wait(process.pid, STOP_TIMEOUT_S)
     try:
-        os.killpg(group, signal.SIGKILL)
+        os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
         pass
+    process.wait()
