@@ -265,6 +265,6 @@ class Doctests:
         counts = re.findall(r"^test result: \w+\. (\d+) passed; \d+ failed; (\d+) ignored", text, re.MULTILINE)
         outcome = Outcome(sum(int(passed) for passed, _ in counts), sum(int(ignored) for _, ignored in counts))
         outcome.failed = re.findall(r"^test (.+) \.\.\. FAILED$", text, re.MULTILINE)
-        if not outcome.failed and (finished.code != 0 or not outcome.passed):
+        if not outcome.failed and (finished.code != 0 or not counts):
             outcome.failed.append(f"{self.name}: {describe_exit(finished)}")
         return outcome
