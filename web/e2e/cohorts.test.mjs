@@ -42,6 +42,7 @@ test('a cohort is changed, and its players are listed', { skip }, async () => {
     await page.getByRole('status').getByText('12 players now').waitFor()
     await page.getByLabel('Description').fill('Bought something')
     await page.getByRole('button', { name: 'Save cohort' }).click()
+    await waitForSize(12)
     await page.getByRole('row', { name: /Bought something/ }).getByRole('link', { name: NAME }).click()
     await page.getByRole('link', { name: 'Players', exact: true }).last().click()
     await page.getByText('12 players.').waitFor()
