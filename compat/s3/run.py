@@ -326,6 +326,7 @@ class S3Backups(unittest.TestCase):
         wait_until(moved.exists, "the bucket has not vanished")
         shutil.rmtree(bucket, ignore_errors=True)
         shutil.move(moved, bucket)
+        self.remove_partial_uploads()
         self.proxy.fault = lambda number: None
         self.back_up(server)
         self.check_restored(9000)
