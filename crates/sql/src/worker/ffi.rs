@@ -26,6 +26,12 @@ pub(crate) type State = u32;
 pub(crate) const SUCCESS: State = 0;
 /// The versions of the library that this worker was tested with.
 const VERSION: &str = "v1.5.";
+/// The variable in which DuckDB's allocator, jemalloc, finds options.
+const ALLOCATOR: &str = "DUCKDB_JE_MALLOC_CONF";
+/// DuckDB lets jemalloc keep freed memory for a second and its addresses forever. The limits of the process count addresses,
+/// used or not, so a query would be refused although the memory in use is below every limit. Each returned addresses now;
+/// memory is kept for about 100 ms, because a query that frees it often needs as much again at once.
+const RETURN_FREED_MEMORY: &str = "retain:false,dirty_decay_ms:100,muzzy_decay_ms:0";
 
 /// `duckdb_result`.
 #[repr(C)]
@@ -157,7 +163,11 @@ api! {
 
 impl Api {
     /// Loads the library for the rest of the process.
+    ///
+    /// Must run before there is a second thread: it sets a variable of the environment.
     pub(crate) fn load(path: &Path) -> Result<&'static Api, Failure> {
+        // SAFETY: the worker loads the library before it starts a thread, and DuckDB has none yet.
+        unsafe { std::env::set_var(ALLOCATOR, RETURN_FREED_MEMORY) };
         // SAFETY: the operator names the library; its initialisers are those of DuckDB.
         let library = unsafe { Library::new(path) }
             .map_err(|error| Failure::new(FailureKind::Library, format!("it cannot be loaded: {error}")))?;
