@@ -84,7 +84,7 @@ class Answers(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory()
         cls.duckdb = duckdb.connect()
         cls.duckdb.execute("SET TimeZone = 'UTC'; SET threads = 2")
-        files = [pathlib.Path(cls.folder.name) / f"{day}.parquet" for day in range(4)]
+        cls.files = files = [pathlib.Path(cls.folder.name) / f"{day}.parquet" for day in range(4)]
         for day, path in enumerate(files):
             query = DAY.format(day=day, count=EVENTS // 4)
             cls.duckdb.execute(f"COPY ({query}) TO '{path}' (FORMAT parquet)")
@@ -92,13 +92,16 @@ class Answers(unittest.TestCase):
             "CREATE VIEW events AS SELECT ts, make_timestamp(epoch_us(ts)) AS ts_utc, * EXCLUDE (ts) "
             f"FROM read_parquet({[str(path) for path in files]})"
         )
-        cls.worker = Worker(files)
 
     @classmethod
     def tearDownClass(cls):
-        cls.worker.close()
         cls.duckdb.close()
         cls.folder.cleanup()
+
+    def setUp(self):
+        # A worker for each test, because one that dies would fail the tests after it.
+        self.worker = Worker(self.files)
+        self.addCleanup(self.worker.close)
 
     def expected(self, sql):
         return self.duckdb.execute(sql).to_arrow_table()

@@ -16,7 +16,11 @@ COLUMNS, DATA, DONE, FAILURE = 1, 2, 3, 4
 
 
 class Failure(Exception):
-    pass
+    """An error that the worker returned for a query."""
+
+
+class Died(Exception):
+    """The worker has exited. If it crashed, its last words are on standard error."""
 
 
 class Worker:
@@ -36,8 +40,11 @@ class Worker:
 
     def send(self, kind, value):
         payload = json.dumps(value).encode()
-        self.process.stdin.write(struct.pack("<IB", len(payload) + 1, kind) + payload)
-        self.process.stdin.flush()
+        try:
+            self.process.stdin.write(struct.pack("<IB", len(payload) + 1, kind) + payload)
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            raise Died(f"exit code {self.process.wait()}") from None
 
     def ask(self, sql, answer_format):
         """Returns the bytes of an answer."""
@@ -45,7 +52,10 @@ class Worker:
         self.send(QUERY, query)
         data = b""
         while True:
-            length, kind = struct.unpack("<IB", self.process.stdout.read(5))
+            header = self.process.stdout.read(5)
+            if len(header) < 5:
+                raise Died(f"exit code {self.process.wait()}")
+            length, kind = struct.unpack("<IB", header)
             payload = self.process.stdout.read(length - 1)
             if kind == DATA:
                 data += payload
@@ -55,6 +65,9 @@ class Worker:
                 raise Failure(payload.decode())
 
     def close(self):
-        self.process.stdin.close()
+        try:
+            self.process.stdin.close()
+        except BrokenPipeError:
+            pass  # What was not sent to a dead worker.
         self.process.wait()
         self.process.stdout.close()
