@@ -18,7 +18,7 @@ from gate.machine import Machine
 from gate.outcome import Outcome
 from gate.runner import FLAKY_MAX, Stage, run, select
 from gate.shell import Shell
-from gate.steps import Check, Command, Doctests, Nextest, NodeTests, Script, Vitest, read_counts, run_units
+from gate.steps import Check, Command, Doctests, Nextest, NodeTests, Script, Vitest, read_counts, read_junit, run_units
 from gate.summary import list_names, summarize
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -197,7 +197,8 @@ class RunnerTest(unittest.TestCase):
         runs = iter([{"a": Outcome(passed=1), "step": Outcome(failed=["step: crashed"])}, {"a": Outcome(passed=1)}])
         shell = Shell(self.folder, {}, self.folder / "log", io.StringIO())
         self.addCleanup(shell.close)
-        self.assertEqual(run_units(shell, "step", lambda _: next(runs)), Outcome(passed=1, flaky=["step: crashed"]))
+        expected = Outcome(passed=1, flaky=["step: crashed"], flaky_units=1)
+        self.assertEqual(run_units(shell, "step", lambda _: next(runs)), expected)
 
     def test_comparison_with_stored_data_is_run_once_only(self):
         project = self.project(always=False)
@@ -214,6 +215,13 @@ class RunnerTest(unittest.TestCase):
             project = self.project(always=False)
             injected = [project.inject(Script(f"script-{number}", [])) for number in range(count)]
             self.assertEqual(self.run_stages(project.folder, [self.stage(*injected)])[0], code)
+
+    def test_flaky_tests_of_one_script_are_one_of_those_that_may_be_flaky(self):
+        fails_once = f"[ -e again ] || seq -f 'FAILED test %g' {FLAKY_MAX + 1}; touch again; echo '  ok  '"
+        step = Script("script", ["sh", "-c", fails_once])
+        code, lines = self.run_stages(self.folder, [self.stage(step)])
+        self.assertEqual((code, lines[-1]), (0, "1 passed, 0 failed, 0 skipped"))
+        self.assertIn(f"{FLAKY_MAX + 1} flaky", "\n".join(lines))
 
     def test_failed_stage_does_not_stop_the_others_unless_they_need_it(self):
         failed, passed = Command("injected", ["false"]), Command("after", ["true"])
@@ -332,6 +340,14 @@ class ReadCountsTest(unittest.TestCase):
         self.check("Ran 3 tests in 0.1s\n\nOK (skipped=1)", 2, [], 1)
         failed = "FAIL: test_a (m.T.test_a)\nERROR: test_b (m.T.test_b)\nRan 4 tests in 1s\n\nFAILED (failures=1, errors=1, skipped=1)"
         self.check(failed, 1, ["test_a (m.T.test_a)", "test_b (m.T.test_b)"], 1)
+        subtests = "ERROR: test_a (m.T.test_a) [1]\nERROR: test_a (m.T.test_a) (x=2)\nERROR: tearDownClass (m.T)\n"
+        failed = f"{subtests}Ran 2 tests in 1s\n\nFAILED (errors=3)"
+        self.check(failed, 1, ["test_a (m.T.test_a) [1] and 1 more", "tearDownClass (m.T)"], 0)
+
+    def test_junit(self):
+        cases = '<testcase name="a"><flakyFailure/></testcase><testcase name="b"/><testcase name="c"><failure/></testcase>'
+        text = f'<testsuites><testsuite name="s">{cases}</testsuite></testsuites>'
+        self.assertEqual(read_junit(text), Outcome(passed=2, failed=["s c"], flaky=["s a"], flaky_units=1))
 
     def test_scripts(self):
         self.check("  ok    a\n  FAIL  b: 2 problems\n5 passed, 1 failed (--seed 1)", 5, ["b: 2 problems"], 0)

@@ -11,7 +11,7 @@ from .outcome import Outcome
 from .shell import Shell
 from .summary import describe_stage, summarize
 
-# More flaky tests than this mean that the machine, or the product, is too unreliable to judge the rest.
+# More flaky units than this mean that the machine, or the product, is too unreliable to judge the rest.
 FLAKY_MAX = 8
 
 
@@ -66,7 +66,7 @@ def run(root, stages, environment, out=sys.stdout):
         total.add(outcome)
         if stage.is_required and outcome.failed:
             break
-    if len(total.flaky) > FLAKY_MAX:
-        total.failed.append(f"{len(total.flaky)} tests were flaky, more than {FLAKY_MAX}")
+    if total.flaky_units > FLAKY_MAX:
+        total.failed.append(f"{total.flaky_units} files, scripts and Rust tests were flaky, more than {FLAKY_MAX}")
     print("", *summarize(done, [stage.name for stage in remaining], total, machine), sep="\n", file=out, flush=True)
     return 1 if total.failed else 0

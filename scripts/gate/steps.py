@@ -35,7 +35,7 @@ def run_units(shell, name, run, is_retried=True):
             if unit not in again and is_passed:
                 again[unit] = Outcome()
             if unit in again and not again[unit].failed:
-                again[unit].flaky = outcomes[unit].failed
+                again[unit].flaky, again[unit].flaky_units = outcomes[unit].failed, 1
         outcomes |= again
     total = Outcome()
     for outcome in outcomes.values():
@@ -110,10 +110,12 @@ def read_counts(lines):
     if ran := re.findall(r"^Ran (\d+) tests? in ", text, re.MULTILINE):
         # Other output may have lines that look like these.
         if re.search(r"^FAILED \(", text, re.MULTILINE):
-            outcome.failed = re.findall(r"^(?:FAIL|ERROR): (.+)$", text, re.MULTILINE)
+            outcome.failed = name_subtests(re.findall(r"^(?:FAIL|ERROR): (.+)$", text, re.MULTILINE))
         skipped = sum(map(int, re.findall(r"^(?:OK|FAILED) \(.*?skipped=(\d+)", text, re.MULTILINE)))
         outcome.skipped += skipped
-        outcome.passed = max(0, sum(map(int, ran)) - skipped - len(outcome.failed))
+        # Hooks are not among those that ran.
+        failed = [name for name in outcome.failed if not re.match(r"(setUp|tearDown)(Class|Module) \(", name)]
+        outcome.passed = max(0, sum(map(int, ran)) - skipped - len(failed))
         return outcome
     outcome.failed = re.findall(r"^(?:  FAIL  |FAILED )(.+)$", text, re.MULTILINE)
     closing = re.findall(r"^(\d+) passed, (\d+) failed", text, re.MULTILINE)
@@ -122,6 +124,15 @@ def read_counts(lines):
     if failed and not outcome.failed:
         outcome.failed = [f"{failed} checks"]
     return outcome
+
+
+def name_subtests(names):
+    """Returns one name for each test of unittest: that of the first subtest which failed, and how many followed."""
+    subtests = {}
+    for name in names:
+        test = re.match(r"[\w.]+ \([^()\s]+\)", name)
+        subtests.setdefault(test.group() if test else name, []).append(name)
+    return [first + (f" and {len(others)} more" if others else "") for first, *others in subtests.values()]
 
 
 def describe_exit(finished):
@@ -249,6 +260,7 @@ def read_junit(text):
             outcome.passed += 1
             if case.find("flakyFailure") is not None or case.find("flakyError") is not None:
                 outcome.flaky.append(name)
+                outcome.flaky_units += 1
     return outcome
 
 
